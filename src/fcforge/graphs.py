@@ -1,0 +1,189 @@
+"""FC matrices to graphs: pure functions on (n, R, R), one builder for real and synthetic.
+
+Nothing here is learnt and no number of ROIs is assumed. Diagonals carry no information (1 in a
+stored correlation matrix, 0 or anything in a generated one), so every function overwrites them:
+a real and a synthetic subject with equal edges give equal graphs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import DataError
+
+EdgeKind = Literal["positive", "absolute"]
+
+
+def without_diagonal(fc: Tensor) -> Tensor:
+    """Copy of (..., R, R) with zeros on the diagonal."""
+    return fc * (1.0 - torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device))
+
+
+def adjacency(
+    fc: Tensor, tau: float = 0.4, kind: EdgeKind = "positive", weighted: bool = True
+) -> Tensor:
+    r"""Thresholded graph of an FC matrix.
+
+    .. math:: A_{ij} = c_{ij} \, [c_{ij} \ge \tau], \quad A_{ii} = 0
+
+    with :math:`c` = FC (``positive``, as the authors' ``A >= tau``: anticorrelations are no
+    edges) or :math:`|FC|` (``absolute``).
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+    tau : float
+        Threshold, inclusive.
+    kind : {"positive", "absolute"}
+    weighted : bool
+        Keep the correlation as the edge weight; else 1 per edge.
+
+    Returns
+    -------
+    Tensor of shape (n, R, R), non-negative for tau > 0
+    """
+    strength = without_diagonal(fc.abs() if kind == "absolute" else fc)
+    kept = (strength >= tau).to(fc.dtype)
+    # A threshold of 0 or below would let the diagonal back in.
+    kept = without_diagonal(kept)
+    return strength * kept if weighted else kept
+
+
+def binary(adj: Tensor) -> Tensor:
+    """1 where a weighted adjacency (n, R, R) has an edge, else 0."""
+    return (adj != 0).to(adj.dtype)
+
+
+def degree(adj: Tensor) -> Tensor:
+    """Summed edge weights of every node: (n, R, R) -> (n, R)."""
+    return adj.sum(-1)
+
+
+def gcn_norm(adj: Tensor) -> Tensor:
+    r"""Symmetric normalisation with self loops, as PyG's ``gcn_norm``.
+
+    .. math:: P = D^{-1/2} (A + I) D^{-1/2}, \quad D_{ii} = 1 + \sum_j A_{ij}
+
+    An isolated node keeps itself (:math:`P_{ii} = 1`).
+
+    References
+    ----------
+    Kipf and Welling, Semi-supervised classification with graph convolutional networks, 2017.
+    """
+    looped = adj + torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    scale = looped.sum(-1).clamp_min(torch.finfo(adj.dtype).tiny).rsqrt()
+    return scale[..., :, None] * looped * scale[..., None, :]
+
+
+def mean_norm(adj: Tensor) -> Tensor:
+    """Row-normalised 0/1 adjacency (n, R, R): the mean over neighbours, 0 for isolated nodes."""
+    edges_ = binary(adj)
+    return edges_ / edges_.sum(-1, keepdim=True).clamp_min(1.0)
+
+
+def node_features(fc: Tensor) -> Tensor:
+    """FC rows as node features, standardised per column within each graph.
+
+    The diagonal is set to 0 first, so that real and synthetic subjects are built alike
+    (methods.md M15). A constant column (a flat ROI) becomes 0.
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+
+    Returns
+    -------
+    Tensor of shape (n, R, R)
+        Row i describes ROI i; each column has mean 0 and population variance 1.
+    """
+    x = without_diagonal(fc)
+    x = x - x.mean(-2, keepdim=True)
+    spread = x.square().mean(-2, keepdim=True).sqrt()
+    return x / spread.clamp_min(1e-6)
+
+
+def laplacian(adj: Tensor) -> Tensor:
+    """Normalised Laplacian I - D^-1/2 A D^-1/2 of (n, R, R); zero rows for isolated nodes."""
+    deg = degree(adj)
+    present = (deg > 0).to(adj.dtype)
+    scale = present * deg.clamp_min(torch.finfo(adj.dtype).tiny).rsqrt()
+    return torch.diag_embed(present) - scale[..., :, None] * adj * scale[..., None, :]
+
+
+def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tensor:
+    """First `k` non-trivial eigenvectors of the normalised Laplacian, one coordinate row per ROI.
+
+    A graph of c components (isolated ROIs count) has c eigenvectors of eigenvalue 0 that say
+    only who belongs to which component; all c are skipped. Where fewer than `k` are left, the
+    rest is 0. The sign of each vector is fixed: among the entries whose magnitude is within
+    1e-6 of the largest, the one with the lowest ROI index is positive. (The sum of entries
+    would not do: every eigenvector of a regular graph is orthogonal to 1.) Vectors of a
+    repeated eigenvalue are any basis of their space.
+
+    Parameters
+    ----------
+    adj : Tensor of shape (n, R, R), symmetric, non-negative
+    k : int
+        Number of coordinates.
+    tolerance : float
+        Eigenvalues below it count as 0 (computed in float64).
+
+    Returns
+    -------
+    Tensor of shape (n, R, k), dtype of `adj`
+
+    References
+    ----------
+    Dwivedi and Bresson, A generalization of transformer networks to graphs, 2021.
+    """
+    values, vectors = torch.linalg.eigh(laplacian(adj.double()))  # ascending
+    n, rois = values.shape
+    first = (values < tolerance).sum(-1, keepdim=True)  # (n, 1)
+    column = first + torch.arange(k, device=adj.device)  # (n, k)
+    exists = (column < rois).to(vectors.dtype)
+    column = column.clamp_max(rois - 1)
+    picked = vectors.gather(2, column[:, None, :].expand(n, rois, k))
+    return (_fix_sign(picked) * exists[:, None, :]).to(adj.dtype)
+
+
+def _fix_sign(vectors: Tensor) -> Tensor:
+    """Make the first of the largest entries of each column of (n, R, k) positive."""
+    size = vectors.abs()
+    largest = size >= (1.0 - 1e-6) * size.amax(-2, keepdim=True)
+    lead = largest.to(torch.int8).argmax(-2, keepdim=True)  # first True
+    return vectors * torch.where(vectors.gather(-2, lead) < 0, -1.0, 1.0)
+
+
+def fisher_z(fc: Tensor, limit: float = 0.9999) -> Tensor:
+    """Variance-stabilising arctanh of correlations, clipped to ``|r| <= limit``."""
+    return torch.atanh(fc.clamp(-limit, limit))
+
+
+def edges(fc: Tensor) -> Tensor:
+    """Upper triangle without diagonal, (n, R, R) -> (n, R (R - 1) / 2), row by row."""
+    rows, columns = torch.triu_indices(fc.shape[-1], fc.shape[-1], 1, device=fc.device)
+    return fc[..., rows, columns]
+
+
+def n_rois_of(n_edges: int) -> int:
+    """Number of ROIs whose upper triangle has `n_edges` entries."""
+    rois = int((1 + (1 + 8 * n_edges) ** 0.5) / 2)
+    if rois * (rois - 1) // 2 != n_edges:
+        raise DataError(
+            f"{n_edges} edges are not R (R - 1) / 2 for any number of ROIs R.",
+            do="Give the upper triangle without its diagonal.",
+        )
+    return rois
+
+
+def from_edges(upper: Tensor, diagonal: float = 1.0) -> Tensor:
+    """Symmetric matrices (n, R, R) from upper triangles (n, R (R - 1) / 2); inverse of `edges`."""
+    rois = n_rois_of(upper.shape[-1])
+    rows, columns = torch.triu_indices(rois, rois, 1, device=upper.device)
+    full = upper.new_zeros(*upper.shape[:-1], rois, rois)
+    full[..., rows, columns] = upper
+    full = full + full.transpose(-1, -2)
+    return full + diagonal * torch.eye(rois, dtype=upper.dtype, device=upper.device)

@@ -1,0 +1,76 @@
+"""The contract of a classifier: a frozen description plus pure functions of its parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+Inputs = dict[str, Tensor]
+
+
+class Output(NamedTuple):
+    """What every model returns for a batch of n subjects.
+
+    Attributes
+    ----------
+    logits : Tensor of shape (n, 2)
+    embedding : Tensor of shape (n, d)
+        Graph-level readout (before the head).
+    stats : dict of Tensor
+        Batch-norm running statistics after this batch (unchanged when ``train`` is False).
+    """
+
+    logits: Tensor
+    embedding: Tensor
+    stats: Params
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """One classifier, written for one parameter set; the engine lifts it over lanes.
+
+    Fields are hyper-parameters. Nothing is learnt in the object: parameters and batch-norm
+    statistics are dicts of tensors that go in and come out.
+    """
+
+    n_rois: int = 116
+    name: ClassVar[str]
+    lr: ClassVar[float] = 1e-3
+
+    @abstractmethod
+    def init(self, rng: torch.Generator) -> Params:
+        """Fresh parameters, drawn from `rng` alone."""
+
+    def init_stats(self) -> Params:
+        """Fresh batch-norm running statistics (empty for models without batch norm)."""
+        return {}
+
+    @abstractmethod
+    def prepare(self, fc: Tensor) -> Inputs:
+        """What `apply` needs of FC (n, R, R), computed once per subject and cached.
+
+        Every tensor of the result has the subject as its first dimension. The same function
+        serves real and synthetic subjects.
+        """
+
+    @abstractmethod
+    def apply(
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Tensor | None = None,
+    ) -> Output:
+        """Logits and readout of a prepared batch.
+
+        Pure and free of data-dependent control flow, so that ``torch.func.vmap`` and
+        ``torch.compile`` can lift it. With ``train`` dropout is drawn from the int32 scalar
+        `key` (`fcforge.randomness.keep_mask`) and batch norm uses the batch's own moments.
+        """

@@ -1,0 +1,124 @@
+"""Edge models: classifiers of the FC itself (Fisher-z upper triangle), the honest competitors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fcforge import graphs
+from fcforge.models import layers
+from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.models.message_passing import (
+    check_choice,
+    check_dropout,
+    check_positive,
+    dropout_key,
+    head_keys,
+)
+
+EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
+
+
+def edge_features(fc: Tensor) -> Tensor:
+    """Fisher-z edges of roughly unit spread, (n, R, R) -> (n, R (R - 1) / 2)."""
+    return graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
+
+
+@dataclass(frozen=True)
+class Linear(Model):
+    """Logistic regression on Fisher-z edges; the readout is the edges themselves.
+
+    Starts at zero: a random start adds noise in the directions no subject spans, and training
+    never removes it.
+    """
+
+    name: ClassVar[str] = "linear"
+    lr: ClassVar[float] = 1e-4
+
+    def __post_init__(self) -> None:
+        check_positive(self.name, n_rois=self.n_rois)
+
+    def init(self, rng: torch.Generator) -> Params:
+        """Zeros (`rng` is not used)."""
+        n_edges = self.n_rois * (self.n_rois - 1) // 2
+        return {"head.0.weight": torch.zeros(2, n_edges), "head.0.bias": torch.zeros(2)}
+
+    def prepare(self, fc: Tensor) -> Inputs:
+        """Scaled Fisher-z edges."""
+        return {"edges": edge_features(fc)}
+
+    def apply(
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Tensor | None = None,
+    ) -> Output:
+        """Logits of a prepared batch."""
+        x = inputs["edges"]
+        return Output(layers.head(params, "head", x, 0.0, None), x, {})
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Fisher-z edges -> 256 -> 64 -> 2 with dropout 0.5; the readout is the first hidden layer.
+
+    Attributes
+    ----------
+    hidden : int
+        Width of the first hidden layer; the second has a quarter of it.
+    dropout : float
+    norm : {"none", "layer", "batch"}
+        After the first linear layer.
+    """
+
+    hidden: int = 256
+    dropout: float = 0.5
+    norm: layers.Norm = "none"
+    name: ClassVar[str] = "mlp"
+    lr: ClassVar[float] = 1e-4
+
+    def __post_init__(self) -> None:
+
+        check_positive(self.name, n_rois=self.n_rois, hidden=self.hidden)
+        check_dropout(self.name, self.dropout)
+        check_choice(self.name, "norm", self.norm, layers.NORMS)
+
+    def init(self, rng: torch.Generator) -> Params:
+        """As ``torch.nn.Linear`` draws."""
+        n_edges = self.n_rois * (self.n_rois - 1) // 2
+        params = layers.init_linear(rng, "embed", n_edges, self.hidden)
+        params |= layers.init_norm(self.norm, "norm", self.hidden)
+        return params | layers.init_head(rng, "head", (self.hidden, max(self.hidden // 4, 2), 2))
+
+    def init_stats(self) -> Params:
+        """Running statistics of the batch norm, if any."""
+        return layers.init_norm_stats(self.norm, "norm", self.hidden)
+
+    def prepare(self, fc: Tensor) -> Inputs:
+        """Scaled Fisher-z edges."""
+        return {"edges": edge_features(fc)}
+
+    def apply(
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Tensor | None = None,
+    ) -> Output:
+        """Logits and first hidden layer of a prepared batch."""
+        h = layers.linear(inputs["edges"], params["embed.weight"]) + params["embed.bias"]
+        h, new_stats = layers.normalise(self.norm, h, params, stats, "norm", train)
+        embedding = torch.relu(h)
+        dropped = layers.dropout(embedding, self.dropout, dropout_key(train, key, 0))
+        keys = head_keys(train, key, 1)
+        return Output(
+            layers.head(params, "head", dropped, self.dropout, keys), embedding, new_stats
+        )

@@ -1,0 +1,179 @@
+"""Building blocks shared by the classifiers: short pure functions of tensors.
+
+Weights have torch's layout (out, in). Node arrays are (n, R, F): n subjects, R ROIs, F features.
+Everything works under ``torch.func.vmap`` and ``torch.compile``.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.models.base import Params
+from fcforge.randomness import keep_mask
+
+Norm = Literal["batch", "layer", "none"]
+NORMS: tuple[str, ...] = ("batch", "layer", "none")
+MOMENTUM, EPSILON = 0.1, 1e-5
+
+
+def uniform(rng: torch.Generator, shape: tuple[int, ...], bound: float) -> Tensor:
+    """Uniform draws in [-bound, bound] from `rng`, float32."""
+    return (torch.rand(shape, generator=rng) * 2.0 - 1.0) * bound
+
+
+def glorot(rng: torch.Generator, n_out: int, n_in: int) -> Tensor:
+    """Glorot-uniform weight (out, in), as PyG initialises its convolutions."""
+    return uniform(rng, (n_out, n_in), (6.0 / (n_in + n_out)) ** 0.5)
+
+
+def init_linear(rng: torch.Generator, name: str, n_in: int, n_out: int) -> Params:
+    """Weight and bias as ``torch.nn.Linear`` draws them: U(-1/sqrt(in), 1/sqrt(in))."""
+    bound = n_in**-0.5
+    return {
+        f"{name}.weight": uniform(rng, (n_out, n_in), bound),
+        f"{name}.bias": uniform(rng, (n_out,), bound),
+    }
+
+
+def product(a: Tensor, b: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Matrix product computed in `dtype`, returned in float32."""
+    if dtype == torch.float32:
+        return a @ b
+    return (a.to(dtype) @ b.to(dtype)).to(torch.float32)
+
+
+def linear(x: Tensor, weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``x W^T`` over the last axis, without bias.
+
+    The leading axes are folded first: lifted over lanes, this is then one batched product with
+    the lane as its only batch axis.
+    """
+    flat = product(x.reshape(-1, x.shape[-1]), weight.t(), dtype)
+    return flat.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def dropout(x: Tensor, p: float, key: Tensor | None) -> Tensor:
+    """Inverted dropout drawn from the int32 scalar `key`; without a key nothing is dropped."""
+    if key is None or p == 0.0:
+        return x
+    return x * keep_mask(key, tuple(x.shape), p)
+
+
+def init_norm(kind: str, name: str, width: int) -> Params:
+    """Scale 1 and shift 0 of a normalisation layer (nothing for ``none``)."""
+    if kind == "none":
+        return {}
+    return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
+
+
+def init_norm_stats(kind: str, name: str, width: int) -> Params:
+    """Running mean 0 and variance 1 of a batch norm (nothing for the others)."""
+    if kind != "batch":
+        return {}
+    return {f"{name}.mean": torch.zeros(width), f"{name}.var": torch.ones(width)}
+
+
+def batch_moments(h: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean and variance of a batch (..., F) and the running ones after it.
+
+    As ``torch.nn.BatchNorm1d``: the population variance normalises, the sample variance is
+    remembered, ``running = 0.9 running + 0.1 batch``.
+
+    Returns
+    -------
+    batch mean, batch variance, running mean, running variance : Tensors of shape (F,)
+    """
+    flat = h.reshape(-1, h.shape[-1])
+    batch_var, batch_mean = torch.var_mean(flat, 0, correction=0)
+    unbiased = batch_var.detach() * (flat.shape[0] / max(flat.shape[0] - 1, 1))
+    return (
+        batch_mean,
+        batch_var,
+        mean + MOMENTUM * (batch_mean.detach() - mean),
+        var + MOMENTUM * (unbiased - var),
+    )
+
+
+def batch_norm(
+    h: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, train: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Batch normalisation of (..., F) with explicit running statistics.
+
+    Returns
+    -------
+    normalised : Tensor of shape (..., F)
+    mean, var : Tensors of shape (F,)
+        Running statistics after this batch (unchanged when `train` is False).
+    """
+    used_mean, used_var = mean, var
+    if train:
+        used_mean, used_var, mean, var = batch_moments(h, mean, var)
+    scale = weight * torch.rsqrt(used_var + EPSILON)
+    return torch.addcmul(bias - used_mean * scale, h, scale), mean, var
+
+
+def layer_norm(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer normalisation of the last axis."""
+    return torch.nn.functional.layer_norm(h, (h.shape[-1],), weight, bias, EPSILON)
+
+
+def normalise(
+    kind: str, h: Tensor, params: Params, stats: Params, name: str, train: bool
+) -> tuple[Tensor, Params]:
+    """Normalisation layer `name` of the given kind; returns the new statistics of this layer."""
+    if kind == "none":
+        return h, {}
+    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"]
+    if kind == "layer":
+        return layer_norm(h, weight, bias), {}
+    out, mean, var = batch_norm(h, weight, bias, stats[f"{name}.mean"], stats[f"{name}.var"], train)
+    return out, {f"{name}.mean": mean, f"{name}.var": var}
+
+
+def mean_max(h: Tensor) -> Tensor:
+    """Graph-level readout: mean and maximum over ROIs, (n, R, F) -> (n, 2 F)."""
+    return torch.cat([h.mean(1), h.amax(1)], dim=-1)
+
+
+def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Params:
+    """Fully connected layers of the given widths, input and output included."""
+    params: Params = {}
+    for i, (n_in, n_out) in enumerate(pairwise(widths)):
+        params |= init_linear(rng, f"{name}.{i}", n_in, n_out)
+    return params
+
+
+def head(
+    params: Params,
+    name: str,
+    x: Tensor,
+    p: float,
+    keys: tuple[Tensor, ...] | None,
+    dtype: torch.dtype = torch.float32,
+) -> Tensor:
+    """Fully connected network: linear, ReLU, dropout, ..., linear.
+
+    Parameters
+    ----------
+    params : dict
+        Layers ``name.0``, ``name.1``, ... as made by `init_head`.
+    x : Tensor of shape (n, in)
+    p : float
+        Dropout after each hidden layer.
+    keys : tuple of int32 scalars, one per hidden layer, or None (no dropout)
+
+    Returns
+    -------
+    Tensor of shape (n, out)
+    """
+    depth = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in params)
+    for i in range(depth):
+        weight, bias = params[f"{name}.{i}.weight"], params[f"{name}.{i}.bias"]
+        x = linear(x, weight, dtype) + bias
+        if i < depth - 1:
+            x = dropout(torch.relu(x), p, None if keys is None else keys[i])
+    return x

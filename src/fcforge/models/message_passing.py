@@ -1,0 +1,147 @@
+"""What GCN, GAT, GraphSAGE and GAE share: convolutions, readout and head."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import ConfigError
+from fcforge.graphs import EdgeKind
+from fcforge.models import layers
+from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.randomness import fold
+
+HEAD_WIDTHS = (64, 32, 2)
+HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
+
+
+@dataclass(frozen=True)
+class GraphModel(Model):
+    """Layers of graph convolution, mean+max readout and the authors' head 2F-64-32-2.
+
+    Attributes
+    ----------
+    hidden, depth, dropout
+        Width and number of layers and drop probability (paper, hyper-parameter table).
+    norm : {"batch", "layer", "none"}
+        After every convolution. ``batch`` is the authors'; its running statistics follow the
+        last site and no penalty on parameters protects them.
+    tau, edges
+        Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
+    """
+
+    hidden: int = 128
+    depth: int = 4
+    dropout: float = 0.3
+    norm: layers.Norm = "batch"
+    tau: float = 0.4
+    edges: EdgeKind = "positive"
+
+    def __post_init__(self) -> None:
+        check_choice(self.name, "norm", self.norm, layers.NORMS)
+        check_choice(self.name, "edges", self.edges, ("positive", "absolute"))
+        check_positive(self.name, hidden=self.hidden, depth=self.depth, n_rois=self.n_rois)
+        check_dropout(self.name, self.dropout)
+
+    @abstractmethod
+    def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
+        """Parameters of convolution `layer`, from `n_in` to ``hidden`` features."""
+
+    @abstractmethod
+    def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
+        """Convolution `layer` of h (n, R, F); layer 0 gets ``inputs["features"]``."""
+
+    def init(self, rng: torch.Generator) -> Params:
+        """Convolutions as PyG draws them, norms at identity, head as ``torch.nn.Linear``."""
+        params: Params = {}
+        for i in range(self.depth):
+            params |= self.init_layer(rng, i, self.n_rois if i == 0 else self.hidden)
+            params |= layers.init_norm(self.norm, f"norm{i}", self.hidden)
+        return params | layers.init_head(rng, "head", (2 * self.hidden, *HEAD_WIDTHS))
+
+    def init_stats(self) -> Params:
+        """Running mean 0 and variance 1 of every batch norm."""
+        stats: Params = {}
+        for i in range(self.depth):
+            stats |= layers.init_norm_stats(self.norm, f"norm{i}", self.hidden)
+        return stats
+
+    def encode(
+        self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Tensor | None
+    ) -> tuple[Tensor, Params]:
+        """Node embeddings (n, R, hidden) and the new running statistics."""
+        h = inputs["features"]
+        new_stats: Params = {}
+        for i in range(self.depth):
+            h = self.convolve(params, i, h, inputs)
+            h, layer_stats = layers.normalise(self.norm, h, params, stats, f"norm{i}", train)
+            new_stats |= layer_stats
+            h = layers.dropout(torch.relu(h), self.dropout, dropout_key(train, key, i))
+        return h, new_stats
+
+    def apply(
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Tensor | None = None,
+    ) -> Output:
+        """Logits, 2F readout and statistics of a prepared batch."""
+        nodes, new_stats = self.encode(params, stats, inputs, train, key)
+        embedding = layers.mean_max(nodes)
+        return Output(self.classify(params, embedding, train, key), embedding, new_stats)
+
+    def classify(
+        self, params: Params, embedding: Tensor, train: bool, key: Tensor | None
+    ) -> Tensor:
+        """Logits (n, 2) of readouts (n, 2 hidden)."""
+        keys = head_keys(train, key, len(HEAD_WIDTHS) - 1)
+        return layers.head(params, "head", embedding, self.dropout, keys)
+
+
+def dropout_key(train: bool, key: Tensor | None, number: int) -> Tensor | None:
+    """Dropout key of layer `number`, or None where nothing is dropped."""
+    return fold(key, number) if train and key is not None else None
+
+
+def head_keys(train: bool, key: Tensor | None, n: int) -> tuple[Tensor, ...] | None:
+    """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
+    if not train or key is None:
+        return None
+    return tuple(fold(key, HEAD_KEYS + i) for i in range(n))
+
+
+def check_choice(model: str, field: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise when a setting is none of the known ones."""
+    if value not in known:
+        raise ConfigError(
+            f"{field} = '{value}' is unknown.",
+            where=f"model '{model}'",
+            do=f"Known: {', '.join(known)}.",
+        )
+
+
+def check_positive(model: str, **values: int) -> None:
+    """Raise when a size is not a positive integer."""
+    for field, value in values.items():
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(
+                f"{field} = {value!r} is not a positive integer.",
+                where=f"model '{model}'",
+                do="Use 1 or more.",
+            )
+
+
+def check_dropout(model: str, value: float) -> None:
+    """Raise when a drop probability is not in [0, 1)."""
+    if not 0.0 <= value < 1.0:
+        raise ConfigError(
+            f"dropout = {value!r} is no drop probability.",
+            where=f"model '{model}'",
+            do="Use a number from 0 to below 1.",
+        )
