@@ -114,8 +114,10 @@ class MLP(Model):
         key: Tensor | None = None,
     ) -> Output:
         """Logits and first hidden layer of a prepared batch."""
-        h = layers.linear(inputs["edges"], params["embed.weight"]) + params["embed.bias"]
-        h, new_stats = layers.normalise(self.norm, h, params, stats, "norm", train)
+        h = layers.linear(inputs["edges"], params["embed.weight"])
+        h, new_stats = layers.normalise(
+            self.norm, h, params["embed.bias"], params, stats, "norm", train
+        )
         embedding = torch.relu(h)
         dropped = layers.dropout(embedding, self.dropout, dropout_key(train, key, 0))
         keys = head_keys(train, key, 1)

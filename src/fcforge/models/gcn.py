@@ -44,9 +44,6 @@ class GCN(GraphModel):
         }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """``P h W + b``."""
-        weight, bias = params[f"conv{layer}.weight"], params[f"conv{layer}.bias"]
-        h = layers.linear(h, weight)
-        if layer > 0:  # features come propagated
-            h = inputs["propagation"] @ h
-        return h + bias
+        """``P h W``."""
+        h = layers.linear(h, params[f"conv{layer}.weight"])
+        return inputs["propagation"] @ h if layer > 0 else h  # features come propagated

@@ -52,7 +52,11 @@ class GraphModel(Model):
 
     @abstractmethod
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
-        """Convolution `layer` of h (n, R, F); layer 0 gets ``inputs["features"]``."""
+        """Convolution `layer` of h (n, R, F), without its bias.
+
+        Layer 0 gets ``inputs["features"]``. The bias ``conv<layer>.bias`` comes after
+        propagation and is left to the normalisation, which can often do without adding it.
+        """
 
     def init(self, rng: torch.Generator) -> Params:
         """Convolutions as PyG draws them, norms at identity, head as ``torch.nn.Linear``."""
@@ -77,7 +81,8 @@ class GraphModel(Model):
         new_stats: Params = {}
         for i in range(self.depth):
             h = self.convolve(params, i, h, inputs)
-            h, layer_stats = layers.normalise(self.norm, h, params, stats, f"norm{i}", train)
+            bias = params[f"conv{i}.bias"]
+            h, layer_stats = layers.normalise(self.norm, h, bias, params, stats, f"norm{i}", train)
             new_stats |= layer_stats
             h = layers.dropout(torch.relu(h), self.dropout, dropout_key(train, key, i))
         return h, new_stats
