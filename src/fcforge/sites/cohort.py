@@ -1,0 +1,179 @@
+"""A dataset before splitting: one FC matrix per subject, with diagnosis and site."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, unknown_name
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a dataset: where, what, and what to do about it."""
+
+    severity: Literal["error", "warning"]
+    what: str
+    do: str = ""
+    subject: str = ""
+    site: str = ""
+
+    def __str__(self) -> str:
+        where = " ".join(
+            f"{kind} '{name}'"
+            for kind, name in (("site", self.site), ("subject", self.subject))
+            if name
+        )
+        text = f"{where}: {self.what}" if where else self.what
+        return f"{text} {self.do}" if self.do else text
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Subjects of one or more sites, before any split.
+
+    Parameters
+    ----------
+    name : str
+        Dataset name, e.g. ``"simulated"``.
+    fc : ndarray of shape (n, R, R), float32
+        Pearson correlation matrices, symmetric, unit diagonal.
+    label : ndarray of shape (n,), int64
+        0 = control, 1 = patient.
+    site : ndarray of shape (n,), str
+    subject_id : ndarray of shape (n,), str
+    roi_names : tuple of str
+        Empty when unknown.
+    covariates : mapping of name to ndarray of shape (n,)
+        Optional, e.g. ``mean_fd``, ``age``, ``sex``.
+    provenance : mapping
+        Dataset, files, parameters and ``content_sha256``.
+    findings : tuple of Finding
+        What the loader could not take in (a missing or truncated file, an unknown diagnosis).
+        `fcforge.sites.check_cohort` reports them with its own.
+    """
+
+    name: str
+    fc: np.ndarray
+    label: np.ndarray
+    site: np.ndarray
+    subject_id: np.ndarray
+    roi_names: tuple[str, ...] = ()
+    covariates: Mapping[str, np.ndarray] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.label.shape[0])
+
+    @property
+    def n_rois(self) -> int:
+        """Number of ROIs."""
+        return int(self.fc.shape[-1])
+
+    @property
+    def site_names(self) -> tuple[str, ...]:
+        """Sites in the order in which they first appear."""
+        return tuple(dict.fromkeys(self.site.tolist()))
+
+    def select(self, index: np.ndarray) -> Cohort:
+        """Cohort of the subjects at `index` (integers or boolean mask)."""
+        return replace(
+            self,
+            fc=self.fc[index],
+            label=self.label[index],
+            site=self.site[index],
+            subject_id=self.subject_id[index],
+            covariates={k: v[index] for k, v in self.covariates.items()},
+        )
+
+    def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
+        """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
+        known = {*self.site_names, *(f.site for f in self.findings)}
+        taken: dict[str, str] = {}
+        for new, parts in merge.items():
+            for part in [parts] if isinstance(parts, str) else parts:
+                if part not in known:
+                    raise unknown_name("site to merge", part, known - {""})
+                if part in taken:
+                    raise ConfigError(f"site '{part}' is merged into both {taken[part]} and {new}.")
+                taken[part] = new
+        findings = tuple(replace(f, site=taken.get(f.site, f.site)) for f in self.findings)
+        site = as_text([taken.get(s, s) for s in self.site.tolist()])
+        return replace(self, site=site, findings=findings)
+
+    def select_sites(self, names: Sequence[str]) -> Cohort:
+        """Cohort of the named sites, grouped in the order of `names`."""
+        known = {*self.site_names, *(f.site for f in self.findings)} - {""}
+        for name in names:
+            if name not in known:
+                raise unknown_name("site", name, known)
+        index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
+        kept = tuple(f for f in self.findings if not f.site or f.site in names)
+        return replace(self.select(index), findings=kept)
+
+    def content_sha256(self) -> str:
+        """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
+        digest = hashlib.sha256(f"{self.fc.shape}".encode())
+        for i in np.lexsort((self.site, self.subject_id)):
+            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.label[i])}"
+            digest.update(who.encode())
+            digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
+        return digest.hexdigest()
+
+    def stamped(self, **provenance: Any) -> Cohort:
+        """The same cohort with `provenance` and its content hash written down."""
+        known = {"dataset": self.name, **self.provenance, **provenance}
+        return replace(self, provenance={**known, "content_sha256": self.content_sha256()})
+
+
+def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Array of str, from numbers too (ABIDE's subject ids are integers)."""
+    return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
+
+
+def n_rois_of_edges(n_edges: int, where: str = "") -> int:
+    """Number of ROIs R with R (R - 1) / 2 = `n_edges`; an error when there is none."""
+    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
+    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
+        raise DataError(
+            f"{n_edges} edges per subject are no upper triangle of a square matrix.",
+            where=where,
+            do=f"Nearest counts: {n_rois * (n_rois - 1) // 2} ({n_rois} ROIs), "
+            f"{n_rois * (n_rois + 1) // 2} ({n_rois + 1} ROIs); leave the diagonal out.",
+        )
+    return n_rois
+
+
+def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
+    """Full FC from its upper triangle.
+
+    Parameters
+    ----------
+    upper : ndarray of shape (n, R (R - 1) / 2)
+        Edges in ``np.triu_indices(R, 1)`` order, any float type.
+    where : str
+        File named in an error.
+
+    Returns
+    -------
+    ndarray of shape (n, R, R), float32
+        Symmetric with unit diagonal.
+    """
+    n_rois = n_rois_of_edges(upper.shape[1], where)
+    rows, cols = np.triu_indices(n_rois, 1)
+    fc = np.empty((len(upper), n_rois, n_rois), dtype=np.float32)
+    fc[:, rows, cols] = upper
+    fc[:, cols, rows] = upper
+    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
+    return fc
+
+
+def upper_from_fc(fc: np.ndarray) -> np.ndarray:
+    """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
+    rows, cols = np.triu_indices(fc.shape[-1], 1)
+    return fc[:, rows, cols]

@@ -1,0 +1,280 @@
+"""A user's own data: one .npz of FC, or a participants.tsv with one file per subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.sites.cohort import Cohort, Finding, as_text, fc_from_upper
+from fcforge.sites.participants import Participant, label_of, read_participants
+from fcforge.sites.reading import SUFFIXES, Kind, read_matrix, read_npz, to_fc
+
+REQUIRED = ("label", "site", "subject_id")
+ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}
+
+
+def load_folder(
+    path: str | Path,
+    kind: Kind = "auto",
+    sites: Sequence[str] | None = None,
+    merge: Mapping[str, Sequence[str]] | None = None,
+    labels: Mapping[str, int] | None = None,
+    pattern: str = "",
+    variable: str | None = None,
+    n_rois: int | None = None,
+) -> Cohort:
+    """Load a dataset from one .npz file or from a folder.
+
+    *One .npz*: arrays ``fc_upper`` (n, R (R - 1) / 2) or ``fc`` (n, R, R), ``label``, ``site``,
+    ``subject_id``; every other array with one row per subject becomes a covariate. Nothing
+    pickled is read.
+
+    *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
+    file per subject, anywhere below, whose name starts with the id. Trouble with one subject
+    (no file, a damaged one, an unknown diagnosis) does not stop the loading: it becomes a
+    finding of the cohort, and `require_valid` refuses to train.
+
+    Parameters
+    ----------
+    path : str or Path
+    kind : {"auto", "fc", "timeseries"}
+        What the files of a folder hold; see `to_fc`.
+    sites : sequence of str, optional
+        Keep these sites (after merging), in this order.
+    merge : mapping of str to sequence of str, optional
+        Sites to merge, e.g. ``{"UM": ["UM_1", "UM_2"]}``.
+    labels : mapping of str to int, optional
+        What diagnosis values mean, e.g. ``{"2": 0, "1": 1}``, on top of the known ones.
+    pattern : str, optional
+        File name of a subject relative to the folder, with ``{id}`` and wildcards, e.g.
+        ``"func/{id}_*.1D"``; needed when a subject has several files.
+    variable : str, optional
+        Array to take from each .npz or .mat file.
+    n_rois : int, optional
+        Expected ROI count; by default the most frequent one.
+
+    Returns
+    -------
+    Cohort
+    """
+    path = Path(path).expanduser()
+    if kind not in get_args(Kind):
+        raise unknown_name("kind", kind, get_args(Kind))
+    if path.is_dir():
+        cohort = _from_folder(path, kind, labels or {}, pattern, variable, n_rois)
+    elif path.is_file():
+        cohort = _from_npz(path, labels or {}, n_rois)
+    else:
+        raise DataError("no such file or folder.", where=str(path), do="Check the path.")
+    if merge:
+        cohort = cohort.merge_sites(merge)
+    if sites is not None:
+        cohort = cohort.select_sites(sites)
+    return cohort.stamped(path=str(path))
+
+
+def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Cohort:
+    if path.suffix.lower() != ".npz":
+        raise DataError(
+            f"a dataset in one file is an .npz, not '{path.suffix}'.",
+            where=str(path),
+            do="Give the folder instead when it holds one file per subject.",
+        )
+    arrays = read_npz(path)
+    missing = [k for k in REQUIRED if k not in arrays]
+    if not {"fc_upper", "fc"} & arrays.keys():
+        missing = ["fc_upper", *missing]
+    if missing:
+        raise DataError(
+            f"array {', '.join(repr(m) for m in missing)} is missing.",
+            where=str(path),
+            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}.",
+        )
+    fc = _npz_fc(arrays, path)
+    for name in REQUIRED:
+        if arrays[name].shape != (len(fc),):
+            raise DataError(
+                f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects.",
+                where=str(path),
+                do="Every array needs one row per subject.",
+            )
+    if n_rois is not None and fc.shape[1] != n_rois:
+        raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=str(path))
+    ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
+    label, findings = _npz_labels(arrays["label"], labels, ids, site)
+    used = {"fc_upper", "fc", *REQUIRED}
+    rest = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if k not in used}
+    rois = [rest[k] for k in ("roi_names", "roi_ids") if k in rest]
+    rois = [r for r in rois if r.shape == (fc.shape[1],)]
+    return Cohort(
+        name="folder",
+        fc=fc,
+        label=label,
+        site=site,
+        subject_id=ids,
+        roi_names=tuple(as_text(rois[0]).tolist()) if rois else (),
+        covariates={
+            k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")
+        },
+        findings=tuple(findings),
+    )
+
+
+def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
+    name = "fc_upper" if "fc_upper" in arrays else "fc"
+    values = arrays[name]
+    n_axes = 2 if name == "fc_upper" else 3
+    if values.ndim != n_axes or values.dtype.kind not in "fiu":
+        raise DataError(
+            f"'{name}' has shape {values.shape} and type {values.dtype}.",
+            where=str(path),
+            do="fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers.",
+        )
+    return fc_from_upper(values, str(path)) if name == "fc_upper" else values.astype(np.float32)
+
+
+def _npz_labels(
+    values: np.ndarray, labels: Mapping[str, int], ids: np.ndarray, site: np.ndarray
+) -> tuple[np.ndarray, list[Finding]]:
+    """Labels as integers, and findings for words that are no known diagnosis (they become -1).
+
+    Integers stay as they are: `check_cohort` judges them.
+    """
+    if values.dtype.kind in "iub" and not labels:
+        return values.astype(np.int64), []
+    out, findings = np.full(len(values), -1, dtype=np.int64), []
+    for i, value in enumerate(values.tolist()):
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        try:
+            out[i] = label_of(text, labels=labels)
+        except DataError as error:
+            findings.append(Finding("error", error.what, error.do, str(ids[i]), str(site[i])))
+    return out, findings
+
+
+def _from_folder(
+    path: Path,
+    kind: Kind,
+    labels: Mapping[str, int],
+    pattern: str,
+    variable: str | None,
+    n_rois: int | None,
+) -> Cohort:
+    table = next((p for e in ("tsv", "csv") if (p := path / f"participants.{e}").is_file()), None)
+    if table is None:
+        archives = sorted(path.glob("*.npz"))
+        if len(archives) == 1:
+            return _from_npz(archives[0], labels, n_rois)
+        raise DataError(
+            "has no participants.tsv.",
+            where=str(path),
+            do="Write one with columns participant_id, site, diagnosis (tab-separated).",
+        )
+    people, findings = read_participants(table, labels)
+    files = _Files(path, pattern)
+    loaded: list[tuple[Participant, np.ndarray]] = []
+    for person in people:
+        try:
+            file = files.of(person)
+            loaded.append((person, to_fc(read_matrix(file, variable), kind, str(file))))
+        except DataError as error:
+            what = f"{error.where}: {error.what}" if error.where else error.what
+            findings.append(Finding("error", what, error.do, person.subject_id, person.site))
+    loaded, odd = _same_rois(loaded, n_rois)
+    return _assemble(loaded, [*findings, *odd])
+
+
+class _Files:
+    """Finds the file of a subject below a folder."""
+
+    def __init__(self, root: Path, pattern: str) -> None:
+        self.root, self.pattern = root, pattern
+        if pattern and "{id}" not in pattern:
+            raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'.")
+        tables = {root / "participants.tsv", root / "participants.csv"}
+        found = [] if pattern else sorted(p for p in root.rglob("*") if p not in tables)
+        self.files = [p for p in found if p.suffix.lower() in SUFFIXES and p.is_file()]
+
+    def of(self, person: Participant) -> Path:
+        """The one file of a subject; an error when there is none or more than one."""
+        if person.file:
+            return self.root / person.file
+        names = [person.subject_id, f"sub-{person.subject_id}"]
+        if self.pattern:
+            found = sorted({p for n in names for p in self.root.glob(self.pattern.format(id=n))})
+        else:
+            found = [p for p in self.files if any(_belongs(p.name, n) for n in names)]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            raise DataError(
+                "is listed, but has no file.",
+                do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
+            )
+        shown = ", ".join(str(p.relative_to(self.root)) for p in found[:3])
+        raise DataError(
+            f"has {len(found)} files ({shown}).", do="Say which with pattern='{id}_...'."
+        )
+
+
+def _belongs(file_name: str, subject: str) -> bool:
+    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``)."""
+    if not file_name.startswith(subject):
+        return False
+    return not file_name[len(subject) : len(subject) + 1].isalnum()
+
+
+def _same_rois(
+    loaded: list[tuple[Participant, np.ndarray]], n_rois: int | None
+) -> tuple[list[tuple[Participant, np.ndarray]], list[Finding]]:
+    """Subjects with the common ROI count, and a finding for every other."""
+    counts = Counter(fc.shape[0] for _, fc in loaded)
+    if not counts:
+        return [], []
+    common = n_rois if n_rois is not None else counts.most_common(1)[0][0]
+    kept = [(person, fc) for person, fc in loaded if fc.shape[0] == common]
+    odd = [
+        Finding(
+            "error",
+            f"has {fc.shape[0]} ROIs, "
+            + (f"{common} were expected." if n_rois else f"most subjects have {common}."),
+            "Is it the same atlas, with volumes in rows and ROIs in columns?",
+            person.subject_id,
+            person.site,
+        )
+        for person, fc in loaded
+        if fc.shape[0] != common
+    ]
+    return kept, odd
+
+
+def _assemble(loaded: list[tuple[Participant, np.ndarray]], findings: list[Finding]) -> Cohort:
+    people = [person for person, _ in loaded]
+    matrices = [fc for _, fc in loaded]
+    return Cohort(
+        name="folder",
+        fc=np.stack(matrices) if matrices else np.empty((0, 0, 0), dtype=np.float32),
+        label=np.array([p.label for p in people], dtype=np.int64),
+        site=as_text([p.site for p in people]),
+        subject_id=as_text([p.subject_id for p in people]),
+        covariates=_covariates(people),
+        findings=tuple(findings),
+    )
+
+
+def _covariates(people: Sequence[Participant]) -> dict[str, np.ndarray]:
+    """Extra columns: numbers where all values are numbers or missing, else text."""
+    out: dict[str, np.ndarray] = {}
+    for name in people[0].extra if people else ():
+        values: list[Any] = [p.extra[name] for p in people]
+        try:
+            numbers = [float(v) if v not in ("", "n/a", "NA", "-9999") else np.nan for v in values]
+            out[ALIASES.get(name, name)] = np.array(numbers)
+        except ValueError:
+            out[ALIASES.get(name, name)] = as_text(values)
+    return out

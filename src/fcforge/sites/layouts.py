@@ -1,0 +1,142 @@
+"""How strong the parts of the simulator are, and how large its sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fcforge.errors import ConfigError, unknown_name
+from fcforge.sites.check import MIN_PER_CLASS
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Strengths of the parts of the simulator, in Fisher z unless said otherwise.
+
+    Attributes
+    ----------
+    d_scale : float
+        Strength of the disorder; the SD over edges of the class difference is .022 d_scale.
+    rho : float
+        Correlation of the disorder's pattern between the population and one site.
+    site_block, site_edge : float
+        SD of a site's shift per pair of systems and per edge.
+    base, same_system, homotopic, near, far, edge, hub : float
+        Population mean: offset, ROIs of one system, mirrored ROIs, exp(-D / 18 mm), the dip
+        at 90 mm, noise per edge, noise per ROI.
+    gain : float
+        SD of the logarithm of a subject's global connectivity.
+    trait, n_traits : float, int
+        Size and rank of the subject's own pattern.
+    severity : float
+        Log SD of a patient's severity (mean 1).
+    unreliability : float
+        Mean loss of correlation per ROI at a site is about .8 times this.
+    motion : float
+        Effect of mean framewise displacement, per mm.
+    """
+
+    d_scale: float = 1.2
+    rho: float = 0.9
+    site_block: float = 0.055
+    site_edge: float = 0.008
+    base: float = 0.60
+    same_system: float = 0.42
+    homotopic: float = 0.60
+    near: float = 1.0
+    far: float = 0.10
+    edge: float = 0.10
+    hub: float = 0.06
+    gain: float = 0.26
+    trait: float = 0.75 * 0.25
+    n_traits: int = 25
+    severity: float = 0.5
+    unreliability: float = 0.03
+    motion: float = 1.2
+
+
+PRESETS: dict[str, Recipe] = {
+    "easy": Recipe(d_scale=1.6),
+    "realistic": Recipe(),
+    "hard": Recipe(d_scale=1.6, rho=0.4),
+    "hard_shift": Recipe(d_scale=1.6, rho=0.4, site_block=0.12, site_edge=0.03),
+}
+
+
+@dataclass(frozen=True)
+class SiteLayout:
+    """Size of a simulated site: patients, controls, volumes per scan, mean FD of each class."""
+
+    name: str
+    patients: int
+    controls: int
+    volumes: int
+    fd_patients: float = 0.08
+    fd_controls: float = 0.08
+
+
+# ABIDE: counts of the paper, volumes and motion of the Preprocessed Connectomes Project.
+# REST-meta-MDD and B-SNIP: counts of the paper; volumes (all) and motion (B-SNIP) are assumed.
+LAYOUTS: dict[str, tuple[SiteLayout, ...]] = {
+    "abide": (
+        SiteLayout("Sim-NYU", 79, 105, 176, 0.083, 0.058),
+        SiteLayout("Sim-UCLA", 54, 45, 116, 0.236, 0.120),
+        SiteLayout("Sim-UM", 68, 77, 296, 0.231, 0.092),
+        SiteLayout("Sim-USM", 58, 43, 236, 0.160, 0.118),
+    ),
+    "mdd": (
+        SiteLayout("Sim-S1", 73, 73, 200, 0.07, 0.07),
+        SiteLayout("Sim-S9", 48, 48, 230, 0.07, 0.07),
+        SiteLayout("Sim-S14", 61, 32, 200, 0.07, 0.07),
+        SiteLayout("Sim-S20", 245, 225, 232, 0.07, 0.07),
+        SiteLayout("Sim-S21", 79, 65, 230, 0.07, 0.07),
+    ),
+    "bsnip": (
+        SiteLayout("Sim-Hartford", 131, 166, 210, 0.12, 0.09),
+        SiteLayout("Sim-Chicago", 105, 134, 200, 0.12, 0.09),
+        SiteLayout("Sim-Dallas", 87, 110, 200, 0.12, 0.09),
+        SiteLayout("Sim-Georgia", 67, 85, 200, 0.12, 0.09),
+        SiteLayout("Sim-Baltimore", 53, 67, 140, 0.12, 0.09),
+    ),
+}
+
+
+def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
+    """Recipe of a preset, with the given numbers in place of its own."""
+    if preset not in PRESETS:
+        raise unknown_name("preset", preset, PRESETS)
+    recipe = PRESETS[preset]
+    if d_scale is not None:
+        recipe = replace(recipe, d_scale=d_scale)
+    if rho is not None:
+        recipe = replace(recipe, rho=rho)
+    if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
+        raise ConfigError(
+            f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used.",
+            do="rho lies between -1 and 1, d_scale is 0 or more.",
+        )
+    return recipe
+
+
+def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
+    """Sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
+    if layout not in LAYOUTS:
+        raise unknown_name("layout", layout, LAYOUTS)
+    base = LAYOUTS[layout]
+    n_sites = len(base) if n_sites is None else n_sites
+    if n_sites < 1 or not scale > 0:
+        raise ConfigError(
+            f"n_sites = {n_sites}, scale = {scale} cannot be used.",
+            do="n_sites is 1 or more, scale is above 0.",
+        )
+    extra = [
+        replace(base[i % len(base)], name=f"Sim-Extra{i - len(base) + 1:02d}")
+        for i in range(len(base), n_sites)
+    ]
+    return [
+        replace(
+            place,
+            patients=max(MIN_PER_CLASS, round(place.patients * scale)),
+            controls=max(MIN_PER_CLASS, round(place.controls * scale)),
+        )
+        for place in [*base, *extra][:n_sites]
+    ]

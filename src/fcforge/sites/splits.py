@@ -1,0 +1,156 @@
+"""One site's subjects cut into train, validation and test, by seed and site name alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.randomness import numpy_rng
+from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, require_valid
+from fcforge.sites.cohort import Cohort
+from fcforge.types import FCBatch, Site
+
+SPLITS = ("train", "val", "test")
+
+
+def split_counts(n: int, test_fraction: float, val_fraction: float) -> tuple[int, int, int]:
+    """Train, validation and test counts of one class with `n` subjects.
+
+    ``test = round(test_fraction n)``, ``val = round(val_fraction (n - test))``, halves rounded
+    up, and at least one of each (no validation when its fraction is 0).
+    """
+    test = max(1, int(np.floor(test_fraction * n + 0.5)))
+    val = int(np.floor(val_fraction * (n - test) + 0.5))
+    if val_fraction > 0:
+        val = max(1, val)
+    return n - test - val, val, test
+
+
+def split_rows(
+    label: np.ndarray, rng: np.random.Generator, test_fraction: float, val_fraction: float
+) -> dict[str, np.ndarray]:
+    """Rows of each split, stratified by `label`: sorted integers, disjoint, complete."""
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
+    for cls in (0, 1):
+        rows = rng.permutation(np.flatnonzero(label == cls))
+        counts = split_counts(len(rows), test_fraction, val_fraction)
+        start = 0
+        for name, count in zip(SPLITS, counts, strict=True):
+            parts[name].append(rows[start : start + count])
+            start += count
+    return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
+
+
+def split_site(
+    cohort: Cohort,
+    site_name: str,
+    seed: int,
+    test_fraction: float = 0.3,
+    val_fraction: float = 0.2,
+) -> Site:
+    """Cut one site into train, validation and test.
+
+    The cut depends on (`seed`, `site_name`) and the site's own subjects alone: subjects are
+    sorted by id first, so neither the order of the file nor the other sites matter.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    site_name : str
+    seed : int
+    test_fraction : float
+        Share of each class that is tested (the paper's 7:3 gives 0.3).
+    val_fraction : float
+        Share of the training part of each class that is set aside for validation.
+
+    Returns
+    -------
+    Site
+    """
+    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
+        raise ConfigError(
+            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
+            do="test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1.",
+        )
+    members = cohort.select_sites([site_name])
+    members = members.select(np.argsort(members.subject_id, kind="stable"))
+    _require_splittable(members, site_name, test_fraction, val_fraction)
+    rows = split_rows(
+        members.label, numpy_rng(seed, "split", site_name), test_fraction, val_fraction
+    )
+    ids = {name: tuple(members.subject_id[r].tolist()) for name, r in rows.items()}
+    batches = {
+        name: FCBatch.from_numpy(members.fc[r], members.label[r]) for name, r in rows.items()
+    }
+    return Site(
+        name=site_name,
+        train=batches["train"],
+        val=batches["val"],
+        test=batches["test"],
+        subject_ids=ids,
+        provenance={
+            **cohort.provenance,
+            "site": site_name,
+            "split_seed": seed,
+            "test_fraction": test_fraction,
+            "val_fraction": val_fraction,
+            "split_sha256": split_sha256(ids),
+        },
+        covariates={
+            name: {key: values[r] for key, values in members.covariates.items()}
+            for name, r in rows.items()
+        },
+    )
+
+
+def make_sites(
+    cohort: Cohort,
+    seed: int,
+    names: Sequence[str] | None = None,
+    test_fraction: float = 0.3,
+    val_fraction: float = 0.2,
+) -> dict[str, Site]:
+    """Sites of a cohort, split, after `require_valid` has found nothing wrong with them.
+
+    `names` picks and orders the sites; by default all, in the cohort's own order.
+    """
+    if names is not None:
+        cohort = cohort.select_sites(names)
+    require_valid(cohort)
+    return {
+        name: split_site(cohort, name, seed, test_fraction, val_fraction)
+        for name in cohort.site_names
+    }
+
+
+def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
+    """SHA-256 of who is in which split."""
+    text = "\x1e".join("\x1f".join([name, *subject_ids[name]]) for name in SPLITS)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _require_splittable(
+    members: Cohort, site: str, test_fraction: float, val_fraction: float
+) -> None:
+    where = f"site '{site}'"
+    counts = [int((members.label == cls).sum()) for cls in (0, 1)]
+    if sum(counts) != len(members):
+        raise DataError("has labels other than 0 and 1.", where=where, do="Run `fcforge check`.")
+    if min(counts) == 0:
+        raise DataError(
+            f"has one class only ({counts[0]} controls, {counts[1]} patients).",
+            where=where,
+            do="A site needs both classes; merge it with another or leave it out.",
+        )
+    train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
+    if len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1:
+        raise DataError(
+            f"is too small to split ({counts[0]} controls, {counts[1]} patients).",
+            where=where,
+            do=f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed.",
+        )
+    if len(set(members.subject_id.tolist())) != len(members):
+        raise DataError("has a subject id twice.", where=where, do="Run `fcforge check`.")

@@ -1,0 +1,113 @@
+"""Numbers out of .csv, .tsv, .txt and .1D text, in the spellings toolboxes write."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+
+from fcforge.errors import DataError
+
+MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
+
+
+def parse_text(text: str, delimiter: str | None, where: str) -> np.ndarray:
+    """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
+
+    Parameters
+    ----------
+    text : str
+    delimiter : str or None
+        The customary one of the file type; when it does not occur, tab, comma, semicolon and
+        white space are tried.
+    where : str
+        File named in an error.
+
+    Returns
+    -------
+    ndarray of shape (rows, columns), float64
+        Missing values (``nan``, ``n/a``, empty) are NaN.
+    """
+    lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
+    if not lines:
+        raise DataError("is empty.", where=where, do="Make the file again.")
+    delimiter = _delimiter(lines[0][1], delimiter)
+    rows = [(i, _cells(line, delimiter)) for i, line in lines]
+    rows = _without_header(rows)
+    if rows and all(_number(cells[0]) is None for _, cells in rows):
+        rows = [(i, cells[1:]) for i, cells in rows]  # row names
+    return _numbers(rows, where)
+
+
+def _delimiter(line: str, wanted: str | None) -> str | None:
+    """Delimiter of a line: the suffix's own, else the first that occurs, else white space."""
+    if wanted is not None and wanted in line:
+        return wanted
+    return next((d for d in ("\t", ",", ";") if d in line), None)
+
+
+def _cells(line: str, delimiter: str | None) -> list[str]:
+    if delimiter is None:
+        return line.split()
+    if '"' in line:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    # A trailing delimiter (AFNI and DPABI write one) is no empty last cell.
+    return [cell.strip() for cell in line.rstrip(" \r\n").removesuffix(delimiter).split(delimiter)]
+
+
+def _without_header(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Drop a header row: words, or the column numbers that pandas writes (0, 1, 2, ...)."""
+    first = [_number(cell) for cell in rows[0][1]]
+    words = all(value is None for value in first)
+    inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
+    counted = len(inner) > 2 and inner in (
+        list(range(len(inner))),
+        list(range(1, len(inner) + 1)),
+    )
+    whole = all(value is None or value == int(value) for value in inner if value == value)
+    blank = rows[0][1][0] in ("", "Unnamed: 0") and whole
+    if (words or counted or blank) and len(rows) > 1:
+        rows = rows[1:]
+        if blank:  # pandas index column
+            rows = [(i, cells[1:]) for i, cells in rows]
+    return rows
+
+
+def _number(cell: str) -> float | None:
+    """Value of a cell, NaN when missing, None when it is no number."""
+    if cell.lower() in MISSING:
+        return float("nan")
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _numbers(rows: list[tuple[int, list[str]]], where: str) -> np.ndarray:
+    width = len(rows[0][1]) if rows else 0
+    out = np.empty((len(rows), width))
+    for k, (line, cells) in enumerate(rows):
+        if len(cells) != width:
+            raise DataError(
+                f"line {line} has {len(cells)} values, the lines before it {width}.",
+                where=where,
+                do="The file is cut off or mixed; make it again.",
+            )
+        out[k] = _row(cells, line, where)
+    return out
+
+
+def _row(cells: list[str], line: int, where: str) -> list[float]:
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError:  # a missing value, or text
+        values = [(_number(cell), cell) for cell in cells]
+    for value, cell in values:
+        if value is None:
+            raise DataError(
+                f"line {line} holds '{cell}', which is no number.",
+                where=where,
+                do="Remove the text, or put # before comment lines.",
+            )
+    return [value for value, _ in values if value is not None]
