@@ -1,0 +1,59 @@
+"""What a run's raw scores are worth: per-cell metrics, continual-learning summaries, references.
+
+Pure numpy functions of `fcforge.types.RunResult`.
+"""
+
+from __future__ import annotations
+
+from fcforge.metrics.cells import METRICS, Metric, cell_values, metric_named
+from fcforge.metrics.continual import (
+    SUMMARIES,
+    aaa,
+    acc,
+    accuracy_curve,
+    bwt,
+    fm,
+    for_literal,
+    for_triangular,
+    forgetting_curve,
+    fwt,
+    intransigence,
+    summaries_of,
+)
+from fcforge.metrics.runs import (
+    baseline,
+    constant_predictor,
+    finite,
+    majority_result,
+    score_matrix,
+    score_matrix_with_initial,
+    stack,
+    summary,
+)
+
+__all__ = [
+    "METRICS",
+    "SUMMARIES",
+    "Metric",
+    "aaa",
+    "acc",
+    "accuracy_curve",
+    "baseline",
+    "bwt",
+    "cell_values",
+    "constant_predictor",
+    "finite",
+    "fm",
+    "for_literal",
+    "for_triangular",
+    "forgetting_curve",
+    "fwt",
+    "intransigence",
+    "majority_result",
+    "metric_named",
+    "score_matrix",
+    "score_matrix_with_initial",
+    "stack",
+    "summaries_of",
+    "summary",
+]

@@ -1,0 +1,218 @@
+r"""One cell of the matrix: how good the scores of one site's test subjects are.
+
+Every metric is written as ``combine(sum_s w_s * features_s)``: per-subject features, summed with
+weights, then combined. With unit weights that is the metric itself; with bootstrap weights it is
+a matrix product, so a thousand draws of all runs cost a few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fcforge.errors import unknown_name
+
+THRESHOLD = 0.5
+"""A subject is called a patient when P(patient) > 0.5 (a tie goes to control, as argmax does)."""
+
+N_BINS = 10
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as weighted sums.
+
+    Attributes
+    ----------
+    title : str
+        How tables and figures call it.
+    features : callable
+        ``(p (..., n), y (n,)) -> (k, ..., n)``.
+    combine : callable
+        ``(k, ...) -> (...)``; 0/0 gives NaN (undefined) unless the metric says otherwise.
+    lower_is_better : bool
+        True for Brier and ECE: the continual-learning summaries then turn the sign.
+    """
+
+    title: str
+    features: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    combine: Callable[[np.ndarray], np.ndarray]
+    lower_is_better: bool = False
+
+
+def midranks(x: np.ndarray) -> np.ndarray:
+    """Ranks from 1 along the last axis; ties share their mean rank. Shape of `x`."""
+    n = x.shape[-1]
+    order = np.argsort(x, axis=-1, kind="stable")
+    ordered = np.take_along_axis(x, order, axis=-1)
+    edge = np.ones((*x.shape[:-1], 1), dtype=bool)
+    starts = np.concatenate([edge, ordered[..., 1:] != ordered[..., :-1]], axis=-1)
+    ends = np.concatenate([starts[..., 1:], edge], axis=-1)
+    place = np.arange(n)
+    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)
+    last = np.minimum.accumulate(np.where(ends, place, n)[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.empty(x.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
+    return ranks
+
+
+def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """DeLong's placements: AUROC as a mean over patients plus a mean over controls.
+
+    ``V10_i`` is the share of controls scored below patient i, ``V01_j`` the share of patients
+    scored above control j (ties count half); both average to the AUROC A. With features
+    ``V - A/2`` unit weights give A exactly and other weights its first-order change, whose
+    variance is DeLong's (1988).
+    """
+    patient, control = y == 1, y == 0
+    ranks, placement = midranks(p), np.zeros(p.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above = ranks[..., patient] - midranks(p[..., patient])
+        below = ranks[..., control] - midranks(p[..., control])
+        placement[..., patient] = above / np.float64(control.sum())
+        placement[..., control] = 1 - below / np.float64(patient.sum())
+        half = placement[..., patient].sum(-1, keepdims=True) / np.float64(patient.sum()) / 2
+    value = placement - half
+    one = np.ones(p.shape)
+    return np.stack([value * patient, one * patient, value * control, one * control])
+
+
+def _hits(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    said = p > THRESHOLD
+    return said, y == 1, np.ones(p.shape)
+
+
+def _accuracy(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    said, patient, one = _hits(p, y)
+    return np.stack([said == patient, one])
+
+
+def _sensitivity(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    said, patient, one = _hits(p, y)
+    return np.stack([said & patient, patient * one])
+
+
+def _specificity(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    said, patient, one = _hits(p, y)
+    return np.stack([~said & ~patient, ~patient * one])
+
+
+def _balanced(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.concatenate([_sensitivity(p, y), _specificity(p, y)])
+
+
+def _precision(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    said, patient, one = _hits(p, y)
+    return np.stack([said & patient, said * one])
+
+
+def _f1(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    said, patient, _ = _hits(p, y)
+    return np.stack([2.0 * (said & patient), 1.0 * said + patient])
+
+
+def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([(p - y) ** 2, np.ones(p.shape)])
+
+
+def _ece(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    bins = np.clip(np.ceil(np.nan_to_num(p) * N_BINS) - 1, 0, N_BINS - 1)
+    gaps = np.where(bins == np.arange(N_BINS).reshape(-1, *[1] * p.ndim), p - y, 0.0)
+    return np.concatenate([gaps, np.ones((1, *p.shape))])
+
+
+def _ratio(s: np.ndarray) -> np.ndarray:
+    return s[0] / s[1]
+
+
+def _ratio_or_zero(s: np.ndarray) -> np.ndarray:
+    return np.where(s[1] == 0, 0.0, s[0] / np.where(s[1] == 0, 1.0, s[1]))
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("accuracy", _accuracy, _ratio),
+    "balanced_accuracy": Metric(
+        "balanced accuracy", _balanced, lambda s: (s[0] / s[1] + s[2] / s[3]) / 2
+    ),
+    "auroc": Metric("AUROC", _auroc_features, lambda s: s[0] / s[1] + s[2] / s[3]),
+    "sensitivity": Metric("sensitivity", _sensitivity, _ratio),
+    "specificity": Metric("specificity", _specificity, _ratio),
+    "f1": Metric("F1", _f1, _ratio),
+    "precision": Metric("precision", _precision, _ratio_or_zero),
+    "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
+    "ece": Metric("ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True),
+}
+"""All metrics by name. `precision` is 0 where nobody is called a patient (as scikit-learn's
+``zero_division=0``); `ece` bins P(patient) into ten equal widths. Metrics that need both
+classes are NaN at a site whose test part has one."""
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of that name, or an error that lists the known ones."""
+    if name not in METRICS:
+        raise unknown_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def _features(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+    p = np.asarray(p, dtype=np.float64)
+    # A comparison would silently turn NaN into "control": a score that is none has no value.
+    return np.where(np.isfinite(p), metric.features(p, np.asarray(y)), np.nan)
+
+
+def cell_values(
+    p: np.ndarray, y: np.ndarray, metric: str, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Metric of scores `p` against labels `y`, optionally under many weightings.
+
+    Parameters
+    ----------
+    p : ndarray of shape (..., n)
+        P(patient).
+    y : ndarray of shape (n,)
+        0 = control, 1 = patient.
+    metric : str
+        A name of `METRICS`.
+    weights : ndarray of shape (n_draws, n), optional
+        Non-negative weights of the subjects, one row per draw.
+
+    Returns
+    -------
+    ndarray of shape (...) or (..., n_draws)
+        NaN where a score is not finite or the metric is undefined.
+    """
+    m = metric_named(metric)
+    features = _features(p, y, m)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums = features.sum(-1) if weights is None else features @ weights.T
+        return m.combine(sums)
+
+
+def swapped_values(
+    p: np.ndarray, q: np.ndarray, y: np.ndarray, metric: str, swap: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Metric of two learners after exchanging the scores of some subjects between them.
+
+    Parameters
+    ----------
+    p, q : ndarray of shape (..., n)
+    y : ndarray of shape (n,)
+    metric : str
+    swap : ndarray of shape (n_draws, n), bool
+        Which subjects are exchanged in which draw.
+
+    Returns
+    -------
+    pair of ndarray of shape (..., n_draws)
+        Exact for all metrics but AUROC, which is exchanged to first order (its placements).
+    """
+    m = metric_named(metric)
+    a, b = _features(p, y, m), _features(q, y, m)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = (b - a) @ swap.T.astype(np.float64)
+        return (
+            m.combine(a.sum(-1)[..., None] + moved),
+            m.combine(b.sum(-1)[..., None] - moved),
+        )

@@ -1,0 +1,154 @@
+"""Metrics of whole runs: matrices from raw scores, the majority reference, constant predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from fcforge.metrics.cells import THRESHOLD, cell_values, metric_named
+from fcforge.metrics.continual import SUMMARIES, intransigence, summaries_of
+from fcforge.types import Component, LearnerSpec, RunResult
+
+Baseline = Literal["initial", "majority"]
+
+MAJORITY = LearnerSpec(Component("majority"), Component("none"), label="majority class")
+"""The learner of `majority_result`."""
+
+
+def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndarray]:
+    """Scores before learning, per site: what forward transfer is measured against.
+
+    ``initial`` is the untrained network; ``majority`` gives every subject the share of patients
+    in the site's own training part, hence its majority class.
+    """
+    if kind == "initial":
+        return dict(result.initial)
+    return {
+        site: np.full(len(result.labels[site]), result.train_positive[site])
+        for site in result.sites
+    }
+
+
+def stack(
+    results: Sequence[RunResult],
+    cells: Callable[[str, np.ndarray], np.ndarray],
+    kind: Baseline = "initial",
+) -> np.ndarray:
+    """Cells of many runs on the same splits, columns in each run's order of arrival.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+        Runs with equal sites, equal test subjects and orders of one length T.
+    cells : callable
+        ``(site, scores (n_runs, T + 1, n_test)) -> (n_runs, T + 1, ...)``.
+    kind : {"initial", "majority"}
+        What row 0 holds.
+
+    Returns
+    -------
+    ndarray of shape (n_runs, ..., T + 1, T)
+        Row 0 is the baseline, rows 1..T follow the stages.
+    """
+    first = results[0]
+    used = [s for s in first.sites if any(s in r.spec.order for r in results)]
+    per_site = []
+    for site in used:
+        scores = [np.vstack([baseline(r, kind)[site], r.scores[site]]) for r in results]
+        per_site.append(cells(site, np.stack(scores)))
+    values = np.stack(per_site)  # (site, run, stage, ...)
+    column = np.array([[used.index(s) for s in r.spec.order] for r in results])  # (run, T)
+    by_column = values[column, np.arange(len(results))[:, None]]  # (run, T, T + 1, ...)
+    return np.moveaxis(by_column, (1, 2), (-1, -2))
+
+
+def score_matrix_with_initial(
+    result: RunResult, metric: str, kind: Baseline = "initial"
+) -> np.ndarray:
+    """Matrix of shape (T + 1, T): row 0 the baseline, then ``a[t, i]``."""
+    return stack([result], lambda s, p: cell_values(p, result.labels[s], metric), kind)[0]
+
+
+def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
+    """Full matrix ``a[t, i]``, columns in order of arrival, zero-shot cells included. (T, T)."""
+    return score_matrix_with_initial(result, metric)[1:]
+
+
+def summary(
+    result: RunResult,
+    metric: str = "accuracy",
+    *,
+    baseline: Baseline = "initial",
+    a_star: np.ndarray | None = None,
+) -> dict[str, float]:
+    """Every continual-learning summary of one run.
+
+    Parameters
+    ----------
+    result : RunResult
+    metric : str
+        A name of `fcforge.metrics.METRICS`. For Brier and ECE, where lower is better, see
+        `summaries_of` for the signs.
+    baseline : {"initial", "majority"}
+        What FWT is measured against.
+    a_star : ndarray of shape (T,), optional
+        Reference values in order of arrival; adds ``intransigence``.
+    """
+    m = metric_named(metric)
+    full = score_matrix_with_initial(result, metric, baseline)
+    found = summaries_of(full, lower_is_better=m.lower_is_better, names=SUMMARIES)
+    if a_star is not None:
+        cost = intransigence(full[1:], np.asarray(a_star, dtype=float))
+        found["intransigence"] = -cost if m.lower_is_better else cost
+    return {name: float(value) for name, value in found.items()}
+
+
+def finite(result: RunResult) -> bool:
+    """False when any score is NaN or infinite: the run diverged."""
+    return all(bool(np.isfinite(s).all()) for s in result.scores.values())
+
+
+def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, np.ndarray]:
+    """Cells in which a learner says the same of everybody.
+
+    Returns
+    -------
+    dict
+        ``one_class``: every subject of the cell gets one class although both are present;
+        ``flat``: the standard deviation of the scores is below `tolerance`. Both of shape
+        (T, T), bool, columns in order of arrival.
+    """
+
+    def cells(site: str, p: np.ndarray) -> np.ndarray:
+        said = p > THRESHOLD
+        both = len(set(result.labels[site].tolist())) > 1
+        one = (said.all(-1) | ~said.any(-1)) & both
+        return np.stack([one, p.std(-1) < tolerance], axis=-1)
+
+    one, flat = stack([result], cells)[0, :, 1:]
+    return {"one_class": one, "flat": flat}
+
+
+def majority_result(result: RunResult) -> RunResult:
+    """What the commonest class of the sites learned so far would score on the same splits.
+
+    P(patient) of everybody is the share of patients in the training parts seen so far, each
+    site weighted by its number of test subjects (proportional to its training subjects, as all
+    sites are split alike). Before learning it is 0.5.
+    """
+    order = result.spec.order
+    n = np.array([len(result.labels[s]) for s in order], dtype=float)
+    share = np.array([result.train_positive[s] for s in order])
+    prior = np.cumsum(n * share) / np.cumsum(n)  # (T,)
+    counts = {s: len(result.labels[s]) for s in result.sites}
+    return replace(
+        result,
+        spec=replace(result.spec, learner=MAJORITY),
+        scores={s: np.repeat(prior[:, None], k, axis=1) for s, k in counts.items()},
+        initial={s: np.full(k, 0.5) for s, k in counts.items()},
+        memory_bytes=np.full(len(order), 16),  # two counts
+        seconds=np.zeros(len(order)),
+    )

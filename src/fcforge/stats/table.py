@@ -1,0 +1,200 @@
+"""The results table: one row per learner, the majority row always among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.metrics import finite, intransigence, majority_result, score_matrix
+from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate
+from fcforge.types import RunResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of the table: a summary of a metric, and which way is good."""
+
+    key: str
+    title: str
+    metric: str
+    summary: str
+    higher_is_better: bool
+    help: str
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("aaa", "AAA", "accuracy", "aaa", True, "accuracy averaged over all stages"),
+    Column("acc", "Final ACC", "accuracy", "acc", True, "mean accuracy after the last site"),
+    Column("bacc", "Balanced acc.", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
+    Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
+    Column("fm", "FM", "accuracy", "fm", False, "forgetting (Chaudhry 2018): best minus final"),
+    Column("for_triangular", "FOR tri.", "accuracy", "for_triangular", False, "FM × (T-1)/T"),
+    Column("for_literal", "FOR lit.", "accuracy", "for_literal", False, "FOR as in the paper"),
+    Column("bwt", "BWT", "accuracy", "bwt", True, "backward transfer: final minus just learned"),
+    Column("fwt", "FWT", "accuracy", "fwt", True, "zero-shot gain over the untrained network"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One learner's line.
+
+    Attributes
+    ----------
+    learner : str
+    keeps : str
+        What the method keeps between sites.
+    n_runs, n_left_out : int
+        Runs behind the numbers; runs left out because their scores are not finite.
+    n_orders, n_seeds : int
+    estimates : mapping of column key to Estimate
+    intransigence : float
+        Against the cumulative (else joint) learner of the same model; NaN without one.
+    memory_bytes, seconds : float
+        Largest memory kept between sites, and total training time, mean over runs.
+    is_majority : bool
+    """
+
+    learner: str
+    keeps: str
+    n_runs: int
+    n_left_out: int
+    n_orders: int
+    n_seeds: int
+    estimates: Mapping[str, Estimate]
+    intransigence: float
+    memory_bytes: float
+    seconds: float
+    is_majority: bool
+
+
+def group(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Results by learner title, learners in order of first appearance."""
+    groups: dict[str, list[RunResult]] = {}
+    for r in results:
+        groups.setdefault(r.spec.learner.title, []).append(r)
+    return groups
+
+
+def with_majority(results: Sequence[RunResult]) -> list[RunResult]:
+    """`results` and, unless a majority learner is among them, the majority reference.
+
+    The reference is computed once for every (dataset, seed, order) that was run.
+    """
+    if not results:
+        raise DataError("there is no finished run to summarise.", do="Run `fcforge run` first.")
+    if any(r.spec.learner.method.name == "majority" for r in results):
+        return list(results)
+    seen = {(r.spec.seed, r.spec.order): r for r in reversed(results)}
+    return [*(majority_result(r) for r in reversed(seen.values())), *results]
+
+
+def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np.ndarray]:
+    """Diagonal of the cumulative (else joint) learner on `model`, by (seed, order)."""
+    for method in ("cumulative", "joint"):
+        for runs in groups.values():
+            learner = runs[0].spec.learner
+            if learner.method.name == method and learner.model.name == model:
+                return {(r.spec.seed, r.spec.order): np.diag(score_matrix(r)) for r in runs}
+    return {}
+
+
+def _intransigence(runs: Sequence[RunResult], star: dict[tuple, np.ndarray]) -> float:
+    keys = [(r, (r.spec.seed, r.spec.order)) for r in runs]
+    found = [intransigence(score_matrix(r), star[k]) for r, k in keys if k in star]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def _row(
+    title: str,
+    runs: list[RunResult],
+    keeps: Mapping[str, str],
+    star: dict[tuple, np.ndarray],
+    draws: Mapping[str, int],
+) -> Row:
+    good = [r for r in runs if finite(r)]
+    majority = runs[0].spec.learner.method.name == "majority"
+    nothing = Estimate(*[float("nan")] * 4)
+    estimates = {c.key: nothing for c in COLUMNS}
+    for metric in dict.fromkeys(c.metric for c in COLUMNS) if good else ():
+        columns = [c for c in COLUMNS if c.metric == metric]
+        found = estimate(good, metric, tuple(c.summary for c in columns), **draws)
+        estimates.update({c.key: found[c.summary] for c in columns})
+    return Row(
+        learner=title,
+        keeps=keeps.get(title, "statistics" if majority else "not stated"),
+        n_runs=len(good),
+        n_left_out=len(runs) - len(good),
+        n_orders=len({r.spec.order for r in good}),
+        n_seeds=len({r.spec.seed for r in good}),
+        estimates=estimates,
+        intransigence=_intransigence(good, star),
+        memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
+        seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
+        is_majority=majority,
+    )
+
+
+def rows(
+    results: Sequence[RunResult],
+    *,
+    keeps: Mapping[str, str] | None = None,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
+) -> list[Row]:
+    """One `Row` per learner, the majority class first, then by falling AAA.
+
+    Parameters
+    ----------
+    results : sequence of RunResult
+    keeps : mapping of learner title to what its method keeps, optional
+    n_draws, seed : int
+        Of the bootstrap.
+    """
+    groups = group(with_majority(results))
+    found = []
+    for title, runs in groups.items():
+        star = _a_star(groups, runs[0].spec.learner.model.name)
+        found.append(_row(title, runs, keeps or {}, star, {"n_draws": n_draws, "seed": seed}))
+    return sorted(found, key=lambda r: (not r.is_majority, -np.nan_to_num(r.estimates["aaa"].mean)))
+
+
+def table(
+    results: Sequence[RunResult],
+    *,
+    keeps: Mapping[str, str] | None = None,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The table as a DataFrame, one row per learner.
+
+    Every column of `COLUMNS` gives four: the mean over orders and seeds under its own key, and
+    ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
+    """
+    import pandas as pd
+
+    return pd.DataFrame(records(rows(results, keeps=keeps, n_draws=n_draws, seed=seed)))
+
+
+def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
+    """Flat dicts of the rows, for a DataFrame, CSV or JSON."""
+    out = []
+    for row in found:
+        record: dict[str, str | float | int] = {"learner": row.learner, "keeps": row.keeps}
+        for c in COLUMNS:
+            e = row.estimates[c.key]
+            record |= {c.key: e.mean, f"{c.key}_sd": e.sd_orders}
+            record |= {f"{c.key}_low": e.low, f"{c.key}_high": e.high}
+        record["intransigence"] = row.intransigence
+        record |= {"memory_bytes": row.memory_bytes, "seconds": row.seconds}
+        record |= {"runs": row.n_runs, "runs_left_out": row.n_left_out}
+        record |= {"orders": row.n_orders, "seeds": row.n_seeds}
+        out.append(record)
+    return out
