@@ -84,6 +84,12 @@ def mean_norm(adj: Tensor) -> Tensor:
     return edges_ / edges_.sum(-1, keepdim=True).clamp_min(1.0)
 
 
+def attention_mask(adj: Tensor) -> Tensor:
+    """0 where a node may attend (its neighbours and itself), -inf elsewhere; (n, R, R)."""
+    open_ = binary(adj) + torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    return torch.where(open_ > 0, 0.0, float("-inf")).to(adj.dtype)
+
+
 def node_features(fc: Tensor) -> Tensor:
     """FC rows as node features, standardised per column within each graph.
 

@@ -7,10 +7,22 @@ from dataclasses import fields
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.models.edge import MLP, Linear
+from fcforge.models.gae import GAE
+from fcforge.models.gat import GAT
 from fcforge.models.gcn import GCN
+from fcforge.models.graph_transformer import GraphTransformer
+from fcforge.models.sage import SAGE
 from fcforge.types import Component
 
-MODELS: dict[str, type[Model]] = {model.name: model for model in (GCN, Linear, MLP)}
+MODELS: dict[str, type[Model]] = {
+    "gcn": GCN,
+    "gat": GAT,
+    "sage": SAGE,
+    "graph_transformer": GraphTransformer,
+    "gae": GAE,
+    "linear": Linear,
+    "mlp": MLP,
+}
 
 
 def make_model(component: Component, n_rois: int) -> Model:

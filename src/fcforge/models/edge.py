@@ -11,13 +11,8 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.message_passing import (
-    check_choice,
-    check_dropout,
-    check_positive,
-    dropout_key,
-    head_keys,
-)
+from fcforge.models.checks import check_choice, check_dropout, check_positive
+from fcforge.models.message_passing import dropout_key, head_keys
 
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 

@@ -39,20 +39,13 @@ def init_linear(rng: torch.Generator, name: str, n_in: int, n_out: int) -> Param
     }
 
 
-def product(a: Tensor, b: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Matrix product computed in `dtype`, returned in float32."""
-    if dtype == torch.float32:
-        return a @ b
-    return (a.to(dtype) @ b.to(dtype)).to(torch.float32)
-
-
-def linear(x: Tensor, weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def linear(x: Tensor, weight: Tensor) -> Tensor:
     """``x W^T`` over the last axis, without bias.
 
     The leading axes are folded first: lifted over lanes, this is then one batched product with
     the lane as its only batch axis.
     """
-    flat = product(x.reshape(-1, x.shape[-1]), weight.t(), dtype)
+    flat = x.reshape(-1, x.shape[-1]) @ weight.t()
     return flat.reshape(*x.shape[:-1], weight.shape[0])
 
 
@@ -140,6 +133,21 @@ def normalise(
     return out, {f"{name}.mean": mean, f"{name}.var": var}
 
 
+def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:
+    """Softmax over the last axis of (n, heads, R, R) where `blocked` (n, R, R) is 0, not -inf."""
+    return torch.softmax(scores + blocked[:, None], dim=-1)
+
+
+def split_heads(h: Tensor, heads: int) -> Tensor:
+    """(n, R, heads * c) -> (n, heads, R, c)."""
+    return h.reshape(*h.shape[:-1], heads, -1).transpose(-3, -2)
+
+
+def join_heads(h: Tensor) -> Tensor:
+    """(n, heads, R, c) -> (n, R, heads * c)."""
+    return h.transpose(-3, -2).flatten(-2)
+
+
 def mean_max(h: Tensor) -> Tensor:
     """Graph-level readout: mean and maximum over ROIs, (n, R, F) -> (n, 2 F)."""
     return torch.cat([h.mean(1), h.amax(1)], dim=-1)
@@ -159,7 +167,6 @@ def head(
     x: Tensor,
     p: float,
     keys: tuple[Tensor, ...] | None,
-    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Fully connected network: linear, ReLU, dropout, ..., linear.
 
@@ -179,7 +186,7 @@ def head(
     depth = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in params)
     for i in range(depth):
         weight, bias = params[f"{name}.{i}.weight"], params[f"{name}.{i}.bias"]
-        x = linear(x, weight, dtype) + bias
+        x = linear(x, weight) + bias
         if i < depth - 1:
             x = dropout(torch.relu(x), p, None if keys is None else keys[i])
     return x

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.errors import ConfigError
 from fcforge.graphs import EdgeKind
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.randomness import fold
 
 HEAD_WIDTHS = (64, 32, 2)
@@ -119,34 +119,3 @@ def head_keys(train: bool, key: Tensor | None, n: int) -> tuple[Tensor, ...] | N
     if not train or key is None:
         return None
     return tuple(fold(key, HEAD_KEYS + i) for i in range(n))
-
-
-def check_choice(model: str, field: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise when a setting is none of the known ones."""
-    if value not in known:
-        raise ConfigError(
-            f"{field} = '{value}' is unknown.",
-            where=f"model '{model}'",
-            do=f"Known: {', '.join(known)}.",
-        )
-
-
-def check_positive(model: str, **values: int) -> None:
-    """Raise when a size is not a positive integer."""
-    for field, value in values.items():
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(
-                f"{field} = {value!r} is not a positive integer.",
-                where=f"model '{model}'",
-                do="Use 1 or more.",
-            )
-
-
-def check_dropout(model: str, value: float) -> None:
-    """Raise when a drop probability is not in [0, 1)."""
-    if not 0.0 <= value < 1.0:
-        raise ConfigError(
-            f"dropout = {value!r} is no drop probability.",
-            where=f"model '{model}'",
-            do="Use a number from 0 to below 1.",
-        )
