@@ -1,0 +1,164 @@
+"""The command line: reads arguments, calls the library, prints. It holds no logic.
+
+Results go to stdout; talk and progress bars to stderr. Heavy imports happen inside the commands,
+so that ``fcforge --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fcforge.errors import FCForgeError
+
+app = typer.Typer(
+    name="fcforge",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Continual learning for fMRI diagnosis across hospitals. `fcforge init` to begin.",
+)
+
+Config = Annotated[Path, typer.Argument(help="Config file (TOML).", show_default=False)]
+Folder = Annotated[Path, typer.Argument(help="Run folder.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a setting, e.g. training.epochs=5.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+def say(text: str = "", *, err: bool = True, style: str = "") -> None:
+    """Print talk to stderr (or a result to stdout)."""
+    typer.secho(text, err=err, fg=style or None)
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("experiment.toml"),
+    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a commented config to start from."""
+    from fcforge.runner.store import write_text
+    from fcforge.templates import EXPERIMENT
+
+    if path.exists() and not force:
+        raise FCForgeError("file exists.", where=str(path), do="Use --force to overwrite it.")
+    write_text(path, EXPERIMENT)
+    say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
+
+
+@app.command()
+def check(
+    target: Annotated[Path, typer.Argument(help="Config, .npz file or data folder.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with a config or a dataset, subject by subject, before anything runs."""
+    from fcforge.checking import check_target
+
+    verdict = check_target(target, overrides or [])
+    if as_json:
+        print(json.dumps(verdict.to_json(), indent=1))
+    else:
+        for line in verdict.lines():
+            say(line.text, err=False, style=line.style)
+    raise typer.Exit(0 if verdict.ok else 1)
+
+
+@app.command()
+def run(
+    config: Config,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder [runs/<config name>].")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
+    jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train every learner over all site orders; the same command again continues."""
+    from fcforge.config import load_experiment
+    from fcforge.running import run_and_report
+
+    experiment = load_experiment(config, overrides or [])
+    folder = out or Path("runs") / config.stem
+    text = run_and_report(
+        experiment, folder, dry_run=dry_run, jobs=jobs, device=device, as_json=as_json, say=say
+    )
+    print(text)
+
+
+@app.command()
+def status(folder: Folder, as_json: AsJson = False) -> None:
+    """How far a run is."""
+    from fcforge.running import status_of
+
+    found = status_of(folder)
+    if as_json:
+        print(json.dumps(found, indent=1))
+    else:
+        for line in found["lines"]:
+            print(line)
+
+
+@app.command()
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="HTML file [FOLDER/report.html].")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the HTML report of a run, finished or not, and print its table."""
+    from fcforge.running import report_on
+
+    print(report_on(folder, out or folder / "report.html", as_json=as_json, say=say))
+
+
+@app.command("list")
+def list_things(
+    what: Annotated[str, typer.Argument(help="datasets, models, generators or methods.")],
+    as_json: AsJson = False,
+) -> None:
+    """List what a config can name."""
+    from fcforge.catalogue import catalogue
+
+    rows = catalogue(what)
+    if as_json:
+        print(json.dumps([row["name"] for row in rows]))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['about']}")
+
+
+def _one_line(error: FCForgeError) -> None:
+    say(f"error: {error}", style="red")
+
+
+def main(argv: list[str] | None = None) -> Any:
+    """Entry point: deliberate errors become one line and exit code 2."""
+    try:
+        return app(args=argv, standalone_mode=True)
+    except FCForgeError as error:
+        _one_line(error)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        say("stopped; the same command again continues.", style="yellow")
+        sys.exit(130)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from fcforge import __version__
+
+        print(f"fcforge {__version__}")
+        raise typer.Exit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Errors that say what happened, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FCForgeError(Exception):
+    """Base of every error fcforge raises on purpose.
+
+    Parameters
+    ----------
+    what : str
+        What happened, with the offending value.
+    where : str, optional
+        File, subject, site or setting it happened in.
+    do : str, optional
+        What the user can do about it.
+    """
+
+    def __init__(self, what: str, *, where: str = "", do: str = "") -> None:
+        self.what, self.where, self.do = what, where, do
+        super().__init__(self.__str__())
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text} {self.do}" if self.do else text
+
+
+class DataError(FCForgeError):
+    """A scan, matrix, table or dataset that cannot be used as it is."""
+
+
+class ConfigError(FCForgeError):
+    """A setting that does not exist or cannot be what it was set to."""
+
+
+class SealedError(FCForgeError):
+    """Code asked for data it must not see: a past site's subjects or a test split."""
+
+
+class StoreError(FCForgeError):
+    """A run folder that is damaged, foreign or in use."""
+
+
+class CapsuleError(FCForgeError):
+    """A capsule that is damaged, tampered with, or may not be sealed."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """Error for a name that is not in a table: lists the known ones and the nearest.
+
+    Examples
+    --------
+    >>> print(unknown_name("model", "gnc", ["gcn", "gat"]))
+    unknown model 'gnc'. Did you mean 'gcn'? Known: gat, gcn.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'? " if near else ""
+    return ConfigError(f"unknown {kind} '{name}'.", do=f"{hint}Known: {', '.join(names)}.")

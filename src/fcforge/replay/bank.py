@@ -1,0 +1,189 @@
+"""The bank: every subject a learner may train on, prepared once, addressed by row.
+
+Rows are grouped into pools. A pool is one site's training part (or the synthetic subjects that
+a generator made of it) for one seed. Lanes hold integer rows; on a GPU the whole bank lives on
+the device. Test subjects are never put into a bank that a learner can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import SealedError
+from fcforge.models.base import Inputs, Model
+from fcforge.types import FCBatch, SiteSeal
+
+
+class PoolName(NamedTuple):
+    """Stable name of a pool: what a store writes instead of row numbers."""
+
+    kind: str  # "real" or "synthetic"
+    site: str
+    seed: int
+    part: str  # "train", "val", or the hash of the generator
+
+
+class Bank:
+    """Subjects by row, with prepared model inputs cached per model.
+
+    Parameters
+    ----------
+    device : torch.device or str
+        Where FC and prepared inputs live.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self._fc: list[Tensor] = []
+        self._y: list[Tensor] = []
+        self._pools: dict[PoolName, range] = {}
+        self._prepared: dict[Model, tuple[int, Inputs]] = {}
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __contains__(self, name: PoolName) -> bool:
+        return name in self._pools
+
+    def add(self, name: PoolName, batch: FCBatch) -> Tensor:
+        """Put a pool into the bank (once; the same name again returns the same rows)."""
+        if name not in self._pools:
+            self._pools[name] = range(self._n, self._n + len(batch))
+            self._fc.append(batch.fc.to(self.device))
+            self._y.append(batch.y.to(self.device))
+            self._n += len(batch)
+        return self.rows(name)
+
+    def rows(self, name: PoolName) -> Tensor:
+        """Rows (n,) of a pool."""
+        pool = self._pools[name]
+        return torch.arange(pool.start, pool.stop, device=self.device)
+
+    def fc(self, rows: Tensor) -> Tensor:
+        """FC (n, R, R) of some rows."""
+        return self._all("_fc")[rows]
+
+    @property
+    def y(self) -> Tensor:
+        """Labels of all rows."""
+        return self._all("_y")
+
+    def inputs(self, model: Model) -> Inputs:
+        """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
+        done, cached = self._prepared.get(model, (0, {}))
+        if done < self._n:
+            fresh = _prepare_in_chunks(model, self._all("_fc")[done:])
+            cached = (
+                {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
+            )
+            self._prepared[model] = (self._n, cached)
+        return cached
+
+    def _all(self, what: str) -> Tensor:
+        parts = getattr(self, what)
+        if len(parts) > 1:
+            parts[:] = [torch.cat(parts)]
+        return parts[0]
+
+    # -- addresses: what a store writes, so that no subject is ever copied into it -----------------
+    def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:
+        """Pools that `rows` lie in, and for each row its pool's number and its place there.
+
+        Empty slots (row -1) get pool -1.
+        """
+        pools: list[PoolName] = []
+        pool = torch.full_like(rows, -1)
+        item = torch.full_like(rows, -1)
+        for name, span in self._pools.items():
+            inside = (rows >= span.start) & (rows < span.stop)
+            if bool(inside.any()):
+                pool[inside] = len(pools)
+                item[inside] = rows[inside] - span.start
+                pools.append(name)
+        return pools, pool, item
+
+    def locate(self, pools: Sequence[PoolName], pool: Tensor, item: Tensor) -> Tensor:
+        """Inverse of `address`."""
+        start = torch.tensor([self._pools[p].start for p in pools] + [0], device=self.device)
+        pool, item = pool.to(self.device), item.to(self.device)
+        return torch.where(pool >= 0, start[pool] + item, -1)
+
+    def real_rows(self, rows: Tensor) -> Tensor:
+        """Those of `rows` that are real subjects."""
+        real = torch.zeros(self._n + 1, dtype=torch.bool, device=rows.device)
+        for name, span in self._pools.items():
+            if name.kind == "real":
+                real[span.start : span.stop] = True
+        return rows[(rows >= 0) & real[rows]]
+
+
+def _prepare_in_chunks(model: Model, fc: Tensor, chunk: int = 256) -> Inputs:
+    parts = [model.prepare(fc[i : i + chunk]) for i in range(0, len(fc), chunk)]
+    return {k: torch.cat([p[k] for p in parts]) for k in parts[0]}
+
+
+@dataclass(frozen=True)
+class SiteView:
+    """What a method is shown of the open site: its training subjects, nothing else.
+
+    Parameters
+    ----------
+    name : str
+    position : int
+        How many sites were learned before this one.
+    bank : Bank
+    train, val : Tensor
+        Rows of the learning and validation parts.
+    seal : SiteSeal
+        Closed by the engine after ``end_site``; from then on every look raises `SealedError`.
+    synthesise : callable or None
+        Makes (or fetches) n synthetic subjects of the site and returns their rows.
+    """
+
+    name: str
+    position: int
+    bank: Bank
+    train: Tensor
+    val: Tensor
+    seal: SiteSeal
+    synthesise: Callable[[int], Tensor] | None = None
+
+    @property
+    def rows(self) -> Tensor:
+        """Bank rows (n,) of the site's training subjects."""
+        self.seal.check("training subjects")
+        return self.train
+
+    @property
+    def y(self) -> Tensor:
+        """Their labels (n,)."""
+        return self.bank.y[self.rows]
+
+    @property
+    def fc(self) -> Tensor:
+        """Their FC (n, R, R)."""
+        return self.bank.fc(self.rows)
+
+    def inputs(self, model: Model) -> Inputs:
+        """Their prepared inputs."""
+        rows = self.rows
+        return {k: v[rows] for k, v in self.bank.inputs(model).items()}
+
+    def synthetic(self, n: int) -> Tensor:
+        """Rows of `n` synthetic subjects made from this site's training part.
+
+        Class shares are those of the training part. The same call gives the same subjects.
+        """
+        self.seal.check("generator")
+        if self.synthesise is None:
+            raise SealedError(
+                f"site '{self.name}' has no generator.",
+                do="Give the learner a generator, e.g. generator = 'corr_gauss'.",
+            )
+        return self.synthesise(n)

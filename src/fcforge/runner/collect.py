@@ -1,0 +1,74 @@
+"""From stored nodes to results: one RunResult per complete run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.store import Store
+from fcforge.types import RunResult
+
+
+def describe_sites(cohort, experiment: Experiment) -> dict:  # type: ignore[no-untyped-def]
+    """Labels, subject ids and training prevalence of every (seed, site): no FC.
+
+    Written beside the experiment so that reports need neither the data nor torch.
+    """
+    from fcforge.sites import make_sites
+
+    found = {}
+    for seed in experiment.seeds:
+        sites = make_sites(
+            cohort,
+            seed,
+            test_fraction=experiment.test_fraction,
+            val_fraction=experiment.val_fraction,
+        )
+        found[str(seed)] = {
+            name: {
+                "labels": site.test.y.tolist(),
+                "subject_ids": list(site.subject_ids["test"]),
+                "n_train": len(site.train) + len(site.val),
+                "train_positive": float(site.learning(with_val=True).y.float().mean()),
+            }
+            for name, site in sites.items()
+        }
+    return found
+
+
+def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
+    """Experiment, plan and site descriptions of a run folder."""
+    data = store.read_experiment()
+    experiment = Experiment.from_json(data["experiment"])
+    specs = experiment.specs(data["sites"], data["data_sha256"])
+    return experiment, make_plan(specs, data["sites"]), data
+
+
+def collect(store: Store) -> tuple[list[RunResult], int]:
+    """Results of all complete runs of a folder, and how many runs were asked for."""
+    _, plan, data = stored_plan(store)
+    done = store.done()
+    scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
+    metas = {key: store.read_meta(key) for key in scores}
+    sites = tuple(data["sites"])
+    results = []
+    for spec, keys in plan.stages:
+        if not all(key in scores for key in keys):
+            continue
+        facts = data["site_facts"][str(spec.seed)]
+        results.append(
+            RunResult(
+                spec=spec,
+                sites=sites,
+                scores={s: np.stack([scores[k][s] for k in keys[1:]]) for s in sites},
+                initial={s: scores[keys[0]][s] for s in sites},
+                labels={s: np.asarray(facts[s]["labels"]) for s in sites},
+                subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
+                train_positive={s: facts[s]["train_positive"] for s in sites},
+                memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),
+                seconds=np.array([metas[k]["seconds"] for k in keys[1:]]),
+                environment=metas[keys[-1]]["environment"],
+            )
+        )
+    return results, len(plan.stages)

@@ -1,0 +1,116 @@
+"""Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import groupby
+from multiprocessing import get_context
+from typing import Any
+
+from fcforge.runner.plan import Node, Plan
+from fcforge.runner.store import Store
+from fcforge.sites import Cohort, load_dataset
+from fcforge.types import Component
+
+Progress = Callable[[int, int, str], Any]  # (nodes done, nodes in all, what was done last)
+
+_workshop: Any = None  # one per worker process
+
+
+def _exit_with_parent(parent: int) -> None:
+    """End a worker whose parent was killed; nothing else would."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _start_worker(dataset: Component, root: str, parent: int) -> None:
+    global _workshop
+    import torch
+
+    from fcforge.runner.workshop import Workshop
+
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    # one thread per worker: the order of sums, and so every number, is the same on any machine
+    torch.set_num_threads(1)
+    _workshop = Workshop(load_dataset(dataset), Store(root))
+
+
+def _run_node(node: Node) -> str:
+    _workshop.run([node])
+    return node.key
+
+
+def missing_nodes(plan: Plan, store: Store) -> list[Node]:
+    """Nodes that are not in the store yet, shallow first."""
+    done = store.done()
+    return [node for key, node in plan.nodes.items() if key not in done]
+
+
+def run_local(
+    plan: Plan, dataset: Component, store: Store, *, jobs: int, progress: Progress
+) -> None:
+    """Train all missing nodes with `jobs` worker processes; children follow their parents."""
+    todo = missing_nodes(plan, store)
+    total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
+    progress(finished, total, "")
+    if not todo:
+        return
+    waiting = {node.key: node for node in todo}
+    pool = ProcessPoolExecutor(
+        max_workers=min(jobs, len(todo)),
+        mp_context=get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(dataset, str(store.root), os.getpid()),
+    )
+    running: dict[Future[str], Node] = {}
+    try:
+        while waiting or running:
+            for node in _ready(waiting, running.values()):
+                running[pool.submit(_run_node, waiting.pop(node.key))] = node
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                node = running.pop(future)
+                future.result()
+                finished += 1
+                progress(finished, total, f"{node.spec.learner.title} {'>'.join(node.spec.order)}")
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ready(waiting: dict[str, Node], running: Any) -> Iterator[Node]:
+    busy = {node.key for node in running}
+    for node in list(waiting.values()):
+        if node.parent is None or (node.parent not in waiting and node.parent not in busy):
+            yield node
+
+
+def run_lanes(
+    plan: Plan, cohort: Cohort, store: Store, *, device: str, group: int, progress: Progress
+) -> None:
+    """Train all missing nodes in this process, many lanes at a time, one depth after another."""
+    from fcforge.runner.workshop import Workshop
+
+    todo = missing_nodes(plan, store)
+    total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
+    progress(finished, total, "")
+    workshop = Workshop(cohort, store, device, group)
+    for depth, nodes in groupby(todo, key=lambda node: node.depth):
+        level = list(nodes)
+        for learner, members in groupby(
+            sorted(level, key=lambda n: n.spec.learner.title), key=lambda n: n.spec.learner.title
+        ):
+            chosen = list(members)
+            workshop.run(chosen)
+            finished += len(chosen)
+            progress(finished, total, f"{learner}, depth {depth}")
+
+
+def default_jobs() -> int:
+    """Worker processes: the cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+

@@ -1,0 +1,56 @@
+"""Synthetic subjects of a site: the generator is fitted once per (site, seed) and cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from fcforge.errors import ConfigError
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import PoolName
+from fcforge.types import FCBatch, RunSpec, Site
+
+
+def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
+    """Name of a synthetic pool: all that decides its content."""
+    decides = [
+        asdict(spec.learner.generator) if spec.learner.generator else None,
+        spec.test_fraction,
+        spec.val_fraction,
+        spec.harmonise,
+        spec.training.selection,
+        spec.leaks.generator_sees_test,
+    ]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+    return PoolName("synthetic", site, spec.seed, f"{digest}:{n}")
+
+
+def class_counts(y: torch.Tensor, n: int) -> torch.Tensor:
+    """Labels (n,) with the class shares of `y`, at least one of each class."""
+    patients = min(max(round(n * float(y.float().mean())), 1), n - 1)
+    return (torch.arange(n) >= n - patients).long()
+
+
+def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) -> FCBatch:
+    """`n` synthetic subjects of a site, from a generator fitted on its training part alone.
+
+    Under the `generator_sees_test` leak the test subjects are added to what it is fitted on,
+    as in the authors' code.
+    """
+    from fcforge.generators import make_generator
+    from fcforge.generators.cache import fit_cached
+
+    if spec.learner.generator is None:
+        raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
+    generator = make_generator(spec.learner.generator)
+    source = site.learning(with_val=spec.training.selection == "fixed")
+    if spec.leaks.generator_sees_test:
+        source = FCBatch.concat([source, site.test])
+    names = (spec.seed, "generator", site.name)
+    state = fit_cached(generator, source, names, cache)
+    labels = class_counts(source.y, n)
+    return generator.sample(state, labels, torch_rng(*names, "sample", n))

@@ -1,0 +1,149 @@
+"""One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fcforge.errors import StoreError
+from fcforge.runner.collect import describe_sites
+from fcforge.runner.execute import Progress, default_jobs, missing_nodes, run_lanes, run_local
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.store import Store
+from fcforge.sites import Cohort, load_dataset, require_valid
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment that has passed every check that needs no training."""
+
+    experiment: Experiment
+    cohort: Cohort
+    plan: Plan
+    data_sha256: str
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Sites of the dataset."""
+        return self.cohort.site_names
+
+
+def prepare(experiment: Experiment) -> Prepared:
+    """Load and check the data, build every learner once, plan the prefix tree."""
+    from fcforge.runner.workshop import build_learner
+
+    cohort = load_dataset(experiment.dataset)
+    require_valid(cohort)
+    for learner in experiment.learners:
+        build_learner(learner, cohort.n_rois)
+    sha = cohort.content_sha256()
+    plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)
+    return Prepared(experiment, cohort, plan, sha)
+
+
+def open_store(prepared: Prepared, out: str | Path) -> Store:
+    """Run folder for an experiment: new, or the same experiment again.
+
+    More learners, seeds or orders may be added to a folder; nodes that are there are used. A
+    folder with other data is refused.
+    """
+    store = Store(out)
+    if (store.root / "experiment.json").is_file():
+        there = store.read_experiment()
+        if there["data_sha256"] != prepared.data_sha256:
+            raise StoreError(
+                "this folder holds a run on other data.",
+                where=str(store.root),
+                do="Choose another --out, or delete the folder.",
+            )
+    elif store.root.is_dir() and any(store.root.iterdir()):
+        raise StoreError(
+            "this folder is not empty and holds no run.",
+            where=str(store.root),
+            do="Choose another --out.",
+        )
+    store.write_experiment(
+        {
+            "experiment": prepared.experiment.to_json(),
+            "sites": list(prepared.sites),
+            "data_sha256": prepared.data_sha256,
+            "n_rois": prepared.cohort.n_rois,
+            "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
+            "site_facts": describe_sites(prepared.cohort, prepared.experiment),
+        }
+    )
+    return store
+
+
+def run_experiment(
+    prepared: Prepared,
+    store: Store,
+    *,
+    jobs: int | None = None,
+    device: str = "cpu",
+    group: int | None = None,
+    progress: Progress = lambda done, total, what: None,
+) -> None:
+    """Train every node that the store does not hold yet."""
+    dataset = prepared.experiment.dataset
+    if device == "cpu" and group is None:
+        jobs = jobs or default_jobs()
+        run_local(prepared.plan, dataset, store, jobs=jobs, progress=progress)
+    else:
+        run_lanes(
+            prepared.plan, prepared.cohort, store, device=device, group=group or 128, progress=progress
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will cost, measured by training one epoch of each learner."""
+
+    trainings: int
+    unshared: int
+    todo: int
+    seconds: float
+    disk: int
+
+
+def estimate(prepared: Prepared, store: Store, jobs: int) -> Estimate:
+    """Time one epoch of each learner at its first site and scale up; nothing is written."""
+    from fcforge.runner.timing import node_cost
+
+    todo = [n for n in missing_nodes(prepared.plan, store) if n.depth > 0]
+    seconds, disk = node_cost(prepared.cohort, todo)
+    return Estimate(
+        prepared.plan.trainings,
+        prepared.plan.unshared_trainings,
+        len(todo),
+        seconds / max(1, min(jobs, len(todo))) if todo else 0.0,
+        disk,
+    )
+
+
+def human_time(seconds: float) -> str:
+    """Readable duration: 95 -> '1 min 35 s'."""
+    if seconds < 60:
+        return f"{math.ceil(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min"
+
+
+def human_bytes(n: float) -> str:
+    """Readable size: 2048 -> '2.0 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    return ""
+
+
+def leak_notes(experiment: Experiment) -> Sequence[str]:
+    """Red lines for every leak that is on."""
+    return [f"LEAK ON: {name}. Test data steer this run." for name in experiment.leaks.active()]

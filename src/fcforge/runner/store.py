@@ -1,0 +1,158 @@
+"""The run folder: one sub-folder per node, written whole or not at all.
+
+Layout::
+
+    OUT/experiment.json          what was asked for
+    OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects
+    OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
+    OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state
+    OUT/generators/              fitted generators by content hash
+
+A node is written into a temporary folder and renamed: kill -9 at any moment leaves either the
+whole node or nothing, and the same command again continues with the nodes that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fcforge.errors import StoreError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LANE = "lane.safetensors"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temp, path)
+    except BaseException:
+        Path(temp).unlink(missing_ok=True)
+        raise
+
+
+class Store:
+    """Run folder at `root`; created on the first write."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    @property
+    def generators(self) -> Path:
+        """Folder of fitted generators."""
+        return self.root / "generators"
+
+    def _node(self, key: str) -> Path:
+        return self.root / "nodes" / key
+
+    def has(self, key: str) -> bool:
+        """Whether a node is complete."""
+        return self._node(key).is_dir()
+
+    def done(self) -> set[str]:
+        """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
+        folder = self.root / "nodes"
+        if not folder.is_dir():
+            return set()
+        return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
+
+    def write_node(
+        self,
+        key: str,
+        meta: Mapping[str, Any],
+        scores: Mapping[str, np.ndarray],
+        tensors: Mapping[str, Tensor] | None,
+    ) -> None:
+        """Write a node. A node that is already there (another worker was faster) stays."""
+        from safetensors.torch import save_file
+
+        nodes = self.root / "nodes"
+        nodes.mkdir(parents=True, exist_ok=True)
+        temp = Path(tempfile.mkdtemp(dir=nodes, prefix=f".{key}."))
+        try:
+            (temp / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
+            np.savez(temp / "scores.npz", **dict(scores))
+            if tensors is not None:
+                save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, temp / LANE)
+            temp.chmod(0o755)
+            os.rename(temp, self._node(key))
+        except OSError:
+            if not self.has(key):
+                raise
+        finally:
+            shutil.rmtree(temp, ignore_errors=True)
+
+    def read_meta(self, key: str) -> dict[str, Any]:
+        """Spec, seconds, memory and addresses of a node."""
+        return json.loads(self._read(key, "meta.json").read_text())
+
+    def read_scores(self, key: str) -> dict[str, np.ndarray]:
+        """Scores by site."""
+        path = self._read(key, "scores.npz")
+        try:
+            with np.load(path) as data:
+                return {name: data[name] for name in data.files}
+        except (ValueError, OSError, EOFError) as error:
+            raise self._damaged(path, error) from error
+
+    def read_lane(self, key: str) -> dict[str, Tensor]:
+        """Tensors of a node's lane."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self._read(key, LANE)
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise self._damaged(path, error) from error
+
+    def write_experiment(self, data: Mapping[str, Any]) -> None:
+        """Write what was asked for, for `status` and `report`."""
+        write_text(self.root / "experiment.json", json.dumps(data, indent=1, sort_keys=True))
+
+    def read_experiment(self) -> dict[str, Any]:
+        """What was asked for."""
+        path = self.root / "experiment.json"
+        if not path.is_file():
+            raise StoreError(
+                "this is not a run folder (no experiment.json).",
+                where=str(self.root),
+                do="Give the folder that was --out of `fcforge run`.",
+            )
+        try:
+            return json.loads(path.read_text())
+        except ValueError as error:
+            raise self._damaged(path, error) from error
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
+
+    def _read(self, key: str, name: str) -> Path:
+        path = self._node(key) / name
+        if not path.is_file():
+            raise StoreError(f"node {key} has no {name}.", where=str(self.root))
+        return path
+
+    def _damaged(self, path: Path, error: Exception) -> StoreError:
+        return StoreError(
+            f"damaged file ({error}).",
+            where=str(path),
+            do="Delete its folder and run the same command again: only that node is redone.",
+        )

@@ -1,0 +1,232 @@
+"""A workshop trains nodes: it holds the dataset, the bank and the lanes of one process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fcforge.engine import Evaluator, Job, Learner, learn_site, shapes, start_lane
+from fcforge.errors import ConfigError
+from fcforge.models import make_model
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.environment import describe
+from fcforge.runner.plan import Node
+from fcforge.runner.pools import synthetic_name, synthetic_subjects
+from fcforge.runner.store import Store
+from fcforge.sites import Cohort, make_sites
+from fcforge.strategies import Lane, make_strategy
+from fcforge.types import LearnerSpec, RunSpec, Site, SiteSeal
+
+
+def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
+    """Method and model of a learner, checked against each other."""
+    strategy = make_strategy(spec.method)
+    if strategy.models and spec.model.name not in strategy.models:
+        raise ConfigError(
+            f"method '{strategy.name}' works on model {' or '.join(strategy.models)}, "
+            f"not '{spec.model.name}'.",
+            where=f"learner '{spec.title}'",
+            do=f"Set model = '{strategy.models[0]}'.",
+        )
+    if strategy.needs_generator and spec.generator is None:
+        raise ConfigError(
+            f"method '{strategy.name}' replays synthetic subjects and needs a generator.",
+            where=f"learner '{spec.title}'",
+            do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
+        )
+    return Learner(strategy, make_model(spec.model, n_rois))
+
+
+class Workshop:
+    """Trains nodes of one dataset and writes them into a store.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    store : Store
+    device : str
+    group : int
+        Lanes trained together. 1 on a CPU; on a GPU as many as the card holds.
+    """
+
+    def __init__(
+        self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
+    ) -> None:
+        self.cohort, self.store, self.device, self.group = cohort, store, device, group
+        self.bank = Bank(device)
+        self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
+        self._learners: dict[str, Learner] = {}
+        self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
+
+    # -- what a node needs ---------------------------------------------------------------------
+    def sites(self, spec: RunSpec) -> dict[str, Site]:
+        """Sites of a seed, split once."""
+        key = (spec.seed, spec.test_fraction, spec.val_fraction, spec.harmonise)
+        if key not in self._sites:
+            self._sites[key] = make_sites(
+                self.cohort,
+                spec.seed,
+                test_fraction=spec.test_fraction,
+                val_fraction=spec.val_fraction,
+            )
+        return self._sites[key]
+
+    def learner(self, spec: RunSpec) -> Learner:
+        """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
+        key = replace(spec, order=(), seed=0).key
+        if key not in self._learners:
+            self._learners[key] = build_learner(spec.learner, self.cohort.n_rois)
+        return self._learners[key]
+
+    def evaluator(self, spec: RunSpec) -> Evaluator:
+        """Evaluator of a spec's seed and model."""
+        key = replace(spec, order=()).key
+        if key not in self._evaluators:
+            self._evaluators[key] = Evaluator(self.sites(spec), self.learner(spec), self.device)
+        return self._evaluators[key]
+
+    def view(self, spec: RunSpec, site: str, position: int) -> SiteView:
+        """What the method is shown of a site."""
+        source = self.sites(spec)[site]
+        fixed = spec.training.selection == "fixed"
+        part = "train+val" if fixed else "train"
+        tag = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}"
+        train = self.bank.add(
+            PoolName("real", site, spec.seed, f"{part}:{tag}"), source.learning(with_val=fixed)
+        )
+        val = self.bank.add(PoolName("real", site, spec.seed, f"val:{tag}"), source.val)
+        make = partial(self.synthesise, spec, site) if spec.learner.generator else None
+        return SiteView(site, position, self.bank, train, val, SiteSeal(site), make)
+
+    def synthesise(self, spec: RunSpec, site: str, n: int) -> Tensor:
+        """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
+        name = synthetic_name(spec, site, n)
+        if name in self.bank:
+            return self.bank.rows(name)
+        batch = synthetic_subjects(self.sites(spec)[site], spec, n, self.store.generators)
+        return self.bank.add(name, batch)
+
+    # -- lanes to and from the store -----------------------------------------------------------
+    def load_lane(self, node: Node) -> Lane:
+        """Lane a node continues from."""
+        if node.parent is None:
+            return start_lane(self.learner(node.spec), node.spec.seed, self.device)
+        tensors = self.store.read_lane(node.parent)
+        parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
+        for name, value in tensors.items():
+            part, key = name.split("/", 1)
+            parts[part][key] = value.to(self.device)
+        pools = [PoolName(*p) for p in self.store.read_meta(node.parent)["pools"]]
+        for pool in pools:
+            self._ensure_pool(node.spec, pool)
+        strategy = self.learner(node.spec).strategy
+        for key in strategy.row_keys:
+            place = parts["state"].pop(f"{key}@pool"), parts["state"].pop(f"{key}@item")
+            parts["state"][key] = self.bank.locate(pools, *place)
+        return Lane(**parts)
+
+    def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
+        if pool in self.bank:
+            return
+        if pool.kind == "real":
+            self.view(spec, pool.site, 0)
+        else:
+            self.synthesise(spec, pool.site, int(pool.part.rsplit(":", 1)[1]))
+
+    def _tensors(self, node: Node, lane: Lane) -> tuple[dict[str, Tensor], list[PoolName]]:
+        tensors = {
+            f"{part}/{k}": v
+            for part, values in lane._asdict().items()
+            for k, v in values.items()
+        }
+        names: list[PoolName] = []
+        for key in self.learner(node.spec).strategy.row_keys:
+            pools, pool, item = self.bank.address(tensors.pop(f"state/{key}"))
+            shift = torch.where(pool >= 0, len(names), 0)
+            tensors[f"state/{key}@pool"], tensors[f"state/{key}@item"] = pool + shift, item
+            names += pools
+        return tensors, names
+
+    def memory_bytes(self, node: Node, lane: Lane) -> int:
+        """What the method keeps beyond the network; a remembered subject counts its FC edges."""
+        row_keys = self.learner(node.spec).strategy.row_keys
+        total = 0
+        for key, value in lane.state.items():
+            if key in row_keys:
+                n_rois = self.cohort.n_rois
+                total += int((value >= 0).sum()) * n_rois * (n_rois - 1) // 2 * 4
+            elif not key.startswith("fresh."):
+                total += value.numel() * value.element_size()
+        return total
+
+    # -- training ------------------------------------------------------------------------------
+    def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
+        """Train nodes of equal depth, in groups of lanes that fit together."""
+        for node in (n for n in nodes if n.depth == 0):
+            lane = start_lane(self.learner(node.spec), node.spec.seed, self.device)
+            self.write(node, lane, 0.0)
+        for node in (n for n in nodes if n.whole):
+            self._run_whole(node, tick)
+        rest = [n for n in nodes if n.depth > 0 and not n.whole]
+        waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
+        for node in rest:
+            lane = self.load_lane(node)
+            site = node.spec.order[-1]
+            signature = (replace(node.spec, order=(site,), seed=0).key, node.depth, shapes(lane))
+            waiting.setdefault(signature, []).append((node, lane))
+        for members in waiting.values():
+            for i in range(0, len(members), self.group):
+                self._run_group(members[i : i + self.group], tick)
+
+    def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+        spec = members[0][0].spec
+        jobs = [self._job(node.spec, lane, node.depth - 1) for node, lane in members]
+        started = time.perf_counter()
+        lanes = learn_site(
+            self.learner(spec),
+            jobs,
+            self.bank,
+            spec.training,
+            compiled=self.device.startswith("cuda"),
+            tick=tick,
+        )
+        seconds = (time.perf_counter() - started) / len(members)
+        for (node, _), lane in zip(members, lanes, strict=True):
+            self.write(node, lane, seconds)
+
+    def _run_whole(self, node: Node, tick: Callable[[], Any]) -> None:
+        learner, lane = self.learner(node.spec), self.load_lane(node)
+        started = time.perf_counter()
+        for position, _ in enumerate(node.spec.order):
+            job = self._job(node.spec.prefix(position + 1), lane, position)
+            last = position == node.depth - 1
+            (lane,) = learn_site(
+                learner, [job], self.bank, node.spec.training, fit=last, tick=tick
+            )
+        self.write(node, lane, time.perf_counter() - started)
+
+    def _job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
+        site = spec.order[-1]
+        peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
+        return Job(lane, self.view(spec, site, position), spec.seed, spec.order, peek)
+
+    def write(self, node: Node, lane: Lane, seconds: float) -> None:
+        """Evaluate a lane on every site and store the node."""
+        tensors, pools = self._tensors(node, lane)
+        meta = {
+            "spec": node.spec.to_json(),
+            "parent": node.parent,
+            "seconds": seconds,
+            "memory_bytes": self.memory_bytes(node, lane),
+            "pools": [list(p) for p in pools],
+            "environment": describe(self.device),
+        }
+        scores = self.evaluator(node.spec).scores(lane)
+        self.store.write_node(node.key, meta, scores, tensors if node.depth else None)
+

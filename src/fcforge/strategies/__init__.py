@@ -1,0 +1,34 @@
+"""The methods, one short file each. To add one: write its file, add its class to the table."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from fcforge.errors import ConfigError, unknown_name
+from fcforge.strategies.analytic import Analytic
+from fcforge.strategies.base import Batch, Lane, Replay, Strategy
+from fcforge.strategies.cumulative import Cumulative, Joint
+from fcforge.strategies.finetune import Finetune
+from fcforge.strategies.independent import Independent
+from fcforge.strategies.majority import Majority
+from fcforge.types import Component
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    cls.name: cls for cls in (Finetune, Cumulative, Joint, Independent, Majority, Analytic)
+}
+
+__all__ = ["STRATEGIES", "Batch", "Lane", "Replay", "Strategy", "make_strategy"]
+
+
+def make_strategy(component: Component) -> Strategy:
+    """Method by name with its hyper-parameters; a wrong name or setting says what is known."""
+    if component.name not in STRATEGIES:
+        raise unknown_name("method", component.name, STRATEGIES)
+    cls = STRATEGIES[component.name]
+    known = [f.name for f in fields(cls)]
+    for key in component.params:
+        if key not in known:
+            if not known:
+                raise ConfigError(f"method '{cls.name}' has no settings, got '{key}'.")
+            raise unknown_name(f"setting of method '{cls.name}':", key, known)
+    return cls(**component.params)

@@ -1,0 +1,288 @@
+"""All that crosses a border between layers: FCBatch, Site, RunSpec, RunResult."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fcforge.errors import SealedError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Split = Literal["train", "val", "test"]
+
+
+@dataclass(frozen=True)
+class FCBatch:
+    """Functional connectivity of some subjects and their diagnoses.
+
+    FC is the only stored form; graphs are computed from it by `fcforge.graphs`, for real and
+    synthetic subjects alike.
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n_subjects, n_rois, n_rois), float32
+        Pearson correlation matrices, symmetric, unit diagonal.
+    y : Tensor of shape (n_subjects,), int64
+        0 = control, 1 = patient.
+    """
+
+    fc: Tensor
+    y: Tensor
+
+    @classmethod
+    def from_numpy(cls, fc: np.ndarray, y: np.ndarray) -> FCBatch:
+        """Batch from arrays of shape (n, R, R) and (n,)."""
+        import torch
+
+        return cls(
+            torch.from_numpy(np.ascontiguousarray(fc, dtype=np.float32)),
+            torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64)),
+        )
+
+    @classmethod
+    def concat(cls, batches: Sequence[FCBatch]) -> FCBatch:
+        """One batch holding all subjects of `batches`, in order."""
+        import torch
+
+        return cls(torch.cat([b.fc for b in batches]), torch.cat([b.y for b in batches]))
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    @property
+    def n_rois(self) -> int:
+        """Number of ROIs (116 for AAL, any other atlas works)."""
+        return int(self.fc.shape[-1])
+
+    def select(self, index: Any) -> FCBatch:
+        """Batch of the subjects at `index` (integer tensor, slice or boolean mask)."""
+        return FCBatch(self.fc[index], self.y[index])
+
+
+@dataclass(frozen=True)
+class Site:
+    """One hospital: its subjects in three splits that share nobody.
+
+    `train` and `val` are what a learner may see while the site is open; `test` is read by the
+    evaluator alone. `val` is cut from the training part and folded back into it (see
+    `learning`) when nothing is chosen on it.
+
+    Parameters
+    ----------
+    name : str
+    train, val, test : FCBatch
+    subject_ids : mapping of split name to tuple of str
+    provenance : mapping
+        Where the subjects came from: dataset, files, seed, hashes.
+    covariates : mapping of split name to mapping of name to ndarray
+        Optional per-subject numbers, e.g. ``{"train": {"mean_fd": ...}}``.
+    """
+
+    name: str
+    train: FCBatch
+    val: FCBatch
+    test: FCBatch
+    subject_ids: Mapping[str, tuple[str, ...]]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    covariates: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+
+    def learning(self, *, with_val: bool) -> FCBatch:
+        """What a learner trains on: train, plus val where nothing is chosen on val."""
+        return FCBatch.concat([self.train, self.val]) if with_val else self.train
+
+    @property
+    def n_rois(self) -> int:
+        """Number of ROIs."""
+        return self.train.n_rois
+
+
+class SiteSeal:
+    """Lets a site's training data be reached while it is open; afterwards asking raises."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self._open = name, True
+
+    def close(self) -> None:
+        """Seal the site: the learner has had its last look."""
+        self._open = False
+
+    def check(self, what: str) -> None:
+        """Raise `SealedError` when the site has been sealed."""
+        if not self._open:
+            raise SealedError(
+                f"{what} of site '{self.name}' was asked for after the site was sealed.",
+                do="A learner may use a site's subjects only between begin_site and end_site.",
+            )
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """The three ways the authors' code lets test data in; all off unless measured on purpose."""
+
+    select_on_test: bool = False
+    context_on_test: bool = False
+    generator_sees_test: bool = False
+
+    def active(self) -> tuple[str, ...]:
+        """Names of the switches that are on."""
+        return tuple(k for k, v in asdict(self).items() if v)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a network is trained at one site; equal for every method of an experiment.
+
+    Attributes
+    ----------
+    epochs, batch_size, weight_decay, clip
+        Adam with decoupled weight decay off, gradient-norm clipping, as the authors' code.
+    lr : float or None
+        None takes the model's own rate from the paper's hyper-parameter table.
+    selection : {"fixed", "inner_val"}
+        Last epoch, or the epoch with the lowest loss on the validation part cut from train.
+    precision : {"float32", "bfloat16"}
+        Matrix products in bfloat16 keep float32 parameters and reductions.
+    """
+
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float | None = None
+    weight_decay: float = 2e-4
+    clip: float = 1.0
+    selection: Literal["fixed", "inner_val"] = "fixed"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+
+@dataclass(frozen=True)
+class Component:
+    """A registered thing by name with its parameters: model, method, generator or dataset."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LearnerSpec:
+    """One row of the results table: a method on a model, with a generator where it needs one."""
+
+    method: Component
+    model: Component
+    generator: Component | None = None
+    label: str = ""
+
+    @property
+    def title(self) -> str:
+        """Row name: the label, or ``method/model``."""
+        return self.label or f"{self.method.name}/{self.model.name}"
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LearnerSpec:
+        """Read what `dataclasses.asdict` wrote."""
+        generator = data.get("generator")
+        return cls(
+            method=Component(**data["method"]),
+            model=Component(**data["model"]),
+            generator=Component(**generator) if generator else None,
+            label=data.get("label", ""),
+        )
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that determines a run. Its hash names the run's folder.
+
+    A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
+    RunSpec too (`prefix`).
+    """
+
+    dataset: Component
+    learner: LearnerSpec
+    order: tuple[str, ...]
+    seed: int
+    training: Training = field(default_factory=Training)
+    protocol: Literal["strict", "paper"] = "strict"
+    leaks: Leaks = field(default_factory=Leaks)
+    test_fraction: float = 0.3
+    val_fraction: float = 0.2
+    harmonise: Literal["none", "site_demean", "combat"] = "none"
+    data_sha256: str = ""
+
+    def prefix(self, depth: int) -> RunSpec:
+        """Spec of the first `depth` sites of this order."""
+        return replace(self, order=self.order[:depth])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested dict; `from_json` reads it back."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
+        """Inverse of `to_json`."""
+        return cls(
+            **{
+                **data,
+                "dataset": Component(**data["dataset"]),
+                "learner": LearnerSpec.from_json(data["learner"]),
+                "order": tuple(data["order"]),
+                "training": Training(**data["training"]),
+                "leaks": Leaks(**data["leaks"]),
+            }
+        )
+
+    @property
+    def key(self) -> str:
+        """16 hex digits of SHA-256 over all that changes numbers.
+
+        A label does not, nor does the place of a file: where the content of the dataset is
+        known (`data_sha256`) it stands for the dataset.
+        """
+        data = self.to_json()
+        data["learner"].pop("label")
+        if self.data_sha256:
+            data.pop("dataset")
+        text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What happened in one run: the raw scores, so that any metric can be computed later.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    sites : tuple of str
+        All sites of the dataset, in the dataset's own order.
+    scores : mapping of site to ndarray of shape (n_stages, n_test), float32
+        P(patient) of every test subject of every site after every site of ``spec.order``:
+        the full matrix, sites not yet learned (zero-shot) included.
+    initial : mapping of site to ndarray of shape (n_test,)
+        The same before any learning (for forward transfer).
+    labels : mapping of site to ndarray of shape (n_test,), int64
+    subject_ids : mapping of site to tuple of str
+    train_positive : mapping of site to float
+        Share of patients in the site's training part (for the majority row).
+    memory_bytes : ndarray of shape (n_stages,)
+        What the method keeps between sites beyond the network.
+    seconds : ndarray of shape (n_stages,)
+        Wall time of each site's training (a shared prefix counts once in the store, here too).
+    environment : mapping
+    """
+
+    spec: RunSpec
+    sites: tuple[str, ...]
+    scores: Mapping[str, np.ndarray]
+    initial: Mapping[str, np.ndarray]
+    labels: Mapping[str, np.ndarray]
+    subject_ids: Mapping[str, tuple[str, ...]]
+    train_positive: Mapping[str, float]
+    memory_bytes: np.ndarray
+    seconds: np.ndarray
+    environment: Mapping[str, Any] = field(default_factory=dict)
