@@ -1,0 +1,110 @@
+"""Layers: batch norm with explicit statistics against torch's, dropout, head, initialisation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fcforge.models import layers
+from fcforge.randomness import torch_rng
+
+
+def key(n: int) -> torch.Tensor:
+    return torch.tensor(n, dtype=torch.int32)
+
+
+def batch_norm_case():
+    rng = torch_rng(0)
+    h = torch.randn(5, 7, 6, generator=rng) * 2.0 + 1.0
+    return h, *(torch.rand(6, generator=rng) + 0.5 for _ in range(5))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_batch_norm_equals_torchs_with_the_bias_before_it(train):
+    h, weight, bias, mean, var, offset = batch_norm_case()
+    oracle = torch.nn.BatchNorm1d(6).train(train)
+    oracle.weight.data, oracle.bias.data = weight, bias
+    oracle.running_mean, oracle.running_var = mean.clone(), var.clone()
+    expected = oracle((h + offset).reshape(-1, 6)).reshape(h.shape)
+    out, new_mean, new_var = layers.batch_norm(h, weight, bias, mean, var, train, offset)
+    assert torch.allclose(out, expected, atol=1e-5)
+    assert torch.allclose(new_mean, oracle.running_mean, atol=1e-6)
+    assert torch.allclose(new_var, oracle.running_var, atol=1e-5)
+    assert torch.equal(new_mean, mean) is not train
+
+
+def test_batch_norm_gradient_equals_torchs():
+    h, weight, bias, mean, var, offset = (t.requires_grad_() for t in batch_norm_case())
+    probe = torch.randn(h.shape, generator=torch_rng(1))
+    out, *_ = layers.batch_norm(h, weight, bias, mean.detach(), var.detach(), True, offset)
+    ours = torch.autograd.grad((out * probe).sum(), [h, weight, bias, offset])
+    expected = torch.nn.functional.batch_norm(
+        (h + offset).reshape(-1, 6), None, None, weight, bias, True
+    ).reshape(h.shape)
+    theirs = torch.autograd.grad((expected * probe).sum(), [h, weight, bias, offset])
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    assert (ours[3] == 0).all()  # exactly: the batch mean takes every offset back
+
+
+def test_batch_norm_moves_a_tenth_of_the_way_by_hand():
+    h = torch.tensor([[0.0], [2.0]])  # mean 1, sample variance 2
+    one, zero = torch.ones(1), torch.zeros(1)
+    _, mean, var = layers.batch_norm(h, one, zero, zero, one, True, torch.tensor([5.0]))
+    assert mean.item() == pytest.approx(0.1 * 6.0)
+    assert var.item() == pytest.approx(0.9 + 0.2)
+
+
+@pytest.mark.parametrize("kind", layers.NORMS)
+def test_normalise_returns_statistics_of_batch_norm_alone(kind):
+    h, offset = torch.randn(3, 4, 6, generator=torch_rng(2)), torch.full((6,), 0.5)
+    params = layers.init_norm(kind, "n", 6)
+    stats = layers.init_norm_stats(kind, "n", 6)
+    out, new = layers.normalise(kind, h, offset, params, stats, "n", True)
+    assert set(new) == set(stats) == ({"n.mean", "n.var"} if kind == "batch" else set())
+    assert out.shape == h.shape
+    if kind == "none":
+        assert torch.equal(out, h + offset)
+    if kind == "layer":
+        assert torch.allclose(out.mean(-1), torch.zeros(3, 4), atol=1e-6)
+
+
+def test_dropout_drops_the_right_share_and_keeps_the_mean():
+    x = torch.ones(200, 200)
+    out = layers.dropout(x, 0.3, key(1))
+    assert (out == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert torch.equal(out, layers.dropout(x, 0.3, key(1)))
+    assert not torch.equal(out, layers.dropout(x, 0.3, key(2)))
+    assert layers.dropout(x, 0.3, None) is x
+
+
+def test_head_is_a_plain_network():
+    params = layers.init_head(torch_rng(3), "head", (6, 4, 3, 2))
+    x = torch.randn(5, 6, generator=torch_rng(4))
+    net = torch.nn.Sequential(
+        *[torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3), torch.nn.ReLU()],
+        torch.nn.Linear(3, 2),
+    )
+    for i, j in enumerate((0, 2, 4)):
+        net[j].weight.data, net[j].bias.data = params[f"head.{i}.weight"], params[f"head.{i}.bias"]
+    assert torch.allclose(layers.head(params, "head", x, 0.5, None), net(x), atol=1e-6)
+    dropped = layers.head(params, "head", x, 0.5, (key(1), key(2)))
+    assert not torch.allclose(dropped, net(x), atol=1e-3)
+
+
+def test_initial_ranges():
+    weight = layers.glorot(torch_rng(5), 128, 116)
+    assert weight.abs().max() <= (6 / 244) ** 0.5
+    assert weight.std().item() == pytest.approx((2 / 244) ** 0.5, rel=0.05)
+    params = layers.init_linear(torch_rng(6), "a", 100, 50)
+    assert params["a.weight"].abs().max() <= 0.1
+    assert params["a.bias"].shape == (50,)
+
+
+def test_heads_split_and_join():
+    h = torch.randn(2, 5, 12, generator=torch_rng(7))
+    parts = layers.split_heads(h, 3)
+    assert parts.shape == (2, 3, 5, 4)
+    assert torch.equal(parts[:, 1], h[..., 4:8])
+    assert torch.equal(layers.join_heads(parts), h)
