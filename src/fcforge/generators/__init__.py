@@ -1,0 +1,59 @@
+"""Generators of FC matrices by name.
+
+=============  ==========================================================  =================
+name           model                                                       valid by
+=============  ==========================================================  =================
+fcm_vae        graph-transformer VAE (paper; presets careful/paper/authors) off-log (careful)
+regate         regression graph auto-encoder (paper's rival)               projection option
+brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           projection option
+gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
+corr_gauss     class Gaussian in off-log coordinates                       construction
+corr_flow      flow matching in off-log coordinates                        construction
+bootstrap      real subjects drawn again (leaky reference)                 being real
+edge_gauss     independent edges (calibration point)                       nothing
+=============  ==========================================================  =================
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from fcforge.errors import ConfigError, unknown_name
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.bootstrap import Bootstrap
+from fcforge.generators.corr_flow import CorrFlow
+from fcforge.generators.corr_gauss import CorrGauss
+from fcforge.generators.edge_gauss import EdgeGauss
+from fcforge.types import Component
+
+GENERATORS: dict[str, type[Generator]] = {
+    cls.name: cls
+    for cls in (
+        CorrGauss,
+        CorrFlow,
+        Bootstrap,
+        EdgeGauss,
+    )
+}
+
+
+def make_generator(component: Component) -> Generator:
+    """The generator of that name with those parameters; `ConfigError` names the nearest.
+
+    Examples
+    --------
+    >>> make_generator(Component("corr_gauss", {"shrink": 0.05})).shrink
+    0.05
+    """
+    if component.name not in GENERATORS:
+        raise unknown_name("generator", component.name, GENERATORS)
+    cls = GENERATORS[component.name]
+    known = [f.name for f in fields(cls)]
+    for key in component.params:
+        if key not in known:
+            error = unknown_name("parameter", key, known)
+            raise ConfigError(error.what, where=f"generator '{component.name}'", do=error.do)
+    return cls(**component.params)
+
+
+__all__ = ["GENERATORS", "Generator", "GeneratorState", "make_generator"]

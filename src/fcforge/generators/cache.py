@@ -1,0 +1,101 @@
+"""Fit a generator once per (generator, subjects, seed): a cache keyed by content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from fcforge.errors import StoreError
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.randomness import derive
+from fcforge.types import FCBatch
+
+# Bump when a change of code makes old states wrong.
+VERSION = 1
+
+_memory: dict[str, GeneratorState] = {}
+
+
+def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
+    """SHA-256 over generator name, parameters, FC, labels and seed (64 hex digits)."""
+    head = {
+        "version": VERSION,
+        "name": generator.name,
+        "params": asdict(generator),
+        "seed": seed,
+        "shape": list(batch.fc.shape),
+    }
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    digest.update(batch.fc.detach().cpu().contiguous().numpy().tobytes())
+    digest.update(batch.y.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fit_cached(
+    generator: Generator,
+    batch: FCBatch,
+    seed_names: Sequence[str | int],
+    folder: str | os.PathLike[str] | None = None,
+) -> GeneratorState:
+    """State of `generator` fitted on `batch`, from the cache where it has been fitted before.
+
+    Parameters
+    ----------
+    generator : Generator
+    batch : FCBatch
+        One site's training subjects.
+    seed_names : sequence
+        ``(seed, *names)`` as for `fcforge.randomness.torch_rng`, e.g. ``(0, "NYU")``.
+    folder : path, optional
+        Where states are kept as ``<key>.safetensors``, written whole or not at all; without
+        it they live in this process.
+    """
+    seed = derive(int(seed_names[0]), "generator", *seed_names[1:])
+    key = fit_key(generator, batch, seed)
+    if folder is None:
+        if key not in _memory:
+            _memory[key] = generator.fit(batch, torch.Generator().manual_seed(seed))
+        return dict(_memory[key])
+    path = Path(folder) / f"{key}.safetensors"
+    if path.exists():
+        return read_state(path, batch.fc.device)
+    state = generator.fit(batch, torch.Generator().manual_seed(seed))
+    write_state(path, state, {"generator": generator.name})
+    return state
+
+
+def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) -> None:
+    """Write a state as safetensors: to a temporary name first, then renamed."""
+    from safetensors.torch import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(save(tensors, dict(metadata)))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState:
+    """State written by `write_state`; `StoreError` when the file is damaged."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        state = load(path.read_bytes())
+    except (SafetensorError, ValueError) as error:
+        raise StoreError(
+            f"damaged generator state ({error}).", where=str(path), do="Delete the file."
+        ) from error
+    return {k: v.to(device) for k, v in state.items()}

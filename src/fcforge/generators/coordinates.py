@@ -1,0 +1,150 @@
+"""Coordinates of correlation matrices in which a Gaussian or a network may work freely.
+
+Two charts are offered. *Fisher z* takes every edge alone; a sum of edges need not be positive
+semidefinite afterwards and is projected by `clip_to_correlation`. *Off-log* takes the
+off-diagonal part of the matrix logarithm; every point of R^{R(R-1)/2} is exactly one positive
+definite correlation matrix (Archakov & Hansen 2021), and the chart does not depend on the order
+of the ROIs (Thanwerdas 2024).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fcforge.graphs import edges as to_edges
+from fcforge.graphs import from_edges
+
+# Nodes and weights of the 6-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
+_NODES = (0.03376524289842399, 0.16939530676686775, 0.38069040695840156)
+_WEIGHTS = (0.08566224618958517, 0.18038078652406930, 0.23395696728634552)
+
+
+def shrink_to_identity(fc: Tensor, amount: float) -> Tensor:
+    """(1 - a) C + a I: lifts the eigenvalues of rank-deficient scans and flat ROIs."""
+    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
+    return (1.0 - amount) * fc + amount * eye
+
+
+def unit_diagonal(matrix: Tensor) -> Tensor:
+    """Positive definite S to the correlation matrix D^{-1/2} S D^{-1/2}, exactly symmetric."""
+    scale = matrix.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).rsqrt()
+    out = matrix * scale[..., :, None] * scale[..., None, :]
+    out = 0.5 * (out + out.mT)
+    out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    return out.clamp(-1.0, 1.0)
+
+
+def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
+    """Correlation matrix near `matrix`: eigenvalues clipped at `floor`, then unit diagonal."""
+    values, vectors = torch.linalg.eigh(matrix)
+    clipped = (vectors * values.clamp_min(floor)[..., None, :]) @ vectors.mT
+    return unit_diagonal(clipped)
+
+
+def matrix_log(matrix: Tensor, floor: float = 1e-6) -> Tensor:
+    """Matrix logarithm of symmetric positive definite matrices (..., R, R)."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return (vectors * values.clamp_min(floor).log()[..., None, :]) @ vectors.mT
+
+
+def off_log(fc: Tensor, shrink: float = 0.02) -> Tensor:
+    """Off-log coordinates: edges of log((1 - a) C + a I).
+
+    Parameters
+    ----------
+    fc : Tensor of shape (n, R, R)
+        Correlation matrices, at worst positive semidefinite up to rounding.
+    shrink : float
+        a, which makes rank-deficient scans and flat ROIs usable.
+
+    Returns
+    -------
+    Tensor of shape (n, R(R-1)/2)
+    """
+    return to_edges(matrix_log(shrink_to_identity(fc, shrink)))
+
+
+def _exp_and_slope(log_matrix: Tensor, slope: bool) -> tuple[Tensor, Tensor | None]:
+    """exp(L) and H with H_ij = d exp(L)_ii / d L_jj.
+
+    H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: six
+    matrix products instead of the R^4 of the Daleckii-Krein sum.
+    """
+    values, vectors = torch.linalg.eigh(log_matrix)
+
+    def power(s: float) -> Tensor:
+        return (vectors * (s * values).exp()[..., None, :]) @ vectors.mT
+
+    if not slope:
+        return power(1.0), None
+    total = torch.zeros_like(log_matrix)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        total += 2.0 * weight * power(node) * power(1.0 - node)
+    return power(1.0), total
+
+
+def from_off_log(
+    coordinates: Tensor,
+    *,
+    start: Tensor | None = None,
+    tol: float = 1e-5,
+    max_iter: int = 30,
+    chunk: int = 128,
+) -> Tensor:
+    """The correlation matrices with given off-log coordinates.
+
+    Finds the diagonal x with diag exp(S + diag x) = 1, the minimum of the strictly convex
+    tr exp(S + diag x) - sum x, by Newton's method on log diag exp. Archakov & Hansen's fixed
+    point x <- x - log diag exp(S + diag x) is Newton with the Jacobian replaced by I.
+
+    Parameters
+    ----------
+    coordinates : Tensor of shape (n, R(R-1)/2)
+    start : Tensor of shape (R,), optional
+        First guess of x, e.g. the training subjects' mean diagonal of log C.
+    tol : float
+        Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
+    chunk : int
+        Matrices worked on at once (memory).
+
+    Returns
+    -------
+    Tensor of shape (n, R, R)
+        Positive definite, exact unit diagonal.
+
+    References
+    ----------
+    Archakov & Hansen, A new parametrization of correlation matrices, Econometrica 2021.
+    """
+    parts = [_newton(part, start, tol, max_iter) for part in coordinates.split(chunk)]
+    return torch.cat(parts) if parts else from_edges(coordinates)
+
+
+def _newton(coordinates: Tensor, start: Tensor | None, tol: float, max_iter: int) -> Tensor:
+    """Newton iterations of `from_off_log` for one chunk; converged matrices drop out."""
+    log_matrix = from_edges(coordinates, diagonal=0.0)
+    n, rois = log_matrix.shape[:2]
+    x = coordinates.new_zeros((n, rois))
+    if start is not None:
+        x += start
+    out = torch.empty_like(log_matrix)
+    todo = torch.arange(n, device=coordinates.device)
+    for step in range(max_iter):
+        lm = log_matrix[todo]
+        lm.diagonal(dim1=-2, dim2=-1).copy_(x[todo])
+        matrix, slope = _exp_and_slope(lm, slope=step < max_iter - 1)
+        out[todo] = matrix
+        diag = matrix.diagonal(dim1=-2, dim2=-1)
+        gap = diag.log()
+        left = gap.abs().amax(-1) > tol
+        if slope is None or not bool(left.any()):
+            break
+        todo = todo[left]
+        move = torch.linalg.solve(slope[left], (diag * gap)[left][..., None])[..., 0]
+        # A cap of 2 in log units keeps a step taken far from the solution inside exp's range.
+        x[todo] -= move.clamp(-2.0, 2.0)
+    # Positive definite in exact arithmetic; the last 2e-5 keep it so after float32 rounding.
+    out = shrink_to_identity(unit_diagonal(out), 2e-5)
+    out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    return out

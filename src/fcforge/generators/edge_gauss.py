@@ -1,0 +1,44 @@
+"""Independent edges: right means and variances, nothing else. A calibration point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.checks import check_labels, check_site, device_rng
+from fcforge.generators.gaussian import class_means, within_class_variance
+from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.types import FCBatch
+
+
+@dataclass(frozen=True)
+class EdgeGauss(Generator):
+    """Every Fisher-z edge is normal with its class mean and its pooled variance.
+
+    Edges are independent, so samples are never positive semidefinite and have no network
+    structure beyond the mean: what a metric must be able to tell from real FC.
+    """
+
+    name: ClassVar[str] = "edge_gauss"
+
+    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """Class means and pooled variances."""
+        counts = check_site(batch, self.name)
+        z = fisher_z(edges(batch.fc))
+        return {
+            "mean": class_means(z, batch.y),
+            "sd": within_class_variance(z, batch.y).sqrt(),
+            "counts": counts,
+        }
+
+    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+        """Independent draws, back through tanh."""
+        labels = check_labels(labels, state["counts"], self.name)
+        rng = device_rng(rng, labels.device)
+        mean = state["mean"][labels]
+        noise = torch.randn(mean.shape, generator=rng, device=rng.device)
+        return FCBatch(from_edges(torch.tanh(mean + state["sd"] * noise)), labels)

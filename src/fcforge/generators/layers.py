@@ -1,0 +1,51 @@
+"""Parameters of plain layers, drawn from an explicit generator (torch.nn uses a global one)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+
+
+def linear_init(
+    params: Params, name: str, n_in: int, n_out: int, rng: torch.Generator, gain: float = 1.0
+) -> None:
+    """Put ``name.weight`` (n_out, n_in), uniform with variance gain^2 / (3 n_in), and a zero bias.
+
+    Drawn on the CPU so that every device starts from the same numbers.
+    """
+    bound = gain / n_in**0.5
+    params[f"{name}.weight"] = (2 * torch.rand(n_out, n_in, generator=rng) - 1) * bound
+    params[f"{name}.bias"] = torch.zeros(n_out)
+
+
+def linear(params: Params, name: str, x: Tensor) -> Tensor:
+    """Affine map of the last dimension."""
+    return torch.nn.functional.linear(x, params[f"{name}.weight"], params[f"{name}.bias"])
+
+
+def norm_init(params: Params, name: str, size: int) -> None:
+    """Put layer-norm gain and bias of ``name``."""
+    params[f"{name}.weight"], params[f"{name}.bias"] = torch.ones(size), torch.zeros(size)
+
+
+def norm(params: Params, name: str, x: Tensor) -> Tensor:
+    """Layer norm over the last dimension."""
+    weight = params[f"{name}.weight"]
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, params[f"{name}.bias"])
+
+
+def trainable(params: Params, device: torch.device) -> Params:
+    """Leaf copies on `device` that require gradients."""
+    return {k: v.to(device).requires_grad_() for k, v in params.items()}
+
+
+def frozen(params: Params, prefix: str = "") -> Params:
+    """Detached copies with `prefix` before every name: ready for a generator state."""
+    return {f"{prefix}{k}": v.detach().clone() for k, v in params.items()}
+
+
+def with_prefix(state: Params, prefix: str) -> Params:
+    """The part of a state whose names start with `prefix`, without it."""
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

@@ -1,0 +1,13 @@
+"""A small simulated site with a class effect."""
+
+from __future__ import annotations
+
+import pytest
+from simulated_site import simulate
+
+from fcforge.types import FCBatch
+
+
+@pytest.fixture(scope="session")
+def small_site() -> FCBatch:
+    return simulate(40)

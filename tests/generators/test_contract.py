@@ -1,0 +1,104 @@
+"""Every generator, by a contract it did not write."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from simulated_site import simulate
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.generators import GENERATORS, make_generator
+from fcforge.randomness import torch_rng
+from fcforge.types import Component, FCBatch
+
+# As small as each can be; quality is tested elsewhere.
+QUICK: dict[str, dict] = {
+    "corr_flow": {"epochs": 2, "steps": 3, "hidden": 16},
+    "fcm_vae": {"epochs": 2, "d_model": 16, "d_ff": 16, "d_z": 8},
+    "regate": {"epochs": 2, "d_z": 8},
+    "brainnetgan": {"steps": 3, "width": 4},
+    "gr_spd_gan": {"steps": 3, "width": 16},
+}
+
+
+def quick(name: str):
+    return make_generator(Component(name, QUICK.get(name, {})))
+
+
+@pytest.fixture(params=sorted(GENERATORS))
+def generator(request):
+    return quick(request.param)
+
+
+def test_sample_is_symmetric_finite_unit_diagonal(generator, small_site) -> None:
+    state = generator.fit(small_site, torch_rng(0))
+    labels = torch.tensor([0, 1, 1, 0, 1])
+    out = generator.sample(state, labels, torch_rng(1))
+    assert out.fc.shape == (5, 12, 12)
+    assert out.fc.dtype == torch.float32
+    assert torch.equal(out.y, labels)
+    assert torch.isfinite(out.fc).all()
+    assert torch.equal(out.fc, out.fc.mT)
+    assert torch.equal(out.fc.diagonal(dim1=-2, dim2=-1), torch.ones(5, 12))
+    assert out.fc.abs().max() <= 1.0
+    assert not torch.equal(out.fc[0], out.fc[3]) or generator.name == "bootstrap"
+
+
+def test_state_is_flat_tensors_and_repeatable(generator, small_site) -> None:
+    a = generator.fit(small_site, torch_rng(0, "x"))
+    b = generator.fit(small_site, torch_rng(0, "x"))
+    assert all(isinstance(v, torch.Tensor) for v in a.values())
+    assert not any(v.requires_grad for v in a.values())
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    labels = torch.tensor([0, 1])
+    s, t = (generator.sample(a, labels, torch_rng(5)).fc for _ in range(2))
+    assert torch.equal(s, t)
+    other = generator.sample(a, labels, torch_rng(6)).fc
+    assert not torch.equal(s, other)
+
+
+def test_empty_request_gives_an_empty_batch(generator, small_site) -> None:
+    state = generator.fit(small_site, torch_rng(0))
+    out = generator.sample(state, torch.zeros(0, dtype=torch.int64), torch_rng(1))
+    assert out.fc.shape == (0, 12, 12)
+
+
+def test_global_rng_is_left_alone(generator, small_site) -> None:
+    before = torch.get_rng_state()
+    generator.sample(generator.fit(small_site, torch_rng(0)), torch.tensor([0]), torch_rng(1))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_degenerate_sites_never_give_nan(generator) -> None:
+    small = simulate(12, seed=4)
+    flat = small.fc.clone()
+    flat[:, 3, :] = 0.0
+    flat[:, :, 3] = 0.0
+    flat[:, 3, 3] = 1.0
+    for batch in (small, FCBatch(flat, small.y), FCBatch(small.fc, torch.zeros(12).long())):
+        state = generator.fit(batch, torch_rng(0))
+        out = generator.sample(state, batch.y, torch_rng(1))
+        assert torch.isfinite(out.fc).all()
+    with pytest.raises(DataError, match="label 1 was asked"):
+        generator.sample(state, torch.tensor([1]), torch_rng(1))
+
+
+def test_bad_sites_are_refused(generator, small_site) -> None:
+    broken = small_site.fc.clone()
+    broken[2, 0, 1] = float("nan")
+    with pytest.raises(DataError, match="NaN"):
+        generator.fit(FCBatch(broken, small_site.y), torch_rng(0))
+    with pytest.raises(DataError, match="no correlation"):
+        generator.fit(FCBatch(2 * small_site.fc, small_site.y), torch_rng(0))
+    with pytest.raises(DataError, match="labels"):
+        generator.fit(FCBatch(small_site.fc, small_site.y + 1), torch_rng(0))
+    with pytest.raises(DataError, match="too few"):
+        generator.fit(small_site.select(slice(0, 0)), torch_rng(0))
+
+
+def test_unknown_names_say_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="corr_gauss"):
+        make_generator(Component("cor_gauss"))
+    with pytest.raises(ConfigError, match="Did you mean 'shrink'"):
+        make_generator(Component("corr_gauss", {"shrnk": 0.1}))
