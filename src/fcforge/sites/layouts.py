@@ -15,7 +15,7 @@ class Recipe:
     Attributes
     ----------
     d_scale : float
-        Strength of the disorder; the SD over edges of the class difference is .022 d_scale.
+        Strength of the disorder; the SD over edges of the class difference is about .02 d_scale.
     rho : float
         Correlation of the disorder's pattern between the population and one site.
     site_block, site_edge : float
@@ -37,7 +37,7 @@ class Recipe:
 
     d_scale: float = 1.2
     rho: float = 0.9
-    site_block: float = 0.055
+    site_block: float = 0.075
     site_edge: float = 0.008
     base: float = 0.60
     same_system: float = 0.42
@@ -58,7 +58,7 @@ PRESETS: dict[str, Recipe] = {
     "easy": Recipe(d_scale=1.6),
     "realistic": Recipe(),
     "hard": Recipe(d_scale=1.6, rho=0.4),
-    "hard_shift": Recipe(d_scale=1.6, rho=0.4, site_block=0.12, site_edge=0.03),
+    "hard_shift": Recipe(d_scale=1.6, rho=0.4, site_block=0.16, site_edge=0.03),
 }
 
 

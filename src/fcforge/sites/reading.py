@@ -5,7 +5,9 @@ A damaged file gives one `DataError` that names it, whatever the reading library
 
 from __future__ import annotations
 
+import io
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.sites.matlab import parse_mat
 from fcforge.sites.text_matrix import parse_text
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
@@ -32,7 +35,11 @@ DAMAGED = (
     OverflowError,
     MemoryError,
     RuntimeError,
+    AttributeError,
+    SyntaxError,
+    UserWarning,
     struct.error,
+    tokenize.TokenError,
     zlib.error,
     zipfile.BadZipFile,
 )
@@ -85,9 +92,7 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file; pickled objects are refused."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataError("is no .npz archive.", where=str(path), do="Save it with np.savez.")
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except DAMAGED as error:
         raise _damaged(path, error) from error
@@ -131,9 +136,9 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
         kind = "fc" if looks_like_fc(matrix) else "timeseries"
     rows, columns = matrix.shape
     if kind == "fc":
-        if rows != columns:
+        if rows != columns or rows < 2:
             raise DataError(
-                f"FC is {rows} x {columns}, not square.",
+                f"FC is {rows} x {columns}, not square with two ROIs or more.",
                 where=where,
                 do="Is the file cut off, or a time series (kind='timeseries')?",
             )
@@ -179,26 +184,22 @@ def _decoded(path: Path) -> str:
 
 def _read_npy(path: Path) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
+        return np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
     except DAMAGED as error:
         raise _damaged(path, error) from error
 
 
 def _read_mat(path: Path) -> dict[str, np.ndarray]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     try:
-        content: dict[str, Any] = loadmat(path)
+        return parse_mat(path.read_bytes())
     except NotImplementedError as error:
         raise DataError(
-            "is a MATLAB 7.3 file, which is not read.",
+            f"is a {error} file, which is not read.",
             where=str(path),
             do="Save it again with `save(..., '-v7')`.",
         ) from error
-    except (*DAMAGED, MatReadError, AttributeError) as error:
+    except DAMAGED as error:
         raise _damaged(path, error) from error
-    return {k: np.asarray(v) for k, v in content.items() if not k.startswith("__")}
 
 
 def _pick(arrays: dict[str, np.ndarray], path: Path, variable: str | None) -> np.ndarray:
@@ -211,11 +212,13 @@ def _pick(arrays: dict[str, np.ndarray], path: Path, variable: str | None) -> np
     named = [k for k in VARIABLES if k in matrices]
     if variable is None and named:
         return matrices[named[0]]
+    if not arrays:
+        raise DataError("holds nothing.", where=str(path), do="The file is cut off; make it again.")
     wanted = f"no array '{variable}'" if variable else "no single matrix"
     raise DataError(
         f"holds {wanted}.",
         where=str(path),
-        do=f"It has: {_list(arrays) or 'nothing'}; name one with variable='...'.",
+        do=f"It has: {_list(arrays)}; name one with variable='...'.",
     )
 
 

@@ -101,17 +101,18 @@ def _distance(atlas: Atlas) -> np.ndarray:
 
 
 def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
-    """Pattern of the disorder, SD 1 over edges: mostly single edges, a little by system pair.
+    """Pattern of the disorder: mostly single edges, a little by system pair, on average less FC.
 
-    A pattern of blocks alone would drown in the low-rank differences between subjects.
+    Expected SD over edges .9, mean -.5. A pattern of blocks alone would drown in the low-rank
+    differences between subjects.
     """
     n_systems = int(system.max()) + 1
     pair = np.ix_(system, system)
     share = np.where(_symmetric(rng, n_systems) > 0.524, 1.0, 0.25)[pair]  # 30 % of pairs full
     block = _symmetric(rng, n_systems)[pair]
-    pattern = share * (0.4 * block + _symmetric(rng, len(system))) - 0.2
-    edges = pattern[np.triu_indices(len(system), 1)]
-    return pattern / edges.std()
+    pattern = share * (0.5 * block + 0.8 * _symmetric(rng, len(system)))
+    typical = np.sqrt((share[np.triu_indices(len(system), 1)] ** 2).mean())
+    return pattern / (1.08 * typical) - 0.5
 
 
 def _population(
@@ -182,14 +183,15 @@ def _motion(rng: np.random.Generator, place: SiteLayout, label: np.ndarray) -> n
 def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.ndarray:
     """Sample correlation of `samples` draws from each near-correlation matrix.
 
-    The nearest positive definite matrix is taken by lifting eigenvalues to 1e-3; its square
-    root V sqrt(w) times white noise has the wanted covariance. No rescaling to a unit diagonal
-    is needed in between, as the correlation of the draws does not depend on their scale.
+    Eigenvalues are lifted to 1e-3; the symmetric root V sqrt(w) V^T times white noise has the
+    wanted covariance. The symmetric root is unique, where V sqrt(w) would hang on the signs of
+    eigenvectors, which differ between machines. No rescaling to a unit diagonal is needed in
+    between, as the correlation of the draws does not depend on their scale.
     """
     n, n_rois, _ = matrix.shape
     matrix[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
     values, vectors = np.linalg.eigh(matrix.astype(np.float32))
-    root = vectors * np.sqrt(np.maximum(values, 1e-3))[:, None, :]
+    root = (vectors * np.sqrt(np.maximum(values, 1e-3))[:, None, :]) @ vectors.transpose(0, 2, 1)
     noise = rng.standard_normal((n, n_rois, samples), dtype=np.float32)
     draws = root @ noise
     draws /= np.linalg.norm(draws, axis=2, keepdims=True)

@@ -34,6 +34,8 @@ def parse_text(text: str, delimiter: str | None, where: str) -> np.ndarray:
         raise DataError("is empty.", where=where, do="Make the file again.")
     delimiter = _delimiter(lines[0][1], delimiter)
     rows = [(i, _cells(line, delimiter)) for i, line in lines]
+    if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
+        rows = [(i, cells[:-1]) for i, cells in rows]  # AFNI and DPABI end lines with a tab
     rows = _without_header(rows)
     if rows and all(_number(cells[0]) is None for _, cells in rows):
         rows = [(i, cells[1:]) for i, cells in rows]  # row names
@@ -52,8 +54,7 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
         return line.split()
     if '"' in line:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
-    # A trailing delimiter (AFNI and DPABI write one) is no empty last cell.
-    return [cell.strip() for cell in line.rstrip(" \r\n").removesuffix(delimiter).split(delimiter)]
+    return [cell.strip() for cell in line.split(delimiter)]
 
 
 def _without_header(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
@@ -67,6 +68,7 @@ def _without_header(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[s
     )
     whole = all(value is None or value == int(value) for value in inner if value == value)
     blank = rows[0][1][0] in ("", "Unnamed: 0") and whole
+    counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
     if (words or counted or blank) and len(rows) > 1:
         rows = rows[1:]
         if blank:  # pandas index column

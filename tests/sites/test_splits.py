@@ -1,0 +1,156 @@
+"""A split depends on the seed, the site's name and the site's own subjects, on nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.sites import Cohort, make_sites, split_site
+from fcforge.sites.splits import split_counts
+
+
+def cohort_of(sizes: dict[str, tuple[int, int]], n_rois: int = 4) -> Cohort:
+    """Cohort with (controls, patients) per site; FC encodes the subject's number."""
+    site = [s for s, counts in sizes.items() for _ in range(sum(counts))]
+    label = [y for counts in sizes.values() for y in (0, 1) for _ in range(counts[y])]
+    n = len(site)
+    fc = np.tile(np.eye(n_rois, dtype=np.float32), (n, 1, 1))
+    rng = np.random.default_rng(0)
+    upper = rng.uniform(-0.5, 0.5, (n, n_rois, n_rois)).astype(np.float32)
+    off = np.triu(upper, 1)
+    fc += off + off.transpose(0, 2, 1)
+    return Cohort(
+        name="made",
+        fc=fc,
+        label=np.array(label),
+        site=np.array(site),
+        subject_id=np.array([f"p{i:03d}" for i in range(n)]),
+        covariates={"age": np.arange(n, dtype=float)},
+        provenance={"dataset": "made"},
+    )
+
+
+SIZES = {"A": (11, 9), "B": (20, 10), "C": (5, 8)}
+
+
+def test_counts_by_hand():
+    assert split_counts(10, 0.3, 0.2) == (6, 1, 3)  # 7 left, 1.4 -> 1
+    assert split_counts(98, 0.3, 0.2) == (55, 14, 29)  # 29.4 -> 29; 13.8 -> 14
+    assert split_counts(5, 0.3, 0.0) == (3, 0, 2)  # 1.5 -> 2
+    assert split_counts(4, 0.1, 0.1) == (2, 1, 1)
+
+
+def test_exactly_stratified_and_complete():
+    cohort = cohort_of(SIZES)
+    for name, site in make_sites(cohort, seed=3).items():
+        for cls in (0, 1):
+            expected = split_counts(SIZES[name][cls], 0.3, 0.2)
+            got = tuple(int((b.y == cls).sum()) for b in (site.train, site.val, site.test))
+            assert got == expected
+        ids = [i for split in ("train", "val", "test") for i in site.subject_ids[split]]
+        assert sorted(ids) == sorted(cohort.subject_id[cohort.site == name])
+
+
+def test_rows_travel_together():
+    cohort = cohort_of(SIZES)
+    place = {s: i for i, s in enumerate(cohort.subject_id.tolist())}
+    site = split_site(cohort, "B", seed=0)
+    for split, batch in (("train", site.train), ("val", site.val), ("test", site.test)):
+        rows = [place[i] for i in site.subject_ids[split]]
+        np.testing.assert_array_equal(batch.fc.numpy(), cohort.fc[rows])
+        np.testing.assert_array_equal(batch.y.numpy(), cohort.label[rows])
+        np.testing.assert_array_equal(site.covariates[split]["age"], rows)
+    assert site.train.fc.dtype == torch.float32
+    assert site.train.y.dtype == torch.int64
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), order=st.permutations(range(63)))
+def test_row_and_site_order_do_not_matter(seed, order):
+    cohort = cohort_of(SIZES)
+    shuffled = cohort.select(np.array(order))
+    for name in SIZES:
+        one, two = split_site(cohort, name, seed), split_site(shuffled, name, seed)
+        alone = split_site(cohort.select_sites([name]), name, seed)
+        assert one.subject_ids == two.subject_ids == alone.subject_ids
+        assert torch.equal(one.train.fc, two.train.fc)
+        assert one.provenance["split_sha256"] == two.provenance["split_sha256"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    controls=st.integers(4, 60),
+    patients=st.integers(4, 60),
+    test=st.floats(0.1, 0.5),
+    val=st.floats(0.0, 0.4),
+    seed=st.integers(0, 100),
+)
+def test_splits_are_disjoint(controls, patients, test, val, seed):
+    site = split_site(cohort_of({"A": (controls, patients)}), "A", seed, test, val)
+    ids = [set(site.subject_ids[s]) for s in ("train", "val", "test")]
+    assert sum(map(len, ids)) == len(set.union(*ids)) == controls + patients
+    for cls, n in ((0, controls), (1, patients)):
+        n_test = int((site.test.y == cls).sum())
+        assert abs(n_test - test * n) <= 0.5 or n_test == 1
+        assert int((site.train.y == cls).sum()) >= 1
+        assert (int((site.val.y == cls).sum()) > 0) == (val > 0)
+
+
+def test_seed_and_name_matter():
+    cohort = cohort_of({"A": (30, 30)})
+    renamed = cohort.merge_sites({"B": ["A"]})
+    splits = {
+        split_site(cohort, "A", 0).provenance["split_sha256"],
+        split_site(cohort, "A", 1).provenance["split_sha256"],
+        split_site(renamed, "B", 0).provenance["split_sha256"],
+    }
+    assert len(splits) == 3
+
+
+def test_every_subject_is_tested_about_equally_often():
+    cohort = cohort_of({"A": (10, 10)})
+    tested = Counter(i for s in range(200) for i in split_site(cohort, "A", s).subject_ids["test"])
+    assert len(tested) == 20
+    assert min(tested.values()) > 30  # expected 60, SD 6.5
+    assert max(tested.values()) < 90
+
+
+@pytest.mark.parametrize(
+    ("sizes", "match"),
+    [((12, 0), "one class only"), ((0, 12), "one class only"), ((3, 9), "too small"), ((4, 3), "")],
+)
+def test_sites_that_cannot_be_split(sizes, match):
+    with pytest.raises(DataError, match=f"site 'A'.*{match}"):
+        split_site(cohort_of({"A": sizes}), "A", 0)
+
+
+def test_make_sites_picks_orders_and_checks():
+    cohort = cohort_of({**SIZES, "bad": (9, 0)})
+    assert list(make_sites(cohort, 0, names=["C", "A"])) == ["C", "A"]
+    with pytest.raises(DataError, match=r"(?s)1 error.*'bad'.*controls only"):
+        make_sites(cohort, 0)
+    with pytest.raises(ConfigError, match="unknown site 'Z'"):
+        make_sites(cohort, 0, names=["Z"])
+
+
+@pytest.mark.parametrize(("test", "val"), [(0.0, 0.2), (1.0, 0.2), (0.3, 1.0), (0.3, -0.1)])
+def test_impossible_fractions(test, val):
+    with pytest.raises(ConfigError, match="cannot be used"):
+        split_site(cohort_of(SIZES), "A", 0, test, val)
+
+
+def test_duplicate_ids_and_odd_labels_are_refused():
+    cohort = cohort_of(SIZES)
+    cohort.subject_id[1] = cohort.subject_id[0]
+    with pytest.raises(DataError, match="subject id twice"):
+        split_site(cohort, "A", 0)
+    cohort = cohort_of(SIZES)
+    cohort.label[0] = 2
+    with pytest.raises(DataError, match="labels other than"):
+        split_site(cohort, "A", 0)
