@@ -24,11 +24,13 @@ from fcforge.generators.bootstrap import Bootstrap
 from fcforge.generators.corr_flow import CorrFlow
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.edge_gauss import EdgeGauss
+from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.types import Component
 
 GENERATORS: dict[str, type[Generator]] = {
     cls.name: cls
     for cls in (
+        FCMVAE,
         CorrGauss,
         CorrFlow,
         Bootstrap,

@@ -1,0 +1,172 @@
+"""FCM-VAE's network: structure-aware graph transformer, low-rank decoder, linear head.
+
+Pure functions of a parameter dict; p = R(R-1)/2 edges, k Laplacian coordinates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fcforge.generators.fcm_vae_presets import Settings
+from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init
+from fcforge.graphs import adjacency, degree, edges, laplacian, laplacian_coordinates
+
+
+def prepare(fc: Tensor, s: Settings) -> dict[str, Tensor]:
+    """What the network reads of FC (n, R, R), computed once: it never changes in training.
+
+    Returns
+    -------
+    dict
+        ``features`` (n, R, R + k + 1): FC rows, Laplacian coordinates, degree (eq. x0);
+        ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I; ``gate`` (n, p) = edges of A.
+    """
+    adj = adjacency(fc, s.tau, weighted=False)
+    eye = torch.eye(fc.shape[-1], device=fc.device)
+    graph = adj + eye if s.self_loop else adj
+    coordinates = laplacian_coordinates(graph, s.k_pe) if s.skip_components else _first_k(graph, s)
+    features = torch.cat(
+        [
+            fc if s.node_feature else torch.zeros_like(fc),
+            coordinates,
+            degree(graph)[..., None] / fc.shape[-1],
+        ],
+        -1,
+    )
+    return {
+        "features": features,
+        "spectral": coordinates,
+        "bias": adj + eye,
+        "gate": edges(adj),
+    }
+
+
+def _first_k(graph: Tensor, s: Settings) -> Tensor:
+    """Authors' coordinates: eigenvectors 1..k, sign of the column sum, components not skipped."""
+    vectors = torch.linalg.eigh(laplacian(graph)).eigenvectors[..., 1 : s.k_pe + 1]
+    vectors = vectors * torch.where(vectors.sum(-2, keepdim=True) < 0, -1.0, 1.0)
+    return torch.nn.functional.pad(vectors, (0, s.k_pe - vectors.shape[-1]))
+
+
+def init(rois: int, n_classes: int, s: Settings, rng: torch.Generator) -> Params:
+    """Fresh parameters, drawn on the CPU from `rng` alone."""
+    p: Params = {}
+    linear_init(p, "input", rois + s.k_pe + 1, s.d_model, rng)
+    for layer in range(s.layers):
+        name = f"layer{layer}"
+        norm_init(p, f"{name}.norm1", s.d_model)
+        linear_init(p, f"{name}.qkv", s.d_model, 3 * s.d_model, rng)
+        linear_init(p, f"{name}.out", s.d_model, s.d_model, rng)
+        norm_init(p, f"{name}.norm2", s.d_model)
+        linear_init(p, f"{name}.ff1", s.d_model, s.d_ff, rng)
+        linear_init(p, f"{name}.ff2", s.d_ff, s.d_model, rng)
+        linear_init(p, f"{name}.spectral", s.k_pe, s.d_model, rng)
+        if s.learnt_bias_gain:
+            p[f"{name}.gain_lae"] = torch.zeros(s.heads)
+            p[f"{name}.gain_sge"] = torch.zeros(s.heads)
+    norm_init(p, "readout.norm", s.d_model)
+    linear_init(p, "readout", s.d_model, s.d_model, rng)
+    linear_init(p, "mu", s.d_model, s.d_z, rng)
+    linear_init(p, "log_var", s.d_model, s.d_z, rng)
+    linear_init(p, "factors", s.d_z, rois * s.rank, rng)
+    p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
+    if s.odd_decoder:
+        p["factors.weight"] *= 0.2
+        p["factors.bias"] = torch.randn(rois * s.rank, generator=rng) * s.rank**-0.25
+        p["alpha"] = torch.tensor([1.0, -1.0]).repeat(s.rank)[: s.rank].contiguous()
+    n_edges = rois * (rois - 1) // 2
+    p["baseline"] = torch.zeros(n_classes if s.class_baseline else 1, n_edges)
+    p["log_noise"] = torch.zeros(n_edges)
+    p["gate_scale"] = torch.tensor(s.gate_scale)
+    linear_init(p, "head", s.d_z, 1, rng)
+    p["log_sigma_y"] = torch.tensor(0.25).log()
+    return p
+
+
+def _attention(p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: Settings) -> Tensor:
+    """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score)."""
+    n, rois, _ = x.shape
+    d_head = s.d_model // s.heads
+
+    def split(t: Tensor) -> Tensor:
+        return t.view(n, rois, s.heads, d_head).transpose(1, 2)
+
+    q, k, v = (split(t) for t in linear(p, f"{name}.qkv", x).chunk(3, -1))
+    bias = x.new_zeros(n, s.heads, rois, rois)
+    if s.lae:
+        lae = inputs["bias"][:, None]
+        bias = bias + (p[f"{name}.gain_lae"].view(-1, 1, 1) * lae if s.learnt_bias_gain else lae)
+    if s.sge:
+        position = split(inputs["spectral"] @ p[f"{name}.spectral.weight"].T)
+        sge = position @ position.mT / d_head**0.5
+        bias = bias + (p[f"{name}.gain_sge"].view(-1, 1, 1) * sge if s.learnt_bias_gain else sge)
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    return linear(p, f"{name}.out", out.transpose(1, 2).reshape(n, rois, s.d_model))
+
+
+def encode(
+    p: Params, inputs: dict[str, Tensor], s: Settings, rng: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and log variance of q(z | FC), both (n, d_z); dropout is on when `rng` is given."""
+
+    def drop(x: Tensor) -> Tensor:
+        if rng is None or s.dropout == 0.0:
+            return x
+        keep = torch.rand(x.shape, generator=rng, device=rng.device) >= s.dropout
+        return x * keep / (1.0 - s.dropout)
+
+    x = linear(p, "input", inputs["features"])
+    for layer in range(s.layers):
+        name = f"layer{layer}"
+        x = x + drop(_attention(p, name, norm(p, f"{name}.norm1", x), inputs, s))
+        hidden = torch.nn.functional.gelu(linear(p, f"{name}.ff1", norm(p, f"{name}.norm2", x)))
+        x = x + drop(linear(p, f"{name}.ff2", hidden))
+    h = x.mean(1)
+    if s.rich_readout:
+        h = torch.nn.functional.elu(linear(p, "readout", norm(p, "readout.norm", h)))
+    else:
+        h = linear(p, "readout", h)
+    return linear(p, "mu", h), linear(p, "log_var", h).clamp(-8.0, 4.0)
+
+
+def interaction(p: Params, z: Tensor, rois: int, s: Settings) -> Tensor:
+    """omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p); eq. psi."""
+    u = linear(p, "factors", z).view(z.shape[0], rois, s.rank)
+    if s.unit_factors:
+        u = torch.nn.functional.normalize(u, dim=-1)
+    omega = edges((u * p["alpha"]) @ u.mT)
+    if s.odd_decoder:
+        # The value at z = 0 belongs to the baseline.
+        u0 = p["factors.bias"].view(rois, s.rank)
+        omega = omega - edges((u0 * p["alpha"]) @ u0.T)
+    return omega
+
+
+def gate_log(p: Params, adj_edges: Tensor, s: Settings) -> Tensor:
+    """Log sigmoid(scale A + logit epsilon): the log-rate's offset (eq. gating)."""
+    scale = p["gate_scale"] if s.gate_learnt else p["gate_scale"].detach()
+    logit = torch.logit(torch.tensor(s.epsilon, device=adj_edges.device))
+    return torch.nn.functional.logsigmoid(scale * adj_edges + logit)
+
+
+def head(p: Params, z: Tensor) -> Tensor:
+    """beta_0 + beta' z, (n,)."""
+    return linear(p, "head", z)[:, 0]
+
+
+def latent_given_label(p: Params, y: Tensor, noise: Tensor, floor: float) -> Tensor:
+    r"""Z | y in closed form from z ~ N(0, I) and y | z ~ N(b + w'z, s^2).
+
+    .. math:: \Sigma = I - \frac{w w'}{s^2 + |w|^2}, \quad m = \frac{w (y - b)}{s^2 + |w|^2}
+
+    by its rank-one square root, no matrix inverted.
+    """
+    w, b = p["head.weight"][0], p["head.bias"][0]
+    var = p["log_sigma_y"].exp().clamp_min(floor).square()
+    size = w.norm().clamp_min(1e-12)
+    unit = w / size
+    total = var + size.square()
+    along = noise @ unit
+    shift = size * (y - b) / total + ((var / total).sqrt() - 1.0) * along
+    return noise + shift[:, None] * unit

@@ -1,0 +1,118 @@
+"""FCM-VAE's objective and training loop."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fcforge.generators import fcm_vae_network as net
+from fcforge.generators.checks import N_CLASSES, device_rng
+from fcforge.generators.fcm_vae_presets import Settings
+from fcforge.generators.gaussian import class_means, within_class_variance
+from fcforge.generators.layers import Params, trainable
+
+
+def reconstruction_nll(p: Params, target: Tensor, log_rate: Tensor, s: Settings) -> Tensor:
+    """-log p(edges | z) per subject (n,), up to a constant.
+
+    Poisson on x = exp(target): lambda - x log lambda. A quasi-likelihood, since x is no count.
+    Gaussian on the coordinate itself with a learnt variance per edge.
+    """
+    if s.likelihood == "poisson":
+        eta = log_rate.clamp(-10.0, 10.0)
+        per_edge = eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
+    else:
+        per_edge = 0.5 * ((target - log_rate).square() * (-p["log_noise"]).exp() + p["log_noise"])
+    return per_edge.sum(-1) if s.summed else per_edge.mean(-1)
+
+
+def label_nll(p: Params, z: Tensor, y: Tensor, floor: float) -> Tensor:
+    """-log N(y; b + w'z, sigma_y^2) per subject (n,), up to a constant."""
+    sigma = p["log_sigma_y"].exp().clamp(floor, 10.0)
+    return 0.5 * ((y - net.head(p, z)) / sigma).square() + sigma.log()
+
+
+def kl_per_unit(mu: Tensor, log_var: Tensor) -> Tensor:
+    """KL(q(z | FC) || N(0, I)) of every subject and unit, (n, d_z)."""
+    return 0.5 * (mu.square() + log_var.exp() - 1.0 - log_var)
+
+
+def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: Settings) -> None:
+    """Edge baselines (and noise) at what fits best before z says anything."""
+    if s.likelihood == "poisson":
+        value = target.clamp(-8.0, 8.0).exp().mean(0, keepdim=True).log()
+        p["baseline"] = value.expand_as(p["baseline"]).clone()
+        return
+    p["baseline"] = class_means(target, y) if s.class_baseline else target.mean(0, keepdim=True)
+    p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
+
+
+def train(
+    target: Tensor, y: Tensor, inputs: dict[str, Tensor], s: Settings, rng: torch.Generator
+) -> tuple[Params, dict[str, Tensor]]:
+    """Maximise the supervised ELBO with Adam.
+
+    Parameters
+    ----------
+    target : Tensor of shape (n, p)
+        Standardised coordinates of the training subjects.
+    y : Tensor of shape (n,)
+    inputs : dict
+        From `fcm_vae_network.prepare`.
+
+    Returns
+    -------
+    params : dict of Tensor
+        Detached.
+    curve : dict of Tensor of shape (epochs,)
+        Mean ``kl``, ``reconstruction`` and ``label_nll`` per subject in every epoch.
+    """
+    rois = inputs["features"].shape[1]
+    start = net.init(rois, N_CLASSES, s, rng)
+    if s.edge_start == "mle":
+        start_at_maximum_likelihood(start, target.cpu(), y.cpu(), s)
+    p = trainable(start, target.device)
+    optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
+    rng = device_rng(rng, target.device)
+    curve = torch.zeros(s.epochs, 3, device=target.device)
+    for epoch in range(s.epochs):
+        beta = s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
+        order = torch.randperm(len(y), generator=rng, device=rng.device)
+        for index in order.split(s.batch_size):
+            batch = {k: v[index] for k, v in inputs.items()}
+            loss, parts = _loss(p, target[index], y[index], batch, s, beta, rng)
+            optimiser.zero_grad()
+            loss.backward()
+            if s.clip:
+                torch.nn.utils.clip_grad_norm_(list(p.values()), s.clip)
+            optimiser.step()
+            curve[epoch] += parts * len(index) / len(y)
+    names = ("kl", "reconstruction", "label_nll")
+    return {k: v.detach() for k, v in p.items()}, {
+        name: curve[:, i].clone() for i, name in enumerate(names)
+    }
+
+
+def _loss(
+    p: Params,
+    target: Tensor,
+    y: Tensor,
+    inputs: dict[str, Tensor],
+    s: Settings,
+    beta: float,
+    rng: torch.Generator,
+) -> tuple[Tensor, Tensor]:
+    """Minus the supervised ELBO of a batch (eq. elbo), and its parts."""
+    mu, log_var = net.encode(p, inputs, s, rng)
+    noise = torch.randn(mu.shape, generator=rng, device=rng.device)
+    z = mu + (0.5 * log_var).exp() * noise
+    log_rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
+    log_rate = log_rate + net.interaction(p, z, inputs["features"].shape[1], s)
+    if s.gate == "class":
+        log_rate = log_rate + net.gate_log(p, inputs["gate"], s)
+    rec = reconstruction_nll(p, target, log_rate, s).mean()
+    label = label_nll(p, z if s.head_on_z else mu, y.to(z.dtype), s.sigma_y_floor).mean()
+    units = kl_per_unit(mu, log_var).mean(0)
+    # Free bits: a unit that costs less than the allowance is not pushed down further.
+    cost = units.clamp_min(s.free_bits).sum()
+    return rec + label + beta * cost, torch.stack([units.sum(), rec, label]).detach()
