@@ -1,0 +1,194 @@
+"""Files of the FORGE and BrainIB authors: their .pt and .mat, read without running anything.
+
+A .pt file is a pickle: loaded as the authors do (``weights_only=False``) it can run any code of
+whoever made it. Here torch's restricted reader admits tensors, numpy arrays, lists, dicts and
+numbers; anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
+
+_FIELD = re.compile(r"(roi_list|labels)_?(\d+)$")
+
+
+def load_authors(
+    path: str | Path, *, names: Sequence[str] | None = None, site: Sequence[str] | None = None
+) -> Cohort:
+    """Subjects in a FORGE .pt or a BrainIB .mat.
+
+    Parameters
+    ----------
+    path : path
+        ``.pt``: a list of ``{roi_list, adj_list, labels}``, one per site, or a dict with
+        ``roi_list_1, labels_1, roi_list_2, ...``. ``.mat``: `label` and `graph_struct` with the
+        field ``ROI``. The stored adjacency is not used: graphs are built from FC, alike for all.
+    names : sequence of str, optional
+        Site names for a .pt, in order; ``site1, site2, ...`` without.
+    site : sequence of str, optional
+        Site of every subject of a .mat, which has none; one site ``all`` without.
+
+    Returns
+    -------
+    Cohort
+        The stored diagonal is replaced by 1; what it was is in the provenance.
+    """
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise DataError("no such file.", where=str(file))
+    if file.suffix == ".mat":
+        parts = [("all", *_brainib(file))]
+    elif file.suffix in (".pt", ".pth"):
+        parts = _forge_sites(read_pt(file), file, names)
+    else:
+        raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=str(file))
+    fc = np.concatenate([_fc(matrices, file) for _, matrices, _ in parts])
+    label = np.concatenate([_labels(labels, file) for _, _, labels in parts])
+    sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
+    if site is not None:
+        sites = [str(s) for s in site]
+    if not len(fc) == len(label) == len(sites):
+        raise DataError(
+            f"{len(fc)} matrices, {len(label)} labels, {len(sites)} sites.", where=str(file)
+        )
+    diagonal = float(np.abs(np.diagonal(fc, axis1=1, axis2=2)).mean())
+    fc[:, np.arange(fc.shape[1]), np.arange(fc.shape[1])] = 1.0
+    return Cohort(
+        name="authors",
+        fc=fc,
+        label=label,
+        site=as_text(sites),
+        subject_id=as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)]),
+    ).stamped(path=str(file), stored_diagonal=diagonal)
+
+
+def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
+    """Write the authors' file as a plain .npz that the `folder` dataset loads."""
+    import os
+    import tempfile
+
+    cohort = load_authors(path, **options)
+    out = Path(out)
+    handle, part = tempfile.mkstemp(suffix=".npz", dir=out.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(
+                file,
+                fc_upper=upper_from_fc(cohort.fc),
+                label=cohort.label,
+                site=cohort.site,
+                subject_id=cohort.subject_id,
+            )
+        os.replace(part, out)
+    finally:
+        Path(part).unlink(missing_ok=True)
+    return out
+
+
+def read_pt(path: Path) -> Any:
+    """Content of a .pt file, without executing it.
+
+    Raises
+    ------
+    DataError
+        The file asks for anything but tensors, numpy arrays and plain containers.
+    """
+    import torch
+    from torch.serialization import safe_globals
+
+    try:
+        with safe_globals(_numpy_parts()):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        name = re.search(r"GLOBAL ([\w.]+)", str(error))
+        asked = f"it asks for {name[1]}" if name else "it is not data alone"
+        raise DataError(
+            f"refused: {asked}, which could run code.",
+            where=str(path),
+            do="Have its owner save tensors, arrays, lists and dicts only, or an .npz.",
+        ) from None
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"not a readable .pt file ({reason[:80]}).", where=str(path)) from None
+
+
+def _numpy_parts() -> list[Any]:
+    """What a pickled numpy array is made of, under numpy's old and new module names."""
+    from numpy._core import multiarray
+
+    rebuild, scalar = multiarray._reconstruct, multiarray.scalar
+    allowed: list[Any] = [np.ndarray, np.dtype]
+    for core in ("numpy.core.multiarray", "numpy._core.multiarray"):
+        allowed += [(rebuild, f"{core}._reconstruct"), (scalar, f"{core}.scalar")]
+    return allowed + [type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8",
+                                                        "u1", "?", "O")]  # fmt: skip
+
+
+def _forge_sites(
+    content: Any, path: Path, names: Sequence[str] | None
+) -> list[tuple[str, list[Any], Any]]:
+    parts: list[tuple[Any, Any]] = []
+    if isinstance(content, Mapping) and {"roi_list", "labels"} <= set(content):
+        content = [content]
+    if isinstance(content, Mapping):
+        numbers = sorted({int(m[2]) for key in content if (m := _FIELD.fullmatch(str(key)))})
+        parts = [(content.get(f"roi_list_{n}"), content.get(f"labels_{n}")) for n in numbers]
+    elif isinstance(content, list | tuple):
+        parts = [(_get(part, "roi_list"), _get(part, "labels")) for part in content]
+    if not parts or any(rois is None or labels is None for rois, labels in parts):
+        raise DataError(
+            "no roi_list and labels of every site in it.",
+            where=str(path),
+            do="Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ...",
+        )
+    known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
+    if len(known) != len(parts):
+        raise DataError(f"{len(parts)} sites, but {len(known)} names.", where=str(path))
+    return [(n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)]
+
+
+def _get(part: Any, key: str) -> Any:
+    return part.get(key) if isinstance(part, Mapping) else None
+
+
+def _brainib(path: Path) -> tuple[list[Any], Any]:
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        data: dict[str, Any] = loadmat(path)
+        structs = data["graph_struct"].ravel()
+        return [np.asarray(s["ROI"], dtype=float) for s in structs], data["label"].ravel()
+    except NotImplementedError:
+        raise DataError("is a MATLAB 7.3 file.", where=str(path), do="Save it as -v7.") from None
+    except (OSError, KeyError, ValueError, IndexError, TypeError, MatReadError) as error:
+        raise DataError(
+            f"not a BrainIB file ({type(error).__name__}: {error}).",
+            where=str(path),
+            do="It has `label` and `graph_struct` with field ROI.",
+        ) from None
+
+
+def _fc(matrices: Sequence[Any], path: Path) -> np.ndarray:
+    arrays = [np.squeeze(np.asarray(m, dtype=np.float32)) for m in matrices]
+    shapes = {a.shape for a in arrays}
+    if len(shapes) != 1 or (shape := next(iter(shapes))) != (shape[0],) * 2:
+        raise DataError(f"ROI matrices of shapes {sorted(shapes)[:3]}.", where=str(path))
+    return np.stack(arrays)
+
+
+def _labels(labels: Any, path: Path) -> np.ndarray:
+    values = np.array([np.asarray(v).reshape(()).item() for v in labels], dtype=float)
+    out = np.where(values == -1, 0, values).astype(np.int64)
+    if not np.isin(out, (0, 1)).all():
+        raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.", where=str(path))
+    return out

@@ -1,0 +1,246 @@
+"""REST-meta-MDD: DPARSF's ROI signals of 25 Chinese hospitals, one .mat per subject.
+
+Not downloadable without an application, so this reads the folder as it is shared:
+``Results/ROISignals_FunImgARCWF/ROISignals_S1-1-0001.mat`` with `ROISignals` (T, 1568 or 1833).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fcforge.errors import DataError, unknown_name
+from fcforge.imaging.connectivity import pearson_fc
+from fcforge.sites.cohort import Cohort, Finding, as_text
+from fcforge.sites.reading import read_matrix
+
+# The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
+COLUMNS = {
+    "aal": (1, 116),
+    "ho_cortical": (117, 212),
+    "ho_subcortical": (213, 228),
+    "craddock200": (229, 428),
+    "zalesky980": (429, 1408),
+    "dosenbach160": (1409, 1568),
+    "power264": (1570, 1833),
+}
+# The 17 sites of the consortium's own list, in order: the paper's numbers are their places.
+LISTED_SITES = (
+    "S1", "S2", "S4", "S7", "S8", "S9", "S10", "S11", "S13", "S14", "S15", "S17", "S19", "S20",
+    "S21", "S22", "S23",
+)  # fmt: skip
+PAPER_SITES = dict(enumerate(LISTED_SITES, start=1))
+DUPLICATE_SITES = {"S4": "S14"}
+_ID = re.compile(r"(S\d+)-([12])-(\d+)")
+_FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
+MISSING = (-9999.0,)
+
+
+@dataclass(frozen=True)
+class SubjectList:
+    """The consortium's list of usable subjects with covariates, by subject id."""
+
+    covariates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def load_rest_meta_mdd(
+    path: str | Path,
+    *,
+    sites: Sequence[str | int] | None = ("S1", "S9", "S14", "S20", "S21"),
+    global_signal: bool = False,
+    atlas: str = "aal",
+    subjects: str | Path | None = None,
+    duplicates: Literal["exclude", "keep"] = "exclude",
+) -> Cohort:
+    """REST-meta-MDD subjects as FC.
+
+    Parameters
+    ----------
+    path : path
+        The shared folder, its ``Results``, or the folder with the .mat files.
+    sites : sequence of str or int, optional
+        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21); None for all.
+    global_signal : bool
+        True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
+    atlas : str
+        Block of columns; see `COLUMNS`.
+    subjects : path, optional
+        ``Stat_Sub_Info_848MDDvs794NC.mat`` (Yan et al. 2019): keeps its subjects alone and adds
+        age, sex, education and mean_fd.
+    duplicates : {"exclude", "keep"}
+        S4 holds subjects of S14 again; left in, the same person is in train and test.
+
+    Returns
+    -------
+    Cohort
+        Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
+    """
+    if atlas not in COLUMNS:
+        raise unknown_name("column block", atlas, COLUMNS)
+    folder = _folder(Path(path).expanduser(), global_signal)
+    listed = read_subject_list(Path(subjects)) if subjects else None
+    files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
+    if not files:
+        raise DataError(
+            "no ROISignals_S*-*-*.mat here.", where=str(folder), do="Unpack the shared archive."
+        )
+    ids, findings = _choose(files, listed, sites, duplicates)
+    loaded: list[tuple[str, np.ndarray, int]] = []
+    for subject in ids:
+        try:
+            if subject not in files:
+                raise DataError("is listed, but has no file.")
+            series = _columns(files[subject], atlas)
+            loaded.append((subject, pearson_fc(series), len(series)))
+        except DataError as error:
+            where = f"{Path(error.where).name}: " if error.where else ""
+            site = subject.split("-")[0]
+            findings.append(Finding("error", where + error.what, error.do, subject, site))
+    return _cohort(loaded, listed, findings, atlas).stamped(
+        path=str(folder), atlas=atlas, global_signal=global_signal, subjects=str(subjects or "")
+    )
+
+
+def read_subject_list(path: Path) -> SubjectList:
+    """The consortium's .mat: SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site, Motion.
+
+    Raises
+    ------
+    DataError
+        Not such a file, or its Dx contradicts the ids.
+    """
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        data: dict[str, Any] = loadmat(path, squeeze_me=True)
+        ids = [str(np.atleast_1d(s)[0]) for s in np.atleast_1d(data["SubID"])]
+        columns = {
+            name: np.atleast_1d(data[key]).astype(float)
+            for key, name in _LIST_COLUMNS.items()
+            if key in data
+        }
+        dx = np.atleast_1d(data["Dx"]).astype(float)
+    except (OSError, KeyError, ValueError, TypeError, NotImplementedError, MatReadError) as error:
+        raise DataError(
+            f"not the consortium's subject list ({type(error).__name__}: {error}).",
+            where=str(path),
+            do="It has SubID, Dx, Age, Sex, Edu, Site and Motion.",
+        ) from None
+    wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
+    if wrong:
+        raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=str(path))
+    rows = {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
+    return SubjectList(rows)
+
+
+_LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
+
+
+def _folder(path: Path, global_signal: bool) -> Path:
+    name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
+    for folder in (path / name, path / "Results" / name, path):
+        if folder.is_dir() and (folder.name == name or any(folder.glob("ROISignals_S*.mat"))):
+            return folder
+    raise DataError(f"no folder {name} here.", where=str(path), do="Give the shared folder.")
+
+
+def _choose(
+    files: Mapping[str, Path],
+    listed: SubjectList | None,
+    sites: Sequence[str | int] | None,
+    duplicates: str,
+) -> tuple[list[str], list[Finding]]:
+    ids = sorted(listed.covariates if listed else files, key=_order)
+    if any(not _ID.fullmatch(s) for s in ids):
+        raise DataError("an id in the list is not like S20-1-0001.")
+    findings: list[Finding] = []
+    known = {s.split("-")[0] for s in ids}
+    if sites is None:
+        names = sorted(known, key=lambda s: int(s[1:]))
+        if duplicates == "exclude":
+            twins = [s for s in names if s in DUPLICATE_SITES]
+            for twin in twins:
+                what = f"left out: it holds subjects of {DUPLICATE_SITES[twin]} again."
+                findings.append(Finding("warning", what, "duplicates = 'keep' keeps it.", "", twin))
+            names = [s for s in names if s not in twins]
+    else:
+        names = [_site(site) for site in sites]
+        _refuse_twins(names, duplicates)
+    for name in names:
+        if name not in known:
+            raise unknown_name("REST-meta-MDD site", name, known)
+    rank = {name: i for i, name in enumerate(names)}
+    chosen = [s for s in ids if s.split("-")[0] in rank]
+    return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), findings
+
+
+def _refuse_twins(names: Sequence[str], duplicates: str) -> None:
+    for twin, original in DUPLICATE_SITES.items():
+        if duplicates == "exclude" and twin in names:
+            raise DataError(
+                f"site {twin} holds subjects of {original} again.",
+                do=f"Leave {twin} out, or set duplicates = 'keep'.",
+            )
+
+
+def _site(site: str | int) -> str:
+    match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
+    if not match:
+        return str(site)
+    if int(match[1]) not in PAPER_SITES:
+        raise unknown_name("REST-meta-MDD site number", str(site), map(str, PAPER_SITES))
+    return PAPER_SITES[int(match[1])]
+
+
+def _order(subject: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", subject))
+
+
+def _label(subject: str) -> int:
+    match = _ID.fullmatch(subject)
+    return int(match is not None and match[2] == "1")
+
+
+def _columns(path: Path, atlas: str) -> np.ndarray:
+    first, last = COLUMNS[atlas]
+    values = read_matrix(path, variable="ROISignals")
+    if values.shape[1] not in (1568, 1569, 1833) or values.shape[1] < last:
+        raise DataError(
+            f"{values.shape[1]} columns; the shared files have 1568 or 1833, and {atlas} is "
+            f"columns {first}-{last}.",
+            where=str(path),
+        )
+    return values[:, first - 1 : last]
+
+
+def _cohort(
+    loaded: list[tuple[str, np.ndarray, int]],
+    listed: SubjectList | None,
+    findings: list[Finding],
+    atlas: str,
+) -> Cohort:
+    from fcforge.imaging.atlas import aal116_table
+
+    ids = [subject for subject, _, _ in loaded]
+    covariates = {"n_volumes": np.array([float(n) for _, _, n in loaded])}
+    for name in _LIST_COLUMNS.values() if listed else ():
+        values = [listed.covariates[s].get(name, np.nan) for s in ids] if listed else []
+        covariates[name] = np.where(np.isin(values, MISSING), np.nan, values)
+    size = COLUMNS[atlas][1] - COLUMNS[atlas][0] + 1
+    matrices = [fc for _, fc, _ in loaded]
+    return Cohort(
+        name="rest_meta_mdd",
+        fc=(np.stack(matrices) if matrices else np.empty((0, size, size))).astype(np.float32),
+        label=np.array([_label(s) for s in ids], dtype=np.int64),
+        site=as_text([s.split("-")[0] for s in ids]),
+        subject_id=as_text(ids),
+        roi_names=tuple(aal116_table()["name"]) if atlas == "aal" else (),
+        covariates=covariates,
+        findings=tuple(findings),
+    )

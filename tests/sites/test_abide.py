@@ -1,0 +1,119 @@
+"""ABIDE through nilearn's own fetcher, offline, on the real sample; damage and absence named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.sites import check_cohort
+from fcforge.sites.abide import PAPER_SITES, load_abide
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture(scope="module")
+def sample(shared_data: Path) -> Path:
+    return shared_data / "abide_pcp_sample"
+
+
+@pytest.fixture(scope="module")
+def cohort(sample: Path):
+    return load_abide(sample)
+
+
+def test_all_28_real_files_give_the_shared_fc(cohort, shared_data: Path):
+    known = np.load(shared_data / "abide1_aal116.npz")
+    row = {str(s): i for i, s in enumerate(known["subject_id"])}
+    upper = np.triu_indices(116, 1)
+    assert len(cohort) == 28
+    for i, subject in enumerate(cohort.subject_id):
+        j = row[str(subject)]
+        expected = known["fc_upper"][j].astype(float)
+        np.testing.assert_allclose(cohort.fc[i][upper], expected, atol=1e-3)
+        assert cohort.label[i] == known["label"][j]
+        assert cohort.site[i] == known["site"][j].split("_")[0]
+        assert cohort.covariates["n_volumes"][i] == known["n_timepoints"][j]
+        np.testing.assert_allclose(cohort.covariates["age"][i], known["age"][j], rtol=1e-6)
+
+
+def test_sites_are_merged_named_and_in_the_order_asked(cohort, sample: Path):
+    assert cohort.site_names == ("NYU", "UCLA", "UM", "USM")
+    assert cohort.roi_names[0] == "Precentral_L"
+    by_number = load_abide(sample, sites=[16, "Site 6"])
+    assert by_number.site_names == ("USM", "NYU")
+    apart = load_abide(sample, sites=["UM_1", "UCLA_1"], merge=False)
+    assert set(apart.site_names) == {"UM_1", "UCLA_1"}
+
+
+def test_the_papers_numbers_are_the_alphabetical_places():
+    names = sorted(PAPER_SITES.values())
+    assert [PAPER_SITES[i + 1] for i in range(17)] == names
+    assert (PAPER_SITES[6], PAPER_SITES[14], PAPER_SITES[15], PAPER_SITES[16]) == (
+        "NYU",
+        "UCLA",
+        "UM",
+        "USM",
+    )
+
+
+def test_absent_subjects_are_one_line_and_the_check_shows_it(cohort):
+    lines = [str(f) for f in check_cohort(cohort) if "no file" in f.what]
+    assert len(lines) == 1
+    # 444 quality-checked subjects at the four sites, 28 of them in the sample
+    assert lines[0].startswith("416 listed subjects have no file")
+
+
+def test_both_quality_lists(sample: Path):
+    everyone = load_abide(sample, quality="all")
+    missing = next(f for f in everyone.findings if "no file" in f.what)
+    # 175 + 98 + 140 + 71 subjects with a PCP file at the four sites
+    assert missing.what.startswith(f"{175 + 98 + 140 + 71 - 28} listed")
+
+
+def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: Path):
+    root = tmp_path / "data"
+    shutil.copytree(sample, root, copy_function=shutil.copyfile)
+    folder = root / "ABIDE_pcp" / "cpac" / "filt_noglobal"
+    victim = sorted(folder.glob("NYU_*.1D"))[0]
+    victim.write_bytes(victim.read_bytes()[:5000])
+    cohort = load_abide(root, sites=["NYU"])
+    errors = [f for f in cohort.findings if f.severity == "error"]
+    assert len(errors) == 1
+    assert victim.name in errors[0].what
+    assert "truncated" in errors[0].what
+    assert len(cohort) == len(list(folder.glob("NYU_*.1D"))) - 1
+
+
+def test_download_asks_for_each_listed_subject_and_survives_a_failing_one(sample: Path):
+    asked: list[str] = []
+
+    def fetch(**settings):
+        from nilearn.datasets import fetch_abide_pcp
+
+        here = {p.name.removesuffix("_rois_aal.1D") for p in sample.rglob("*.1D")}
+        if len(settings["FILE_ID"]) > 1:
+            raise OSError("one call for all is refused here, to test the other way")
+        asked.extend(settings["FILE_ID"])
+        if settings["FILE_ID"][0] not in here:
+            raise ValueError("not there")
+        return fetch_abide_pcp(**settings)
+
+    cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
+    assert len(asked) == len(set(asked)) == 67
+    assert len(cohort) == 6
+    assert sum(f.severity == "error" for f in cohort.findings) == 67 - 6
+
+
+def test_unknown_names_say_what_is_known(sample: Path, tmp_path: Path):
+    with pytest.raises(ConfigError, match="Did you mean 'NYU'"):
+        load_abide(sample, sites=["NYUU"])
+    with pytest.raises(ConfigError, match="site number '18'"):
+        load_abide(sample, sites=[18])
+    with pytest.raises(ConfigError, match="Known: ccs, cpac"):
+        load_abide(sample, pipeline="css")
+    with pytest.raises(DataError, match="no folder ABIDE_pcp"):
+        load_abide(tmp_path)
