@@ -1,0 +1,391 @@
+"""A user's own data: the one-file layout, folders, and every way they can be wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.io import savemat
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.sites import DATASETS, Cohort, check_cohort, load_dataset, make_sites, require_valid
+from fcforge.sites.cohort import upper_from_fc
+from fcforge.sites.folder import load_folder
+from fcforge.sites.participants import label_of
+from fcforge.sites.reading import pearson_fc
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component
+
+MERGE = {"UM": ["UM_1", "UM_2"], "UCLA": ["UCLA_1", "UCLA_2"]}
+
+
+def tiny(n_rois: int = 6) -> Cohort:
+    return simulate(n_rois=n_rois, n_sites=2, scale=0.06, seed=0)
+
+
+def write_npz(path: Path, cohort: Cohort, **change: object) -> Path:
+    arrays: dict[str, object] = {
+        "fc_upper": upper_from_fc(cohort.fc),
+        "label": cohort.label.astype(np.int8),
+        "site": cohort.site,
+        "subject_id": cohort.subject_id,
+        **change,
+    }
+    np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
+    return path
+
+
+def write_one(path: Path, matrix: np.ndarray) -> None:
+    match path.suffix:
+        case ".npy":
+            np.save(path, matrix)
+        case ".npz":
+            np.savez(path, fc=matrix)
+        case ".mat":
+            savemat(path, {"ROISignals": matrix}, do_compression=True)
+        case ".csv":
+            np.savetxt(path, matrix, delimiter=",")
+        case _:
+            np.savetxt(path, matrix, delimiter="\t", header="made up")
+
+
+def write_folder(
+    root: Path, suffix: str = ".tsv", series: bool = False, header: str = ""
+) -> tuple[Cohort, dict[str, np.ndarray]]:
+    """A folder of one file per subject, the cohort it was made of, and the expected FC."""
+    cohort = tiny()
+    rng = np.random.default_rng(0)
+    lines = [header or "participant_id\tsite\tdiagnosis\tage\tsex"]
+    expected = {}
+    (root / "func").mkdir(parents=True)
+    for i, subject in enumerate(cohort.subject_id.tolist()):
+        matrix = rng.standard_normal((30 + i, 6)) if series else cohort.fc[i]
+        expected[subject] = pearson_fc(matrix) if series else cohort.fc[i]
+        write_one(root / "func" / f"{subject}_atlas{suffix}", matrix)
+        dx = ("HC", "MDD")[cohort.label[i]]
+        lines.append(f"{subject}\t{cohort.site[i]}\t{dx}\t{20 + i}\t{'MF'[i % 2]}")
+    (root / "participants.tsv").write_text("\n".join(lines) + "\n")
+    return cohort, expected
+
+
+def one_error(cohort: Cohort) -> str:
+    errors = [f for f in check_cohort(cohort) if f.severity == "error"]
+    assert len(errors) == 1, [str(e) for e in errors]
+    with pytest.raises(DataError, match=r"has 1 error"):
+        require_valid(cohort)
+    return str(errors[0])
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(n_rois=st.integers(4, 12), half=st.booleans(), seed=st.integers(0, 99))
+def test_npz_roundtrip(n_rois, half, seed, tmp_path):
+    cohort = simulate(n_rois=n_rois, n_sites=2, scale=0.06, seed=seed)
+    dtype = np.float16 if half else np.float32
+    path = write_npz(tmp_path / "d.npz", cohort, fc_upper=upper_from_fc(cohort.fc).astype(dtype))
+    back = load_folder(path)
+    np.testing.assert_allclose(back.fc, cohort.fc, atol=1e-3 if half else 0)
+    for name in ("label", "site", "subject_id"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(cohort, name))
+    assert back.fc.dtype == np.float32
+    assert back.covariates == {}
+    assert len(back.provenance["content_sha256"]) == 64
+    assert check_cohort(back) == []
+
+
+def test_npz_with_full_matrices_words_and_covariates(tmp_path):
+    cohort = tiny()
+    n = len(cohort)
+    path = write_npz(
+        tmp_path / "d.npz",
+        cohort,
+        fc_upper=None,
+        fc=cohort.fc,
+        label=np.where(cohort.label == 1, "ASD", "TC"),
+        subject_id=np.arange(n),
+        func_mean_fd=np.linspace(0, 1, n),
+        roi_ids=np.arange(6) + 2001,
+        note=np.array("hello"),
+    )
+    back = load_folder(path)
+    np.testing.assert_array_equal(back.fc, cohort.fc)
+    np.testing.assert_array_equal(back.label, cohort.label)
+    assert back.subject_id[3] == "3"
+    assert back.roi_names[0] == "2001"
+    assert list(back.covariates) == ["mean_fd"]
+
+
+def test_npz_unknown_word(tmp_path):
+    cohort = tiny()
+    words = np.where(cohort.label == 1, "ASD", "TC").astype("U9")
+    words[2] = "asperger"
+    back = load_folder(write_npz(tmp_path / "d.npz", cohort, label=words))
+    errors = [str(f) for f in check_cohort(back)]
+    assert any("unknown diagnosis 'asperger'" in e and "Known for patients" in e for e in errors)
+    fine = load_folder(tmp_path / "d.npz", labels={"Asperger": int(cohort.label[2])})
+    assert check_cohort(fine) == []
+
+
+def test_npz_unknown_number(tmp_path):
+    cohort = tiny()
+    path = write_npz(tmp_path / "d.npz", cohort, label=cohort.label + 1)
+    assert any("unknown label 2" in f.what for f in check_cohort(load_folder(path)))
+    back = load_folder(path, labels={"1": 0, "2": 1})
+    np.testing.assert_array_equal(back.label, cohort.label)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"label": None}, r"array 'label' is missing.*It has: fc_upper, site, subject_id"),
+        ({"fc_upper": None, "site": None}, r"array 'fc_upper', 'site' is missing"),
+        ({"fc_upper": np.zeros((22, 14))}, r"14 edges per subject.*10 \(5 ROIs\), 15 \(6 ROIs\)"),
+        ({"fc_upper": np.zeros(15)}, r"'fc_upper' has shape \(15,\)"),
+        ({"fc_upper": np.array([["a"]])}, r"type <U1"),
+        ({"site": np.array(["A"])}, r"'site' has shape \(1,\), but there are"),
+        ({"label": np.array([{}] * 22, dtype=object)}, r"pickled objects"),
+    ],
+)
+def test_bad_npz(change, match, tmp_path):
+    with pytest.raises(DataError, match=match) as caught:
+        load_folder(write_npz(tmp_path / "d.npz", tiny(), **change))
+    assert "d.npz" in str(caught.value)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_truncated_npz_is_a_data_error(data, tmp_path):
+    whole = write_npz(tmp_path / "whole.npz", tiny()).read_bytes()
+    path = tmp_path / "cut.npz"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(DataError, match=r"cut.npz: (cannot be read|holds|array)"):
+        load_folder(path)
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_folder(tmp_path / "nobody")
+    with pytest.raises(DataError, match=r"has no participants.tsv"):
+        load_folder(tmp_path)
+    (tmp_path / "x.csv").write_text("1")
+    with pytest.raises(DataError, match=r"an .npz, not '.csv'"):
+        load_folder(tmp_path / "x.csv")
+    write_npz(tmp_path / "only.npz", tiny())
+    assert len(load_folder(tmp_path)) == len(tiny())
+
+
+@pytest.mark.parametrize("series", [False, True])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"])
+def test_folder_of_every_type(suffix, series, tmp_path):
+    made, expected = write_folder(tmp_path / "d", suffix, series)
+    back = load_folder(tmp_path / "d")
+    assert check_cohort(back) == []
+    assert back.subject_id.tolist() == made.subject_id.tolist()
+    np.testing.assert_array_equal(back.label, made.label)
+    np.testing.assert_array_equal(back.site, made.site)
+    np.testing.assert_allclose(back.fc, np.stack(list(expected.values())), atol=1e-6)
+    assert back.covariates["age"].dtype == float
+    assert set(back.covariates["sex"].tolist()) == {"M", "F"}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Subject_ID\tCenter\tDx\tage\tsex",
+        "id\thospital\tGROUP\tage\tsex",
+        "file_id\tSITE_ID\tlabel\tage\tsex",
+    ],
+)
+def test_spellings_of_columns(header, tmp_path):
+    write_folder(tmp_path / "d", header=header)
+    assert check_cohort(load_folder(tmp_path / "d")) == []
+
+
+@pytest.mark.parametrize("missing", ["participant_id", "site", "diagnosis"])
+def test_missing_column(missing, tmp_path):
+    header = "participant_id\tsite\tdiagnosis\tage\tsex".replace(missing, "other")
+    write_folder(tmp_path / "d", header=header)
+    with pytest.raises(DataError, match="no column for the"):
+        load_folder(tmp_path / "d")
+
+
+def test_one_bad_subject_is_one_finding(tmp_path):
+    """Missing, cut, odd ROI count, NaN, no diagnosis, two files: named, and the rest loads."""
+    root = tmp_path / "d"
+    made, _ = write_folder(root)
+    ids, n = made.subject_id.tolist(), len(made)
+    assert n >= 17  # losing any one subject leaves both sites large enough
+    victim = root / "func" / f"{ids[0]}_atlas.tsv"
+    good = victim.read_text()
+
+    victim.unlink()
+    text = one_error(load_folder(root))
+    assert f"subject '{ids[0]}'" in text
+    assert "listed, but has no file" in text
+    assert len(load_folder(root)) == n - 1
+
+    victim.write_text(good[: len(good) // 2])
+    assert "cut off" in one_error(load_folder(root))
+
+    write_one(victim, np.corrcoef(np.random.default_rng(0).standard_normal((5, 40))))
+    assert "5 ROIs, most subjects have 6" in one_error(load_folder(root))
+
+    matrix = made.fc[0].copy()
+    matrix[0, 1] = matrix[1, 0] = np.nan
+    write_one(victim, matrix)
+    assert "2 FC values are NaN" in one_error(load_folder(root))
+
+    victim.write_text(good)
+    twin = root / f"{ids[0]}.csv"
+    twin.write_text("1,0\n0,1\n")
+    assert "has 2 files" in one_error(load_folder(root))
+    assert check_cohort(load_folder(root, pattern="func/{id}_*.tsv")) == []
+    twin.unlink()
+
+    table = root / "participants.tsv"
+    listed = table.read_text()
+    first = listed.splitlines()[1]
+    dx = first.split("\t")[2]
+    for change, match in [
+        (first.replace(f"\t{dx}\t", "\tASPERGER\t"), "row 2: unknown diagnosis 'ASPERGER'"),
+        (first.replace(f"\t{dx}\t", "\t\t"), "row 2: has no diagnosis"),
+        (first.rsplit("\t", 2)[0], "row 2: 3 values for 5 columns"),
+        (first.replace(made.site[0], "", 1), "no site"),
+    ]:
+        table.write_text(listed.replace(first, change))
+        if match == "no site":  # ids contain the site's name: write the row anew
+            table.write_text(listed.replace(first, f"{ids[0]}\t\t{dx}\t1\tM"))
+        assert match in one_error(load_folder(root))
+
+
+def test_duplicate_rows_and_ids_that_start_alike(tmp_path):
+    root = tmp_path / "d"
+    made, _ = write_folder(root)
+    table = root / "participants.tsv"
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, lines[1]]))
+    assert any("appears 2 times" in f.what for f in check_cohort(load_folder(root)))
+    short = made.subject_id[0][:-1]  # 'Sim-NYU-000' begins many names, and owns none
+    table.write_text("\n".join([*lines, f"{short}\tSim-NYU\tHC\t1\tM"]))
+    assert "listed, but has no file" in one_error(load_folder(root))
+
+
+def test_file_column_and_bids_prefix(tmp_path):
+    root = tmp_path / "d"
+    made, _ = write_folder(root)
+    table = root / "participants.tsv"
+    lines = table.read_text().splitlines()
+    for subject in made.subject_id.tolist():
+        (root / "func" / f"{subject}_atlas.tsv").rename(root / "func" / f"sub-{subject}_fc.tsv")
+    assert check_cohort(load_folder(root)) == []
+    rows = [f"{x}\tfunc/sub-{x.split(chr(9))[0]}_fc.tsv" for x in lines[1:]]
+    table.write_text("\n".join([f"{lines[0]}\tfile", *rows]))
+    assert check_cohort(load_folder(root)) == []
+
+
+def test_wrong_settings(tmp_path):
+    write_folder(tmp_path / "d")
+    with pytest.raises(ConfigError, match="unknown kind 'fcs'"):
+        load_folder(tmp_path / "d", kind="fcs")
+    with pytest.raises(ConfigError, match=r"has no \{id\}"):
+        load_folder(tmp_path / "d", pattern="*.tsv")
+    with pytest.raises(ConfigError, match="unknown site 'NYU'"):
+        load_folder(tmp_path / "d", sites=["NYU"])
+    nobody = load_folder(tmp_path / "d", n_rois=116)
+    assert len(nobody) == 0
+    assert any("6 ROIs, 116 were expected" in f.what for f in check_cohort(nobody))
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "label"),
+    [
+        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ")),
+        *((value, "", 0) for value in ("0", "HC", "control", "TC")),
+        ("2", "DX_GROUP", 0),
+    ],
+)
+def test_known_diagnoses(value, column, label):
+    assert label_of(value, column) == label
+
+
+def test_two_means_nothing_elsewhere():
+    with pytest.raises(DataError, match=r"unknown diagnosis '2'.*patients: 1, asd"):
+        label_of("2", "group")
+    with pytest.raises(ConfigError, match=r"0 \(control\) or 1"):
+        label_of("2", labels={"2": 2})
+
+
+def test_registry():
+    assert {"simulated", "folder"} <= set(DATASETS)
+    made = load_dataset(Component("simulated", {"n_rois": 8, "scale": 0.05}))
+    assert made.n_rois == 8
+    with pytest.raises(ConfigError, match=r"unknown dataset 'simulatd'. Did you mean 'simulated'"):
+        load_dataset(Component("simulatd"))
+    with pytest.raises(ConfigError, match=r"'n_roi'. Did you mean 'n_rois'"):
+        load_dataset(Component("simulated", {"n_roi": 8}))
+    with pytest.raises(ConfigError, match=r"dataset 'folder' needs 'path'"):
+        load_dataset(Component("folder"))
+
+
+def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
+    path = write_npz(tmp_path / "d.npz", tiny())
+    code = (
+        "import sys; from fcforge.sites import DATASETS, check_cohort;"
+        f"check_cohort(DATASETS['folder'](path={str(path)!r}));"
+        "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.data
+def test_real_abide(shared_data):
+    cohort = load_folder(
+        shared_data / "abide1_aal116.npz", sites=["NYU", "UM", "USM", "UCLA"], merge=MERGE
+    )
+    counts = Counter(cohort.site.tolist())
+    assert counts == {"NYU": 172, "UM": 120, "USM": 67, "UCLA": 85}
+    assert cohort.site_names == ("NYU", "UM", "USM", "UCLA")
+    patients = {s: int(cohort.label[cohort.site == s].sum()) for s in cohort.site_names}
+    assert patients == {"NYU": 74, "UM": 47, "USM": 43, "UCLA": 48}
+    findings = check_cohort(cohort, n_rois=116)
+    assert [f.severity for f in findings] == ["warning"] * 5
+    assert {f.site for f in findings} == {"NYU"}
+    sites = make_sites(cohort, seed=0)
+    assert [len(sites[k].test) for k in ("NYU", "UM", "USM", "UCLA")] == [51, 36, 20, 25]
+
+
+@pytest.mark.data
+def test_real_abide_whole(shared_data):
+    cohort = load_folder(shared_data / "abide1_aal116.npz")
+    assert len(cohort) == 871
+    flat = [f for f in check_cohort(cohort) if "without signal" in f.what]
+    assert len(flat) == 54
+    assert np.isclose(cohort.covariates["age"][0], 24.45)
+
+
+@pytest.mark.data
+def test_real_pcp_time_series(shared_data, tmp_path):
+    """Real .1D files give the FC of the npz for the same subjects."""
+    files = sorted((shared_data / "abide_pcp_sample").rglob("*.1D"))[:3]
+    npz = load_folder(shared_data / "abide1_aal116.npz")
+    place = {s: i for i, s in enumerate(npz.subject_id.tolist())}
+    lines = ["file_id\tsite\tdx_group"]
+    for file in files:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+        lines.append(f"{file.name.removesuffix('_rois_aal.1D')}\tA\t1")
+    (tmp_path / "participants.tsv").write_text("\n".join(lines))
+    back = load_folder(tmp_path)
+    assert len(back) == 3
+    for i, subject in enumerate(back.subject_id.tolist()):
+        known = npz.fc[place[str(int(subject.rsplit("_", 1)[1]))]]
+        np.testing.assert_allclose(back.fc[i], known, atol=1e-3)
