@@ -209,6 +209,9 @@ def test_unknown_sites_are_named():
         small().select_sites(["AA"])
     with pytest.raises(ConfigError, match="unknown site to merge 'C'"):
         small().merge_sites({"X": ["A", "C"]})
+    for names in ([], ["A", "A"]):
+        with pytest.raises(ConfigError, match="Name each site once"):
+            small().select_sites(names)
     with pytest.raises(ConfigError, match="merged into both"):
         small().merge_sites({"X": ["A"], "Y": ["A"]})
 

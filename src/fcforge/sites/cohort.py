@@ -112,6 +112,8 @@ class Cohort:
         for name in names:
             if name not in known:
                 raise unknown_name("site", name, known)
+        if not names or len(set(names)) < len(names):
+            raise ConfigError(f"sites {list(names)} cannot be picked.", do="Name each site once.")
         index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
         kept = tuple(f for f in self.findings if not f.site or f.site in names)
         return replace(self.select(index), findings=kept)
