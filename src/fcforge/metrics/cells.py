@@ -186,8 +186,15 @@ def cell_values(
     m = metric_named(metric)
     features = _features(p, y, m)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = features.sum(-1) if weights is None else features @ weights.T
+        sums = features.sum(-1) if weights is None else _weighted_sums(features, weights)
         return m.combine(sums)
+
+
+def _weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(..., n) and (n_draws, n) to (..., n_draws), one product in the weights' type."""
+    kind = np.result_type(weights.dtype, np.float32)
+    flat = features.reshape(-1, features.shape[-1]).astype(kind, copy=False)
+    return (flat @ weights.T).reshape(*features.shape[:-1], len(weights))
 
 
 def swapped_values(
@@ -206,13 +213,12 @@ def swapped_values(
     Returns
     -------
     pair of ndarray of shape (..., n_draws)
-        Exact for all metrics but AUROC, which is exchanged to first order (its placements).
+        In float32; exact for all metrics but AUROC, which is exchanged to first order (its
+        placements).
     """
     m = metric_named(metric)
     a, b = _features(p, y, m), _features(q, y, m)
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = (b - a) @ swap.T.astype(np.float64)
-        return (
-            m.combine(a.sum(-1)[..., None] + moved),
-            m.combine(b.sum(-1)[..., None] - moved),
-        )
+        moved = _weighted_sums(b - a, swap.astype(np.float32))
+        left, right = (x.sum(-1)[..., None].astype(np.float32) for x in (a, b))
+        return m.combine(left + moved), m.combine(right - moved)

@@ -42,7 +42,9 @@ class Estimate:
 
 @lru_cache(maxsize=16384)
 def _draws_of_subject(seed: int, site: str, subject: str, n_draws: int) -> np.ndarray:
-    return numpy_rng(seed, "bootstrap", site, subject).standard_exponential(n_draws)
+    return numpy_rng(seed, "bootstrap", site, subject).standard_exponential(
+        n_draws, dtype=np.float32
+    )
 
 
 def subject_weights(
@@ -59,7 +61,7 @@ def subject_weights(
 
     Returns
     -------
-    ndarray of shape (n_draws, n)
+    ndarray of shape (n_draws, n), float32
         Each class's weights sum to its number of subjects.
     """
     raw = np.stack([_draws_of_subject(seed, site, s, n_draws) for s in ids], axis=1)
@@ -85,15 +87,15 @@ def _matrices(
     for batch in split_batches(results):
         first = batch[0]
 
+        def plain(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
+            return cell_values(p, first.labels[site], metric)
+
         def weighted(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
             y = first.labels[site]
             w = subject_weights(site, first.subject_ids[site], y, n_draws, seed)
-            # The unweighted value rides along as draw 0.
-            w = np.concatenate([np.ones((1, len(y))), w])
             return cell_values(p, y, metric, w)
 
-        values = stack(batch, weighted)  # (run, 1 + draw, T + 1, T)
-        yield batch, values[:, 0], values[:, 1:]
+        yield batch, stack(batch, plain), stack(batch, weighted)
 
 
 def bootstrap(

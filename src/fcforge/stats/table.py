@@ -32,7 +32,7 @@ class Column:
 COLUMNS: tuple[Column, ...] = (
     Column("aaa", "AAA", "accuracy", "aaa", True, "accuracy averaged over all stages"),
     Column("acc", "Final ACC", "accuracy", "acc", True, "mean accuracy after the last site"),
-    Column("bacc", "Balanced acc.", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
+    Column("bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
     Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
     Column("fm", "FM", "accuracy", "fm", False, "forgetting (Chaudhry 2018): best minus final"),
     Column("for_triangular", "FOR tri.", "accuracy", "for_triangular", False, "FM × (T-1)/T"),

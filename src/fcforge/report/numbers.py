@@ -1,0 +1,54 @@
+"""How numbers look: one format for the page, the terminal and the files."""
+
+from __future__ import annotations
+
+import math
+
+from fcforge.stats import Estimate
+
+MINUS = "\N{MINUS SIGN}"
+NONE = "n/a"
+
+
+def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
+    """Fixed digits with a real minus sign; n/a for NaN, and never a negative zero."""
+    if not math.isfinite(value):
+        return NONE
+    value = round(value, digits) + 0.0
+    text = f"{value:+.{digits}f}" if sign and value else f"{value:.{digits}f}"
+    return text.replace("-", MINUS)
+
+
+def bracket(low: float, high: float, *, sign: bool = False) -> str:
+    """Interval as ``[low, high]``, empty for NaN."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"[{number(low, sign=sign)}, {number(high, sign=sign)}]"
+
+
+def p_value(p: float) -> str:
+    """Three digits; the smallest that the permutations can give is a bound, not a value."""
+    return "≤ 0.001" if p <= 0.001 else number(p)
+
+
+def with_interval(e: Estimate) -> str:
+    """Mean and interval on one line."""
+    return f"{number(e.mean)} {bracket(e.low, e.high)}".strip()
+
+
+def memory(n_bytes: float) -> str:
+    """Bytes in the unit a person would say."""
+    if not n_bytes:
+        return "0"
+    for unit in ("B", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} GB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would say."""
+    if seconds < 120:
+        return f"{seconds:.3g} s" if seconds else "0"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

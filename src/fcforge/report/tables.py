@@ -1,0 +1,109 @@
+"""The results table for a terminal, Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from fcforge.report.numbers import bracket, duration, memory, number, with_interval
+from fcforge.stats import COLUMNS, Row
+from fcforge.stats.table import records
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+TERMINAL_COLUMNS = ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt")
+
+
+def _runs(row: Row) -> str:
+    return f"{row.n_runs} ({row.n_left_out} diverged)" if row.n_left_out else str(row.n_runs)
+
+
+def terminal_table(rows: Sequence[Row], columns: Sequence[str] = TERMINAL_COLUMNS) -> Table:
+    """Rich table: mean above its 95 % interval; the best learner of a column is bold."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = [c for c in COLUMNS if c.key in columns]
+    table = Table(box=box.SIMPLE_HEAD, caption="mean over orders and seeds, [95 % over subjects]")
+    table.add_column("learner")
+    for c in shown:
+        table.add_column(f"{c.title} {'↑' if c.higher_is_better else '↓'}", justify="right")
+    for title in ("keeps", "memory", "time", "runs"):
+        table.add_column(title, justify="left" if title == "keeps" else "right")
+    best = best_of(rows)
+    for row in rows:
+        cells = []
+        for c in shown:
+            e = row.estimates[c.key]
+            cell = Text(number(e.mean), style="bold" if row.learner in best[c.key] else "")
+            cells.append(cell.append(f"\n{bracket(e.low, e.high)}", style="dim"))
+        ends = (row.keeps, memory(row.memory_bytes), duration(row.seconds), _runs(row))
+        style = "italic" if row.is_majority else ""
+        # Text, not str: a label may hold what rich would read as markup.
+        table.add_row(Text(row.learner), *cells, *map(Text, ends), style=style)
+    return table
+
+
+def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
+    """Print the terminal table to stdout (or to `console`)."""
+    from rich.console import Console
+
+    (console or Console()).print(terminal_table(rows))
+
+
+def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
+    """Learners with the best mean of each column, the majority class and `but` aside."""
+    best: dict[str, set[str]] = {}
+    shown = [r for r in rows if not r.is_majority and r.learner not in but]
+    for c in COLUMNS:
+        means = {r.learner: r.estimates[c.key].mean for r in shown}
+        known = {k: round(v, 3) for k, v in means.items() if math.isfinite(v)}
+        top = (max if c.higher_is_better else min)(known.values(), default=None)
+        best[c.key] = {k for k, v in known.items() if v == top}
+    return best
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """GitHub table of every column, means with intervals."""
+    heads = ["learner", "keeps", *(c.title for c in COLUMNS), "memory", "time", "runs"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for r in rows:
+        cells = [r.learner, r.keeps, *(with_interval(r.estimates[c.key]) for c in COLUMNS)]
+        cells += [memory(r.memory_bytes), duration(r.seconds), _runs(r)]
+        # A cell that holds a bar or a line break would end the cell or the table.
+        safe = (" ".join(c.split()).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
+        lines.append("| " + " | ".join(safe) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """CSV with a mean, SD, low and high column per number; empty where undefined."""
+    out = io.StringIO()
+    found = records(rows)
+    writer = csv.DictWriter(out, list(found[0]), lineterminator="\n")
+    writer.writeheader()
+    for record in found:
+        writer.writerow({k: _plain(v, "") for k, v in record.items()})
+    return out.getvalue()
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """JSON list of records; null where undefined."""
+    found = [{k: _plain(v, None) for k, v in r.items()} for r in records(rows)]
+    return json.dumps(found, indent=2, allow_nan=False) + "\n"
+
+
+def _plain(value: str | float | int, missing: str | None) -> str | float | int | None:
+    """A value every reader of CSV and JSON understands; no cell a spreadsheet would run."""
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else missing
+    if isinstance(value, str) and missing == "" and value[:1] in "=+-@":
+        return "'" + value
+    return value
