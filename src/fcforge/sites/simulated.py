@@ -7,6 +7,12 @@ the site; and head motion. It is made a correlation matrix and observed through 
 of effective samples (Wishart noise). The numbers were fitted by hand to 1,035 ABIDE subjects
 (mean r, density, spread over edges and subjects, effect size per edge, site identifiability,
 accuracy of linear models); see `Recipe`.
+
+Measured over seeds 0-4 of ``realistic``, against real ABIDE (CC200, 4 sites): mean r .21-.24
+(.21-.25), density at r >= .4 .19-.23 (.16-.24), SD over edges .14-.15 (.13), SD over subjects
+.17-.18 (.17-.21), median |d| per edge .07-.13 (.09), site share of variance .03-.06 (.05), site
+recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to another .53-.60
+(.59). Real AAL-116 is denser (mean r .28, density .31, SD over edges .18).
 """
 
 from __future__ import annotations
