@@ -144,6 +144,8 @@ class SiteView:
         Closed by the engine after ``end_site``; from then on every look raises `SealedError`.
     synthesise : callable or None
         Makes (or fetches) n synthetic subjects of the site and returns their rows.
+    leaked : Tensor or None
+        Rows of the site's test subjects, only ever given under the `context_on_test` leak.
     """
 
     name: str
@@ -153,6 +155,7 @@ class SiteView:
     val: Tensor
     seal: SiteSeal
     synthesise: Callable[[int], Tensor] | None = None
+    leaked: Tensor | None = None
 
     @property
     def rows(self) -> Tensor:

@@ -9,12 +9,13 @@ from fcforge.strategies.analytic import Analytic
 from fcforge.strategies.base import Batch, Lane, Replay, Strategy
 from fcforge.strategies.cumulative import Cumulative, Joint
 from fcforge.strategies.finetune import Finetune
+from fcforge.strategies.forge import Forge
 from fcforge.strategies.independent import Independent
 from fcforge.strategies.majority import Majority
 from fcforge.types import Component
 
 STRATEGIES: dict[str, type[Strategy]] = {
-    cls.name: cls for cls in (Finetune, Cumulative, Joint, Independent, Majority, Analytic)
+    cls.name: cls for cls in (Finetune, Cumulative, Joint, Independent, Majority, Analytic, Forge)
 }
 
 __all__ = ["STRATEGIES", "Batch", "Lane", "Replay", "Strategy", "make_strategy"]

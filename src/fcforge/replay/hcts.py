@@ -1,0 +1,295 @@
+r"""Hierarchical contextual Thompson sampling: which K remembered subjects to replay next.
+
+Two levels. Sites: context [accuracy, forgetting] on a held-out set of each site, Thompson draw of
+what replaying the site is worth, budget split accordingly. Subjects of a site: context [margin,
+closeness], Thompson draw, the best 2k go on a shortlist, of which k that lie far apart in readout
+space are taken. The reward is the fall of the site's cross-entropy on its held-out set.
+
+All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge.models.base import Output
+from fcforge.randomness import fold, normal, uniform
+from fcforge.replay.bandit import Bandit, quotas, reward, shares
+from fcforge.replay.selection import (
+    Scaling,
+    closeness,
+    distances,
+    farthest_first,
+    margin,
+    shortlist,
+)
+
+State = dict[str, Tensor]
+
+
+class Look(NamedTuple):
+    """What the current network makes of the memory.
+
+    Attributes
+    ----------
+    accuracy, ce : Tensor of shape (T,)
+        On each site's held-out subjects.
+    psi : Tensor of shape (T, C, 2)
+        Margin and closeness of each candidate.
+    distance : Tensor of shape (T, C, C)
+        Between candidates' readouts.
+    """
+
+    accuracy: Tensor
+    ce: Tensor
+    psi: Tensor
+    distance: Tensor
+
+
+class Choice(NamedTuple):
+    """The subjects to replay until the next refresh.
+
+    Attributes
+    ----------
+    active : Tensor of shape (min(K, T C),), int64
+        Memory slots, those of one site after those of another.
+    quota : Tensor of shape (T,), int64
+        How many of them belong to each site.
+    """
+
+    active: Tensor
+    quota: Tensor
+
+
+@dataclass(frozen=True)
+class HCTS:
+    """The sampler's settings; see `Bandit`, `shares`, `closeness` for what each repairs.
+
+    Parameters
+    ----------
+    capacity : int
+        K, subjects replayed between two refreshes, over all sites.
+    credit_previous : bool
+        Credit a reward to the choice that was trained on. The authors' code credits the choice
+        just made, before any training on it.
+    centre_reward : bool
+        See `fcforge.replay.bandit.reward`.
+    reward_scale : float
+        Cross-entropy change at which the reward is 0.73.
+    temperature, zscore, floor
+        See `fcforge.replay.bandit.shares`.
+    scaling : {"mean", "none"}
+        See `fcforge.replay.selection.closeness`.
+    shortlist : int
+        Length of the shortlist, in quotas.
+    bandit : Bandit
+        The site level; the sample level learns likewise, one weight vector per site.
+    """
+
+    capacity: int = 256
+    credit_previous: bool = True
+    centre_reward: bool = True
+    reward_scale: float = 0.1
+    temperature: float = 0.1
+    zscore: bool = False
+    floor: float = 0.25
+    scaling: Scaling = "mean"
+    shortlist: int = 2
+    bandit: Bandit = field(default_factory=Bandit)
+
+    @property
+    def sample_bandit(self) -> Bandit:
+        """Bandit of the sample level."""
+        return replace(self.bandit, pooled=False)
+
+    # -- state -----------------------------------------------------------------------------------
+    def start(self, device: torch.device | str) -> State:
+        """State before the first site: no arm."""
+        return {k: v[:0] for k, v in self._arm(torch.zeros((), device=device)).items()}
+
+    def add_site(self, state: State, accuracy: Tensor) -> State:
+        """State with one more arm, whose best accuracy so far is `accuracy` ()."""
+        arm = self._arm(accuracy)
+        return {**state, **{k: torch.cat([state[k], v]) for k, v in arm.items()}}
+
+    def _arm(self, accuracy: Tensor) -> State:
+        device = accuracy.device
+        site, sample = self.bandit.start(1, device), self.sample_bandit.start(1, device)
+        return {
+            "hcts.site.s": site[0],
+            "hcts.site.b": site[1],
+            "hcts.sample.s": sample[0],
+            "hcts.sample.b": sample[1],
+            "hcts.best": accuracy.float().reshape(1),
+            "hcts.ce": torch.zeros(1, device=device),
+            "hcts.seen": torch.zeros(1, dtype=torch.bool, device=device),
+            "hcts.phi": torch.zeros(1, 2, device=device),
+            "hcts.psi.outer": torch.zeros(1, 2, 2, device=device),
+            "hcts.psi.mean": torch.zeros(1, 2, device=device),
+        }
+
+    # -- one refresh -----------------------------------------------------------------------------
+    def refresh(self, state: State, look: Look, key: Tensor) -> tuple[State, Choice]:
+        """Learn from what the last choice brought about, then choose anew."""
+        forget = (state["hcts.best"] - look.accuracy).clamp(min=0)
+        phi = torch.stack([look.accuracy, forget], -1)
+        gain = reward(state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward)
+        state = dict(state)
+        if self.credit_previous:
+            state.update(self._credit(state, gain))
+        choice, chosen = self._choose(state, look, phi, key)
+        outer, mean = self._describe(look.psi, chosen, choice.quota)
+        state.update({"hcts.phi": phi, "hcts.psi.outer": outer, "hcts.psi.mean": mean})
+        if not self.credit_previous:
+            state.update(self._credit(state, gain))
+        state.update({"hcts.ce": look.ce, "hcts.seen": torch.ones_like(state["hcts.seen"])})
+        return state, choice
+
+    def _credit(self, state: State, gain: Tensor) -> State:
+        phi, seen = state["hcts.phi"], state["hcts.seen"]
+        s, b = self.bandit.update(
+            state["hcts.site.s"],
+            state["hcts.site.b"],
+            phi[:, :, None] * phi[:, None, :],
+            phi * gain[:, None],
+            seen,
+        )
+        v, d = self.sample_bandit.update(
+            state["hcts.sample.s"],
+            state["hcts.sample.b"],
+            state["hcts.psi.outer"],
+            state["hcts.psi.mean"] * gain[:, None],
+            seen,
+        )
+        return {
+            "hcts.site.s": s,
+            "hcts.site.b": b,
+            "hcts.sample.s": v,
+            "hcts.sample.b": d,
+        }
+
+    def _choose(self, state: State, look: Look, phi: Tensor, key: Tensor) -> tuple[Choice, Tensor]:
+        sites, candidates = look.psi.shape[:2]
+        w = self.bandit.draw(
+            state["hcts.site.s"], state["hcts.site.b"], normal(fold(key, 1), (sites, 2))
+        )
+        share = shares(
+            (phi * w).sum(-1),
+            temperature=self.temperature,
+            zscore=self.zscore,
+            floor=self.floor,
+        )
+        quota = quotas(share, self.capacity, candidates)
+        v = self.sample_bandit.draw(
+            state["hcts.sample.s"], state["hcts.sample.b"], normal(fold(key, 2), (sites, 2))
+        )
+        score = (look.psi * v[:, None, :]).sum(-1)
+        listed = shortlist(score, quota[:, None], self.shortlist)
+        order = farthest_first(look.distance, listed, score, min(self.capacity, candidates))
+        return take_first(order, quota, self.capacity, candidates)
+
+    def _describe(self, psi: Tensor, chosen: Tensor, quota: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Moments of the contexts of those chosen: :math:`\sum\psi\psi^\top` and mean of psi.
+
+        The paper adds up outer products over the choice but spreads the reward evenly over it, so
+        that the estimate shrinks with the quota; the repaired form takes the mean of both.
+        """
+        count = quota.clamp(min=1)[:, None].float()
+        picked = psi * chosen[:, :, None]
+        outer = picked.transpose(1, 2) @ picked
+        if self.bandit.form == "ridge":
+            outer = outer / count[:, :, None]
+        return outer, picked.sum(1) / count
+
+
+def take_first(order: Tensor, quota: Tensor, capacity: int, n: int) -> tuple[Choice, Tensor]:
+    """The first `quota` subjects of each site's order, as memory slots and as a mask.
+
+    Parameters
+    ----------
+    order : Tensor of shape (T, steps), int64
+        Places among a site's n candidates.
+    quota : Tensor of shape (T,), int64
+        Adds up to ``min(capacity, T n)``.
+    capacity, n : int
+    """
+    sites, steps = order.shape
+    place = torch.arange(min(capacity, sites * n), device=order.device)
+    ends = quota.cumsum(0)
+    site = (place[:, None] >= ends[None, :]).sum(1).clamp(max=sites - 1)
+    within = (place - (ends - quota)[site]).clamp(0, steps - 1)
+    active = site * n + order[site, within]
+    wanted = torch.arange(steps, device=order.device)[None, :] < quota[:, None]
+    hit = order[:, :, None] == torch.arange(n, device=order.device)  # (T, steps, n)
+    return Choice(active, quota), (hit & wanted[:, :, None]).any(1)
+
+
+def even_choice(noise: Tensor, capacity: int) -> Choice:
+    """Equal quotas, subjects at random: what HCTS is to be compared with. `noise` is (T, C)."""
+    sites, n = noise.shape
+    even = torch.full((sites,), 1.0 / sites, device=noise.device)
+    order = torch.argsort(noise, dim=1)[:, : min(capacity, n)]
+    return take_first(order, quotas(even, capacity, n), capacity, n)[0]
+
+
+def draw_slots(choice: Choice, key: Tensor, size: int, *, equal: bool) -> tuple[Tensor, Tensor]:
+    """About `size` of the chosen slots, drawn with replacement, and their weights.
+
+    ``equal`` draws equally many of every site, each site weighing 1 / T (a site without quota
+    has no part); otherwise sites appear in proportion to their quota.
+    """
+    active, quota = choice
+    if not equal:
+        u = uniform(key, (size,))
+        place = (u * active.shape[0]).long().clamp(max=active.shape[0] - 1)
+        return active[place], torch.full_like(u, 1.0 / size)
+    sites = quota.shape[0]
+    u = uniform(key, (sites, -(-size // sites)))
+    within = torch.minimum((u * quota[:, None]).long(), quota[:, None] - 1)
+    place = ((quota.cumsum(0) - quota)[:, None] + within).clamp(0, active.shape[0] - 1)
+    weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
+    return active[place.reshape(-1)], weight.reshape(-1)
+
+
+def look_at(
+    forward: Callable[[Tensor], Output],
+    rows: Tensor,
+    y: Tensor,
+    dev_rows: Tensor,
+    dev_y: Tensor,
+    scaling: Scaling,
+) -> Look:
+    """Contexts of all sites under the current network.
+
+    Parameters
+    ----------
+    forward : callable
+        Evaluation-mode output of some bank rows.
+    rows, y : Tensor of shape (T, C)
+        Candidates.
+    dev_rows, dev_y : Tensor of shape (T, D)
+        Held-out subjects; row -1 marks an empty place.
+    scaling : {"mean", "none"}
+    """
+    seen = []
+    n = rows.shape[1]
+    for t in range(rows.shape[0]):  # one site at a time: bounds the memory of many lanes
+        out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
+        logits, z = out.logits.float(), out.embedding.float()
+        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
+        psi = torch.stack([margin(logits[:n]), closeness(z[:n], y[t], scaling)], -1)
+        seen.append(Look(accuracy, ce, psi, distances(z[:n])))
+    return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
+
+
+def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Accuracy and cross-entropy over the places that are filled."""
+    weight = there.float() / there.float().sum().clamp(min=1)
+    right = (logits.argmax(-1) == y).float()
+    return (right * weight).sum(), (F.cross_entropy(logits, y, reduction="none") * weight).sum()
