@@ -21,16 +21,22 @@ from dataclasses import fields
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.bootstrap import Bootstrap
+from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.corr_flow import CorrFlow
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.gr_spd_gan import GRSPDGAN
+from fcforge.generators.regate import ReGATE
 from fcforge.types import Component
 
 GENERATORS: dict[str, type[Generator]] = {
     cls.name: cls
     for cls in (
         FCMVAE,
+        ReGATE,
+        BrainNetGAN,
+        GRSPDGAN,
         CorrGauss,
         CorrFlow,
         Bootstrap,
