@@ -38,7 +38,7 @@ class Evaluator:
         strategy, model = self._learner.strategy, self._learner.model
         with torch.no_grad():
             return {
-                name: torch.softmax(strategy.logits(model, lane, inputs), -1)[:, 1]
+                name: torch.softmax(strategy.site_logits(model, lane, inputs, name), -1)[:, 1]
                 .float()
                 .cpu()
                 .numpy()

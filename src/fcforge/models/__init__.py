@@ -12,6 +12,7 @@ from fcforge.models.gat import GAT
 from fcforge.models.gcn import GCN
 from fcforge.models.graph_transformer import GraphTransformer
 from fcforge.models.sage import SAGE
+from fcforge.models.tem import TEM
 from fcforge.types import Component
 
 MODELS: dict[str, type[Model]] = {
@@ -22,6 +23,7 @@ MODELS: dict[str, type[Model]] = {
     "gae": GAE,
     "linear": Linear,
     "mlp": MLP,
+    "tem": TEM,
 }
 
 

@@ -140,8 +140,14 @@ class Strategy:
         """Last look at the site: Fisher information, masks, memory, generator."""
         return lane
 
+    def wakes(self, epoch: int, epochs: int) -> bool:
+        """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
+        return True
+
     # -- pure, lifted over lanes ---------------------------------------------------------------
-    def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor) -> Lane:
+    def begin_epoch(
+        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
+    ) -> Lane:
         """Before each epoch (HCTS chooses its replay subset here). `bank` holds all rows."""
         return lane
 
@@ -160,7 +166,7 @@ class Strategy:
     ) -> tuple[Tensor, Params]:
         """Scalar loss of `params` and the batch-norm statistics after the step."""
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-        return cross_entropy(out.logits, batch.y), out.stats
+        return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Change the gradient before clipping (PackNet masks it)."""
@@ -173,3 +179,7 @@ class Strategy:
     def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
         """Scores (n, 2) for diagnosis."""
         return model.apply(lane.params, lane.stats, inputs).logits
+
+    def site_logits(self, model: Model, lane: Lane, inputs: Inputs, site: str) -> Tensor:
+        """Scores of subjects known to come from `site`; only an oracle uses the name."""
+        return self.logits(model, lane, inputs)

@@ -1,0 +1,37 @@
+"""Checks of a method's settings: one clear error each."""
+
+from __future__ import annotations
+
+from fcforge.errors import ConfigError
+
+
+def one_of(method: str, field: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise when a setting is none of the known ones."""
+    if value not in known:
+        raise ConfigError(
+            f"{field} = '{value}' is unknown.",
+            where=f"method '{method}'",
+            do=f"Known: {', '.join(known)}.",
+        )
+
+
+def at_least(method: str, minimum: float, **values: float) -> None:
+    """Raise when a number is below its minimum (or is no number)."""
+    for field, value in values.items():
+        if not value >= minimum:
+            raise ConfigError(
+                f"{field} = {value!r} is too small.",
+                where=f"method '{method}'",
+                do=f"Use {minimum} or more.",
+            )
+
+
+def fraction(method: str, **values: float) -> None:
+    """Raise when a number is not strictly between 0 and 1."""
+    for field, value in values.items():
+        if not 0.0 < value < 1.0:
+            raise ConfigError(
+                f"{field} = {value!r} is no fraction.",
+                where=f"method '{method}'",
+                do="Use a number between 0 and 1.",
+            )
