@@ -139,10 +139,10 @@ def heat(value: float, low: float, high: float) -> tuple[str, str]:
     left, right = (np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in BLUES[k : k + 2])
     rgb = left + (right - left) * (at - k)
     background = "#" + "".join(f"{round(c):02x}" for c in rgb)
-    # Whichever ink has more contrast by the WCAG luminance.
-    linear = ((rgb / 255 + 0.055) / 1.055) ** 2.4
-    dark_text = (linear @ [0.2126, 0.7152, 0.0722]) > 0.2
-    return background, "#10202f" if dark_text else "#ffffff"
+    # Black above, white below the luminance at which both have a contrast of 4.6 : 1.
+    scaled = rgb / 255
+    linear = np.where(scaled <= 0.04045, scaled / 12.92, ((scaled + 0.055) / 1.055) ** 2.4)
+    return background, "#000000" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "#ffffff"
 
 
 def share(value: float, low: float, high: float) -> float:

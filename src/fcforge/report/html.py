@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -242,12 +241,13 @@ def write_report(
         n_draws=n_draws,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=out.parent, prefix=f".{out.name}.", delete=False
-    ) as f:
-        f.write(page)
-        f.flush()
-        os.fsync(f.fileno())
-    os.chmod(f.name, 0o644)
-    os.replace(f.name, out)
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as f:
+            f.write(page)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
     return out
