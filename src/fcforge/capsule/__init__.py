@@ -1,0 +1,49 @@
+"""Capsules: the sealed state that travels from one hospital to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fcforge.capsule.contents import Capsule, Settings, settings_for
+    from fcforge.capsule.learning import learn, learn_next
+    from fcforge.capsule.prediction import predict
+    from fcforge.capsule.sealing import Check, open_capsule, seal, verify
+    from fcforge.capsule.words import inspect_words
+
+_HOME = {
+    "Capsule": "contents",
+    "Settings": "contents",
+    "settings_for": "contents",
+    "learn": "learning",
+    "learn_next": "learning",
+    "predict": "prediction",
+    "Check": "sealing",
+    "open_capsule": "sealing",
+    "seal": "sealing",
+    "verify": "sealing",
+    "inspect_words": "words",
+}
+
+__all__ = [
+    "Capsule",
+    "Check",
+    "Settings",
+    "inspect_words",
+    "learn",
+    "learn_next",
+    "open_capsule",
+    "predict",
+    "seal",
+    "settings_for",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when something is used: the command line lists its commands at once."""
+    import importlib
+
+    if name not in _HOME:
+        raise AttributeError(f"module 'fcforge.capsule' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"fcforge.capsule.{_HOME[name]}"), name)

@@ -1,0 +1,134 @@
+"""Arrays of a capsule as safetensors: written, read, and held against the model they belong to."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fcforge.capsule.contents import Settings, Subjects
+from fcforge.engine import Learner
+from fcforge.errors import CapsuleError, FCForgeError
+from fcforge.randomness import torch_rng
+from fcforge.runner.workshop import build_learner
+from fcforge.strategies import Lane
+
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
+# All that a state of wrong shapes or with missing names was seen to raise.
+MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
+
+
+def _save(tensors: dict[str, Tensor]) -> bytes:
+    from safetensors.torch import save
+
+    return save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()})
+
+
+def _load(data: bytes, name: str) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        tensors = load(data)
+    except (SafetensorError, *MISFIT, OverflowError, RecursionError) as error:
+        raise CapsuleError(f"part '{name}' cannot be read ({type(error).__name__}).") from error
+    for key, value in tensors.items():
+        if value.dtype not in DTYPES:
+            raise CapsuleError(f"array '{key}' is of type {value.dtype}.")
+        # a method's own state may hold an infinity on purpose; nothing else may
+        if not key.startswith("state/") and not bool(torch.isfinite(value).all()):
+            raise CapsuleError(f"array '{key}' holds NaN or infinity.")
+    return {key: tensors[key] for key in sorted(tensors)}  # safetensors gives them in any order
+
+
+def write_lane(lane: Lane) -> bytes:
+    """Parameters, statistics and state, named ``params/...``, ``stats/...``, ``state/...``."""
+    parts = lane._asdict().items()
+    return _save({f"{part}/{key}": v for part, values in parts for key, v in values.items()})
+
+
+def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
+    """Lane and learner; the network's names, shapes and types must be those of its model."""
+    try:
+        learner = build_learner(settings.learner, settings.n_rois)
+    except FCForgeError as error:
+        raise CapsuleError(f"its learner cannot be built: {error}") from error
+    parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
+    for name, value in _load(data, "lane.safetensors").items():
+        part, _, key = name.partition("/")
+        if part not in parts or not key:
+            raise CapsuleError(f"array '{name}' belongs nowhere.")
+        parts[part][key] = value
+    lane = Lane(**parts)
+    if _described(lane) != _expected(learner):
+        raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
+    return lane, learner
+
+
+def _described(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
+    both = {**lane.params, **{f"stats/{k}": v for k, v in lane.stats.items()}}
+    return {k: (tuple(v.shape), str(v.dtype)) for k, v in both.items()}
+
+
+def _expected(learner: Learner) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shapes of the network, found without allocating it: a forged size costs no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        params, stats = learner.model.init(torch_rng(0)), learner.model.init_stats()
+    return _described(Lane(params, stats, {}))
+
+
+def check_lane(lane: Lane, learner: Learner, n_remembered: int) -> None:
+    """Raise unless the state points at remembered subjects only and the network answers."""
+    for key in learner.strategy.row_keys:
+        rows = lane.state.get(key)
+        if rows is None or rows.dtype != torch.int64:
+            raise CapsuleError(f"the method's state has no '{key}'.")
+        if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
+            raise CapsuleError(f"'{key}' points at subjects that are not there.")
+    try:
+        fc = torch.eye(learner.model.n_rois).expand(2, -1, -1)
+        with torch.no_grad():
+            logits = learner.strategy.logits(learner.model, lane, learner.model.prepare(fc))
+    except MISFIT as error:
+        raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
+    if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
+        raise CapsuleError("the network does not give two finite scores per subject.")
+
+
+def write_subjects(subjects: Subjects) -> bytes:
+    """Upper triangles, labels, sites and kind of some subjects."""
+    return _save(
+        {"upper": subjects.upper, "y": subjects.y, "site": subjects.site, "real": subjects.real}
+    )
+
+
+def read_subjects(data: bytes, n_rois: int, name: str) -> Subjects:
+    """Inverse of `write_subjects`, shapes and types checked."""
+    found = _load(data, name)
+    if set(found) != {"upper", "y", "site", "real"}:
+        raise CapsuleError(f"part '{name}' holds other arrays than it should.")
+    n, n_edges = found["y"].numel(), n_rois * (n_rois - 1) // 2
+    expected = {
+        "upper": ((n, n_edges), torch.float32),
+        "y": ((n,), torch.int64),
+        "site": ((n,), torch.int64),
+        "real": ((n,), torch.uint8),
+    }
+    if {k: (tuple(v.shape), v.dtype) for k, v in found.items()} != expected:
+        raise CapsuleError(f"part '{name}' has arrays of other shapes than {n_rois} ROIs need.")
+    return Subjects(**found)
+
+
+def check_subjects(subjects: Subjects, n_sites: int) -> None:
+    """Raise unless every subject is a correlation matrix of a known class and site."""
+    if not len(subjects):
+        return
+    inside = (
+        float(subjects.upper.abs().max()) <= 1.0
+        and 0 <= int(subjects.y.min()) <= int(subjects.y.max()) <= 1
+        and 0 <= int(subjects.site.min()) <= int(subjects.site.max()) < n_sites
+        and int(subjects.real.max()) <= 1
+    )
+    if not inside:
+        raise CapsuleError("a subject has an impossible edge, label or site.")

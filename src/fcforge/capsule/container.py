@@ -1,0 +1,193 @@
+"""The container: six named parts in a folder or in one zip file, nothing else.
+
+The zip is written and read in one canonical form: members in a fixed order, stored without
+compression, no extra fields, no comment, a fixed date. Whatever deviates from it by one bit is
+refused. So a member cannot be larger than the file that holds it (no zip bomb), cannot have
+another name than the six (no path tricks, no links, no duplicates), and nothing can hide between
+members. Ordinary tools open it; a folder with the six files is as good.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import tempfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from fcforge.errors import CapsuleError
+
+MANIFEST, LEDGER, SEAL = "manifest.json", "ledger.jsonl", "seal.json"
+LANE, REMEMBERED, HELD_OUT = "lane.safetensors", "remembered.safetensors", "held_out.safetensors"
+PARTS = (MANIFEST, LEDGER, LANE, REMEMBERED, HELD_OUT, SEAL)
+SEALED_PARTS = (LEDGER, LANE, REMEMBERED, HELD_OUT)  # listed with size and SHA-256 in the manifest
+
+MAX_BYTES = 1 << 30  # a whole capsule; 32-bit zip offsets end at 4 GiB
+MAX_TEXT = 16 << 20  # one JSON part
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+_DATE = 0x21  # 1980-01-01, the first day a zip can name
+
+
+def damaged(what: str, path: str | Path) -> CapsuleError:
+    """The error for a capsule that cannot be trusted."""
+    return CapsuleError(
+        what, where=str(path), do="Nothing of it was used; ask the sender for the capsule again."
+    )
+
+
+def _local(name: str, data: bytes) -> bytes:
+    encoded = name.encode()
+    crc, n = zlib.crc32(data), len(data)
+    return _LOCAL.pack(b"PK\3\4", 20, 0, 0, 0, _DATE, crc, n, n, len(encoded), 0) + encoded
+
+
+def _central(name: str, data: bytes, offset: int) -> bytes:
+    encoded = name.encode()
+    crc, n, size = zlib.crc32(data), len(data), len(encoded)
+    mode = (stat.S_IFREG | 0o644) << 16
+    head = (b"PK\1\2", (3 << 8) | 20, 20, 0, 0, 0, _DATE, crc, n, n, size, 0, 0, 0, 0, mode, offset)
+    return _CENTRAL.pack(*head) + encoded
+
+
+def pack(parts: Mapping[str, bytes]) -> bytes:
+    """The canonical zip of the six parts."""
+    body, directory, offset = [], [], 0
+    for name in PARTS:
+        data = parts[name]
+        head = _local(name, data)
+        directory.append(_central(name, data, offset))
+        body += [head, data]
+        offset += len(head) + len(data)
+    index = b"".join(directory)
+    end = _END.pack(b"PK\5\6", 0, 0, len(PARTS), len(PARTS), len(index), offset, 0)
+    return b"".join([*body, index, end])
+
+
+def unpack(data: bytes, where: str | Path) -> dict[str, bytes]:
+    """The six parts of a canonical zip; anything else raises `CapsuleError`.
+
+    Members are walked from the first byte on, never beyond the end of `data`, and what they
+    would be packed into must be `data` itself: one comparison rules out every other trick.
+    """
+    parts: dict[str, bytes] = {}
+    place = 0
+    for name in PARTS:
+        start = place + _LOCAL.size + len(name)
+        head = data[place:start]
+        if len(head) < _LOCAL.size + len(name):
+            raise damaged(f"the file ends before part '{name}'.", where)
+        fields = _LOCAL.unpack_from(head)
+        if fields[0] != b"PK\3\4" or head[_LOCAL.size :] != name.encode():
+            raise damaged(f"part '{name}' is not where it belongs; this is no capsule.", where)
+        if fields[3] != 0:
+            raise damaged(f"part '{name}' is compressed; capsules store their parts.", where)
+        size = fields[8]
+        if start + size > len(data):
+            raise damaged(f"the file ends within part '{name}'.", where)
+        parts[name] = data[start : start + size]
+        place = start + size
+    if pack(parts) != data:
+        raise damaged("the zip holds something else than the six parts of a capsule.", where)
+    return parts
+
+
+def read_parts(path: str | Path, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+    """Bytes of the six parts of a capsule file or folder, size checked before reading."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            return _read_folder(path, max_bytes)
+        if not path.is_file():
+            raise CapsuleError("no such capsule.", where=str(path), do="Check the path.")
+        return unpack(_read_file(path, max_bytes), path)
+    except OSError as error:
+        raise CapsuleError(f"cannot be read ({error.strerror}).", where=str(path)) from error
+
+
+def _read_file(path: Path, limit: int) -> bytes:
+    """A regular file of at most `limit` bytes; links are not followed inside a folder."""
+    with path.open("rb") as stream:
+        info = os.fstat(stream.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise damaged("is not a regular file.", path)
+        if info.st_size > limit:
+            raise damaged(f"has {info.st_size} bytes, more than the {limit} allowed.", path)
+        data = stream.read(limit + 1)  # it may have grown since
+    if len(data) > limit:
+        raise damaged(f"has more than the {limit} bytes allowed.", path)
+    return data
+
+
+def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
+    entries = {entry.name: entry for entry in os.scandir(path)}
+    odd = sorted(set(entries) - set(PARTS))
+    if odd:
+        raise damaged(f"holds something that is no part of a capsule ({odd[0]!r}).", path)
+    parts: dict[str, bytes] = {}
+    left = max_bytes
+    for name in PARTS:
+        if name not in entries:
+            raise damaged(f"part '{name}' is missing.", path)
+        if not entries[name].is_file(follow_symlinks=False):
+            raise damaged(f"part '{name}' is a link or a folder.", path)
+        parts[name] = _read_file(path / name, left)
+        left -= len(parts[name])
+    return parts
+
+
+def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a capsule whole or not at all: a zip, or a folder when `out` has no suffix.
+
+    An existing capsule is replaced only with `overwrite` (and a folder never).
+    """
+    out = Path(out)
+    if out.exists() and not (overwrite and out.is_file()):
+        raise CapsuleError("exists already.", where=str(out), do="Choose another --out.")
+    total = sum(len(data) for data in parts.values())
+    if total > MAX_BYTES:
+        raise CapsuleError(
+            f"would be {total} bytes, more than the {MAX_BYTES} a capsule may have.",
+            where=str(out),
+            do="Choose a smaller model or memory, or `projection` for analytic.",
+        )
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return _write_zip(parts, out) if out.suffix else _write_folder(parts, out)
+    except OSError as error:
+        raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(out)) from error
+
+
+def _write_zip(parts: Mapping[str, bytes], out: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    temp = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(pack(parts))
+            stream.flush()
+            os.fsync(stream.fileno())
+        temp.chmod(0o644)
+        os.replace(temp, out)
+    finally:
+        temp.unlink(missing_ok=True)
+    return out
+
+
+def _write_folder(parts: Mapping[str, bytes], out: Path) -> Path:
+    temp = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        for name in PARTS:
+            with (temp / name).open("wb") as stream:
+                stream.write(parts[name])
+                stream.flush()
+                os.fsync(stream.fileno())
+        temp.chmod(0o755)
+        os.rename(temp, out)
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+    return out

@@ -1,0 +1,375 @@
+"""One hospital's turn: open a capsule, learn the site, hand over the next capsule.
+
+A chain of capsules is the run `fcforge run` would do for that order and seed, bit by bit: the
+split depends on (seed, site), the site is trained by the same engine call with one torch thread,
+and remembered synthetic subjects travel as the exact float32 numbers they were.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fcforge.capsule import ledger
+from fcforge.capsule.contents import Capsule, Settings, Subjects
+from fcforge.capsule.judging import (
+    Reference,
+    fit_temperature,
+    held_out_set,
+    limits,
+    metrics_of,
+    scores,
+)
+from fcforge.capsule.sealing import flagged, open_capsule, seal
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.errors import CapsuleError
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.environment import describe
+from fcforge.runner.pools import synthetic_subjects
+from fcforge.runner.workshop import build_learner
+from fcforge.sites import Cohort, require_valid, split_site
+from fcforge.strategies import Lane
+from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+Tick = Callable[[], Any]
+CARRIED = "(from earlier sites)"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: the order of sums, and so every number, is the same on any machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Bench:
+    """The bank of one hospital: what it was handed, and its own open site.
+
+    Parameters
+    ----------
+    capsule : Capsule or None
+        What came in; None at the first hospital.
+    settings : Settings
+    site : Site
+    """
+
+    def __init__(self, capsule: Capsule | None, settings: Settings, site: Site) -> None:
+        self.settings, self.site = settings, site
+        self.learner = build_learner(settings.learner, settings.n_rois)
+        self.bank = Bank()
+        self.past = capsule.sites if capsule is not None else ()
+        self.carried = capsule.remembered if capsule is not None else Subjects.none(settings.n_rois)
+        # pools are of one kind each: the bank tells real from synthetic by pool
+        self._start = torch.full((len(self.carried),), -1, dtype=torch.int64)
+        for kind, real in (("synthetic", 0), ("real", 1)):
+            mine = self.carried.real == real
+            if bool(mine.any()):
+                pool = PoolName(kind, CARRIED, settings.seed, kind)
+                self._start[mine] = self.bank.add(pool, self.carried.batch().select(mine))
+        self.lane = self._lane(capsule)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this hospital starts from the untrained network."""
+        return not self.past or self.learner.strategy.depends_on == "site"
+
+    @property
+    def spec(self) -> RunSpec:
+        """The node of the prefix tree that is about to be trained."""
+        order = (self.site.name,) if self.fresh else (*self.past, self.site.name)
+        return self.settings.spec(order)
+
+    def _lane(self, capsule: Capsule | None) -> Lane:
+        if capsule is None or self.fresh:
+            return start_lane(self.learner, self.settings.seed)
+        state = dict(capsule.lane.state)
+        table = torch.cat([self._start, torch.tensor([-1])])  # place -1 stays -1
+        for key in self.learner.strategy.row_keys:
+            state[key] = table[state[key]]
+        # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
+        # back from files sorted by name
+        parts = (capsule.lane.params, capsule.lane.stats, state)
+        return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
+
+    def view(self, *, with_val: bool) -> SiteView:
+        """What the method is shown of the site."""
+        name, seed = self.site.name, self.settings.seed
+        part = "train+val" if with_val else "train"
+        train = self.bank.add(
+            PoolName("real", name, seed, part), self.site.learning(with_val=with_val)
+        )
+        val = self.bank.add(PoolName("real", name, seed, "val"), self.site.val)
+        make = self._synthesise if self.settings.learner.generator else None
+        return SiteView(
+            name=name,
+            position=len(self.spec.order) - 1,
+            bank=self.bank,
+            train=train,
+            val=val,
+            seal=SiteSeal(name),
+            synthesise=make,
+        )
+
+    def _synthesise(self, n: int) -> Tensor:
+        pool = PoolName("synthetic", self.site.name, self.settings.seed, str(n))
+        if pool in self.bank:
+            return self.bank.rows(pool)
+        return self.bank.add(pool, synthetic_subjects(self.site, self.spec, n, None))
+
+    def train(self, *, with_val: bool, tick: Tick) -> Lane:
+        """Lane after the site."""
+        job = Job(self.lane, self.view(with_val=with_val), self.settings.seed, self.spec.order)
+        with one_thread():
+            (lane,) = learn_site(self.learner, [job], self.bank, self.settings.training, tick=tick)
+        return lane
+
+    def packed(self, lane: Lane) -> tuple[Lane, Subjects]:
+        """Lane whose rows are places among the subjects it remembers, and those subjects."""
+        keys = self.learner.strategy.row_keys
+        if not keys:
+            return lane, Subjects.none(self.settings.n_rois)
+        held = torch.cat([lane.state[key].reshape(-1) for key in keys])
+        rows = torch.unique(held[held >= 0])
+        pools, pool, _ = self.bank.address(rows)
+        real = torch.tensor([p.kind == "real" for p in pools] + [False])[pool].to(torch.uint8)
+        batch = FCBatch(self.bank.fc(rows), self.bank.y[rows])
+        site = self._sites_of(rows, [p.site for p in pools], pool)
+        subjects = Subjects.of(batch, site, real)
+        state = dict(lane.state)
+        for key in keys:
+            place = torch.searchsorted(rows, state[key].clamp(min=0))
+            state[key] = torch.where(state[key] >= 0, place, -1)
+        return lane._replace(state=state), subjects
+
+    def _sites_of(self, rows: Tensor, names: list[str], pool: Tensor) -> Tensor:
+        """Place of each row's site among all sites learned."""
+        site = torch.full_like(rows, len(self.past))
+        carried = torch.tensor([name == CARRIED for name in names] + [False])[pool]
+        origin = {int(r): int(s) for r, s in zip(self._start, self.carried.site, strict=True)}
+        for i in torch.nonzero(carried).flatten().tolist():
+            site[i] = origin[int(rows[i])]
+        return site
+
+
+def check_turn(capsule: Capsule | None, settings: Settings, site_name: str, n_rois: int) -> None:
+    """Raise when this site cannot be learned next."""
+    title = settings.learner.title
+    learner = build_learner(settings.learner, settings.n_rois)
+    if learner.strategy.depends_on == "all":
+        raise CapsuleError(
+            f"learner '{title}' needs all sites at once and cannot be handed over.",
+            do="Choose a continual method; see `fcforge list methods`.",
+        )
+    if n_rois != settings.n_rois:
+        raise CapsuleError(
+            f"the data have {n_rois} ROIs, the capsule {settings.n_rois}.",
+            where=f"site '{site_name}'",
+            do="All hospitals of a chain use one atlas.",
+        )
+    if capsule is not None and site_name in capsule.sites:
+        raise CapsuleError(
+            f"site '{site_name}' was learned already.", do="Give the new site another name."
+        )
+
+
+def learn_next(
+    capsule: Capsule | None,
+    settings: Settings,
+    site: Site,
+    *,
+    tick: Tick = lambda: None,
+    time_stamp: str | None = None,
+) -> Capsule:
+    """The capsule after one more site (not sealed yet).
+
+    Parameters
+    ----------
+    capsule : Capsule or None
+        What came in; None starts a chain.
+    settings : Settings
+        Those of `capsule`, where there is one.
+    site : Site
+        The hospital's own subjects, split. `test` may be empty.
+    tick : callable
+        Called after every epoch.
+    time_stamp : str, optional
+        Time written into the ledger; now.
+    """
+    check_turn(capsule, settings, site.name, site.n_rois)
+    bench = Bench(capsule, settings, site)
+    started = time.perf_counter()
+    fixed = settings.training.selection == "fixed"
+    lane = bench.train(with_val=fixed, tick=tick)
+    seconds = time.perf_counter() - started
+    packed, remembered = bench.packed(lane)
+    held_out = _held_out(bench, capsule)
+    sites = (*bench.past, site.name)
+    entry = {
+        "kind": "learn",
+        "site": site.name,
+        "time": time_stamp or ledger.now(),
+        "parent": capsule.id if capsule is not None else "",
+        "parent_signed_by": capsule.signed_by if capsule is not None else "",
+        "settings": settings.to_json(),
+        "counts": _counts(site),
+        "metrics": _metrics(bench.learner, lane, held_out, sites, site),
+        "calibration": _calibration(bench, lane, held_out),
+        "reference": _reference(bench, held_out),
+        "flags": [],
+        "environment": describe("cpu"),
+        "seconds": round(seconds, 3),
+    }
+    entries = ledger.append(capsule.entries if capsule is not None else (), entry)
+    return Capsule(
+        settings, sites, packed, remembered, held_out, entries, parent=str(entry["parent"])
+    )
+
+
+def learn(
+    state: str | Path | None,
+    site_name: str,
+    cohort: Cohort,
+    out: str | Path,
+    *,
+    settings: Settings | None = None,
+    key: Ed25519PrivateKey | None = None,
+    trusted: Sequence[str] = (),
+    allow_real_subjects: bool = False,
+    overwrite: bool = False,
+    tick: Tick = lambda: None,
+) -> Capsule:
+    """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
+
+    Parameters
+    ----------
+    state : path or None
+        Capsule that came in; None starts a chain with `settings`.
+    site_name : str
+        Site of `cohort` to learn; other sites of the cohort are not looked at.
+    cohort : Cohort
+    out : path
+        Where the next capsule goes; nothing is written unless everything went well.
+    settings : Settings, optional
+        Only for the first site; later ones follow the capsule.
+    key, trusted, allow_real_subjects, overwrite
+        As in `seal` and `open_capsule`.
+    """
+    capsule = open_capsule(state, trusted=trusted) if state is not None else None
+    if capsule is not None:
+        settings = capsule.settings
+    if settings is None:
+        raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
+    _check_rois(settings, cohort, site_name)
+    check_turn(capsule, settings, site_name, cohort.n_rois)
+    if Path(out).exists() and not overwrite:
+        raise CapsuleError("exists already.", where=str(out), do="Choose another --out.")
+    _refuse_early(settings, capsule, allow_real_subjects)
+    mine = cohort.select_sites([site_name])
+    require_valid(mine)
+    site = split_site(mine, site_name, settings.seed, settings.test_fraction, settings.val_fraction)
+    following = learn_next(capsule, settings, site, tick=tick)
+    return seal(
+        following, out, key=key, allow_real_subjects=allow_real_subjects, overwrite=overwrite
+    )
+
+
+def _check_rois(settings: Settings, cohort: Cohort, site_name: str) -> None:
+    if settings.rois and cohort.roi_names and rois_sha256(cohort) != settings.rois:
+        raise CapsuleError(
+            "the ROI names differ from those of the capsule's first site.",
+            where=f"site '{site_name}'",
+            do="All hospitals of a chain use one atlas, ROIs in one order.",
+        )
+
+
+def rois_sha256(cohort: Cohort) -> str:
+    """SHA-256 of the ROI names; empty where they are unknown."""
+    return ledger.sha256("\x1f".join(cohort.roi_names).encode()) if cohort.roi_names else ""
+
+
+def _refuse_early(settings: Settings, capsule: Capsule | None, allowed: bool) -> None:
+    """Refuse before training what sealing would refuse after it."""
+    nobody = Subjects.none(settings.n_rois)
+    empty = Capsule(settings, (), Lane({}, {}, {}), nobody, nobody, ({"flags": []},))
+    flagged(empty, allowed)
+    if capsule is not None and capsule.holds_real:
+        flagged(replace(capsule, entries=({"flags": []},)), allowed)
+
+
+def _held_out(bench: Bench, capsule: Capsule | None) -> Subjects:
+    settings, site = bench.settings, bench.site
+    before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
+    if not settings.held_out:
+        return before
+    learning = site.learning(with_val=settings.training.selection == "fixed")
+    batch = held_out_set(settings.judge, learning, settings.seed, site.name, settings.held_out)
+    place = torch.full((len(batch),), len(bench.past), dtype=torch.int64)
+    return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
+
+
+def _counts(site: Site) -> dict[str, dict[str, int | None]]:
+    """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
+    learning = site.learning(with_val=True).y
+    return {
+        part: {
+            "controls": ledger.suppressed(int((y == 0).sum())),
+            "patients": ledger.suppressed(int((y == 1).sum())),
+        }
+        for part, y in (("learning", learning), ("test", site.test.y))
+    }
+
+
+def _metrics(
+    learner: Learner, lane: Lane, held_out: Subjects, sites: tuple[str, ...], site: Site
+) -> dict[str, Any]:
+    """Accuracy on every site's held-out set, and on the own real test split."""
+    found: dict[str, Any] = {"held_out": {}, "own_test": None}
+    for place, name in enumerate(sites):
+        batch = held_out.of_site(place)
+        if len(batch):
+            found["held_out"][name] = metrics_of(scores(learner, lane, batch.fc), batch.y)
+    if len(site.test):
+        found["own_test"] = metrics_of(scores(learner, lane, site.test.fc), site.test.y)
+    return found
+
+
+def _calibration(bench: Bench, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+    """Temperature of this hospital.
+
+    ``inner_val``: logits of the validation part. Where it was folded into training (nothing
+    was chosen on it), a second network is trained without it, only to be measured.
+    """
+    how, val = bench.settings.calibrate, bench.site.val
+    if how == "inner_val" and len(val):
+        other = lane
+        if bench.settings.training.selection == "fixed":
+            other = bench.train(with_val=False, tick=lambda: None)
+        u, y = scores(bench.learner, other, val.fc), val.y
+    elif how == "synthetic" and len(held_out):
+        batch = held_out.batch()
+        u, y = scores(bench.learner, lane, batch.fc), batch.y
+    else:
+        return {"how": "none", "temperature": None}
+    return {"how": how, "temperature": ledger.rounded(fit_temperature(u, y))}
+
+
+def _reference(bench: Bench, held_out: Subjects) -> dict[str, float | None]:
+    batch = held_out.of_site(len(bench.past))
+    if len(batch) < 4:
+        return {"inside": None, "outside": None}
+    learning = bench.site.learning(with_val=True)
+    return dict(limits(Reference.of(batch.fc), learning.fc))

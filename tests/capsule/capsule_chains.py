@@ -1,0 +1,56 @@
+"""Small chains of capsules for the tests: two or three made-up hospitals with ten ROIs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from fcforge.capsule import Capsule, Settings, learn, settings_for
+from fcforge.sites import Cohort
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component, LearnerSpec, Training
+
+N_ROIS = 10
+SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
+
+# small enough for seconds; quality is tested elsewhere
+QUICK: dict[str, LearnerSpec] = {
+    "finetune": LearnerSpec(Component("finetune"), Component("gcn")),
+    "analytic": LearnerSpec(Component("analytic"), Component("linear")),
+    "independent": LearnerSpec(Component("independent"), Component("linear")),
+    "majority": LearnerSpec(Component("majority"), Component("linear")),
+    "cumulative": LearnerSpec(Component("cumulative"), Component("linear")),
+    "forge": LearnerSpec(
+        Component("forge", {"memory": 16, "candidates": 24, "dev": 8, "replay": 8, "refresh": 1}),
+        Component("gcn", {}),
+        Component("corr_gauss"),
+    ),
+}
+
+
+@cache
+def cohort(n_sites: int = 3) -> Cohort:
+    return simulate(n_rois=N_ROIS, scale=0.3, n_sites=n_sites)
+
+
+def settings(name: str, **rest) -> Settings:
+    return settings_for(
+        QUICK[name], N_ROIS, **{"training": Training(epochs=3), "held_out": 16, **rest}
+    )
+
+
+def chain(name: str, sites: tuple[str, ...], folder: Path, **rest) -> list[Path]:
+    """One capsule file per site, each made from the last."""
+    made: list[Path] = []
+    for i, site in enumerate(sites):
+        out = folder / f"{name}-{i}.capsule"
+        chain_settings = settings(name, **rest) if not made else None
+        learn(made[-1] if made else None, site, cohort(), out, settings=chain_settings)
+        made.append(out)
+    return made
+
+
+def learned(name: str, sites: tuple[str, ...], folder: Path, **rest) -> Capsule:
+    from fcforge.capsule import open_capsule
+
+    return open_capsule(chain(name, sites, folder, **rest)[-1])

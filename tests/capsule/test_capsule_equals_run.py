@@ -1,0 +1,99 @@
+"""Learning through capsules is the run: bitwise, site by site."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from capsule_chains import QUICK, SITES, chain, cohort, settings
+
+from fcforge.capsule import open_capsule
+from fcforge.capsule.learning import Bench
+from fcforge.runner.plan import make_plan
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop
+from fcforge.strategies import STRATEGIES
+from fcforge.types import Component, RunSpec, Training
+
+
+def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
+    """Train one order as `fcforge run` does and return (workshop, its node keys by depth)."""
+    spec = RunSpec(Component("simulated"), QUICK[name], order, 0, training, data_sha256="x")
+    plan = make_plan([spec], cohort().site_names)
+    for node in plan.nodes.values():
+        # a new workshop each time, as after an interruption: memory comes back from the store
+        Workshop(cohort(), store).run([node])
+    return plan.nodes, plan.stages[0][1]
+
+
+@pytest.mark.parametrize("selection", ["fixed", "inner_val"])
+@pytest.mark.parametrize("name", ["finetune", "analytic", "forge", "independent", "majority"])
+def test_every_stage_is_bitwise_the_run(name, selection, tmp_path) -> None:
+    order = SITES if STRATEGIES[name].depends_on != "order" else (SITES[2], SITES[0], SITES[1])
+    training = Training(epochs=3, selection=selection)
+    store = Store(tmp_path / "run")
+    _, keys = run_of(name, order, store, training)
+    for i, path in enumerate(chain(name, order, tmp_path, training=training)):
+        capsule = open_capsule(path)
+        run = store.read_lane(keys[i + 1])
+        rows = STRATEGIES[name].row_keys
+        mine = {f"{p}/{k}": v for p, d in capsule.lane._asdict().items() for k, v in d.items()}
+        kept = {k for k in run if not k.endswith(("@pool", "@item"))}
+        assert kept == set(mine) - {f"state/{k}" for k in rows}
+        for key in kept:
+            assert torch.equal(run[key], mine[key]), key
+
+
+def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
+    order = SITES[:2]
+    store = Store(tmp_path / "run")
+    nodes, keys = run_of("forge", order, store, Training(epochs=3))
+    workshop = Workshop(cohort(), store)
+    child = next(n for n in nodes.values() if n.depth == 2)
+    lane = workshop.load_lane(child)  # rows of site one, in the run's bank
+    capsule = open_capsule(chain("forge", order, tmp_path)[0])
+    for key in STRATEGIES["forge"].row_keys:
+        rows, places = lane.state[key], capsule.lane.state[key]
+        assert bool((rows >= 0).any())
+        assert torch.equal(rows >= 0, places >= 0)
+        there = rows >= 0
+        assert torch.equal(
+            workshop.bank.fc(rows[there]), capsule.remembered.batch().fc[places[there]]
+        )
+        assert torch.equal(workshop.bank.y[rows[there]], capsule.remembered.y[places[there]])
+
+
+def test_seal_and_open_changes_nothing(tmp_path) -> None:
+    """A method's memory survives two hops with its sites."""
+    first, second = (open_capsule(p) for p in chain("forge", SITES[:2], tmp_path))
+    from fcforge.sites import split_site
+
+    bench = Bench(second, settings("forge"), split_site(cohort(), SITES[2], 0))
+    lane, again = bench.packed(bench.lane)
+    assert torch.equal(again.upper, second.remembered.upper)
+    assert torch.equal(again.site, second.remembered.site)
+    assert set(again.site.tolist()) == {0, 1}
+    assert set(first.remembered.site.tolist()) == {0}
+    for key in STRATEGIES["forge"].row_keys:
+        assert torch.equal(lane.state[key], second.lane.state[key])
+
+
+def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
+    """What `inspect` prints of site A after B: the run's lane on the same synthetic subjects."""
+    store = Store(tmp_path / "run")
+    nodes, keys = run_of("finetune", SITES[:2], store, Training(epochs=3))
+    path = chain("finetune", SITES[:2], tmp_path)[1]
+    capsule = open_capsule(path)
+    workshop = Workshop(cohort(), store)
+    tensors = store.read_lane(keys[2])
+    params = {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("params/")}
+    stats = {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("stats/")}
+    model = workshop.learner(nodes[keys[2]].spec).model
+    batch = capsule.held_out.of_site(0)
+    right = model.apply(params, stats, model.prepare(batch.fc)).logits.argmax(-1) == batch.y
+    told = capsule.entries[-1]["metrics"]["held_out"][SITES[0]]["accuracy"]
+    assert told == round(float(right.double().mean()), 4)
+    # and the accuracy on the own real test split is the run's score, exactly
+    p = store.read_scores(keys[2])[SITES[1]]
+    y = workshop.sites(nodes[keys[2]].spec)[SITES[1]].test.y.numpy()
+    own = capsule.entries[-1]["metrics"]["own_test"]["accuracy"]
+    assert own == round(float(((p > 0.5) == y).mean()), 4)
