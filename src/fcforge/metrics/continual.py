@@ -55,6 +55,10 @@ def accuracy_curve(a: np.ndarray) -> np.ndarray:
 
 def aaa(a: np.ndarray) -> np.ndarray:
     r"""Average accuracy along the way: :math:`\frac1T \sum_t A_t`."""
+    n = a.shape[-1]
+    if not np.isnan(a).any():  # the usual case as one product
+        weight = np.tri(n) / np.arange(1, n + 1)[:, None] / n
+        return np.einsum("...ti,ti->...", a, weight.astype(a.dtype))
     curve = accuracy_curve(a)
     # A stage whose only site is undefined says nothing; a diverged run must stay NaN.
     undefined = np.cumsum(_known(a), axis=-1) == 0

@@ -11,11 +11,11 @@ from markupsafe import Markup
 from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
 from fcforge.report.figures import Curve, curve_panel, span
 from fcforge.stats import (
+    Comparer,
     Comparison,
     Estimate,
     Row,
     bootstrap,
-    compare,
     findings,
     group,
     leaks_on,
@@ -30,11 +30,15 @@ from fcforge.types import RunResult
 
 @dataclass(frozen=True)
 class Forest:
-    """Differences of all learners from one reference (or from each one's own)."""
+    """Differences of all learners from one reference (or from each one's own).
+
+    The permutation p-value is left out against the majority class, see `fcforge.stats.compare`.
+    """
 
     title: str
     note: str
     items: tuple[tuple[str, str, Comparison], ...]
+    with_p: bool
     limits: tuple[float, float]
 
 
@@ -115,18 +119,23 @@ def _panels(found: Mapping[str, Curve], majority: str, what: str) -> list[tuple[
 
 
 def _forest(
-    groups: Mapping[str, list[RunResult]], partner: Mapping[str, str], title: str, note: str, n: int
+    groups: Mapping[str, list[RunResult]],
+    partner: Mapping[str, str],
+    title: str,
+    note: str,
+    comparer: Comparer,
 ) -> Forest | None:
     items = []
     for learner, reference in partner.items():
         shared = {(r.spec.seed, r.spec.order) for r in groups[reference]}
         if any((r.spec.seed, r.spec.order) in shared for r in groups[learner]):
-            found = compare(groups[learner], groups[reference], n_draws=n)
+            found = comparer.compare(groups[learner], groups[reference])
             items.append((learner, reference, found))
     if not items:
         return None
+    with_p = all(groups[k][0].spec.learner.method.name != "majority" for k in partner.values())
     limits = span([np.array([c.low, c.high, 0.0]) for _, _, c in items])
-    return Forest(title, note, tuple(items), limits)
+    return Forest(title, note, tuple(items), with_p, limits)
 
 
 def _own_finetune(groups: Mapping[str, list[RunResult]]) -> dict[str, str]:
@@ -167,7 +176,8 @@ def _forests(
             "The best of many looks better than it is; read the intervals.",
         ),
     ]
-    forests = [_forest(groups, partner, title, note, n) for partner, title, note in asked]
+    comparer = Comparer(n_draws=n)
+    forests = [_forest(groups, partner, title, note, comparer) for partner, title, note in asked]
     first = forests[0]
     vs_majority = {k: c for k, _, c in first.items} if first else {}
     return [f for f in forests if f is not None], vs_majority

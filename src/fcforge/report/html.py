@@ -133,8 +133,8 @@ def _ordinal(n: int) -> str:
 
 
 def _panel_columns(n: int) -> int:
-    """Columns that leave the fewest holes in a grid of n panels."""
-    return n if n <= 4 else min((5, 4, 3), key=lambda k: (-n % k, -k))
+    """Columns that leave few holes in a grid of n panels wide enough to read."""
+    return n if n <= 4 else 3 if n in (5, 6, 9) else 4
 
 
 def _majority_at(found: Contents) -> dict[str, float]:

@@ -10,13 +10,14 @@ from fcforge.stats.bootstrap import (
     split_batches,
     subject_weights,
 )
-from fcforge.stats.compare import Comparison, compare
+from fcforge.stats.compare import Comparer, Comparison, compare
 from fcforge.stats.findings import findings, leaks_on
 from fcforge.stats.table import COLUMNS, Column, Row, group, rows, table, with_majority
 
 __all__ = [
     "COLUMNS",
     "Column",
+    "Comparer",
     "Comparison",
     "Estimate",
     "Row",

@@ -80,7 +80,7 @@ def split_batches(results: Sequence[RunResult]) -> list[list[RunResult]]:
     return list(groups.values())
 
 
-def _matrices(
+def score_matrices(
     results: Sequence[RunResult], metric: str, n_draws: int, seed: int
 ) -> Iterator[tuple[list[RunResult], np.ndarray, np.ndarray]]:
     """Yield (runs, points (n_runs, T+1, T), draws (n_runs, n_draws, T+1, T)) split by split."""
@@ -125,7 +125,7 @@ def bootstrap(
     place = {id(r): k for k, r in enumerate(results)}
     points: list[np.ndarray] = [np.empty(0)] * len(results)
     total = None
-    for batch, at, draws in _matrices(results, metric, n_draws, seed):
+    for batch, at, draws in score_matrices(results, metric, n_draws, seed):
         for r, value in zip(batch, statistic(at), strict=True):
             points[place[id(r)]] = value
         part = statistic(draws).sum(0)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics import metric_named, stack, summaries_of
-from fcforge.metrics.cells import cell_values, swapped_values
+from fcforge.metrics.cells import swapped_values
 from fcforge.randomness import numpy_rng
-from fcforge.stats.bootstrap import N_DRAWS, interval, split_batches, subject_weights
+from fcforge.stats.bootstrap import N_DRAWS, interval, score_matrices, split_batches
 from fcforge.types import RunResult
 
 
@@ -91,6 +91,10 @@ def compare(
     where k permutations are at least as far from 0. Like the interval, it speaks of new
     subjects from these sites, not of new sites.
 
+    Exchangeability is more than equal accuracy. Where A and B err on different classes (the
+    extreme: B always names one class) the test is conservative, and the interval, which holds
+    the class sizes fixed, may exclude 0 although p is large.
+
     Parameters
     ----------
     results_a, results_b : sequence of RunResult
@@ -101,32 +105,49 @@ def compare(
     -------
     Comparison
     """
-    lower = metric_named(metric).lower_is_better
-
-    def reduce(full: np.ndarray) -> np.ndarray:
-        return summaries_of(full, lower_is_better=lower, names=(summary,))[summary]
-
-    left, right = _pairs(results_a, results_b)
-    partner = {id(x): y for x, y in zip(left, right, strict=True)}
-    points, draws, nulls = [], np.zeros(n_draws), np.zeros(n_draws)
-    for batch in split_batches(left):
-        both = [*batch, *(partner[id(r)] for r in batch)]
-        cells = _PairCells(batch[0], metric, len(batch), n_draws, seed)
-
-        def gap(cell: Callable[[str, np.ndarray], np.ndarray], both: list = both) -> np.ndarray:
-            value = reduce(stack(both, cell))
-            half = len(value) // 2
-            return value[:half] - value[half:]
-
-        points.append(gap(cells.plain))
-        draws += gap(cells.weighted).sum(0)
-        nulls += gap(cells.swapped).sum(0)
-    return _conclude(np.concatenate(points), draws / len(left), nulls / len(left))
+    return Comparer(metric, summary, n_draws, seed).compare(results_a, results_b)
 
 
 @dataclass(frozen=True)
-class _PairCells:
-    """Cells of A's runs followed by B's: as they are and bootstrapped, or with exchanges."""
+class Comparer:
+    """`compare` for many pairs: a run's bootstrap draws are computed once."""
+
+    metric: str = "accuracy"
+    summary: str = "aaa"
+    n_draws: int = N_DRAWS
+    seed: int = 0
+    # The run is kept beside its draws, so that its id cannot be given to another.
+    _known: dict[int, tuple[RunResult, float, np.ndarray]] = field(default_factory=dict)
+
+    def compare(self, results_a: Sequence[RunResult], results_b: Sequence[RunResult]) -> Comparison:
+        """Difference A - B, see `compare`."""
+        left, right = _pairs(results_a, results_b)
+        self._learn([*left, *right])
+        nulls = np.zeros(self.n_draws)
+        partner = {id(x): y for x, y in zip(left, right, strict=True)}
+        for batch in split_batches(left):
+            swapped = _Swapped(batch[0], self.metric, len(batch), self.n_draws, self.seed)
+            value = self._reduce(stack([*batch, *(partner[id(r)] for r in batch)], swapped))
+            nulls += (value[: len(batch)] - value[len(batch) :]).sum(0)
+        pairs = [(self._known[id(x)], self._known[id(y)]) for x, y in zip(left, right, strict=True)]
+        points = np.array([a[1] - b[1] for a, b in pairs])
+        draws = np.mean([a[2] - b[2] for a, b in pairs], axis=0)
+        return _conclude(points, draws, nulls / len(left))
+
+    def _learn(self, runs: Sequence[RunResult]) -> None:
+        new = [r for r in runs if id(r) not in self._known]
+        for batch, at, draws in score_matrices(new, self.metric, self.n_draws, self.seed):
+            for r, point, drawn in zip(batch, self._reduce(at), self._reduce(draws), strict=True):
+                self._known[id(r)] = (r, float(point), drawn)
+
+    def _reduce(self, full: np.ndarray) -> np.ndarray:
+        lower = metric_named(self.metric).lower_is_better
+        return summaries_of(full, lower_is_better=lower, names=(self.summary,))[self.summary]
+
+
+@dataclass(frozen=True)
+class _Swapped:
+    """Cells of A's runs followed by B's, after each permutation's exchanges."""
 
     first: RunResult
     metric: str
@@ -134,15 +155,7 @@ class _PairCells:
     n_draws: int
     seed: int
 
-    def plain(self, site: str, p: np.ndarray) -> np.ndarray:
-        return cell_values(p, self.first.labels[site], self.metric)
-
-    def weighted(self, site: str, p: np.ndarray) -> np.ndarray:
-        y, ids = self.first.labels[site], self.first.subject_ids[site]
-        w = subject_weights(site, ids, y, self.n_draws, self.seed)
-        return cell_values(p, y, self.metric, w)
-
-    def swapped(self, site: str, p: np.ndarray) -> np.ndarray:
+    def __call__(self, site: str, p: np.ndarray) -> np.ndarray:
         y, ids, n = self.first.labels[site], self.first.subject_ids[site], self.n_runs
         swap = _swaps(site, ids, self.n_draws, self.seed)
         return np.concatenate(swapped_values(p[:n], p[n:], y, self.metric, swap))

@@ -132,6 +132,7 @@ def findings(
                 f"is {word} always naming the commonest class: AAA {c.difference:+.3f} "
                 f"[{c.low:+.3f}, {c.high:+.3f}]."
             )
-            found.append(Finding("caution", title, text))
+            # A sign in front of digits is a minus, as in the tables; a label keeps its hyphens.
+            found.append(Finding("caution", title, text.replace("-", "\N{MINUS SIGN}")))
     found += _few_seeds(groups)
     return sorted(found, key=lambda f: f.level != "serious")
