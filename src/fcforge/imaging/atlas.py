@@ -98,6 +98,35 @@ class Atlas:
             out[..., k][inside] = column[labels[x, y, z]]
         return out
 
+    def seen_from(
+        self, shape: tuple[int, ...], affine: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For every atlas voxel: its column, and the scan voxel nearest to it.
+
+        Subjects of one study share a grid, so the last answer is kept.
+
+        Returns
+        -------
+        column : ndarray of shape (n_voxels,), int16
+        flat : ndarray of shape (n_voxels,), int64
+            Index into the Fortran-ordered scan volume, -1 outside the field of view.
+        """
+        key = (shape[:3], affine.tobytes())
+        if key not in self._last_grid:
+            column, xyz = self.voxels
+            inverse = np.linalg.inv(affine).astype(np.float32)
+            at = np.rint(xyz @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
+            size = np.array(shape[:3])
+            inside = ((at >= 0) & (at < size)).all(axis=1)
+            flat = np.where(inside, at @ np.array([1, size[0], size[0] * size[1]]), -1)
+            self._last_grid.clear()
+            self._last_grid[key] = (column, flat)
+        return self._last_grid[key]
+
+    @cached_property
+    def _last_grid(self) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
+        return {}
+
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
         image = self.image.name if self.image else None

@@ -147,11 +147,10 @@ def fmriprep_confounds(
         confounds, sample_mask = load_confounds(str(bold), **denoise.parameters)
     except (ValueError, KeyError, OSError, pd.errors.ParserError) as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
-        missing = "ould not find" in reason or "not found" in reason.lower()
+        if "ould not find associated confound file" in reason:
+            reason = "no *_desc-confounds_timeseries.tsv beside the scan."
         raise DataError(
-            "missing confounds: no *_desc-confounds_timeseries.tsv beside the scan."
-            if missing and "eywords" not in reason
-            else f"missing confounds: {reason[:160]}",
+            f"missing confounds: {reason[:160]}",
             where=str(bold),
             do=f"Strategy '{denoise.name}' needs them; or choose --denoise none.",
         ) from None

@@ -165,7 +165,10 @@ def _fmriprep(root: Path, choice: Choice) -> Iterator[Source]:
             path,
             kind="scan",
             tool="fmriprep",
-            motion=path.with_name(f"{run}_desc-confounds_timeseries.tsv"),
+            motion=_existing(  # fMRIPrep before 20.2 wrote _regressors
+                path.with_name(f"{run}_desc-confounds_timeseries.tsv"),
+                path.with_name(f"{run}_desc-confounds_regressors.tsv"),
+            ),
             mask=_existing(path.with_name(path.name.replace(f"desc-{description}_bold", _MASK))),
             sidecar=path.with_name(f"{stem}.json"),
         )

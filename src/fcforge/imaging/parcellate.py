@@ -66,18 +66,12 @@ def roi_means(
 
 
 def _coverage(scan: Scan, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
-    is_good = np.zeros(int(np.prod(scan.shape[:3])), dtype=bool)
+    is_good = np.zeros(int(np.prod(scan.shape[:3])) + 1, dtype=bool)  # the last one is "outside"
     is_good[good_flat] = True
-    column, xyz = atlas.voxels
-    inverse = np.linalg.inv(scan.affine).astype(np.float32)
-    at = np.rint(xyz @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int32)
-    shape = np.array(scan.shape[:3])
-    inside = ((at >= 0) & (at < shape)).all(axis=1)
-    strides = np.array([1, shape[0], shape[0] * shape[1]])
-    hit = np.zeros(len(column), dtype=bool)
-    hit[inside] = is_good[at[inside] @ strides]
+    column, flat = atlas.seen_from(scan.shape, scan.affine)
     total = np.bincount(column, minlength=atlas.n_rois)
-    return np.bincount(column[hit], minlength=atlas.n_rois) / np.maximum(total, 1)
+    hits = np.bincount(column[is_good[flat]], minlength=atlas.n_rois)
+    return hits / np.maximum(total, 1)
 
 
 def _in_mni(scan: Scan, atlas: Atlas, n_inside: int) -> None:

@@ -144,10 +144,11 @@ def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
                 block = np.frombuffer(raw, proxy.dtype).reshape(take, n_voxels)[:, flat]
                 out[:, done : done + take] = _scaled(block, proxy.slope, proxy.inter).T
                 done += take
+            file.read(1)  # to the end of the stream, where gzip checks its checksum
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(
-            f"truncated or damaged: it ends before volume {done + VOLUMES_AT_ONCE} of "
-            f"{scan.n_volumes} ({type(error).__name__}).",
+            f"truncated or damaged: {done} of {scan.n_volumes} volumes could be read "
+            f"({type(error).__name__}).",
             where=str(scan.path),
             do="Copy or compress the file again.",
         ) from None

@@ -138,7 +138,7 @@ def _read_text(path: Path) -> Series:
         raise DataError("is not text.", where=str(path)) from None
     if not lines:
         raise DataError("is empty.", where=str(path))
-    split = _splitter(lines[-1])
+    split = _splitter(next((line for line in lines if not line.startswith("#")), lines[0]))
     names: tuple[str, ...] = ()
     comments = [line for line in lines if line.startswith("#")]
     body = [line for line in lines if not line.startswith("#")]

@@ -1,0 +1,138 @@
+"""AAL has exactly 116 ROIs here, its look-alikes are named, user atlases match their table."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116_table, load_atlas
+
+
+def test_aal_has_116_rois_in_code_order(aal: Atlas):
+    assert aal.n_rois == 116
+    assert aal.values.tolist() == list(range(1, 117))
+    assert (aal.codes[0], aal.codes[-1]) == (2001, 9170)
+    assert list(aal.codes) == sorted(aal.codes)
+    assert aal.sha256 == AAL116_VOXELS_SHA256
+    assert len(set(aal.roi_names)) == 116
+
+
+def test_the_table_places_every_roi_where_the_volume_has_it(aal: Atlas):
+    column, xyz = aal.voxels
+    table = aal116_table()
+    for roi in range(0, 116, 7):
+        centre = xyz[column == roi].mean(axis=0)
+        said = table.loc[roi, ["x", "y", "z"]].to_numpy(dtype=float)
+        # The table's centroids come from the PCP's mask, which is aligned a little differently.
+        assert np.linalg.norm(centre - said) < 8
+        if table.loc[roi, "name"].endswith("_L"):
+            assert centre[0] < 0
+
+
+def test_systems_cover_all_rois_and_both_hemispheres_alike():
+    table = aal116_table()
+    assert table["system"].nunique() == 9
+    by_name = dict(zip(table["name"], table["system"], strict=True))
+    for name, system in by_name.items():
+        if name.endswith("_L"):
+            assert by_name[name[:-1] + "R"] == system
+
+
+def test_one_table_in_the_package():
+    """The simulator's copy and the imaging copy are the same bytes."""
+    here = resources.files("fcforge.imaging") / "aal116.tsv"
+    there = resources.files("fcforge.sites") / "aal116.tsv"
+    if not there.is_file():
+        pytest.skip("the sites layer reads the imaging table")
+    assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize(("mm", "smallest"), [(3, 11), (2, 47)])
+def test_no_roi_vanishes_on_scan_grids(aal: Atlas, mm: int, smallest: int):
+    affine = np.diag([-mm, mm, mm, 1.0])
+    affine[:3, 3] = [90, -126, -72]
+    shape = {3: (61, 73, 61), 2: (91, 109, 91)}[mm]
+    grid = aal.on_grid(shape, affine)
+    assert np.bincount(grid[grid >= 0], minlength=116).min() == smallest
+
+
+def test_on_grid_is_nilearns_nearest_neighbour(block: Atlas):
+    from nilearn.image import resample_img
+
+    affine = np.diag([7.0, 8.0, 9.0, 1.0])
+    affine[:3, 3] = [-86.3, -121.9, -66.2]  # off the half-way points, where rounding may differ
+    shape = (22, 25, 19)
+    ours = block.on_grid(shape, affine)
+    theirs = resample_img(
+        nib.load(block.image), affine, shape, interpolation="nearest",
+        force_resample=True, copy_header=True,
+    ).get_fdata()  # fmt: skip
+    expected = np.where(theirs > 0, theirs / 10 - 1, -1)
+    np.testing.assert_array_equal(ours, expected)
+
+
+def _volume(path: Path, labels: list[float]) -> Path:
+    data = np.zeros((6, 6, 6), dtype=np.float32)
+    data.flat[: len(labels)] = labels
+    nib.save(nib.Nifti1Image(data, np.eye(4)), path)
+    return path
+
+
+def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
+    assert aal.image is not None
+    with pytest.raises(DataError, match=r"166 ROIs, but AAL-116 has exactly 116.*is AAL3"):
+        load_atlas("AAL116", image=aal.image.with_name("AAL3.nii"))
+    aal2 = _volume(tmp_path / "aal2.nii", list(range(1, 121)))
+    with pytest.raises(DataError, match=r"120 ROIs.*is AAL2"):
+        load_atlas("AAL116", image=aal2)
+    with pytest.raises(ConfigError, match="AAL2' has 120 ROIs"):
+        load_atlas("AAL2")
+    with pytest.raises(ConfigError, match="AAL3' has 166 ROIs"):
+        load_atlas("AAL3")
+    other = _volume(tmp_path / "other.nii", list(range(5, 121)))
+    with pytest.raises(DataError, match=r"116 labels, but not AAL's"):
+        load_atlas("AAL116", image=other)
+
+
+def test_aal_under_its_long_codes_is_accepted(aal: Atlas, tmp_path: Path):
+    long = _volume(tmp_path / "pcp.nii", [float(c) for c in aal.codes])
+    assert load_atlas("AAL116", image=long).roi_names == aal.roi_names
+
+
+def test_a_changed_package_volume_is_refused(aal: Atlas, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fcforge.imaging.atlas.AAL116_VOXELS_SHA256", "0" * 64)
+    with pytest.raises(DataError, match="has changed"):
+        load_atlas("AAL116")
+
+
+def test_user_atlas_follows_its_table(block: Atlas):
+    assert block.name == "blocks"
+    assert block.roi_names == tuple(f"Block{i}" for i in range(1, 7))
+    assert block.values.tolist() == [10, 20, 30, 40, 50, 60]
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ("10\tA\n20\tB\n30\tC", r"3 labels are not in the table \[40, 50, 60\]"),
+        ("\n".join(f"{10 * i}\tR{i}" for i in range(1, 8)), r"1 listed ROIs are not in the volume"),
+        ("10\tA\n10\tB", "twice"),
+    ],
+)
+def test_volume_and_table_must_agree(rows: str, match: str, blocks, tmp_path: Path):
+    lut = tmp_path / "lut.tsv"
+    lut.write_text("index\tname\n" + rows + "\n")
+    with pytest.raises(DataError, match=match):
+        load_atlas(str(blocks[0]), lut=lut)
+
+
+def test_probabilistic_and_unknown_atlases(tmp_path: Path):
+    with pytest.raises(DataError, match="whole numbers"):
+        load_atlas(str(_volume(tmp_path / "p.nii", [0.2, 0.7, 1.0])))
+    with pytest.raises(ConfigError, match="unknown atlas 'schaefer'"):
+        load_atlas("schaefer")

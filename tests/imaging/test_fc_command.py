@@ -1,0 +1,313 @@
+"""`fcforge fc`: derivative trees to FC to a loadable dataset; trouble is one line each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from imaging_trees import (
+    SITES,
+    cpac_tree,
+    dpabi_tree,
+    fmriprep_subject,
+    fmriprep_tree,
+    roi_signals,
+    subject_ids,
+    write_people,
+    xcpd_tree,
+)
+
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.commands import fc_command
+from fcforge.sites import check_cohort, load_dataset, make_sites
+from fcforge.types import Component
+
+SMALL = np.diag([12.0, 12, 12, 1])
+SMALL[:3, 3] = [-90, -125, -71]
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def small_grid(block: Atlas) -> np.ndarray:
+    return block.on_grid((15, 18, 15), SMALL)
+
+
+def _errors(cohort) -> list[str]:
+    return [str(f) for f in check_cohort(cohort) if f.severity == "error"]
+
+
+def _load(out: Path):
+    return load_dataset(Component("folder", {"path": str(out)}))
+
+
+def test_40_fmriprep_subjects_to_sites_without_editing(tmp_path: Path, aal_grid, lines):
+    fmriprep_tree(tmp_path / "in", aal_grid, 40, n_volumes=45)
+    code = fc_command(
+        source=tmp_path / "in",
+        out=tmp_path / "out",
+        denoise="motion+high_pass",
+        report=False,
+        say=lines.append,
+    )
+    assert code == 0, lines
+    cohort = _load(tmp_path / "out")
+    assert cohort.fc.shape == (40, 116, 116)
+    assert cohort.site_names == SITES
+    assert _errors(cohort) == []
+    assert cohort.covariates["mean_fd"].min() > 0
+    sites = make_sites(cohort, 0)
+    assert len(sites) == 2
+
+
+def test_fc_is_that_of_the_signals_put_in(tmp_path: Path, aal: Atlas, aal_grid, lines):
+    truth = fmriprep_subject(tmp_path / "in", "01", aal_grid, n_volumes=150)
+    code = fc_command(
+        source=tmp_path / "in", out=tmp_path / "out", denoise="none", low_pass=0.2,
+        high_pass=0, say=lines.append,
+    )  # fmt: skip
+    assert code == 0, lines
+    path = next((tmp_path / "out").rglob("*_relmat.tsv"))
+    table = pd.read_csv(path, sep="\t", index_col="Node")
+    assert list(table.columns) == list(table.index) == list(aal.roi_names)
+    upper = np.triu_indices(116, 1)
+    expected = np.corrcoef(truth, rowvar=False)[upper]
+    assert np.corrcoef(table.to_numpy()[upper], expected)[0, 1] > 0.99
+    series = pd.read_csv(next((tmp_path / "out").rglob("*_timeseries.tsv")), sep="\t")
+    assert series.shape == (150, 116)
+
+
+def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
+    for subject in ("01", "02"):
+        fmriprep_subject(tmp_path / "in", subject, aal_grid)
+    write_people(tmp_path / "in", ["01", "02"])
+    assert fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
+    out = tmp_path / "out"
+    stem = "sub-01_task-rest_space-MNI152NLin2009cAsym_atlas-AAL116_stat-"
+    made = sorted(p.name for p in (out / "sub-01" / "func").iterdir())
+    assert made == [
+        f"{stem}coverage_bold.tsv",
+        f"{stem}mean_timeseries.json",
+        f"{stem}mean_timeseries.tsv",
+        f"{stem}pearsoncorrelation_relmat.json",
+        f"{stem}pearsoncorrelation_relmat.tsv",
+    ]
+    description = json.loads((out / "dataset_description.json").read_text())
+    assert description["DatasetType"] == "derivative"
+    assert description["GeneratedBy"][0]["Name"] == "fcforge"
+    side = json.loads(
+        (out / "sub-01" / "func" / f"{stem}pearsoncorrelation_relmat.json").read_text()
+    )
+    assert side["RepetitionTime"] == 2.0
+    assert side["Settings"]["denoise"]["LoadConfounds"]["motion"] == "full"
+    assert side["Settings"]["min_coverage"] == 0.5
+    assert side["Atlas"]["SHA256"]
+    assert "white_matter" in side["Runs"][0]["Confounds"]
+    page = (out / "sub-01.html").read_text()
+    assert page.count("data:image/png;base64,") == 2
+    assert "http" not in page.split("<table>")[0]
+    group = (out / "group.html").read_text()
+    assert "2 of 2 subjects" in group
+    assert "sub-02.html" in group
+    assert not list(out.rglob(".part-*"))
+
+
+@pytest.mark.parametrize("tool", ["xcpd", "cpac", "dpabi"])
+def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path, aal, lines):
+    root = tmp_path / "in"
+    if tool == "xcpd":
+        xcpd_tree(root, list(aal.roi_names))
+    elif tool == "cpac":
+        cpac_tree(root, aal.codes, drop=40)
+    else:
+        dpabi_tree(root)
+    code = fc_command(source=root, out=tmp_path / "out", report=False, say=lines.append)
+    assert code == 0, lines
+    cohort = _load(tmp_path / "out")
+    assert cohort.fc.shape == (20, 116, 116)
+    assert _errors(cohort) == []
+    seed = {"xcpd": 11, "cpac": 13, "dpabi": 17}[tool]
+    expected = np.corrcoef(roi_signals(np.random.default_rng([seed, 3]), 80, 116), rowvar=False)
+    if tool == "cpac":  # C-PAC left one ROI out: a named reason, not a missing column
+        expected[40] = expected[:, 40] = 0
+        expected[40, 40] = 1
+        assert any("1 ROIs without signal" in line and aal.roi_names[40] in line for line in lines)
+    else:
+        assert cohort.covariates["mean_fd"].min() > 0
+    np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
+    if tool == "dpabi":
+        assert sum("took columns 1-116" in line for line in lines) == 2  # once, then a count
+
+
+def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, lines):
+    xcpd_tree(tmp_path / "in", list(aal.roi_names), n=2)
+    common = {"source": tmp_path / "in", "report": False, "say": lines.append}
+    assert fc_command(out=tmp_path / "a", atlas="4S156Parcels", **common) == 0
+    table = pd.read_csv(next((tmp_path / "a").rglob("*_relmat.tsv")), sep="\t")
+    assert list(table["Node"]) == [f"Parcel{k}" for k in range(5)]
+    assert fc_command(out=tmp_path / "b", atlas="Glasser", **common) == 2
+    assert "Time series there are of: 4S156Parcels, AAL116" in lines[-1]
+
+
+def test_trouble_is_one_line_each_and_the_others_finish(tmp_path: Path, block, blocks, lines):
+    root = tmp_path / "in"
+    grid = block.on_grid((15, 18, 15), SMALL)
+    nan = np.zeros(grid.shape, dtype=bool)
+    nan[:, : grid.shape[1] // 2] = True
+    few = np.zeros(grid.shape, dtype=bool)
+    few[3, 2, 3] = True
+    for subject in subject_ids(8):
+        extra = {"06": {"nan": nan}, "07": {"nan": few}}.get(subject, {})
+        fmriprep_subject(root, subject, grid, affine=SMALL, **extra)
+    write_people(root, subject_ids(9))  # 09 is listed, but has no scan
+
+    def file(subject: str, pattern: str) -> Path:
+        return next((root / f"sub-{subject}").rglob(pattern))
+
+    cut = file("02", "*_bold.nii.gz")
+    cut.write_bytes(cut.read_bytes()[:20000])
+    shutil.rmtree(root / "sub-03")
+    moved = SMALL.copy()
+    moved[:3, 3] += 400
+    fmriprep_subject(root, "03", grid, affine=moved)
+    file("04", "*_bold.json").write_text('{"RepetitionTime": 3.0}')
+    file("05", "*-confounds_timeseries.tsv").unlink()
+    shutil.rmtree(root / "sub-08")
+    fmriprep_subject(root, "08", grid, affine=SMALL, run="_run-1")
+    fmriprep_subject(root, "08", grid, affine=SMALL, run="_run-20", tr=2.5)
+    out = tmp_path / "out"
+    code = fc_command(
+        source=root, out=out, atlas=str(blocks[0]), atlas_lut=blocks[1], report=True,
+        say=lines.append,
+    )  # fmt: skip
+    assert code == 1
+    failed = {line.split()[0]: line for line in lines if " failed: " in line}
+    wanted = {
+        "sub-02": "truncated or damaged",
+        "sub-03": "wrong affine: it places the scan at",
+        "sub-04": "mixed TRs: the header says 2 s",
+        "sub-05": "missing confounds: no *_desc-confounds_timeseries.tsv",
+        "sub-06": "NaN voxels inside ROIs",
+        "sub-08": "mixed TRs: its runs have 2 s, 2.5 s",
+        "sub-09": "is listed, but there is no scan",
+    }
+    assert set(failed) == set(wanted)
+    for subject, text in wanted.items():
+        assert text in failed[subject]
+        assert "\n" not in failed[subject]
+    assert any(line == "sub-07: 1 NaN voxels inside ROIs left out" for line in lines)
+    people = pd.read_csv(out / "participants.tsv", sep="\t")
+    assert list(people["participant_id"]) == ["sub-01", "sub-07"]
+    log = (out / "logs" / "failed.tsv").read_text().splitlines()
+    assert len(log) == 1 + len(wanted)
+    assert "2 of 9 subjects have FC" in (out / "group.html").read_text()
+    assert "2 of 9 subjects have FC" in lines[-2]
+
+
+def test_119_rois_is_one_line_and_the_others_finish(tmp_path: Path, lines):
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        n = 119 if i == 1 else 116
+        np.savetxt(tmp_path / f"s{i}.txt", rng.normal(size=(50, n)))
+    code = fc_command(source=tmp_path, out=tmp_path / "out", report=False, say=lines.append)
+    assert code == 1
+    assert next(ln for ln in lines if "failed: " in ln).startswith("sub-s1 failed: ")
+    assert sum("119 ROIs, but atlas AAL116 has 116" in line for line in lines) == 1
+    assert len(list((tmp_path / "out").rglob("*_relmat.tsv"))) == 2
+
+
+def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
+    tmp_path: Path, block, blocks, small_grid, lines
+):
+    for subject in ("01", "02"):
+        fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
+    ask = {
+        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
+        "denoise": "motion", "report": False, "say": lines.append,
+    }  # fmt: skip
+    assert fc_command(**ask) == 0
+    assert "(2 made now, 0 from before)" in lines[-1]
+    assert fc_command(**ask) == 0
+    assert "(0 made now, 2 from before)" in lines[-1]
+    next((tmp_path / "out" / "sub-02").rglob("*_relmat.json")).unlink()  # stopped half-way
+    assert fc_command(**ask) == 0
+    assert "(1 made now, 1 from before)" in lines[-1]
+    assert fc_command(**{**ask, "low_pass": 0.08}) == 0
+    assert "(2 made now, 0 from before)" in lines[-1]
+    assert fc_command(**{**ask, "analysis_level": "group"}) == 0
+    assert "(0 made now, 2 from before)" in lines[-1]
+
+
+def test_participant_label_takes_those_alone_and_keeps_earlier_rows(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    for subject in ("01", "02", "03"):
+        fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
+    ask = {
+        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
+        "denoise": "none", "report": False, "say": lines.append,
+    }  # fmt: skip
+    assert fc_command(participant_label=["sub-02"], **ask) == 0
+    assert fc_command(participant_label=["01", "77"], **ask) == 1
+    assert "sub-77 failed: is listed, but there is no scan" in "\n".join(lines)
+    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    assert list(people["participant_id"]) == ["sub-01", "sub-02"]
+
+
+def test_two_runs_are_joined_and_two_spaces_are_a_question(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    for run in ("_run-1", "_run-20"):
+        fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL, run=run)
+    ask = {
+        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
+        "denoise": "none", "report": False, "say": lines.append,
+    }  # fmt: skip
+    assert fc_command(**ask) == 0
+    side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
+    assert side["Volumes"] == 120
+    assert len(side["Sources"]) == 2
+    first = next((tmp_path / "in").rglob("*run-1_space*_bold.nii.gz"))
+    shutil.copy(first, first.with_name(first.name.replace("2009cAsym", "6Asym")))
+    assert fc_command(**ask) == 2
+    assert "two files for one run" in "\n".join(lines)
+    assert fc_command(**ask, space="MNI152NLin2009cAsym") == 0
+
+
+def test_low_coverage_rois_are_named_and_their_fc_is_zero(tmp_path: Path, aal, aal_grid, lines):
+    cut = np.where(np.arange(aal_grid.shape[2]) < 4, -1, aal_grid)  # low slices not acquired
+    fmriprep_subject(tmp_path / "in", "01", cut)
+    code = fc_command(source=tmp_path / "in", out=tmp_path / "out", max_empty=0.3, say=lines.append)
+    assert code == 0, lines
+    side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
+    assert side["EmptyROIs"]
+    assert all(name in aal.roi_names for name in side["EmptyROIs"])
+    path = next((tmp_path / "out").rglob("*_relmat.tsv"))
+    table = pd.read_csv(path, sep="\t", index_col="Node")
+    row = table.loc[side["EmptyROIs"][0]].drop(side["EmptyROIs"][0])
+    assert (row == 0).all()
+    coverage = pd.read_csv(next((tmp_path / "out").rglob("*coverage_bold.tsv")), sep="\t")
+    assert len(coverage) == 116
+    assert "ROIs without signal" in (tmp_path / "out" / "sub-01.html").read_text()
+
+
+def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, lines):
+    from imaging_trees import write_scan
+
+    rng = np.random.default_rng(0)
+    write_scan(tmp_path / "in" / "anna.nii.gz", small_grid, roi_signals(rng, 60, 6), SMALL, rng)
+    ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
+    assert fc_command(source=tmp_path / "in", out=tmp_path / "out", **ask) == 0
+    assert "no participants.tsv found" in lines[0]
+    (tmp_path / "void").mkdir()
+    assert fc_command(source=tmp_path / "void", out=tmp_path / "o2", **ask) == 2
+    assert "no scan and no time series found" in lines[-1]
+    assert fc_command(source=tmp_path / "nope", out=tmp_path / "o3", **ask) == 2
+    assert "no such folder" in lines[-1]

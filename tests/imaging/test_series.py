@@ -1,0 +1,127 @@
+"""Time series of other tools: every format back to the same numbers, every damage named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.io import savemat
+
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.series import Series, match_atlas, parse_columns, read_series
+
+X = np.random.default_rng(0).normal(size=(12, 4))
+
+
+def _write(path: Path, values: np.ndarray = X) -> Path:
+    kind = path.suffix
+    if kind == ".1D":
+        header = "\t".join(f"#{2001 + i}" for i in range(values.shape[1]))
+        lines = ["\t".join(repr(float(v)) for v in row) for row in values]
+        path.write_text("\n".join([header, *lines]) + "\n")
+    elif kind == ".mat":
+        savemat(path, {"ROISignals": values})
+    elif kind == ".npy":
+        np.save(path, values)
+    elif kind == ".npz":
+        np.savez(path, ts=values)
+    else:
+        mark = {".tsv": "\t", ".csv": ",", ".txt": "  "}[kind]
+        rows = [mark.join(repr(float(v)) for v in row) for row in values]
+        if kind == ".tsv":
+            rows = [mark.join(f"roi{i}" for i in range(values.shape[1])), *rows]
+        path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("kind", [".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz"])
+def test_every_format_gives_the_same_numbers(kind: str, tmp_path: Path):
+    series = read_series(_write(tmp_path / f"s{kind}"))
+    np.testing.assert_array_equal(series.values, X)
+    names = {".1D": ("2001", "2002", "2003", "2004"), ".tsv": ("roi0", "roi1", "roi2", "roi3")}
+    assert series.names == names.get(kind, ())
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    values=arrays(
+        float,
+        st.tuples(st.integers(3, 8), st.integers(2, 5)),
+        elements=st.floats(-1e12, 1e12, allow_nan=False),
+    ),
+    kind=st.sampled_from([".1D", ".tsv", ".csv", ".txt", ".npy"]),
+)
+def test_round_trip_of_any_numbers(values: np.ndarray, kind: str, tmp_path: Path):
+    np.testing.assert_array_equal(read_series(_write(tmp_path / f"s{kind}", values)).values, values)
+
+
+def test_missing_values_are_nan_not_dropped(tmp_path: Path):
+    path = tmp_path / "s.tsv"
+    path.write_text("a\tb\tc\n1\tn/a\t3\n2\tn/a\t5\n4\tn/a\t1\n")
+    series = read_series(path)
+    assert series.values.shape == (3, 3)
+    assert np.isnan(series.values[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("a.csv", "1,2\n3,4\n5\n", "different length"),
+        ("a.csv", "1,2\n3,x\n5,6\n", "'x' is not a number"),
+        ("a.tsv", "", "empty"),
+        ("a.txt", "1 2\n3 4\n", "too little"),
+        ("a.mat", "no matlab", "not a readable .mat"),
+        ("a.npy", "no numpy", "not a readable numpy"),
+        ("a.pkl", "x", "not a time series file"),
+    ],
+)
+def test_damage_is_named_with_its_file(name: str, text: str, match: str, tmp_path: Path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=match) as error:
+        read_series(tmp_path / name)
+    assert name in str(error.value)
+
+
+def test_several_matrices_need_a_name(tmp_path: Path):
+    savemat(tmp_path / "two.mat", {"a": X, "b": X + 1})
+    with pytest.raises(DataError, match="2 numeric matrices"):
+        read_series(tmp_path / "two.mat")
+    got = read_series(tmp_path / "two.mat", variable="b").values
+    np.testing.assert_array_equal(got, X + 1)
+
+
+def test_pickled_numpy_is_refused(tmp_path: Path):
+    np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="not a readable numpy"):
+        read_series(tmp_path / "o.npy")
+
+
+def test_columns_are_matched_by_code_and_a_missing_roi_is_a_nan_column(aal: Atlas):
+    keep = [i for i in range(116) if i != 40][::-1]  # C-PAC may order and drop as it likes
+    values = np.random.default_rng(1).normal(size=(10, 115))
+    names = tuple(str(aal.codes[i]) for i in keep)
+    got = match_atlas(Series(values, names), aal, Path("f.1D")).values
+    assert got.shape == (10, 116)
+    assert np.isnan(got[:, 40]).all()
+    np.testing.assert_array_equal(got[:, keep], values)
+
+
+@pytest.mark.parametrize(("n", "hint"), [(119, ""), (120, "AAL2"), (166, "AAL3"), (90, "")])
+def test_another_number_of_columns_is_an_error(aal: Atlas, n: int, hint: str):
+    with pytest.raises(DataError, match=f"{n} ROIs, but atlas AAL116 has 116") as error:
+        match_atlas(Series(np.zeros((10, n))), aal, Path("f.txt"))
+    assert hint in str(error.value)
+
+
+def test_columns_count_from_one():
+    assert parse_columns("1-116") == slice(0, 116)
+    assert parse_columns(None) is None
+    with pytest.raises(DataError, match="FIRST-LAST"):
+        parse_columns("116")
