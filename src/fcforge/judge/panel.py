@@ -1,0 +1,219 @@
+"""All generators on all sites and seeds: records, then a table with intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fcforge.generators import make_generator
+from fcforge.generators.cache import fit_cached
+from fcforge.judge.core import collapse_warnings, judge_fidelity
+from fcforge.judge.utility import Task, classify
+from fcforge.randomness import torch_rng
+from fcforge.types import Component, FCBatch, Site, Training
+
+REAL = "real"
+REFERENCES = {
+    "bootstrap": Component("bootstrap"),
+    "corr_gauss": Component("corr_gauss"),
+}
+# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+class Interval(NamedTuple):
+    """Mean over seeds of the mean over sites, with its 95 % t interval over seeds."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is judged, and how.
+
+    Attributes
+    ----------
+    generators : mapping of row name to Component
+        The real/real, bootstrap and corr_gauss rows are always added.
+    classifiers : tuple of str
+        For train-on-synthetic-test-on-real.
+    augment : tuple of str
+        For 1:1 augmentation.
+    multiple : int
+        Synthetic subjects per training subject (labels as in the training part).
+    training : Training
+        Of the network classifiers.
+    """
+
+    generators: Mapping[str, Component]
+    classifiers: tuple[str, ...] = ("linear", "gcn")
+    augment: tuple[str, ...] = ()
+    multiple: int = 4
+    training: Training = field(default_factory=Training)
+
+    @property
+    def rows(self) -> dict[str, Component | None]:
+        """Row names and generators; None is the real/real row."""
+        extra = {k: v for k, v in REFERENCES.items() if k not in self.generators}
+        return {REAL: None, **extra, **self.generators}
+
+
+def synthesise(
+    panel: Panel, row: str, train: FCBatch, site: str, seed: int, folder: Path | None
+) -> tuple[FCBatch, dict[str, Any]]:
+    """Synthetic subjects of one row with the generator's diagnostics; the real row is `train`."""
+    component = panel.rows[row]
+    if component is None:
+        return train, {}
+    generator = make_generator(component)
+    state = fit_cached(generator, train, (seed, site), folder)
+    state = {k: v.to(train.fc.device) for k, v in state.items()}
+    labels = train.y.repeat(panel.multiple)
+    rng = torch_rng(seed, "judge", site, row)
+    return generator.sample(state, labels, rng), dict(generator.diagnostics(state))
+
+
+def judge_site(
+    panel: Panel,
+    sites: Mapping[int, Site],
+    device: torch.device | str = "cpu",
+    folder: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[dict[str, Any]]:
+    """Records of all rows and seeds of one site.
+
+    Parameters
+    ----------
+    panel : Panel
+    sites : mapping of seed to Site
+        The same site, split by each seed.
+    device : torch.device or str
+    folder : Path, optional
+        Cache of fitted generators.
+    say : callable
+        Told what is going on.
+    """
+    records: list[dict[str, Any]] = []
+    tstr: list[Task] = []
+    augmented: list[Task] = []
+    for seed, site in sites.items():
+        train, test = (_to(b, device) for b in (site.learning(with_val=True), site.test))
+        for row in panel.rows:
+            synthetic, diagnostics = synthesise(panel, row, train, site.name, seed, folder)
+            numbers: dict[str, Any] = judge_fidelity(train, test, synthetic, seed=seed)
+            numbers["warnings"] = collapse_warnings(numbers, diagnostics)
+            records.append(
+                {
+                    "site": site.name,
+                    "seed": seed,
+                    "row": row,
+                    "diagnostics": diagnostics,
+                    "numbers": numbers,
+                }
+            )
+            tstr.append(Task(synthetic, test, seed))
+            extra = synthetic.select(slice(0, len(train)))
+            both = train if row == REAL else FCBatch.concat([train, extra])
+            augmented.append(Task(both, test, seed))
+            say(f"{site.name} seed {seed} {row}: judged")
+    _add_utility(records, "tstr", tstr, panel.classifiers, panel, device, say)
+    _add_utility(records, "aug", augmented, panel.augment, panel, device, say)
+    return records
+
+
+def _add_utility(
+    records: Sequence[dict[str, Any]],
+    prefix: str,
+    tasks: Sequence[Task],
+    models: Sequence[str],
+    panel: Panel,
+    device: torch.device | str,
+    say: Callable[[str], None],
+) -> None:
+    for model in models:
+        for record, found in zip(
+            records, classify(tasks, model, panel.training, device), strict=True
+        ):
+            record["numbers"].update({f"{prefix}_{model}_{k}": v for k, v in found.items()})
+        say(f"{records[0]['site']}: {prefix} {model} done")
+
+
+def _to(batch: FCBatch, device: torch.device | str) -> FCBatch:
+    return FCBatch(batch.fc.to(device), batch.y.to(device))
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Mean and 95 % t interval of independent values; no interval from one value."""
+    x = np.asarray(values, dtype=np.float64)
+    x = x[np.isfinite(x)]
+    if len(x) == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    if len(x) == 1:
+        return Interval(float(x[0]), math.nan, math.nan)
+    t = _T95[len(x) - 2] if len(x) <= len(_T95) + 1 else 1.96
+    half = t * float(x.std(ddof=1)) / math.sqrt(len(x))
+    return Interval(float(x.mean()), float(x.mean()) - half, float(x.mean()) + half)
+
+
+def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
+    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
+    cells: dict[str, dict[str, dict[int, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for record in records:
+        flat = {**record["diagnostics"], **record["numbers"]}
+        for name, value in flat.items():
+            if isinstance(value, int | float):
+                cells[record["row"]][name][record["seed"]].append(float(value))
+    return {
+        row: {
+            name: interval([float(np.mean(v)) for v in seeds.values()])
+            for name, seeds in metrics.items()
+        }
+        for row, metrics in cells.items()
+    }
+
+
+def best_tstr(summary: Mapping[str, Mapping[str, Interval]], row: str) -> float:
+    """Best train-on-synthetic accuracy over classifiers (the same rule for the real row)."""
+    found = [
+        v.mean
+        for k, v in summary[row].items()
+        if k.startswith("tstr_") and k.endswith("_acc") and math.isfinite(v.mean)
+    ]
+    return max(found, default=math.nan)
+
+
+class Finding(NamedTuple):
+    """One requirement on a generator: what was asked, what was found."""
+
+    what: str
+    found: float
+    asked: str
+    ok: bool
+
+
+def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[Finding]:
+    """The careful generator's requirements on the means over sites and seeds."""
+    mine, real = summary[row], summary[REAL]
+    ratio = mine["class_difference_r"].mean / real["class_difference_r"].mean
+    gap = best_tstr(summary, REAL) - best_tstr(summary, row)
+    checks = [
+        ("within-class edge variance ratio", mine["variance_ratio"].mean, 0.6, 1.4),
+        ("edge-mean r with the training subjects", mine["edge_mean_r"].mean, 0.98, math.inf),
+        ("class-difference r / real sample's", ratio, 0.8, math.inf),
+        ("train-on-real minus train-on-synthetic accuracy", gap, -math.inf, 0.02),
+        ("positive semidefinite share", mine["psd_share"].mean, 0.95, math.inf),
+    ]
+    if "active_units" in mine:
+        checks.insert(0, ("active units", mine["active_units"].mean, 8, math.inf))
+    return [Finding(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi)) for what, x, lo, hi in checks]

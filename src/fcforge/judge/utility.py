@@ -1,0 +1,106 @@
+"""What synthetic subjects are worth to a classifier: train on them, or beside real ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.graphs import edges, fisher_z
+from fcforge.judge.two_sample import ridge_scores
+from fcforge.metrics import cell_values
+from fcforge.models import make_model
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.strategies import Lane
+from fcforge.strategies.finetune import Finetune
+from fcforge.types import Component, FCBatch, SiteSeal, Training
+
+# 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
+RIDGE_PER_SUBJECT = 80.0
+METRICS = {"acc": "accuracy", "pre": "precision", "rec": "sensitivity", "f1": "f1", "auc": "auroc"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Train a classifier on `train`, score `test`; equal `seed` means an equal start."""
+
+    train: FCBatch
+    test: FCBatch
+    seed: int
+
+
+def summarise(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """ACC, PRE, REC, F1 and AUC of P(patient) against labels."""
+    return {short: float(cell_values(scores, y, name)) for short, name in METRICS.items()}
+
+
+def linear_scores(task: Task) -> np.ndarray:
+    """P(patient) by ridge regression on standardised Fisher-z edges (score + 1) / 2."""
+    x, query = fisher_z(edges(task.train.fc)), fisher_z(edges(task.test.fc))
+    score = ridge_scores(x, task.train.y, query, RIDGE_PER_SUBJECT)
+    return (0.5 * (score + 1.0)).cpu().numpy()
+
+
+def network_scores(
+    tasks: Sequence[Task],
+    model: Component,
+    training: Training,
+    device: torch.device | str = "cpu",
+    lanes: int = 32,
+) -> list[np.ndarray]:
+    """P(patient) of every task's test subjects after training `model` on its training set.
+
+    On a GPU tasks of equal size train side by side as lanes; on a CPU one after another.
+    """
+    groups: dict[int, list[int]] = defaultdict(list)
+    for i, task in enumerate(tasks):
+        groups[len(task.train)].append(i)
+    size = lanes if torch.device(device).type == "cuda" else 1
+    out: dict[int, np.ndarray] = {}
+    for members in groups.values():
+        for start in range(0, len(members), size):
+            chunk = members[start : start + size]
+            scores = _train_together([tasks[i] for i in chunk], model, training, device)
+            out.update(zip(chunk, scores, strict=True))
+    return [out[i] for i in range(len(tasks))]
+
+
+def _train_together(
+    tasks: Sequence[Task], model: Component, training: Training, device: torch.device | str
+) -> list[np.ndarray]:
+    learner = Learner(Finetune(), make_model(model, tasks[0].train.n_rois))
+    bank = Bank(device)
+    jobs = []
+    for i, task in enumerate(tasks):
+        rows = bank.add(PoolName("synthetic", str(i), task.seed, "train"), task.train)
+        view = SiteView("judge", 0, bank, rows, rows[:0], SiteSeal("judge"))
+        jobs.append(Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",)))
+    done = learn_site(learner, jobs, bank, training)
+    return [
+        _score(learner, lane, task.test, device) for lane, task in zip(done, tasks, strict=True)
+    ]
+
+
+@torch.no_grad()
+def _score(learner: Learner, lane: Lane, test: FCBatch, device: torch.device | str) -> np.ndarray:
+    inputs = learner.model.prepare(test.fc.to(device))
+    logits = learner.strategy.logits(learner.model, lane, inputs)
+    return torch.softmax(logits, -1)[:, 1].float().cpu().numpy()
+
+
+def classify(
+    tasks: Sequence[Task],
+    classifier: str,
+    training: Training,
+    device: torch.device | str = "cpu",
+) -> list[dict[str, float]]:
+    """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
+    if classifier == "linear":
+        scores = [linear_scores(t) for t in tasks]
+    else:
+        scores = network_scores(tasks, Component(classifier), training, device)
+    return [summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)]
