@@ -7,7 +7,7 @@ import torch
 from capsule_chains import QUICK, SITES, chain, cohort, settings
 
 from fcforge.capsule import open_capsule
-from fcforge.capsule.learning import Bench
+from fcforge.capsule.bench import Bench
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
@@ -46,7 +46,7 @@ def test_every_stage_is_bitwise_the_run(name, selection, tmp_path) -> None:
 def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
     order = SITES[:2]
     store = Store(tmp_path / "run")
-    nodes, keys = run_of("forge", order, store, Training(epochs=3))
+    nodes, _ = run_of("forge", order, store, Training(epochs=3))
     workshop = Workshop(cohort(), store)
     child = next(n for n in nodes.values() if n.depth == 2)
     lane = workshop.load_lane(child)  # rows of site one, in the run's bank
@@ -56,10 +56,9 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
         assert bool((rows >= 0).any())
         assert torch.equal(rows >= 0, places >= 0)
         there = rows >= 0
-        assert torch.equal(
-            workshop.bank.fc(rows[there]), capsule.remembered.batch().fc[places[there]]
-        )
-        assert torch.equal(workshop.bank.y[rows[there]], capsule.remembered.y[places[there]])
+        kept = capsule.remembered.batch().select(places[there])
+        assert torch.equal(workshop.bank.fc(rows[there]), kept.fc)
+        assert torch.equal(workshop.bank.y[rows[there]], kept.y)
 
 
 def test_seal_and_open_changes_nothing(tmp_path) -> None:

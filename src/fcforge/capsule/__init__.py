@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule, Settings, settings_for
     from fcforge.capsule.learning import learn, learn_next
+    from fcforge.capsule.opening import Check, open_capsule, verify
     from fcforge.capsule.prediction import predict
-    from fcforge.capsule.sealing import Check, open_capsule, seal, verify
+    from fcforge.capsule.sealing import seal, with_audit
     from fcforge.capsule.words import inspect_words
 
 _HOME = {
@@ -18,10 +19,11 @@ _HOME = {
     "learn": "learning",
     "learn_next": "learning",
     "predict": "prediction",
-    "Check": "sealing",
-    "open_capsule": "sealing",
+    "Check": "opening",
+    "open_capsule": "opening",
     "seal": "sealing",
-    "verify": "sealing",
+    "verify": "opening",
+    "with_audit": "sealing",
     "inspect_words": "words",
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "seal",
     "settings_for",
     "verify",
+    "with_audit",
 ]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from fcforge.capsule.contents import Settings, Subjects
 from fcforge.engine import Learner
@@ -59,7 +63,8 @@ def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
             raise CapsuleError(f"array '{name}' belongs nowhere.")
         parts[part][key] = value
     lane = Lane(**parts)
-    if _described(lane) != _expected(learner):
+    stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
+    if _described(lane) != _expected(learner, stored):
         raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
     return lane, learner
 
@@ -69,11 +74,27 @@ def _described(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
     return {k: (tuple(v.shape), str(v.dtype)) for k, v in both.items()}
 
 
-def _expected(learner: Learner) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shapes of the network, found without allocating it: a forged size costs no memory."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+class Allowance(TorchFunctionMode):
+    """Lets torch make arrays of at most so many numbers in all: a forged size costs no memory."""
 
-    with FakeTensorMode():
+    FACTORIES = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty, torch.full)
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.left = numbers
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self.FACTORIES:
+            size = args[0] if args and not isinstance(args[0], int) else args
+            self.left -= math.prod(size or (kwargs or {}).get("size", ()))
+            if self.left < 0:
+                raise CapsuleError("the described network is larger than the stored one.")
+        return func(*args, **(kwargs or {}))
+
+
+def _expected(learner: Learner, stored: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shapes of the network its learner describes, found without making more than is stored."""
+    with Allowance(2 * stored + 1_000):
         params, stats = learner.model.init(torch_rng(0)), learner.model.init_stats()
     return _described(Lane(params, stats, {}))
 

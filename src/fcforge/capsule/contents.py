@@ -164,8 +164,12 @@ class Subjects:
 
     def join(self, other: Subjects) -> Subjects:
         """These, then the others."""
-        pairs = ((self.upper, other.upper), (self.y, other.y), (self.site, other.site))
-        return Subjects(*map(torch.cat, pairs), torch.cat([self.real, other.real]))
+        return Subjects(
+            torch.cat([self.upper, other.upper]),
+            torch.cat([self.y, other.y]),
+            torch.cat([self.site, other.site]),
+            torch.cat([self.real, other.real]),
+        )
 
 
 @dataclass(frozen=True)

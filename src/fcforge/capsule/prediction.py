@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fcforge.capsule.bench import one_thread
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.judging import Reference, scores, strangeness
-from fcforge.capsule.learning import one_thread
 from fcforge.capsule.ledger import learned
 from fcforge.errors import DataError
 from fcforge.runner.workshop import build_learner
