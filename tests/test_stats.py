@@ -199,3 +199,21 @@ def test_worse_than_majority_is_said():
 def test_duplicate_runs_of_one_title_are_named():
     runs = fake_learner("x", skill=1.5)
     assert "more than one run" in texts([*runs, runs[0]])
+
+
+def test_further_metrics_on_request():
+    runs = fake_learner("x", forgets=0.3, seeds=(0, 1))
+    df = stats.table(runs, metrics=("brier", "sensitivity"), n_draws=30).set_index("learner")
+    assert df.brier["x"] == pytest.approx(np.mean([m.summary(r, "brier")["aaa"] for r in runs]))
+    assert df.brier_fm["x"] == pytest.approx(np.mean([m.summary(r, "brier")["fm"] for r in runs]))
+    assert df.sensitivity_low["x"] < df.sensitivity["x"] < df.sensitivity_high["x"]
+    assert stats.means(runs, "brier", ("fm",))["fm"] == pytest.approx(df.brier_fm["x"])
+
+
+def test_a_comparer_gives_what_compare_gives():
+    a, b, c = (
+        fake_learner(t, skill=k, seeds=(0, 1)) for t, k in (("a", 1), ("b", 1.2), ("c", 0.8))
+    )
+    comparer = stats.Comparer(n_draws=60)
+    for x, y in ((a, b), (a, c), (b, c), (a, b)):
+        assert comparer.compare(x, y) == stats.compare(x, y, n_draws=60)

@@ -11,7 +11,7 @@ import pytest
 
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge import stats
-from fcforge.report import as_csv, as_json, as_markdown, terminal_table
+from fcforge.report import as_csv, as_json, as_markdown, print_findings, terminal_table
 from fcforge.report.numbers import bracket, duration, memory, number, p_value
 from fcforge.report.tables import best_of
 
@@ -39,6 +39,17 @@ def test_terminal_table_has_every_learner_and_the_majority(rows):
 def test_labels_are_not_read_as_markup():
     rows = stats.rows(fake_learner("[red]x[/red]", seeds=(0,)), n_draws=20)
     assert "[red]x[/red]" in shown(rows)
+
+
+def test_findings_are_printed():
+    from rich.console import Console
+
+    out = io.StringIO()
+    found = stats.findings(fake_learner("[b]x", seeds=(0,), constant=True))
+    print_findings(found, Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("serious: [b]x calls everybody the same")
+    assert lines[1].startswith("caution: only 1 seed")
 
 
 def test_markdown_is_one_table(rows):

@@ -19,6 +19,7 @@ from fcforge.stats import (
     findings,
     group,
     leaks_on,
+    means,
     per_site,
     rows,
     with_majority,
@@ -65,7 +66,11 @@ class Contents:
     matrices: list[Matrices]
     heat_limits: tuple[float, float]
     sites: dict[str, dict[str, Estimate]]
+    more: dict[str, dict[str, dict[str, float]]]
     n_draws: int
+
+
+MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
 
 
 def longest(runs: Sequence[RunResult]) -> list[RunResult]:
@@ -215,5 +220,9 @@ def contents(
         matrices=[m for m in heat if m.learner != majority],
         heat_limits=span([x for m in heat for x in (m.by_position, m.by_last_site)]),
         sites={k: per_site(groups[k], n_draws=n_draws) for k in shown},
+        more={
+            k: {name: means(groups[k], name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
+            for k in shown
+        },
         n_draws=n_draws,
     )

@@ -17,8 +17,9 @@ from markupsafe import Markup
 
 from fcforge import __version__
 from fcforge.errors import DataError
+from fcforge.metrics import METRICS
 from fcforge.report import numbers, words
-from fcforge.report.contents import Contents, contents
+from fcforge.report.contents import MORE_METRICS, Contents, contents
 from fcforge.report.figures import heat, inline, share, ticks
 from fcforge.report.tables import as_csv, best_of
 from fcforge.stats import COLUMNS
@@ -172,6 +173,7 @@ def render(
             title=title,
             c=found,
             columns=COLUMNS,
+            more_columns=[(k, METRICS[k].title, METRICS[k].lower_is_better) for k in MORE_METRICS],
             best=best_of(found.rows, but={k for k, v in levels.items() if v == "serious"}),
             panel_columns=_panel_columns(len(found.accuracy_panels)),
             levels=levels,

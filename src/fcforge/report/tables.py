@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from fcforge.report.numbers import bracket, duration, memory, number, with_interval
-from fcforge.stats import COLUMNS, Row
+from fcforge.stats import COLUMNS, Finding, Row
 from fcforge.stats.table import records
 
 if TYPE_CHECKING:
@@ -56,6 +56,17 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
     from rich.console import Console
 
     (console or Console()).print(terminal_table(rows))
+
+
+def print_findings(found: Sequence[Finding], console: Console | None = None) -> None:
+    """Print warnings, serious ones first, to stderr (or to `console`)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = console or Console(stderr=True)
+    for f in found:
+        line = Text(f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow")
+        out.print(line.append(f"{f.learner} {f.text}".strip(), style=""))
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:

@@ -6,13 +6,14 @@ from fcforge.stats.bootstrap import (
     Estimate,
     bootstrap,
     estimate,
+    means,
     per_site,
     split_batches,
     subject_weights,
 )
 from fcforge.stats.compare import Comparer, Comparison, compare
-from fcforge.stats.findings import findings, leaks_on
-from fcforge.stats.table import COLUMNS, Column, Row, group, rows, table, with_majority
+from fcforge.stats.findings import Finding, findings, leaks_on
+from fcforge.stats.table import COLUMNS, Column, Row, columns_for, group, rows, table, with_majority
 
 __all__ = [
     "COLUMNS",
@@ -20,13 +21,16 @@ __all__ = [
     "Comparer",
     "Comparison",
     "Estimate",
+    "Finding",
     "Row",
     "bootstrap",
+    "columns_for",
     "compare",
     "estimate",
     "findings",
     "group",
     "leaks_on",
+    "means",
     "per_site",
     "rows",
     "split_batches",

@@ -188,6 +188,20 @@ def estimate(
     }
 
 
+def means(
+    results: Sequence[RunResult], metric: str, names: tuple[str, ...] = SUMMARIES
+) -> dict[str, float]:
+    """Summaries of one learner's runs without intervals: mean over orders and seeds."""
+    lower = metric_named(metric).lower_is_better
+    found: dict[str, list[np.ndarray]] = {n: [] for n in names}
+    for batch in split_batches(results):
+        labels = batch[0].labels
+        full = stack(batch, lambda s, p, y=labels: cell_values(p, y[s], metric))  # type: ignore[misc]
+        for n, v in summaries_of(full, lower_is_better=lower, names=names).items():
+            found[n].append(v)
+    return {n: float(np.concatenate(v).mean()) for n, v in found.items()}
+
+
 def per_site(
     results: Sequence[RunResult], metric: str = "accuracy", *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> dict[str, Estimate]:

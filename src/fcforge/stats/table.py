@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import finite, intransigence, majority_result, score_matrix
+from fcforge.metrics import finite, intransigence, majority_result, metric_named, score_matrix
 from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate
 from fcforge.types import RunResult
 
@@ -40,6 +40,17 @@ COLUMNS: tuple[Column, ...] = (
     Column("bwt", "BWT", "accuracy", "bwt", True, "backward transfer: final minus just learned"),
     Column("fwt", "FWT", "accuracy", "fwt", True, "zero-shot gain over the untrained network"),
 )
+
+
+def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
+    """AAA and FM of further metrics: ``("brier",)`` gives the keys ``brier`` and ``brier_fm``."""
+    found = []
+    for name in metrics:
+        m = metric_named(name)
+        up, text = not m.lower_is_better, f"{m.title}, as AAA"
+        found.append(Column(name, m.title, name, "aaa", up, text))
+        found.append(Column(f"{name}_fm", f"{m.title} FM", name, "fm", False, f"{m.title} lost"))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -117,16 +128,17 @@ def _row(
     runs: list[RunResult],
     keeps: Mapping[str, str],
     star: dict[tuple, np.ndarray],
+    columns: Sequence[Column],
     draws: Mapping[str, int],
 ) -> Row:
     good = [r for r in runs if finite(r)]
     majority = runs[0].spec.learner.method.name == "majority"
     nothing = Estimate(*[float("nan")] * 4)
-    estimates = {c.key: nothing for c in COLUMNS}
-    for metric in dict.fromkeys(c.metric for c in COLUMNS) if good else ():
-        columns = [c for c in COLUMNS if c.metric == metric]
-        found = estimate(good, metric, tuple(c.summary for c in columns), **draws)
-        estimates.update({c.key: found[c.summary] for c in columns})
+    estimates = {c.key: nothing for c in columns}
+    for metric in dict.fromkeys(c.metric for c in columns) if good else ():
+        same = [c for c in columns if c.metric == metric]
+        found = estimate(good, metric, tuple(dict.fromkeys(c.summary for c in same)), **draws)
+        estimates.update({c.key: found[c.summary] for c in same})
     return Row(
         learner=title,
         keeps=keeps.get(title, "statistics" if majority else "not stated"),
@@ -146,6 +158,7 @@ def rows(
     results: Sequence[RunResult],
     *,
     keeps: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> list[Row]:
@@ -155,14 +168,17 @@ def rows(
     ----------
     results : sequence of RunResult
     keeps : mapping of learner title to what its method keeps, optional
+    metrics : sequence of str
+        Metrics beyond those of `COLUMNS`, see `columns_for`.
     n_draws, seed : int
         Of the bootstrap.
     """
     groups = group(with_majority(results))
+    columns, draws = (*COLUMNS, *columns_for(metrics)), {"n_draws": n_draws, "seed": seed}
     found = []
     for title, runs in groups.items():
         star = _a_star(groups, runs[0].spec.learner.model.name)
-        found.append(_row(title, runs, keeps or {}, star, {"n_draws": n_draws, "seed": seed}))
+        found.append(_row(title, runs, keeps or {}, star, columns, draws))
     return sorted(found, key=lambda r: (not r.is_majority, -np.nan_to_num(r.estimates["aaa"].mean)))
 
 
@@ -170,17 +186,20 @@ def table(
     results: Sequence[RunResult],
     *,
     keeps: Mapping[str, str] | None = None,
+    metrics: Sequence[str] = (),
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> pd.DataFrame:
     """The table as a DataFrame, one row per learner.
 
-    Every column of `COLUMNS` gives four: the mean over orders and seeds under its own key, and
-    ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval over subjects).
+    Every column of `COLUMNS` (and of `columns_for(metrics)`) gives four: the mean over orders
+    and seeds under its own key, and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval
+    over subjects).
     """
     import pandas as pd
 
-    return pd.DataFrame(records(rows(results, keeps=keeps, n_draws=n_draws, seed=seed)))
+    found = rows(results, keeps=keeps, metrics=metrics, n_draws=n_draws, seed=seed)
+    return pd.DataFrame(records(found))
 
 
 def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
@@ -188,10 +207,9 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
     out = []
     for row in found:
         record: dict[str, str | float | int] = {"learner": row.learner, "keeps": row.keeps}
-        for c in COLUMNS:
-            e = row.estimates[c.key]
-            record |= {c.key: e.mean, f"{c.key}_sd": e.sd_orders}
-            record |= {f"{c.key}_low": e.low, f"{c.key}_high": e.high}
+        for key, e in row.estimates.items():
+            record |= {key: e.mean, f"{key}_sd": e.sd_orders}
+            record |= {f"{key}_low": e.low, f"{key}_high": e.high}
         record["intransigence"] = row.intransigence
         record |= {"memory_bytes": row.memory_bytes, "seconds": row.seconds}
         record |= {"runs": row.n_runs, "runs_left_out": row.n_left_out}
