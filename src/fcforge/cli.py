@@ -42,8 +42,8 @@ def init(
     force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a commented config to start from."""
+    from fcforge.commands.templates import EXPERIMENT
     from fcforge.runner.store import write_text
-    from fcforge.templates import EXPERIMENT
 
     if path.exists() and not force:
         raise FCForgeError("file exists.", where=str(path), do="Use --force to overwrite it.")
@@ -58,7 +58,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Say what is wrong with a config or a dataset, subject by subject, before anything runs."""
-    from fcforge.checking import check_target
+    from fcforge.commands.check import check_target
 
     verdict = check_target(target, overrides or [])
     if as_json:
@@ -74,14 +74,16 @@ def run(
     config: Config,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="Run folder [runs/<config name>].")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it would cost.")
+    ] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
+    from fcforge.commands.run import run_and_report
     from fcforge.config import load_experiment
-    from fcforge.running import run_and_report
 
     experiment = load_experiment(config, overrides or [])
     folder = out or Path("runs") / config.stem
@@ -94,7 +96,7 @@ def run(
 @app.command()
 def status(folder: Folder, as_json: AsJson = False) -> None:
     """How far a run is."""
-    from fcforge.running import status_of
+    from fcforge.commands.run import status_of
 
     found = status_of(folder)
     if as_json:
@@ -111,7 +113,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    from fcforge.running import report_on
+    from fcforge.commands.run import report_on
 
     print(report_on(folder, out or folder / "report.html", as_json=as_json, say=say))
 
@@ -122,7 +124,7 @@ def list_things(
     as_json: AsJson = False,
 ) -> None:
     """List what a config can name."""
-    from fcforge.catalogue import catalogue
+    from fcforge.commands.catalogue import catalogue
 
     rows = catalogue(what)
     if as_json:

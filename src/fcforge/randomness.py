@@ -9,6 +9,7 @@ same dropout mask alone, beside 119 other lanes, compiled, on a CPU or on a GPU.
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +59,7 @@ def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     """31 random bits per entry (int32 tensor of `shape`): a hash of (key, position)."""
     import torch
 
-    n = int(np.prod(shape))
+    n = math.prod(shape)  # numpy here would break torch.compile's graph
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
     return (_mix(_mix(counter * -1640531535 + key) ^ key) & 0x7FFFFFFF).reshape(shape)
 
@@ -97,7 +98,7 @@ def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """
     import torch
 
-    n = int(np.prod(shape))
+    n = math.prod(shape)  # numpy here would break torch.compile's graph
     dropped = min(round(p * 256), 255)
     counter = torch.arange(-(-n // 4), dtype=torch.int32, device=key.device)
     u = _mix(_mix(counter * -1640531535 + key) ^ key)

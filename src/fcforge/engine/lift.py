@@ -32,14 +32,18 @@ def shapes(tree: Any) -> tuple[Any, ...]:
     return (str(spec), tuple((tuple(x.shape), str(x.dtype)) for x in leaves))
 
 
-def lift(fn: Callable[..., Any], n_lanes: int, *, compiled: bool = False) -> Callable[..., Any]:
+def clone(tree: T) -> T:
+    """Copy of every tensor of a pytree."""
+    return pytree.tree_map(torch.clone, tree)
+
+
+def lift(fn: Callable[..., Any], n_lanes: int) -> Callable[..., Any]:
     """`fn` of one lane -> the same function of `n_lanes` stacked lanes.
 
     One lane is not lifted at all: the CPU path runs the very code that was written. The gradient
     transform sits inside `fn`, so parameters arrive here as plain tensors without a graph.
     """
-    lifted = fn if n_lanes == 1 else torch.func.vmap(fn, randomness="error")
-    return torch.compile(lifted, dynamic=False) if compiled else lifted
+    return fn if n_lanes == 1 else torch.func.vmap(fn, randomness="error")
 
 
 def where_better(better: Tensor, new: T, old: T) -> T:

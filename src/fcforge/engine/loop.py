@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.engine.lift import lift, stack, unstack, where_better
+from fcforge.engine.graphed import GraphedStep
+from fcforge.engine.lift import clone, lift, stack, unstack, where_better
 from fcforge.engine.optim import Adam, adam_start, adam_step, clip_by_norm
 from fcforge.errors import SealedError
 from fcforge.models.base import Inputs, Model
@@ -141,7 +142,6 @@ def learn_site(
     training: Training,
     *,
     fit: bool = True,
-    compiled: bool = False,
     tick: Callable[[], Any] = lambda: None,
 ) -> list[Lane]:
     """Teach one site to every lane of `jobs` and seal the site.
@@ -155,15 +155,13 @@ def learn_site(
     training : Training
     fit : bool
         False only shows the site to the method (`joint` waits for the last one).
-    compiled : bool
-        ``torch.compile`` the lifted step (worth it on CUDA).
     tick : callable
         Called after every epoch.
     """
     strategy, model = learner.strategy, learner.model
     lanes = [strategy.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
     if fit and strategy.fits and training.epochs > 0:
-        lanes = _fit(learner, jobs, lanes, bank, training, compiled, tick)
+        lanes = _fit(learner, jobs, lanes, bank, training, tick)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = strategy.end_site(model, lane, job.site, job.rng("end"))
@@ -180,27 +178,30 @@ def _fit(
     lanes: Sequence[Lane],
     bank: Bank,
     training: Training,
-    compiled: bool,
     tick: Callable[[], Any],
 ) -> list[Lane]:
     strategy, model, n = learner.strategy, learner.model, len(jobs)
     inputs = bank.inputs(model)
     rows = stack([strategy.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
-    plan = stack(
-        [minibatches(rows.shape[-1], training.batch_size, training.epochs, j.rng("batches")) for j in jobs]
-    ).to(bank.device)  # ([lanes,] epochs, steps, b)
+    size, epochs = training.batch_size, training.epochs
+    plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
+    plan = stack(plans).to(bank.device)  # ([lanes,] epochs, steps, b)
     key = stack([j.key for j in jobs]).to(bank.device)
     lane, opt = stack(lanes), stack([adam_start(la.params) for la in lanes])
     replaying = strategy.replay_size > 0 and jobs[0].site.position > 0
 
-    step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n, compiled=compiled)
+    step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
+    if bank.device.type == "cuda":
+        step = GraphedStep(step)
     begin_epoch = lift(lambda la, e, k: strategy.begin_epoch(model, la, inputs, e, k), n)
     keep_best = _monitor(learner, jobs, training, bank)
 
-    counter = torch.arange(plan.shape[-3] * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device)
+    steps = plan.shape[-2]
+    counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
     t = 0
     for epoch in range(training.epochs):
-        lane = begin_epoch(lane, _per_lane(counter[epoch], n), fold(key, counter[t]))
+        if strategy.wakes(epoch, training.epochs):
+            lane = begin_epoch(lane, _per_lane(counter[epoch], n), fold(key, counter[t]))
         for s in range(plan.shape[-2]):
             t += 1
             chosen = torch.gather(rows, -1, plan[..., epoch, s, :])
@@ -248,7 +249,7 @@ def _monitor(
             return best["lane"]
         value = score(lane, x, y)
         if not best:
-            best.update(lane=lane, value=value)
+            best.update(lane=clone(lane), value=value)
         better = value > best["value"]
         best["lane"] = where_better(better, lane, best["lane"])
         best["value"] = torch.where(better, value, best["value"])

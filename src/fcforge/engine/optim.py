@@ -27,7 +27,8 @@ def adam_start(params: Params) -> Adam:
 
 def clip_by_norm(grads: Params, limit: float) -> Params:
     r"""Scale all gradients by :math:`\min(1, c / (\|g\|_2 + 10^{-6}))`, as torch does."""
-    norm = torch.sqrt(sum(g.square().sum() for g in grads.values()))  # type: ignore[arg-type]
+    # by name: a lane read from a store has its parameters in another order, and sums round
+    norm = torch.sqrt(sum(grads[k].square().sum() for k in sorted(grads)))  # type: ignore[arg-type]
     scale = (limit / (norm + 1e-6)).clamp(max=1.0)
     return {k: g * scale for k, g in grads.items()}
 

@@ -79,9 +79,7 @@ class Bank:
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
             fresh = _prepare_in_chunks(model, self._all("_fc")[done:])
-            cached = (
-                {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
-            )
+            cached = {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
             self._prepared[model] = (self._n, cached)
         return cached
 

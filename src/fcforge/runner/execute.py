@@ -113,4 +113,3 @@ def run_lanes(
 def default_jobs() -> int:
     """Worker processes: the cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-

@@ -93,9 +93,8 @@ def run_experiment(
         jobs = jobs or default_jobs()
         run_local(prepared.plan, dataset, store, jobs=jobs, progress=progress)
     else:
-        run_lanes(
-            prepared.plan, prepared.cohort, store, device=device, group=group or 128, progress=progress
-        )
+        together, plan = group or 128, prepared.plan
+        run_lanes(plan, prepared.cohort, store, device=device, group=together, progress=progress)
 
 
 @dataclass(frozen=True)

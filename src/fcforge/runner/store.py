@@ -41,6 +41,7 @@ def write_text(path: Path, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
+        os.chmod(temp, 0o644)
         os.replace(temp, path)
     except BaseException:
         Path(temp).unlink(missing_ok=True)
@@ -86,8 +87,11 @@ class Store:
         nodes.mkdir(parents=True, exist_ok=True)
         temp = Path(tempfile.mkdtemp(dir=nodes, prefix=f".{key}."))
         try:
+            # numbered arrays: a site may have any name
+            numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
+            np.savez(temp / "scores.npz", allow_pickle=False, **numbered)
+            meta = {**meta, "sites": list(scores)}
             (temp / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
-            np.savez(temp / "scores.npz", **dict(scores))
             if tensors is not None:
                 save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, temp / LANE)
             temp.chmod(0o755)
@@ -107,8 +111,8 @@ class Store:
         path = self._read(key, "scores.npz")
         try:
             with np.load(path) as data:
-                return {name: data[name] for name in data.files}
-        except (ValueError, OSError, EOFError) as error:
+                return {s: data[f"site{i}"] for i, s in enumerate(self.read_meta(key)["sites"])}
+        except (ValueError, KeyError, OSError, EOFError) as error:
             raise self._damaged(path, error) from error
 
     def read_lane(self, key: str) -> dict[str, Tensor]:

@@ -55,14 +55,12 @@ class Workshop:
         Lanes trained together. 1 on a CPU; on a GPU as many as the card holds.
     """
 
-    def __init__(
-        self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
-    ) -> None:
+    def __init__(self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1) -> None:
         self.cohort, self.store, self.device, self.group = cohort, store, device, group
         self.bank = Bank(device)
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
-        self._evaluators: dict[tuple[Any, ...], Evaluator] = {}
+        self._evaluators: dict[str, Evaluator] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
@@ -141,9 +139,7 @@ class Workshop:
 
     def _tensors(self, node: Node, lane: Lane) -> tuple[dict[str, Tensor], list[PoolName]]:
         tensors = {
-            f"{part}/{k}": v
-            for part, values in lane._asdict().items()
-            for k, v in values.items()
+            f"{part}/{k}": v for part, values in lane._asdict().items() for k, v in values.items()
         }
         names: list[PoolName] = []
         for key in self.learner(node.spec).strategy.row_keys:
@@ -193,7 +189,6 @@ class Workshop:
             jobs,
             self.bank,
             spec.training,
-            compiled=self.device.startswith("cuda"),
             tick=tick,
         )
         seconds = (time.perf_counter() - started) / len(members)
@@ -206,9 +201,7 @@ class Workshop:
         for position, _ in enumerate(node.spec.order):
             job = self._job(node.spec.prefix(position + 1), lane, position)
             last = position == node.depth - 1
-            (lane,) = learn_site(
-                learner, [job], self.bank, node.spec.training, fit=last, tick=tick
-            )
+            (lane,) = learn_site(learner, [job], self.bank, node.spec.training, fit=last, tick=tick)
         self.write(node, lane, time.perf_counter() - started)
 
     def _job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
@@ -229,4 +222,3 @@ class Workshop:
         }
         scores = self.evaluator(node.spec).scores(lane)
         self.store.write_node(node.key, meta, scores, tensors if node.depth else None)
-

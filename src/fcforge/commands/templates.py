@@ -7,7 +7,7 @@ EXPERIMENT = """\
 title = "My first experiment"
 seeds = [0, 1, 2]          # each seed has its own splits and its own networks
 orders = "all"             # every order of the sites; or a number of random orders; or a list
-protocol = "strict"        # test data touch nothing but the final scores ("paper": paper's settings)
+protocol = "strict"        # or "paper": the paper's settings, still without its leaks
 
 [dataset]
 name = "simulated"         # see `fcforge list datasets`

@@ -1,0 +1,105 @@
+"""`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fcforge.errors import DataError
+from fcforge.sites import Cohort, Finding, check_cohort, load_dataset
+from fcforge.types import Component
+
+
+class Line(NamedTuple):
+    """A line to print and its colour."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was looked at and what was found."""
+
+    what: str
+    cohort: Cohort
+    findings: list[Finding]
+    notes: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether a run could start."""
+        return not any(f.severity == "error" for f in self.findings)
+
+    def sites(self) -> dict[str, dict[str, int]]:
+        """Subjects and patients of every site."""
+        n = Counter(self.cohort.site.tolist())
+        patients = Counter(self.cohort.site[self.cohort.label == 1].tolist())
+        return {s: {"subjects": n[s], "patients": patients[s]} for s in self.cohort.site_names}
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "what": self.what,
+            "ok": self.ok,
+            "n_rois": self.cohort.n_rois,
+            "sites": self.sites(),
+            "findings": [asdict(f) for f in self.findings],
+            "notes": self.notes,
+        }
+
+    def lines(self) -> Iterator[Line]:
+        """For people."""
+        cohort = self.cohort
+        yield Line(f"{self.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs")
+        for site, count in self.sites().items():
+            yield Line(f"  {site}: {count['subjects']} subjects, {count['patients']} patients")
+        for note in self.notes:
+            yield Line(f"  {note}")
+        for finding in self.findings:
+            style = "red" if finding.severity == "error" else "yellow"
+            yield Line(f"{finding.severity}: {finding}", style)
+        errors = sum(f.severity == "error" for f in self.findings)
+        warnings = len(self.findings) - errors
+        if self.ok:
+            yield Line(f"ok, {warnings} warnings" if warnings else "ok", "green")
+        else:
+            yield Line(f"{errors} errors, {warnings} warnings: nothing would be trained", "red")
+
+
+def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
+    """Check a config, a data file or a data folder.
+
+    A config is checked whole: its dataset, and that every learner can be built. Anything else is
+    loaded as dataset ``folder``.
+    """
+    if target.suffix == ".toml":
+        return _check_config(target, settings)
+    if not target.exists():
+        raise DataError("no such file or folder.", where=str(target))
+    cohort = load_dataset(Component("folder", {"path": str(target)}))
+    return Verdict(str(target), cohort, check_cohort(cohort), [])
+
+
+def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
+    from fcforge.config import load_experiment
+    from fcforge.runner.plan import make_plan
+    from fcforge.runner.workshop import build_learner
+
+    experiment = load_experiment(target, settings)
+    cohort = load_dataset(experiment.dataset)
+    findings = check_cohort(cohort)
+    notes = []
+    if not any(f.severity == "error" for f in findings):
+        for learner in experiment.learners:
+            build_learner(learner, cohort.n_rois)
+        plan = make_plan(experiment.specs(cohort.site_names), cohort.site_names)
+        notes = [
+            f"{len(experiment.learners)} learners, {len(plan.stages)} runs, "
+            f"{plan.trainings} site trainings ({plan.unshared_trainings} without shared prefixes)"
+        ]
+    notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]
+    return Verdict(str(target), cohort, findings, notes)

@@ -1,0 +1,66 @@
+"""Progress: a bar on a terminal, a plain line now and then otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fcforge.runner.run import human_time
+
+Report = Callable[[int, int, str], None]
+
+
+@contextmanager
+def progress_on_stderr(what: str, every: float = 10.0) -> Iterator[Report]:
+    """Yield a function (done, total, last) that shows how far it is and how long is left."""
+    if sys.stderr.isatty():
+        with _bar(what) as report:
+            yield report
+    else:
+        yield _plain(what, every)
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[last]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, last="")
+        yield lambda done, total, last: bar.update(task, completed=done, total=total, last=last)
+
+
+def _plain(what: str, every: float) -> Report:
+    started = time.monotonic()
+    first: list[int] = []
+    shown = [0.0]
+
+    def report(done: int, total: int, last: str) -> None:
+        first[:] = first or [done]
+        now = time.monotonic()
+        if done < total and now - shown[0] < every:
+            return
+        shown[0] = now
+        moved = done - first[0]
+        left = human_time((now - started) / moved * (total - done)) if moved else "unknown"
+        tail = "" if done == total else f", about {left} left"
+        print(f"{what}: {done}/{total}{tail} {last}".rstrip(), file=sys.stderr, flush=True)
+
+    return report

@@ -1,0 +1,152 @@
+"""`fcforge run`, `status` and `report`: from an experiment to a table and a page."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fcforge.errors import ConfigError
+from fcforge.runner.collect import collect, stored_plan
+from fcforge.runner.execute import default_jobs
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import (
+    Prepared,
+    estimate,
+    human_bytes,
+    human_time,
+    leak_notes,
+    open_store,
+    prepare,
+    run_experiment,
+)
+from fcforge.runner.store import Store, write_text
+
+Say = Callable[..., None]
+
+
+def pick_device(wanted: str) -> str:
+    """'auto' takes CUDA where there is one."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted not in ("cpu", "cuda") and not wanted.startswith("cuda:"):
+        raise ConfigError(f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto.")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device '{wanted}' was asked for, but torch sees no GPU.")
+    return wanted
+
+
+def run_and_report(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    dry_run: bool,
+    jobs: int,
+    device: str,
+    as_json: bool,
+    say: Say,
+) -> str:
+    """Check, train what is missing, write report and tables; returns the text for stdout."""
+    from fcforge.commands.progress import progress_on_stderr
+
+    jobs = jobs or default_jobs()
+    where = pick_device(device)
+    say("loading and checking the data ...")
+    prepared = prepare(experiment)
+    for note in leak_notes(experiment):
+        say(note, style="red")
+    if dry_run:
+        return dry_run_text(prepared, Store(folder), jobs)
+    store = open_store(prepared, folder)
+    plan = prepared.plan
+    say(
+        f"{len(plan.stages)} runs = {plan.trainings} site trainings "
+        f"({plan.unshared_trainings} without shared prefixes) on {where}, {jobs} workers"
+    )
+    started = time.monotonic()
+    with progress_on_stderr("training") as progress:
+        run_experiment(prepared, store, jobs=jobs, device=where, progress=progress)
+    say(f"trained in {human_time(time.monotonic() - started)}; writing the report ...")
+    return report_on(folder, folder / "report.html", as_json=as_json, say=say)
+
+
+def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
+    """What a run would cost."""
+    cost = estimate(prepared, store, jobs)
+    return "\n".join(
+        [
+            f"site trainings  {cost.trainings} ({cost.unshared} without shared prefixes)",
+            f"still to do     {cost.todo}",
+            f"estimated time  {human_time(cost.seconds)} on {jobs} CPU workers",
+            f"estimated disk  {human_bytes(cost.disk)}",
+        ]
+    )
+
+
+def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
+    """Write the page and the tables of a run folder; returns the table for stdout."""
+    from fcforge.report import as_csv, as_markdown, write_report
+    from fcforge.report import as_json as table_json
+    from fcforge.stats import rows
+
+    store = Store(folder)
+    results, asked = collect(store)
+    keeps = _keeps(store)
+    found = rows(results, keeps=keeps)
+    data = store.read_experiment()
+    write_report(
+        results,
+        out,
+        title=data["experiment"]["title"],
+        keeps=keeps,
+        expected=asked,
+        settings=data["experiment"],
+        environment=dict(results[0].environment),
+    )
+    write_text(folder / "table.csv", as_csv(found))
+    write_text(folder / "table.md", as_markdown(found))
+    say(f"report: {out}")
+    return table_json(found) if as_json else _terminal(found)
+
+
+def _keeps(store: Store) -> dict[str, str]:
+    from fcforge.strategies import STRATEGIES
+
+    experiment, _, _ = stored_plan(store)
+    return {le.title: STRATEGIES[le.method.name].keeps for le in experiment.learners}
+
+
+def _terminal(found: list[Any]) -> str:
+    from rich.console import Console
+
+    from fcforge.report import print_table
+
+    if sys.stdout.isatty():
+        print_table(found)
+        return ""
+    text = io.StringIO()
+    print_table(found, Console(file=text, width=140))
+    return text.getvalue().rstrip()
+
+
+def status_of(folder: Path) -> dict[str, Any]:
+    """How far a run is, learner by learner."""
+    store = Store(folder)
+    experiment, plan, _ = stored_plan(store)
+    done = store.done()
+    found: dict[str, dict[str, int]] = {}
+    for spec, keys in plan.stages:
+        row = found.setdefault(spec.learner.title, {"done": 0, "asked": 0})
+        row["asked"] += 1
+        row["done"] += all(key in done for key in keys)
+    trained = sum(node.depth > 0 and key in done for key, node in plan.nodes.items())
+    lines = [f"{experiment.title}: {trained} of {plan.trainings} site trainings done"]
+    width = max(len(title) for title in found)
+    lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.items()]
+    lines.append(f"  {human_bytes(store.size())} in {folder}")
+    return {"lines": lines, "learners": found, "trained": trained, "trainings": plan.trainings}
