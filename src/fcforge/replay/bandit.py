@@ -36,6 +36,11 @@ class Bandit:
         the factor :math:`1 - \gamma` makes 16 updates weigh as much as 0.3, and the prior fades, so
         that uncertainty grows without bound in directions not seen. "ridge" (the repair):
         :math:`S \leftarrow \gamma S + \phi\phi^\top` and :math:`A = \lambda I + S` when read.
+    belief : float
+        Prior mean of the second weight (form "ridge"): what a point of forgetting is worth before
+        any reward has been seen. While a new site is being learned every old site's
+        cross-entropy moves for many reasons; a few dozen rewards are worth less than the belief
+        that what is forgotten should be replayed.
     pooled : bool
         One weight vector for all arms (the paper's main text), learned from the contexts of all
         sites, instead of one per site (its appendix): a single site's context hardly moves, so
@@ -46,6 +51,7 @@ class Bandit:
     noise: float = 0.1
     gamma: float = 0.98
     form: Form = "ridge"
+    belief: float = 1.0
     pooled: bool = True
 
     def start(self, arms: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
@@ -85,6 +91,10 @@ class Bandit:
             a, b = s.sum(0, keepdim=True).expand_as(s), b.sum(0, keepdim=True).expand_as(b)
         if self.form == "ridge":
             a = a + self.prior * torch.eye(2, device=s.device)
+            second = torch.arange(2, device=s.device)
+            b = (
+                b + self.prior * self.belief * second
+            )  # prior precision times prior mean (0, belief)
         return solve_2x2(a, b), a
 
     def draw(self, s: Tensor, b: Tensor, normal: Tensor) -> Tensor:

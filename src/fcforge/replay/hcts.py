@@ -106,7 +106,7 @@ class HCTS:
     @property
     def sample_bandit(self) -> Bandit:
         """Bandit of the sample level."""
-        return replace(self.bandit, pooled=False)
+        return replace(self.bandit, pooled=False, belief=0.0)
 
     # -- state -----------------------------------------------------------------------------------
     def start(self, device: torch.device | str) -> State:

@@ -22,6 +22,7 @@ PRESETS: dict[str, tuple[Any, Any]] = {  # default, paper
     "posterior": ("ridge", "paper"),
     "arms": ("pooled", "site"),
     "prior": (0.1, 10.0),
+    "belief": (1.0, 0.0),
     "reward_scale": (0.1, 0.05),
     "zscore": (False, True),
     "temperature": (0.1, 1.0),

@@ -74,9 +74,10 @@ class Forge(Strategy):
         at every step, or one after the other (authors' code).
     refresh : int
         Epochs between two choices. The authors' 80 give one or two per site: too few to learn.
-    credit_previous, centre_reward, posterior, arms, prior, reward_scale, zscore, temperature, \
-floor, closeness
-        The sampler, see `fcforge.replay.hcts.HCTS` and `fcforge.replay.bandit.Bandit`.
+    credit_previous, centre_reward, reward_scale, zscore, temperature, floor, closeness
+        Of the sampler, see `fcforge.replay.hcts.HCTS`.
+    posterior, arms, prior, belief
+        Of its bandits, see `fcforge.replay.bandit.Bandit`.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -99,6 +100,7 @@ floor, closeness
     posterior: Form | None = None
     arms: Literal["pooled", "site"] | None = None
     prior: float | None = None
+    belief: float | None = None
     reward_scale: float | None = None
     zscore: bool | None = None
     temperature: float | None = None
@@ -132,7 +134,12 @@ floor, closeness
     def sampler(self) -> HCTS:
         """The sampler these settings describe."""
         s = self.settings
-        bandit = Bandit(prior=s["prior"], form=s["posterior"], pooled=s["arms"] == "pooled")
+        bandit = Bandit(
+            prior=s["prior"],
+            form=s["posterior"],
+            belief=s["belief"],
+            pooled=s["arms"] == "pooled",
+        )
         return HCTS(
             capacity=self.memory,
             credit_previous=s["credit_previous"],

@@ -1,0 +1,199 @@
+"""The sampler as a whole: bookkeeping by hand, and a simulated consortium with three sites."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fcforge.models.base import Output
+from fcforge.randomness import torch_rng
+from fcforge.replay.bandit import Bandit
+from fcforge.replay.hcts import (
+    HCTS,
+    Choice,
+    Look,
+    draw_slots,
+    even_choice,
+    held_out,
+    look_at,
+    take_first,
+)
+
+LITERAL = HCTS(
+    credit_previous=False,
+    centre_reward=False,
+    reward_scale=0.05,
+    temperature=1.0,
+    zscore=True,
+    floor=0.0,
+    scaling="none",
+    bandit=Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
+)
+FORGET = torch.tensor([0.30, 0.15, 0.0])
+BEST = 0.9
+
+
+def start(sampler: HCTS, sites: int = 3) -> dict[str, torch.Tensor]:
+    state = sampler.start("cpu")
+    for _ in range(sites):
+        state = sampler.add_site(state, torch.tensor(BEST))
+    return state
+
+
+def look(accuracy: torch.Tensor, ce: torch.Tensor, n: int, rng: torch.Generator) -> Look:
+    sites = accuracy.shape[-1]
+    lead = accuracy.shape[:-1]
+    psi = torch.rand(*lead, sites, n, 2, generator=rng)
+    z = torch.rand(*lead, sites, n, 2, generator=rng)
+    return Look(accuracy, ce, psi, torch.cdist(z, z))
+
+
+def simulate(sampler: HCTS, refreshes: int = 16, runs: int = 300, n: int = 24) -> torch.Tensor:
+    """Shares (runs, sites) after some refreshes in a world whose rewards are informative.
+
+    Replaying a site repairs its cross-entropy in proportion to what it has forgotten, plus
+    noise. Nothing is fed back, so every run sees the same three sites: forgetting .30/.15/0.
+    """
+    rng = torch_rng(0, "consortium")
+    sampler = replace(sampler, capacity=n)
+    state = {k: v.expand(runs, *v.shape) for k, v in start(sampler).items()}
+    step = torch.func.vmap(sampler.refresh)
+    ce = torch.full((runs, 3), 0.7)
+    for r in range(refreshes + 1):
+        accuracy = BEST - FORGET + 0.015 * torch.randn(runs, 3, generator=rng)
+        keys = torch.arange(runs, dtype=torch.int32) * 1000 + r
+        state, choice = step(state, look(accuracy, ce, n, rng), keys)
+        ce = ce - 0.3 * FORGET + 0.03 * torch.randn(runs, 3, generator=rng)
+    return choice.quota / n
+
+
+UNBELIEVING = replace(HCTS(), bandit=Bandit(belief=0.0))
+
+
+@pytest.mark.parametrize("sampler", [HCTS(), UNBELIEVING])
+def test_default_allocates_to_the_site_that_forgets(sampler):
+    """With its prior belief, and by learning alone."""
+    share = simulate(sampler)
+    mean = share.mean(0)
+    assert mean[0] > 0.5  # forgot .30
+    assert mean[0] > mean[1] + 0.2 > mean[2] + 0.25
+    assert float((share.argmax(1) == 0).float().mean()) > 0.97
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+def test_literal_allocates_at_random(temperature):
+    """Audit, finding M8: a third each on average, whoever forgets, and far from it every time."""
+    share = simulate(replace(LITERAL, temperature=temperature))
+    assert (share.mean(0) - 1 / 3).abs().max() < 0.08  # standard error .02
+    assert share.mean(0)[0] < share.mean(0)[1] + 0.05
+    assert share.std(0).min() > 0.2
+    assert float((share.argmax(1) == 0).float().mean()) < 0.45
+
+
+def test_before_any_reward():
+    """The belief leans to the forgetful site, without it nobody leads; the literal is a lottery."""
+    assert simulate(HCTS(), refreshes=0).mean(0)[0] > 0.5
+    blank = simulate(UNBELIEVING, refreshes=0)
+    assert (blank.mean(0) - 1 / 3).abs().max() < 0.05
+    assert blank.std(0).max() < 0.16
+    assert simulate(LITERAL, refreshes=0).std(0).max() > 0.2
+
+
+def test_reward_goes_to_the_choice_that_was_trained_on():
+    rng = torch_rng(0, "credit")
+    before = torch.tensor([0.8, 0.6])
+    after = torch.tensor([0.5, 0.9])
+    for credited, sampler in ((before, HCTS(capacity=4)), (after, replace(LITERAL, capacity=4))):
+        state = start(sampler, 2)
+        key = torch.tensor(1, dtype=torch.int32)
+        state, _ = sampler.refresh(state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key)
+        started = sampler.bandit.start(2)
+        assert torch.equal(state["hcts.site.s"], started[0])  # no reward yet
+        state, _ = sampler.refresh(state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key)
+        phi = torch.stack([credited, (BEST - credited).clamp(min=0)], -1)
+        r = torch.sigmoid(torch.tensor([0.1, -0.1]) / sampler.reward_scale)
+        r = r - 0.5 if sampler.centre_reward else r
+        expected = sampler.bandit.update(
+            *started,
+            phi[:, :, None] * phi[:, None, :],
+            phi * r[:, None],
+            torch.ones(2, dtype=torch.bool),
+        )
+        assert torch.allclose(state["hcts.site.s"], expected[0])
+        assert torch.allclose(state["hcts.site.b"], expected[1])
+
+
+def test_sample_moments_by_hand():
+    psi = torch.tensor([[[1.0, 0.0], [1.0, 2.0], [5.0, 5.0]]])
+    chosen, quota = torch.tensor([[True, True, False]]), torch.tensor([2])
+    outer, mean = LITERAL._describe(psi, chosen, quota)
+    assert outer.tolist() == [[[2.0, 2.0], [2.0, 4.0]]]  # summed over the choice
+    assert mean.tolist() == [[1.0, 1.0]]
+    outer, mean = HCTS()._describe(psi, chosen, quota)
+    assert outer.tolist() == [[[1.0, 1.0], [1.0, 2.0]]]
+    assert mean.tolist() == [[1.0, 1.0]]
+
+
+def test_choice_obeys_quota_and_shortlist():
+    sampler = HCTS(capacity=12)
+    rng = torch_rng(0, "choice")
+    state = start(sampler)
+    state, choice = sampler.refresh(
+        state, look(BEST - FORGET, torch.zeros(3), 10, rng), torch.tensor(5, dtype=torch.int32)
+    )
+    assert len(set(choice.active.tolist())) == 12
+    assert torch.bincount(choice.active // 10, minlength=3).tolist() == choice.quota.tolist()
+
+
+def test_take_first_by_hand():
+    order = torch.tensor([[4, 0, 2], [1, 3, 0]])
+    choice, mask = take_first(order, torch.tensor([1, 3]), 4, 5)
+    assert choice.active.tolist() == [4, 6, 8, 5]
+    assert mask.tolist() == [[False] * 4 + [True], [True, True, False, True, False]]
+
+
+def test_even_choice_is_even():
+    choice = even_choice(torch.rand(3, 10, generator=torch_rng(0, "even")), 8)
+    assert sorted(choice.quota.tolist()) == [2, 3, 3]
+    assert len(set(choice.active.tolist())) == 8
+
+
+def test_draws_weigh_sites_equally_or_by_quota():
+    choice = Choice(torch.arange(10), torch.tensor([8, 2, 0]))
+    key = torch.tensor(3, dtype=torch.int32)
+    slots, weight = draw_slots(choice, key, 900, equal=True)
+    site = (slots >= 8).long()
+    assert float(weight[:300].sum()) == pytest.approx(1 / 3, abs=1e-5)
+    assert site[:300].sum() == 0
+    assert (site[300:600] == 1).all()
+    assert not weight[600:].any()  # an empty site has no part
+    slots, weight = draw_slots(choice, key, 900, equal=False)
+    assert float((slots < 8).float().mean()) == pytest.approx(0.8, abs=0.05)
+    assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
+    assert set(slots.tolist()) == set(range(10))
+
+
+def test_held_out_ignores_empty_places():
+    logits = torch.tensor([[0.0, 2.0], [0.0, 2.0], [9.0, 0.0]])
+    there = torch.tensor([True, True, False])
+    accuracy, ce = held_out(logits, torch.tensor([1, 0, 1]), there)
+    assert float(accuracy) == 0.5
+    expected = torch.nn.functional.cross_entropy(logits[:2], torch.tensor([1, 0]))
+    assert float(ce) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_look_reads_contexts_off_the_network():
+    z = torch.randn(20, 3, generator=torch_rng(0, "look"))
+
+    def forward(rows: torch.Tensor) -> Output:
+        return Output(z[rows, :2], z[rows], {})
+
+    rows, y = torch.arange(12).reshape(2, 6), torch.tensor([[0, 0, 0, 1, 1, 1]] * 2)
+    dev, dev_y = torch.tensor([[12, 13], [14, -1]]), torch.tensor([[0, 1], [1, 0]])
+    seen = look_at(forward, rows, y, dev, dev_y, "mean")
+    assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
+    p = torch.softmax(z[7, :2], 0)
+    assert float(seen.psi[1, 1, 0]) == pytest.approx(float((p[0] - p[1]).abs()), abs=1e-6)
+    assert float(seen.distance[0, 1, 4]) == pytest.approx(float((z[1] - z[4]).norm()), abs=1e-5)
