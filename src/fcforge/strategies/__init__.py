@@ -8,14 +8,42 @@ from fcforge.errors import ConfigError, unknown_name
 from fcforge.strategies.analytic import Analytic
 from fcforge.strategies.base import Batch, Lane, Replay, Strategy
 from fcforge.strategies.cumulative import Cumulative, Joint
+from fcforge.strategies.der import DER, DERPP
+from fcforge.strategies.er import ER
+from fcforge.strategies.ewc import EWC
 from fcforge.strategies.finetune import Finetune
 from fcforge.strategies.forge import Forge
 from fcforge.strategies.independent import Independent
+from fcforge.strategies.lwf import LwF
 from fcforge.strategies.majority import Majority
+from fcforge.strategies.packnet import PackNet
+from fcforge.strategies.pdgnn import PDGNN
+from fcforge.strategies.si import SI
+from fcforge.strategies.twp import TWP
+from fcforge.strategies.ugcl import UGCL
 from fcforge.types import Component
 
 STRATEGIES: dict[str, type[Strategy]] = {
-    cls.name: cls for cls in (Finetune, Cumulative, Joint, Independent, Majority, Analytic, Forge)
+    cls.name: cls
+    for cls in (
+        Finetune,
+        Cumulative,
+        Joint,
+        Independent,
+        Majority,
+        Analytic,
+        ER,
+        DER,
+        DERPP,
+        EWC,
+        SI,
+        LwF,
+        PackNet,
+        TWP,
+        UGCL,
+        PDGNN,
+        Forge,
+    )
 }
 
 __all__ = ["STRATEGIES", "Batch", "Lane", "Replay", "Strategy", "make_strategy"]

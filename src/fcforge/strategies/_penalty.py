@@ -41,7 +41,7 @@ def without(state: State, *names: str) -> State:
 def penalty(params: Params, state: State) -> Tensor:
     r"""The pull's energy :math:`\sum_j I_j (\theta_j - a_j)^2`."""
     importance, anchor = part(state, "importance"), part(state, "anchor")
-    terms = [(importance[k] * (p - anchor[k]).square()).sum() for k, p in params.items()]
+    terms = [(importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)]
     return torch.stack(terms).sum()
 
 
@@ -65,7 +65,7 @@ def add_anchor(state: State, params: Params, importance: Params) -> State:
     """Pull of the past sites plus ``sum_j importance_j (theta_j - params_j)^2``."""
     old, anchor = part(state, "importance"), part(state, "anchor")
     if not old:
-        return {**state, **named("importance", importance), **named("anchor", params)}
+        return move_anchor(state, params, importance)
     total = {k: old[k] + v for k, v in importance.items()}
     # a parameter nobody needed yet follows the network
     share = {k: torch.where(t > 0, importance[k] / t, 1.0) for k, t in total.items()}
@@ -75,7 +75,8 @@ def add_anchor(state: State, params: Params, importance: Params) -> State:
 
 def move_anchor(state: State, params: Params, importance: Params) -> State:
     """Pull with `importance` to `params` alone (online EWC, SI)."""
-    return {**state, **named("importance", importance), **named("anchor", params)}
+    anchor = {k: p.clone() for k, p in params.items()}
+    return {**state, **named("importance", importance), **named("anchor", anchor)}
 
 
 def squared_gradients(

@@ -26,9 +26,9 @@ class Rehearsal(Strategy):
 
     Parameters
     ----------
-    capacity : int
+    memory : int
         Subjects in the memory, over all sites (paper: 256).
-    replay_batch : int
+    replay : int
         Remembered subjects per draw (Mammoth: the batch size, 32).
     rule : {"reservoir", "balanced"}
         Who stays: a uniform sample of all subjects seen (Mammoth), or equal numbers of every
@@ -37,16 +37,16 @@ class Rehearsal(Strategy):
         copies.
     """
 
-    capacity: int = 256
-    replay_batch: int = 32
+    memory: int = 256
+    replay: int = 32
     rule: Rule = "reservoir"
 
     keeps: ClassVar[Keeps] = "real subjects"
     row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
 
     def __post_init__(self) -> None:
-        at_least(self.name, 0, capacity=self.capacity)
-        at_least(self.name, 1, replay_batch=self.replay_batch)
+        at_least(self.name, 0, memory=self.memory)
+        at_least(self.name, 1, replay=self.replay)
         one_of(self.name, "rule", self.rule, RULES)
 
     @property
@@ -57,16 +57,16 @@ class Rehearsal(Strategy):
     @property
     def replay_size(self) -> int:
         """Remembered subjects per step."""
-        return self.replay_batch * self.draws if self.capacity else 0
+        return self.replay * self.draws if self.memory else 0
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory."""
         device = next(iter(lane.params.values())).device
-        return lane._replace(state={**lane.state, **empty_buffer(self.capacity, device)})
+        return lane._replace(state={**lane.state, **empty_buffer(self.memory, device)})
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform, with replacement."""
-        return uniform_slots(lane.state, key, self.replay_batch)
+        return uniform_slots(lane.state, key, self.replay)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
@@ -74,7 +74,7 @@ class Rehearsal(Strategy):
         return lane._replace(state=admit(lane.state, new, self.rule))
 
 
-def forward(
+def both_batches(
     model: Model,
     params: Params,
     stats: Params,

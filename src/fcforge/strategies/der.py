@@ -14,7 +14,7 @@ from torch import Tensor
 from fcforge.models.base import Model, Params
 from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
-from fcforge.strategies._rehearsal import FORWARDS, Rehearsal, ReplayForward, forward
+from fcforge.strategies._rehearsal import FORWARDS, Rehearsal, ReplayForward, both_batches
 from fcforge.strategies._settings import at_least, one_of
 from fcforge.strategies.base import Batch, Lane, Replay, cross_entropy
 
@@ -41,13 +41,13 @@ class DER(Rehearsal):
     form : {"mean", "sum"}
         Mean over the two logits (Mammoth, Avalanche, the authors' FORGE code) or their sum
         (the equations): ``alpha_mean = 2 alpha_sum``.
-    replay_forward : {"joint", "separate"}
+    forward : {"joint", "separate"}
         Whether batch norm sees current and remembered subjects together.
     """
 
     alpha: float = 0.5
     form: Literal["mean", "sum"] = "mean"
-    replay_forward: ReplayForward = "joint"
+    forward: ReplayForward = "joint"
 
     name: ClassVar[str] = "der"
     title: ClassVar[str] = "DER"
@@ -57,7 +57,7 @@ class DER(Rehearsal):
         super().__post_init__()
         at_least(self.name, 0.0, alpha=self.alpha)
         one_of(self.name, "form", self.form, FORMS)
-        one_of(self.name, "replay_forward", self.replay_forward, FORWARDS)
+        one_of(self.name, "forward", self.forward, FORWARDS)
 
     @property
     def draws(self) -> int:
@@ -80,8 +80,8 @@ class DER(Rehearsal):
         """Cross-entropy on current subjects, distillation on remembered ones."""
         if replay is None:
             return super().loss(model, params, lane, batch, replay, key)
-        now, then = forward(
-            model, params, lane.stats, batch.inputs, replay.inputs, key, self.replay_forward
+        now, then = both_batches(
+            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
         )
         loss = cross_entropy(now.logits, batch.y) + self.replayed(then.logits, replay)
         return loss + now.penalty, then.stats
@@ -115,13 +115,13 @@ class DERPP(DER):
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """First the draw for the labels (the one ER would make), then that for the logits."""
         keys = [key] * (self.beta > 0) + [fold(key, 1)] * (self.alpha > 0)
-        slots = torch.cat([uniform_slots(lane.state, k, self.replay_batch)[0] for k in keys])
+        slots = torch.cat([uniform_slots(lane.state, k, self.replay)[0] for k in keys])
         weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
         return slots, weight
 
     def replayed(self, z: Tensor, replay: Replay) -> Tensor:
         """Labels on the first draw, logits on the second."""
-        n, terms = self.replay_batch, []
+        n, terms = self.replay, []
         if self.beta > 0:
             terms.append(self.beta * cross_entropy(z[:n], replay.y[:n]))
         if self.alpha > 0:

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fcforge.models.base import Model, Params
-from fcforge.strategies._rehearsal import FORWARDS, Rehearsal, ReplayForward, forward
+from fcforge.strategies._rehearsal import FORWARDS, Rehearsal, ReplayForward, both_batches
 from fcforge.strategies._settings import at_least, one_of
 from fcforge.strategies.base import Batch, Lane, Replay, cross_entropy
 
@@ -28,13 +28,13 @@ class ER(Rehearsal):
         lambda; 1 gives current and remembered subjects equal weight.
     weighting : {"mean", "sum"}
         As above, or ``CE(B_c) + lambda CE(B_m)``.
-    replay_forward : {"joint", "separate"}
+    forward : {"joint", "separate"}
         Whether batch norm sees both batches together.
     """
 
     strength: float = 1.0
     weighting: Literal["mean", "sum"] = "mean"
-    replay_forward: ReplayForward = "joint"
+    forward: ReplayForward = "joint"
 
     name: ClassVar[str] = "er"
     title: ClassVar[str] = "ER"
@@ -44,7 +44,7 @@ class ER(Rehearsal):
         super().__post_init__()
         at_least(self.name, 0.0, strength=self.strength)
         one_of(self.name, "weighting", self.weighting, WEIGHTINGS)
-        one_of(self.name, "replay_forward", self.replay_forward, FORWARDS)
+        one_of(self.name, "forward", self.forward, FORWARDS)
 
     @property
     def draws(self) -> int:
@@ -63,8 +63,8 @@ class ER(Rehearsal):
         """Cross-entropy on current and remembered subjects."""
         if replay is None:
             return super().loss(model, params, lane, batch, replay, key)
-        now, then = forward(
-            model, params, lane.stats, batch.inputs, replay.inputs, key, self.replay_forward
+        now, then = both_batches(
+            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
         )
         remembered = cross_entropy(then.logits, replay.y, replay.weight)
         loss = cross_entropy(now.logits, batch.y) + self.strength * remembered

@@ -178,7 +178,7 @@ class PackNet(Strategy):
             lane = self.begin_epoch(model, lane, {}, epoch, epoch)
         if self.norm == "freeze":
             return lane
-        vectors = {k: p for k, p in {**lane.params, **lane.stats}.items() if p.dim() < 2}
+        vectors = {k: p.clone() for k, p in {**lane.params, **lane.stats}.items() if p.dim() < 2}
         own = named(f"own{lane.state['sites'].shape[0]}", vectors)
         return lane._replace(state={**lane.state, **own})
 

@@ -45,7 +45,7 @@ def mean_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor, balanced: bool
     each = F.cross_entropy(logits, y, reduction="none") * counts
     if not balanced:
         return each.sum() / counts.sum()
-    member = F.one_hot(y, 2) * counts[:, None]  # (n, 2)
+    member = torch.stack([y == 0, y == 1], dim=1) * counts[:, None]  # (n, 2)
     size = member.sum(0)
     by_class = (each[:, None] * member).sum(0) / size.clamp(min=1.0)
     return by_class.sum() / (size > 0).sum()
@@ -61,7 +61,7 @@ class PDGNN(Strategy):
 
     Parameters
     ----------
-    capacity : int
+    memory : int
         Stored embeddings, shared equally by the classes of all sites (256 like the others; the
         authors: 400 per class).
     sampler : {"degree", "random", "kcenter"}
@@ -70,7 +70,7 @@ class PDGNN(Strategy):
         Class-balanced loss, as the authors.
     """
 
-    capacity: int = 256
+    memory: int = 256
     sampler: Literal["degree", "random", "kcenter"] = "degree"
     balanced: bool = True
 
@@ -81,18 +81,18 @@ class PDGNN(Strategy):
     models: ClassVar[tuple[str, ...]] = ("tem",)
 
     def __post_init__(self) -> None:
-        at_least(self.name, 0, capacity=self.capacity)
+        at_least(self.name, 0, memory=self.memory)
         one_of(self.name, "sampler", self.sampler, SAMPLERS)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
-        free = torch.full((self.capacity,), -1, dtype=torch.int64, device=weight.device)
+        free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
         memory = {
-            "memory.topology": weight.new_zeros(self.capacity, weight.shape[1]),
+            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
             "memory.y": torch.zeros_like(free),
             "memory.site": free,
-            "memory.priority": weight.new_zeros(self.capacity, dtype=torch.float64),
+            "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),
         }
         return lane._replace(state=memory)
 
@@ -106,7 +106,7 @@ class PDGNN(Strategy):
         key: Tensor,
     ) -> tuple[Tensor, Params]:
         """Current batch and the whole memory as one batch."""
-        if self.capacity == 0 and not self.balanced:
+        if self.memory == 0 and not self.balanced:
             return super().loss(model, params, lane, batch, replay, key)
         memory = lane.state
         x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])

@@ -102,7 +102,7 @@ class TWP(Strategy):
         if self.beta == 0:
             return plain(params)[1]
         grads, (value, stats) = torch.func.grad(plain, has_aux=True)(params)
-        norm = torch.stack([g.abs().sum() for g in grads.values()]).sum()
+        norm = torch.stack([grads[k].abs().sum() for k in sorted(grads)]).sum()
         return value + self.beta * norm, stats
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:

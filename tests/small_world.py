@@ -1,0 +1,150 @@
+"""Three small simulated sites and the shortest way to teach them to a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.models import make_model
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop
+from fcforge.sites import Cohort, make_sites
+from fcforge.sites.simulated import simulate
+from fcforge.strategies import STRATEGIES, Lane, make_strategy
+from fcforge.types import Component, LearnerSpec, RunSpec, SiteSeal, Training
+
+R = 12
+QUICK_MODELS: dict[str, dict[str, Any]] = {
+    "gcn": {"hidden": 8, "depth": 2, "tau": 0.2},
+    "gat": {"hidden": 8, "depth": 2, "heads": 2, "tau": 0.2},
+    "sage": {"hidden": 8, "depth": 2, "tau": 0.2},
+    "gae": {"hidden": 8, "depth": 2, "tau": 0.2},
+    "graph_transformer": {"hidden": 8, "depth": 1, "heads": 2, "coordinates": 3, "tau": 0.2},
+    "mlp": {"hidden": 8},
+    "tem": {"hidden": 8, "tau": 0.2},
+}
+QUICK_METHODS: dict[str, dict[str, Any]] = {
+    "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1}
+}
+TRAINING = Training(epochs=2, batch_size=8)
+
+
+@cache
+def cohort() -> Cohort:
+    return simulate("easy", n_rois=R, n_sites=3, scale=0.12, seed=3)
+
+
+def order() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cohort().site.tolist()))
+
+
+def default_model(method: str) -> str:
+    return (STRATEGIES[method].models or ("gcn",))[0]
+
+
+def learner_spec(
+    method: str, params: Mapping[str, Any] | None = None, model: str | None = None
+) -> LearnerSpec:
+    model = model or default_model(method)
+    settings = {**QUICK_METHODS.get(method, {}), **(params or {})}
+    return LearnerSpec(
+        Component(method, settings),
+        Component(model, QUICK_MODELS.get(model, {})),
+        Component("corr_gauss") if STRATEGIES[method].needs_generator else None,
+    )
+
+
+def run_spec(
+    learner: LearnerSpec, sites: int = 3, seed: int = 0, training: Training = TRAINING
+) -> RunSpec:
+    return RunSpec(Component("simulated"), learner, order()[:sites], seed, training)
+
+
+def plan_of(*specs: RunSpec) -> Plan:
+    return make_plan(specs, order())
+
+
+def run_plan(plan: Plan, folder: Path, *, group: int = 1, fresh: bool = False) -> Workshop:
+    """Train a plan, level by level; `fresh` opens a new workshop for every node."""
+    store = Store(folder)
+    workshop = Workshop(cohort(), store, group=group)
+    for depth in sorted({n.depth for n in plan.nodes.values()}):
+        nodes = [n for n in plan.nodes.values() if n.depth == depth]
+        for some in [[n] for n in nodes] if fresh else [nodes]:
+            workshop = Workshop(cohort(), store, group=group) if fresh else workshop
+            workshop.run(some)
+    return workshop
+
+
+def stored_lanes(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:
+    """Tensors of every stored node; remembered subjects by name instead of by row."""
+    store, out = Store(folder), {}
+    for key, node in plan.nodes.items():
+        if node.depth == 0:
+            continue
+        tensors: dict[str, Any] = store.read_lane(key)
+        pools = store.read_meta(key)["pools"]
+        for name in [n for n in tensors if n.endswith("@pool")]:
+            item = tensors.pop(name.replace("@pool", "@item"))
+            tensors[name] = [
+                (pools[p], i) if p >= 0 else None
+                for p, i in zip(tensors[name].tolist(), item.tolist(), strict=True)
+            ]
+        out[key] = tensors
+    return out
+
+
+def assert_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
+    """Equal bit by bit, NaN included."""
+    assert a.keys() == b.keys()
+    for k, v in a.items():
+        same = torch.equal(v, b[k]) if isinstance(v, torch.Tensor) else v == b[k]
+        assert same, k
+
+
+@dataclass
+class World:
+    """One learner, taught site by site without a store."""
+
+    learner: Learner
+    bank: Bank
+    lane: Lane
+    training: Training = TRAINING
+    seed: int = 0
+    taught: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        model_params: Mapping[str, Any] | None = None,
+        training: Training = TRAINING,
+        seed: int = 0,
+    ) -> World:
+        spec = learner_spec(method, params, model)
+        settings = {**spec.model.params, **(model_params or {})}
+        network = make_model(Component(spec.model.name, settings), R)
+        learner = Learner(make_strategy(spec.method), network)
+        return cls(learner, Bank(), start_lane(learner, seed), training, seed)
+
+    def view(self, name: str) -> SiteView:
+        source = make_sites(cohort(), self.seed)[name].learning(with_val=True)
+        rows = self.bank.add(PoolName("real", name, self.seed, "train"), source)
+        return SiteView(name, len(self.taught), self.bank, rows, rows[:0], SiteSeal(name))
+
+    def teach(self, names: Sequence[str]) -> World:
+        for name in names:
+            site, self.taught = self.view(name), (*self.taught, name)
+            job = Job(self.lane, site, self.seed, self.taught)
+            (self.lane,) = learn_site(self.learner, [job], self.bank, self.training)
+        return self
