@@ -11,7 +11,7 @@ import pytest
 
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge import stats
-from fcforge.report import as_csv, as_json, as_markdown, print_findings, terminal_table
+from fcforge.report import as_csv, as_json, as_markdown, print_findings, print_table
 from fcforge.report.numbers import bracket, duration, memory, number, p_value
 from fcforge.report.tables import best_of
 
@@ -25,7 +25,7 @@ def shown(rows, width=200):
     from rich.console import Console
 
     out = io.StringIO()
-    Console(file=out, width=width).print(terminal_table(rows))
+    print_table(rows, Console(file=out, width=width))
     return out.getvalue()
 
 
@@ -34,6 +34,18 @@ def test_terminal_table_has_every_learner_and_the_majority(rows):
     for title in [*KEEPS, "majority class"]:
         assert title in text
     assert number(rows[1].estimates["aaa"].mean) in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 130, 150, 170, 200])
+def test_terminal_table_cuts_no_number(rows, width):
+    text = shown(rows, width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    for row in rows:
+        for key in ("aaa", "fm"):
+            e = row.estimates[key]
+            assert number(e.mean) in text
+            assert bracket(e.low, e.high) in text
 
 
 def test_labels_are_not_read_as_markup():

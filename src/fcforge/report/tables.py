@@ -17,45 +17,84 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-TERMINAL_COLUMNS = ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt")
+# From how wide a terminal on: columns with an interval, columns with the mean alone, the rest.
+LAYOUTS = (
+    (
+        170,
+        ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt"),
+        (),
+        ("keeps", "memory", "time", "runs"),
+    ),
+    (
+        130,
+        ("aaa", "acc", "fm"),
+        ("bacc", "auroc", "for_literal", "bwt"),
+        ("keeps", "memory", "runs"),
+    ),
+    (0, ("aaa", "fm"), ("acc", "auroc"), ("keeps",)),
+)
 
 
 def _runs(row: Row) -> str:
     return f"{row.n_runs} ({row.n_left_out} diverged)" if row.n_left_out else str(row.n_runs)
 
 
-def terminal_table(rows: Sequence[Row], columns: Sequence[str] = TERMINAL_COLUMNS) -> Table:
-    """Rich table: mean above its 95 % interval; the best learner of a column is bold."""
+def _ends(row: Row, short: bool) -> dict[str, str]:
+    """Privacy, memory, time and number of runs, as text."""
+    return {
+        "keeps": row.keeps.removesuffix(" subjects") if short else row.keeps,
+        "memory": memory(row.memory_bytes),
+        "time": duration(row.seconds),
+        "runs": _runs(row),
+    }
+
+
+def terminal_table(rows: Sequence[Row], width: int = 160) -> Table:
+    """Rich table: mean above its 95 % interval; the best learner of a column is bold.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    width : int
+        Columns of the terminal; a narrow one gets fewer numbers rather than cut ones.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    shown = [c for c in COLUMNS if c.key in columns]
-    table = Table(box=box.SIMPLE_HEAD, caption="mean over orders and seeds, [95 % over subjects]")
-    table.add_column("learner")
+    _, long, plain, ends = next(x for x in LAYOUTS if width >= x[0])
+    caption = "mean over orders and seeds, [95 % over subjects]"
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, collapse_padding=True, pad_edge=False)
+    longest = max(len(r.learner) for r in rows)
+    table.add_column("learner", overflow="fold", min_width=min(longest, 15))
+    shown = [c for c in COLUMNS if c.key in long + plain]
     for c in shown:
-        table.add_column(f"{c.title} {'↑' if c.higher_is_better else '↓'}", justify="right")
-    for title in ("keeps", "memory", "time", "runs"):
-        table.add_column(title, justify="left" if title == "keeps" else "right")
+        title = f"{c.title} {'↑' if c.higher_is_better else '↓'}"
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ends:
+        table.add_column(title, justify="left" if title == "keeps" else "right", no_wrap=True)
     best = best_of(rows)
     for row in rows:
         cells = []
         for c in shown:
             e = row.estimates[c.key]
             cell = Text(number(e.mean), style="bold" if row.learner in best[c.key] else "")
-            cells.append(cell.append(f"\n{bracket(e.low, e.high)}", style="dim"))
-        ends = (row.keeps, memory(row.memory_bytes), duration(row.seconds), _runs(row))
-        style = "italic" if row.is_majority else ""
+            below = f"\n{bracket(e.low, e.high)}" if c.key in long else ""
+            cells.append(cell.append(below, style="dim"))
+        tail = [Text(_ends(row, short=width < 130)[k]) for k in ends]
         # Text, not str: a label may hold what rich would read as markup.
-        table.add_row(Text(row.learner), *cells, *map(Text, ends), style=style)
+        table.add_row(Text(row.learner), *cells, *tail, style="italic" if row.is_majority else "")
     return table
 
 
 def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
-    """Print the terminal table to stdout (or to `console`)."""
+    """Print the terminal table to stdout (or to `console`); a pipe has room for all columns."""
     from rich.console import Console
 
-    (console or Console()).print(terminal_table(rows))
+    out = console or Console()
+    if console is None and not out.is_terminal:
+        out = Console(width=200)
+    out.print(terminal_table(rows, out.width))
 
 
 def print_findings(found: Sequence[Finding], console: Console | None = None) -> None:
