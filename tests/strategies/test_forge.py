@@ -214,6 +214,7 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
         job = Job(start_lane(chosen, 0), site, 0, ("A",))
         (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
         held = lane.state["dev.row"].tolist()
+        assert len(world.bank.real_rows(lane.state["dev.row"])) == (4 if expected else 0)
         assert held == expected if expected else not set(held) & set(test.tolist())
 
 

@@ -2,7 +2,8 @@
 
 Rows are grouped into pools. A pool is one site's training part (or the synthetic subjects that
 a generator made of it) for one seed. Lanes hold integer rows; on a GPU the whole bank lives on
-the device. Test subjects are never put into a bank that a learner can reach.
+the device. Test subjects are never put into a bank that a learner can reach, unless the leak
+`context_on_test` is measured on purpose.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fcforge.types import FCBatch, SiteSeal
 class PoolName(NamedTuple):
     """Stable name of a pool: what a store writes instead of row numbers."""
 
-    kind: str  # "real" or "synthetic"
+    kind: str  # "real", "synthetic", or "test" under the `context_on_test` leak
     site: str
     seed: int
     part: str  # "train", "val", or the hash of the generator
@@ -113,10 +114,10 @@ class Bank:
         return torch.where(pool >= 0, start[pool] + item, -1)
 
     def real_rows(self, rows: Tensor) -> Tensor:
-        """Those of `rows` that are real subjects."""
+        """Those of `rows` that are real subjects: whoever is not synthetic."""
         real = torch.zeros(self._n + 1, dtype=torch.bool, device=rows.device)
         for name, span in self._pools.items():
-            if name.kind == "real":
+            if name.kind != "synthetic":
                 real[span.start : span.stop] = True
         return rows[(rows >= 0) & real[rows]]
 

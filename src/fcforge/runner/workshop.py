@@ -100,7 +100,10 @@ class Workshop:
         )
         val = self.bank.add(PoolName("real", site, spec.seed, f"val:{tag}"), source.val)
         make = partial(self.synthesise, spec, site) if spec.learner.generator else None
-        return SiteView(site, position, self.bank, train, val, SiteSeal(site), make)
+        leaked = None
+        if spec.leaks.context_on_test:
+            leaked = self.bank.add(PoolName("test", site, spec.seed, tag), source.test)
+        return SiteView(site, position, self.bank, train, val, SiteSeal(site), make, leaked)
 
     def synthesise(self, spec: RunSpec, site: str, n: int) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
@@ -132,7 +135,7 @@ class Workshop:
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.bank:
             return
-        if pool.kind == "real":
+        if pool.kind != "synthetic":
             self.view(spec, pool.site, 0)
         else:
             self.synthesise(spec, pool.site, int(pool.part.rsplit(":", 1)[1]))
