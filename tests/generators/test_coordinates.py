@@ -22,20 +22,20 @@ def test_off_log_of_two_rois_is_fisher_z() -> None:
 
 
 def test_inverse_of_two_rois_is_tanh() -> None:
-    fc = from_off_log(torch.tensor([[0.7], [-2.0]]))
+    fc, _ = from_off_log(torch.tensor([[0.7], [-2.0]]))
     assert fc[0, 0, 1].item() == pytest.approx(math.tanh(0.7), abs=5e-5)
     assert fc[1, 0, 1].item() == pytest.approx(math.tanh(-2.0), abs=5e-5)
 
 
 def test_round_trip(small_site) -> None:
     shrunk = shrink_to_identity(small_site.fc, 0.02)
-    back = from_off_log(off_log(small_site.fc), chunk=7)
+    back, _ = from_off_log(off_log(small_site.fc), chunk=7)
     assert torch.allclose(back, shrunk, atol=5e-5)
 
 
 def test_any_point_is_a_correlation_matrix() -> None:
     rng = torch.Generator().manual_seed(0)
-    fc = from_off_log(1.5 * torch.randn(20, 66, generator=rng))
+    fc, _ = from_off_log(1.5 * torch.randn(20, 66, generator=rng))
     assert torch.equal(fc.diagonal(dim1=-2, dim2=-1), torch.ones(20, 12))
     assert torch.equal(fc, fc.mT)
     assert torch.linalg.eigvalsh(fc.double()).min() > 0

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 from simulated_site import simulate
@@ -12,6 +13,7 @@ from fcforge.judge.panel import (
     interval,
     judge_site,
     summarise,
+    synthesise,
 )
 from fcforge.types import Component, Site
 
@@ -24,7 +26,8 @@ def site(seed: int) -> Site:
 def test_records_of_a_site_and_their_table(tmp_path) -> None:
     panel = Panel({"edges": Component("edge_gauss")}, classifiers=("linear",), augment=("linear",))
     said: list[str] = []
-    records = judge_site(panel, {0: site(0), 1: site(1)}, folder=tmp_path, say=said.append)
+    make = partial(synthesise, multiple=2, folder=tmp_path)
+    records = judge_site(panel, {0: site(0), 1: site(1)}, make=make, say=said.append)
     assert [(r["seed"], r["row"]) for r in records] == [
         (s, r) for s in (0, 1) for r in (REAL, "bootstrap", "corr_gauss", "edges")
     ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import edges as to_edges
-from fcforge.graphs import from_edges
+from fcforge.graphs import from_edges, n_rois_of
 
 # Nodes and weights of the 6-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
 _NODES = (0.03376524289842399, 0.16939530676686775, 0.38069040695840156)
@@ -91,7 +91,7 @@ def from_off_log(
     tol: float = 1e-5,
     max_iter: int = 30,
     chunk: int = 128,
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
 
     Finds the diagonal x with diag exp(S + diag x) = 1, the minimum of the strictly convex
@@ -101,7 +101,7 @@ def from_off_log(
     Parameters
     ----------
     coordinates : Tensor of shape (n, R(R-1)/2)
-    start : Tensor of shape (R,), optional
+    start : Tensor of shape (R,) or (n, R), optional
         First guess of x, e.g. the training subjects' mean diagonal of log C.
     tol : float
         Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
@@ -110,26 +110,29 @@ def from_off_log(
 
     Returns
     -------
-    Tensor of shape (n, R, R)
+    fc : Tensor of shape (n, R, R)
         Positive definite, exact unit diagonal.
+    diagonal : Tensor of shape (n, R)
+        x, a good start for nearby coordinates.
 
     References
     ----------
     Archakov & Hansen, A new parametrization of correlation matrices, Econometrica 2021.
     """
-    parts = [_newton(part, start, tol, max_iter) for part in coordinates.split(chunk)]
-    return torch.cat(parts) if parts else from_edges(coordinates)
-
-
-def _newton(coordinates: Tensor, start: Tensor | None, tol: float, max_iter: int) -> Tensor:
-    """Newton iterations of `from_off_log` for one chunk; converged matrices drop out."""
-    log_matrix = from_edges(coordinates, diagonal=0.0)
-    n, rois = log_matrix.shape[:2]
-    x = coordinates.new_zeros((n, rois))
+    n, rois = coordinates.shape[0], n_rois_of(coordinates.shape[-1])
+    diagonal = coordinates.new_zeros((n, rois))
     if start is not None:
-        x += start
+        diagonal += start
+    parts = zip(coordinates.split(chunk), diagonal.split(chunk), strict=True)
+    fc = torch.cat([_newton(x, d, tol, max_iter) for x, d in parts])
+    return fc, diagonal
+
+
+def _newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int) -> Tensor:
+    """Newton iterations of `from_off_log` on one chunk; `x` (n, R) is improved in place."""
+    log_matrix = from_edges(coordinates, diagonal=0.0)
     out = torch.empty_like(log_matrix)
-    todo = torch.arange(n, device=coordinates.device)
+    todo = torch.arange(len(x), device=x.device)
     for step in range(max_iter):
         lm = log_matrix[todo]
         lm.diagonal(dim1=-2, dim2=-1).copy_(x[todo])

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
-from fcforge.generators.coordinates import from_off_log, off_log
-from fcforge.generators.corr_gauss import CorrGauss, matched_scale
+from fcforge.generators.coordinates import off_log
+from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import draw
 from fcforge.generators.layers import Params, frozen, linear, linear_init, trainable, with_prefix
+from fcforge.generators.matching import decode, matched_scale
 from fcforge.types import FCBatch
 
 
@@ -54,7 +55,7 @@ class CorrFlow(Generator):
         Network and AdamW; the rate warms up over 10 epochs.
     steps : int
         Midpoint steps of the sampling ODE.
-    shrink, covariance_shrink, variance_match, antithetic
+    shrink, covariance_shrink, variance_match, mean_match, antithetic
         As in `corr_gauss`.
     """
 
@@ -70,7 +71,8 @@ class CorrFlow(Generator):
     shrink: float = 0.02
     covariance_shrink: float = 0.1
     variance_match: bool = True
-    antithetic: bool = True
+    mean_match: bool = True
+    antithetic: bool = False
 
     @property
     def _base(self) -> CorrGauss:
@@ -141,7 +143,8 @@ class CorrFlow(Generator):
         x1 = integrate(with_prefix(state, "flow."), x0, labels, self.steps)
         own = draw(n, state["diagonal"].shape[0], rng, groups) * state["diagonal"]
         x = state["mean"][labels] + state["scale"] * (state["unit"] * x1 @ state["axes"] + own)
-        return FCBatch(from_off_log(x, start=state["start"]), labels)
+        means = state["class_fc"] if self.mean_match else None
+        return FCBatch(decode(x, labels, state["start"], means), labels)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank and the matched noise scale."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,41 +11,15 @@ from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import check_labels, check_site, device_rng
-from fcforge.generators.coordinates import from_off_log, matrix_log, shrink_to_identity
+from fcforge.generators.coordinates import matrix_log, shrink_to_identity
 from fcforge.generators.gaussian import (
     class_means,
     residual_factors,
     sample_gaussian,
-    within_class_variance,
 )
+from fcforge.generators.matching import decode, matched_scale, target_means
 from fcforge.graphs import edges
 from fcforge.types import FCBatch
-
-
-def matched_scale(
-    sample: Callable[[Tensor, Tensor], FCBatch], batch: FCBatch, shrink: float, n: int = 96
-) -> Tensor:
-    """Noise scale at which the mean within-class edge variance equals the training subjects'.
-
-    Two secant steps of `n` samples each.
-
-    Parameters
-    ----------
-    sample : callable
-        (scale, labels) to samples.
-    batch : FCBatch
-        Training subjects.
-    shrink : float
-        Identity shrinkage of the coordinates, which the samples share.
-    """
-    target = within_class_variance(edges(batch.fc), batch.y).mean() * (1 - shrink) ** 2
-    labels = batch.y[torch.arange(n, device=batch.y.device) % len(batch)]
-    scale = torch.ones((), device=batch.fc.device)
-    for _ in range(2):
-        variance = within_class_variance(edges(sample(scale, labels).fc), labels).mean()
-        # Edge variance grows about with scale^2; bounds guard a site of near-copies.
-        scale = (scale * (target / variance.clamp_min(1e-12)).sqrt()).clamp(0.25, 4.0)
-    return scale
 
 
 @dataclass(frozen=True)
@@ -67,9 +41,12 @@ class CorrGauss(Generator):
     variance_match : bool
         Rescale the noise so that the mean within-class variance of the *edges* equals the
         training subjects' (exp is not linear: without it the ratio is 0.85-0.95 on ABIDE).
+    mean_match : bool
+        Shift every class of a synthetic set (of 8 or more) so that its mean FC is that of the
+        training subjects. Turn off where independent draws are needed.
     antithetic : bool
-        Draw subjects of a class in mirrored pairs: the class means of even a small synthetic
-        set are then those of the model. Turn off where independent draws are needed.
+        Draw subjects of a class in mirrored pairs, which halves the error of small class means
+        without looking at them.
 
     Notes
     -----
@@ -83,7 +60,8 @@ class CorrGauss(Generator):
     rank: int | None = None
     class_keep: float = 1.0
     variance_match: bool = True
-    antithetic: bool = True
+    mean_match: bool = True
+    antithetic: bool = False
 
     def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
@@ -95,6 +73,7 @@ class CorrGauss(Generator):
             "mean": class_means(x, batch.y, self.class_keep),
             "factors": factors,
             "diagonal": diagonal,
+            "class_fc": target_means(batch, self.shrink, self.class_keep),
             "start": log_fc.diagonal(dim1=-2, dim2=-1).mean(0),
             "scale": torch.ones((), device=x.device),
             "counts": counts,
@@ -119,7 +98,8 @@ class CorrGauss(Generator):
             scale=state["scale"],
             antithetic=self.antithetic,
         )
-        return FCBatch(from_off_log(x, start=state["start"]), labels)
+        means = state["class_fc"] if self.mean_match else None
+        return FCBatch(decode(x, labels, state["start"], means), labels)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank of the covariance and the matched noise scale."""

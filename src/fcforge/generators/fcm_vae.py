@@ -12,17 +12,12 @@ from torch import Tensor
 from fcforge.generators import fcm_vae_network as net
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
-from fcforge.generators.coordinates import (
-    clip_to_correlation,
-    from_off_log,
-    matrix_log,
-    shrink_to_identity,
-)
-from fcforge.generators.corr_gauss import matched_scale
+from fcforge.generators.coordinates import clip_to_correlation, matrix_log, shrink_to_identity
 from fcforge.generators.fcm_vae_presets import Settings, settings_of
 from fcforge.generators.fcm_vae_training import train
 from fcforge.generators.gaussian import class_means, draw, residual_factors
 from fcforge.generators.layers import Params, frozen, with_prefix
+from fcforge.generators.matching import decode, matched_scale, target_means
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.types import FCBatch
 
@@ -73,6 +68,7 @@ class FCMVAE(Generator):
     residual_noise: bool | None = None
     covariance_shrink: float | None = None
     variance_match: bool | None = None
+    mean_match: bool | None = None
     project: str | None = None
 
     @property
@@ -91,6 +87,7 @@ class FCMVAE(Generator):
         state: GeneratorState = {"counts": check_site(batch, self.name)}
         state["latent_share"] = torch.zeros((), device=batch.fc.device)
         target = _to_coordinates(batch.fc, s, state)
+        state["class_fc"] = target_means(batch, SHRINK)
         inputs = net.prepare(batch.fc, s)
         params, curve = train(target, batch.y, inputs, s, rng)
         state.update(curve)
@@ -129,16 +126,15 @@ class FCMVAE(Generator):
         move = net.interaction(params, z, rois, s)
         if s.residual_noise:
             factors = state["residual_factors"]
-            groups = labels if s.sampling == "aggregate" else None
-            noise = draw(len(labels), factors.shape[0], rng, groups) @ factors
-            own = draw(len(labels), factors.shape[1], rng, groups) * state["residual_diagonal"]
+            noise = draw(len(labels), factors.shape[0], rng) @ factors
+            own = draw(len(labels), factors.shape[1], rng) * state["residual_diagonal"]
             move = move + noise + own
         x = baseline + state["scale"] * move
         if s.gate == "class":
             x = x + net.gate_log(params, state["gate"][labels], s)
         if s.likelihood == "poisson":
             x = x.clamp(-10.0, 10.0)  # the authors' bounds on the log-rate
-        return FCBatch(_from_coordinates(x, s, state), labels)
+        return FCBatch(_from_coordinates(x, labels, s, state), labels)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Active units, KL, decoder spread over z, last losses."""
@@ -166,11 +162,12 @@ def _to_coordinates(fc: Tensor, s: Settings, state: GeneratorState) -> Tensor:
     return (x - state["centre"]) / state["unit"]
 
 
-def _from_coordinates(x: Tensor, s: Settings, state: GeneratorState) -> Tensor:
+def _from_coordinates(x: Tensor, labels: Tensor, s: Settings, state: GeneratorState) -> Tensor:
     """Inverse of `_to_coordinates`, with the projection that `s` asks for."""
     x = state["unit"] * x + state["centre"]
     if s.coordinates == "off_log":
-        return from_off_log(x, start=state["start"])
+        means = state["class_fc"] if s.mean_match else None
+        return decode(x, labels, state["start"], means)
     fc = from_edges(torch.tanh(x))
     return clip_to_correlation(fc) if s.project == "clip" else fc
 
@@ -193,8 +190,8 @@ def _draw_latent(
         noise = torch.randn(n, s.d_z, generator=rng, device=rng.device)
         return net.latent_given_label(params, labels.to(noise.dtype), noise, s.sigma_y_floor)
     spread = (state["z_diagonal"].square() + state["z_posterior"].square()).sqrt()
-    low = draw(n, state["z_factors"].shape[0], rng, labels) @ state["z_factors"]
-    return state["z_mean"][labels] + low + spread * draw(n, s.d_z, rng, labels)
+    low = draw(n, state["z_factors"].shape[0], rng) @ state["z_factors"]
+    return state["z_mean"][labels] + low + spread * draw(n, s.d_z, rng)
 
 
 def _refit_baseline(

@@ -65,6 +65,8 @@ class Settings:
         Share by which correlations of that noise are shrunk.
     variance_match
         Rescale deviations from the class mean to the training subjects' edge variance.
+    mean_match
+        Shift every class of a synthetic set to the training subjects' mean FC (off_log only).
     project
         "clip": eigenvalues clipped, unit diagonal (off_log needs none).
     """
@@ -109,6 +111,7 @@ class Settings:
     residual_noise: bool = False
     covariance_shrink: float = 0.1
     variance_match: bool = False
+    mean_match: bool = False
     project: Literal["none", "clip"] = "none"
 
 
@@ -149,6 +152,7 @@ CAREFUL = Settings(
     sampling="aggregate",
     residual_noise=True,
     variance_match=True,
+    mean_match=True,
 )
 
 PRESETS = {"paper": PAPER, "authors": AUTHORS, "careful": CAREFUL}

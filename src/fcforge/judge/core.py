@@ -23,13 +23,15 @@ def judge_fidelity(
 
     Means, variances and the class effect use all of `synthetic`; measures that depend on the
     number of subjects (MMD, C2ST, coverage, topology) use as many as there are training
-    subjects, against the held-out ones.
+    subjects, against the held-out ones, in at most 50 dimensions and at most half as many as
+    the smaller set has subjects: beyond that every subject has a dimension of its own.
     """
     _check(real_train, real_test, synthetic)
     rng = numpy_rng(seed, "judge")
     pick = rng.permutation(len(synthetic))[: len(real_train)]
     some = synthetic.fc[torch.from_numpy(pick).to(synthetic.fc.device)]
-    held, fake = two_sample.embed(real_test.fc, some)
+    dimensions = min(50, min(len(real_test), len(some)) // 2)
+    held, fake = two_sample.embed(real_test.fc, some, dimensions)
     return {
         **fidelity.validity(synthetic.fc),
         **fidelity.moments(real_train, real_test, synthetic),

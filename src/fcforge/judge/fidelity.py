@@ -13,7 +13,8 @@ from fcforge.generators.gaussian import within_class_variance
 from fcforge.graphs import edges
 from fcforge.types import FCBatch
 
-PSD_TOLERANCE = 1e-4
+# Real FC is often stored as float16, whose rounding moves eigenvalues of 0 this far.
+PSD_TOLERANCE = 5e-3
 
 
 def correlation(a: Tensor, b: Tensor) -> float:

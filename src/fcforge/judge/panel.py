@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,18 +68,24 @@ class Panel:
         return {REAL: None, **extra, **self.generators}
 
 
+Made = tuple[FCBatch, dict[str, Any]]
+Maker = Callable[[Component, FCBatch, str, int], Made]
+
+
 def synthesise(
-    panel: Panel, row: str, train: FCBatch, site: str, seed: int, folder: Path | None
-) -> tuple[FCBatch, dict[str, Any]]:
-    """Synthetic subjects of one row with the generator's diagnostics; the real row is `train`."""
-    component = panel.rows[row]
-    if component is None:
-        return train, {}
+    component: Component,
+    train: FCBatch,
+    site: str,
+    seed: int,
+    *,
+    multiple: int = 4,
+    folder: Path | None = None,
+) -> Made:
+    """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
     generator = make_generator(component)
     state = fit_cached(generator, train, (seed, site), folder)
-    state = {k: v.to(train.fc.device) for k, v in state.items()}
-    labels = train.y.repeat(panel.multiple)
-    rng = torch_rng(seed, "judge", site, row)
+    labels = train.y.repeat(multiple)
+    rng = torch_rng(seed, "judge", site, component.name)
     return generator.sample(state, labels, rng), dict(generator.diagnostics(state))
 
 
@@ -86,7 +93,7 @@ def judge_site(
     panel: Panel,
     sites: Mapping[int, Site],
     device: torch.device | str = "cpu",
-    folder: Path | None = None,
+    make: Maker | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[dict[str, Any]]:
     """Records of all rows and seeds of one site.
@@ -97,18 +104,23 @@ def judge_site(
     sites : mapping of seed to Site
         The same site, split by each seed.
     device : torch.device or str
-    folder : Path, optional
-        Cache of fitted generators.
+    make : callable, optional
+        (generator, training subjects, site, seed) to synthetic subjects; `synthesise` by
+        default.
     say : callable
         Told what is going on.
     """
+    make = make or partial(synthesise, multiple=panel.multiple)
     records: list[dict[str, Any]] = []
     tstr: list[Task] = []
     augmented: list[Task] = []
     for seed, site in sites.items():
         train, test = (_to(b, device) for b in (site.learning(with_val=True), site.test))
-        for row in panel.rows:
-            synthetic, diagnostics = synthesise(panel, row, train, site.name, seed, folder)
+        for row, component in panel.rows.items():
+            made: Made = (
+                (train, {}) if component is None else make(component, train, site.name, seed)
+            )
+            synthetic, diagnostics = _to(made[0], device), made[1]
             numbers: dict[str, Any] = judge_fidelity(train, test, synthetic, seed=seed)
             numbers["warnings"] = collapse_warnings(numbers, diagnostics)
             records.append(
