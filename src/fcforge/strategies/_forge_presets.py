@@ -13,6 +13,7 @@ LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
 }
 # Each difference between what works and the paper (or, where it is silent, the authors' code).
 PRESETS: dict[str, tuple[Any, Any]] = {  # default, paper
+    "replay": (32, 64),
     "loss_form": ("mean", "paper"),
     "sum_sites": (False, True),
     "forward": ("joint", "separate"),
@@ -53,14 +54,14 @@ def check(forge: Any) -> None:
     """Raise `ConfigError` on a setting that cannot be."""
     for key in ("preset", "lambdas", "sampling", "site_weight"):
         one_of("forge", key, getattr(forge, key), CHOICES[key])
-    at_least("forge", 1, memory=forge.memory, replay=forge.replay)
+    at_least("forge", 1, memory=forge.memory)
     at_least("forge", 2, candidates=forge.candidates, dev=forge.dev)
     l1, l2, l3 = forge.weights
     at_least("forge", 0, l1=l1, l2=l2, l3=l3)
     settings = resolve(forge)
     for key in PRESETS.keys() & CHOICES.keys():
         one_of("forge", key, settings[key], CHOICES[key])
-    at_least("forge", 1, refresh=settings["refresh"])
+    at_least("forge", 1, refresh=settings["refresh"], replay=settings["replay"])
     at_least("forge", 0, floor=settings["floor"])
     tiny = {k: settings[k] for k in ("prior", "reward_scale", "temperature")}
     at_least("forge", 1e-9, **tiny)

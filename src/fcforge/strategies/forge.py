@@ -23,13 +23,14 @@ import torch
 from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.randomness import fold, uniform
+from fcforge.randomness import uniform
 from fcforge.replay.bandit import Bandit, Form
 from fcforge.replay.bank import SiteView
 from fcforge.replay.hcts import HCTS, Choice, draw_slots, even_choice, held_out, look_at
 from fcforge.replay.memory import ROWS, empty_memory, readout_width, teach
 from fcforge.replay.selection import Scaling, even_split, even_subset, reservoir
 from fcforge.strategies._forge_presets import LAMBDAS, check, resolve
+from fcforge.strategies._rehearsal import both_batches
 from fcforge.strategies.base import Batch, Keeps, Lane, Replay, State, Strategy, cross_entropy
 
 
@@ -55,8 +56,6 @@ class Forge(Strategy):
         D, further synthetic subjects per site on which the sampler measures forgetting. The
         paper measures it on past sites' real test subjects; that leak is a switch of the run
         (`context_on_test`).
-    replay : int
-        Remembered subjects per training step (rounded up to equal parts per site).
     sampling : {"hcts", "uniform", "reservoir"}
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
@@ -64,6 +63,9 @@ class Forge(Strategy):
     site_weight : {"equal", "quota"}
         Sites count equally in the replay loss, as in the paper's equation, or by their share of
         the K subjects, as in the authors' code.
+    replay : int
+        Remembered subjects per training step (rounded up to equal parts per site): 32, as the
+        methods that replay real subjects; 64 in the authors' code.
     loss_form : {"mean", "paper"}
         Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
         as a sum it outweighs the diagnosis.
@@ -88,9 +90,9 @@ class Forge(Strategy):
     memory: int = 256
     candidates: int = 256
     dev: int = 64
-    replay: int = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     site_weight: Literal["equal", "quota"] = "equal"
+    replay: int | None = None
     loss_form: Literal["mean", "paper"] | None = None
     sum_sites: bool | None = None
     forward: Literal["joint", "separate"] | None = None
@@ -155,7 +157,7 @@ class Forge(Strategy):
     @property
     def replay_size(self) -> int:
         """Nothing is replayed when nothing is asked of it."""
-        return self.replay if any(self.weights) else 0
+        return int(self.settings["replay"]) if any(self.weights) else 0
 
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""
@@ -252,7 +254,7 @@ class Forge(Strategy):
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Slots of one step from the active subjects, with replacement."""
         choice = Choice(lane.state["replay.active"], lane.state["replay.quota"])
-        return draw_slots(choice, key, self.replay, equal=self.site_weight == "equal")
+        return draw_slots(choice, key, self.replay_size, equal=self.site_weight == "equal")
 
     def loss(
         self,
@@ -266,19 +268,12 @@ class Forge(Strategy):
         """Current cross-entropy, replay cross-entropy, logits and readout distillation."""
         if replay is None:
             return super().loss(model, params, lane, batch, None, key)
-        n = batch.y.shape[0]
-        if self.settings["forward"] == "joint":
-            both = {k: torch.cat([v, replay.inputs[k]]) for k, v in batch.inputs.items()}
-            out = model.apply(params, lane.stats, both, train=True, key=key)
-            now, old, penalty = out.logits[:n], (out.logits[n:], out.embedding[n:]), out.penalty
-        else:
-            first = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
-            out = model.apply(params, first.stats, replay.inputs, train=True, key=fold(key, 1))
-            now, old, penalty = first.logits, (out.logits, out.embedding), first.penalty
-        remembered = self._remember(*old, replay)
+        how = self.settings["forward"]
+        now, then = both_batches(model, params, lane.stats, batch.inputs, replay.inputs, key, how)
+        remembered = self._remember(then.logits, then.embedding, replay)
         if self.settings["sum_sites"]:
             remembered = remembered * lane.state["replay.quota"].shape[0]
-        return cross_entropy(now, batch.y) + remembered + penalty, out.stats
+        return cross_entropy(now.logits, batch.y) + remembered + now.penalty, then.stats
 
     def _remember(self, logits: Tensor, embedding: Tensor, replay: Replay) -> Tensor:
         l1, l2, l3 = self.weights
