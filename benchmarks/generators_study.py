@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import traceback
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -30,7 +30,8 @@ from fcforge.generators import make_generator
 from fcforge.graphs import edges, from_edges
 from fcforge.judge.panel import Panel, acceptance, judge_site, summarise
 from fcforge.judge.tables import augmentation_table, fidelity_table
-from fcforge.randomness import derive, numpy_rng, torch_rng
+from fcforge.randomness import derive, torch_rng
+from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.types import Component, FCBatch, Site, Training
 
 SITES = ("NYU", "UM", "USM", "UCLA")
@@ -52,22 +53,15 @@ ON_GPU = ("brainnetgan", "gr_spd_gan")
 TINY = {"epochs": 1, "steps": 1}
 
 
+@cache
+def cohort(path: str) -> Cohort:
+    merge = {"UM": ["UM_1", "UM_2"], "UCLA": ["UCLA_1", "UCLA_2"]}
+    return load_dataset(Component("folder", {"path": path, "sites": list(SITES), "merge": merge}))
+
+
 def load(path: str, name: str, seed: int) -> Site:
     """One site, split 7:3 by class; depends on (seed, site) alone."""
-    data = np.load(path)
-    merged = np.array([s.split("_")[0] if s[:2] in ("UM", "UC") else s for s in data["site"]])
-    rows = np.flatnonzero(merged == name)
-    label = data["label"][rows].astype(np.int64)
-    rng = numpy_rng(seed, "split", name)
-    test = np.zeros(len(rows), dtype=bool)
-    for cls in (0, 1):
-        members = rng.permutation(np.flatnonzero(label == cls))
-        test[members[: round(0.3 * len(members))]] = True
-    upper = torch.from_numpy(data["fc_upper"][rows].astype(np.float32))
-    batch = FCBatch(from_edges(upper), torch.from_numpy(label))
-    empty = batch.select(slice(0, 0))
-    parts = [batch.select(torch.from_numpy(m)) for m in (~test, test)]
-    return Site(name, parts[0], empty, parts[1], subject_ids={})
+    return split_site(cohort(path), name, seed)
 
 
 def settings(row: str, tiny: bool) -> Component:
@@ -93,7 +87,7 @@ def fit_one(job: tuple, data: str, work: Path, multiple: int, device: str, tiny:
     try:
         component = settings(row, tiny)
         where = device if component.name in ON_GPU else "cpu"
-        train = load(data, site, seed).train
+        train = load(data, site, seed).learning(with_val=True)
         train = FCBatch(train.fc.to(where), train.y.to(where))
         generator = make_generator(component)
         state = generator.fit(train, torch_rng(seed, "generator", site))

@@ -1,0 +1,239 @@
+"""`fcforge judge`: a parsed config in, records, tables and a page out."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fcforge.errors import ConfigError, unknown_name
+from fcforge.generators import make_generator
+from fcforge.judge import figures, tables
+from fcforge.judge.panel import (
+    REAL,
+    Panel,
+    acceptance,
+    judge_site,
+    summarise,
+    synthesise,
+)
+from fcforge.models import MODELS
+from fcforge.sites import load_dataset, split_site
+from fcforge.types import Component, Site, Training
+
+KEYS = ("judge", "dataset", "training", "generator")
+JUDGE_KEYS = {
+    "title": "Generators judged",
+    "seeds": [0],
+    "sites": None,
+    "classifiers": ["linear", "gcn"],
+    "augment": [],
+    "multiple": 4,
+    "check": "",
+}
+
+Say = Callable[[str], None]
+
+
+def read_panel(config: Mapping[str, Any]) -> tuple[Panel, dict[str, Any]]:
+    """Panel and ``[judge]`` settings of a parsed config; mistakes name the nearest known thing."""
+    _known("table of a judge config", config, KEYS)
+    settings = {**JUDGE_KEYS, **config.get("judge", {})}
+    _known("setting of [judge]", settings, JUDGE_KEYS)
+    _known("setting of [training]", config.get("training", {}), [f.name for f in fields(Training)])
+    _known("model", [*settings["classifiers"], *settings["augment"]], MODELS)
+    panel = Panel(
+        dict(_row(table) for table in config.get("generator", [])),
+        classifiers=tuple(settings["classifiers"]),
+        augment=tuple(settings["augment"]),
+        multiple=settings["multiple"],
+        training=Training(**config.get("training", {})),
+    )
+    if settings["check"]:
+        _known("row to check", [settings["check"]], panel.rows)
+    return panel, settings
+
+
+def _known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
+
+
+def _row(table: Mapping[str, Any]) -> tuple[str, Component]:
+    if "name" not in table:
+        raise ConfigError("a [[generator]] has no name.", do='Add name = "corr_gauss".')
+    params = {k: v for k, v in table.items() if k not in ("name", "label")}
+    component = Component(table["name"], params)
+    make_generator(component)
+    return table.get("label", table["name"]), component
+
+
+def judge_command(
+    config: Mapping[str, Any],
+    *,
+    out: Path,
+    dataset: Component | None = None,
+    device: str = "cpu",
+    say: Say = print,
+) -> dict[str, Any]:
+    """Judge all generators of a config on all sites and seeds.
+
+    The same command again goes on where it stopped: fitted generators and finished sites are
+    kept in `out`.
+
+    Parameters
+    ----------
+    config : mapping
+        Parsed TOML with ``[judge]``, ``[dataset]``, ``[training]`` and ``[[generator]]`` tables.
+    out : Path
+        Folder for ``records.json``, ``tables.md``, ``judge.html`` and fitted generators.
+    dataset : Component, optional
+        Replaces the config's (paths resolved by the caller).
+    device : str
+    say : callable
+        For talk; warnings of collapse begin with ``WARNING``.
+
+    Returns
+    -------
+    dict
+        ``rows`` (row to metric to [mean, low, high]), ``findings`` (when a row is to be
+        checked), ``warnings``, ``files``.
+    """
+    panel, settings = read_panel(config)
+    cohort = load_dataset(dataset or _dataset(config))
+    names = settings["sites"] or list(cohort.site_names)
+    out.mkdir(parents=True, exist_ok=True)
+    store = out / "records.json"
+    stamp = json.dumps({**json.loads(json.dumps(asdict(panel))), "seeds": settings["seeds"]})
+    done = _read_records(store, stamp)
+    make = partial(synthesise, multiple=panel.multiple, folder=out / "generators")
+    for name in names:
+        if name in done:
+            say(f"{name}: already judged")
+            continue
+        sites = {seed: split_site(cohort, name, seed) for seed in settings["seeds"]}
+        done[name] = judge_site(panel, sites, device, make, say)
+        _write(store, json.dumps({"stamp": stamp, "sites": done}))
+    records = [record for name in names for record in done[name]]
+    last = split_site(cohort, names[0], settings["seeds"][0])
+    return write_outputs(panel, settings, records, last, out, make, device, say)
+
+
+def write_outputs(
+    panel: Panel,
+    settings: Mapping[str, Any],
+    records: list[dict[str, Any]],
+    example: Site,
+    out: Path,
+    make: Callable[..., Any],
+    device: str,
+    say: Say,
+) -> dict[str, Any]:
+    """Tables, page and the returned summary."""
+    summary = summarise(records)
+    warnings = collapse_list(records)
+    for text in warnings:
+        say(f"WARNING {text}")
+    findings = acceptance(summary, settings["check"]) if settings["check"] else []
+    text = markdown_report(settings["title"], panel, summary, findings, warnings)
+    _write(out / "tables.md", text)
+    title, body = example_section(panel, example, make, device)
+    page = (
+        f"<!doctype html><meta charset=utf-8><title>{html.escape(settings['title'])}</title>"
+        "<body style='font-family:sans-serif;max-width:75em;margin:2em auto'>"
+        f"<pre style='white-space:pre-wrap'>{html.escape(text)}</pre><h2>{title}</h2>{body}"
+    )
+    _write(out / "judge.html", page)
+    return {
+        "rows": {r: {k: list(v) for k, v in m.items()} for r, m in summary.items()},
+        "findings": [f._asdict() for f in findings],
+        "warnings": warnings,
+        "files": [str(out / n) for n in ("records.json", "tables.md", "judge.html")],
+    }
+
+
+def collapse_list(records: list[dict[str, Any]]) -> list[str]:
+    """Collapse warnings, one line per row: how often, and what."""
+    found: dict[tuple[str, str], int] = {}
+    total: dict[str, int] = {}
+    for record in records:
+        total[record["row"]] = total.get(record["row"], 0) + 1
+        for text in record["numbers"]["warnings"]:
+            key = (record["row"], text.split(":")[1].split(" is ")[0].strip(" .;"))
+            found[key] = found.get(key, 0) + 1
+    return [
+        f"{row} COLLAPSED in {n} of {total[row]} site-seeds: {what}."
+        for (row, what), n in found.items()
+    ]
+
+
+def example_section(
+    panel: Panel, site: Site, make: Callable[..., Any], device: str
+) -> tuple[str, str]:
+    """Figures of one site and seed: (title, HTML) for the report."""
+    train = site.learning(with_val=True)
+    train = type(train)(train.fc.to(device), train.y.to(device))
+    seed = int(site.provenance["split_seed"])
+    portraits = {REAL: figures.portrait(train)}
+    for row, component in panel.rows.items():
+        if component is not None:
+            portraits[row] = figures.portrait(make(component, train, site.name, seed)[0])
+    return figures.section(portraits, f"Site {site.name}, seed {seed}.")
+
+
+def markdown_report(
+    title: str,
+    panel: Panel,
+    summary: tables.Summary,
+    findings: list[Any],
+    warnings: list[str],
+) -> str:
+    """All tables of a panel as Markdown."""
+    parts = [f"## {title}", ""]
+    parts += [f"**{text}**\n" for text in warnings]
+    if findings:
+        body = [[f.what, f"{f.found:.3f}", f.asked, "yes" if f.ok else "NO"] for f in findings]
+        parts += [tables.markdown(["required", "found", "asked", "met"], body), ""]
+    parts += ["### Fidelity and train-on-synthetic-test-on-real", ""]
+    parts += [tables.fidelity_table(summary), ""]
+    if panel.augment:
+        parts += ["### 1:1 augmentation", "", tables.augmentation_table(summary, panel.augment), ""]
+    if any(row in summary for row in tables.ABLATION_ROWS[1:]):
+        parts += ["### Ablation of FCM-VAE", "", tables.ablation_table(summary, panel.augment), ""]
+    parts.append("Mean over sites, then over seeds; brackets: 95 % t interval over seeds.\n")
+    return "\n".join(parts)
+
+
+def _dataset(config: Mapping[str, Any]) -> Component:
+    params = dict(config.get("dataset", {}))
+    if "name" not in params:
+        raise ConfigError("no [dataset] with a name.", do='E.g. name = "folder", path = "...".')
+    if "path" in params:
+        params["path"] = os.path.expandvars(params["path"])
+    return Component(params.pop("name"), params)
+
+
+def _read_records(path: Path, stamp: str) -> dict[str, list[dict[str, Any]]]:
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return found["sites"] if found.get("stamp") == stamp else {}
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def default_device() -> str:
+    """``cuda`` where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"

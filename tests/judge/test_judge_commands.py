@@ -1,0 +1,74 @@
+import json
+
+import pytest
+
+from fcforge.errors import ConfigError
+from fcforge.judge.commands import collapse_list, judge_command, read_panel
+from fcforge.judge.figures import system_order
+from fcforge.sites.atlas import atlas_of
+
+CONFIG = {
+    "judge": {"seeds": [0], "classifiers": ["linear"], "augment": ["linear"], "check": "flow"},
+    "dataset": {"name": "simulated", "n_sites": 2, "n_rois": 12, "scale": 0.4},
+    "generator": [
+        {"name": "corr_flow", "label": "flow", "epochs": 2},
+        {"name": "edge_gauss"},
+    ],
+}
+
+
+def config(**changes):
+    return {**CONFIG, **changes}
+
+
+def test_one_command_writes_everything_and_resumes(tmp_path) -> None:
+    said: list[str] = []
+    first = judge_command(CONFIG, out=tmp_path, say=said.append)
+    assert set(first["rows"]) == {"real", "bootstrap", "corr_gauss", "flow", "edge_gauss"}
+    assert first["rows"]["flow"]["psd_share"][0] == 1.0
+    assert [f["what"] for f in first["findings"]]
+    page = (tmp_path / "judge.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    table = (tmp_path / "tables.md").read_text()
+    assert "paper's ACC" in table
+    assert "TSTR linear" in table
+    said.clear()
+    again = judge_command(CONFIG, out=tmp_path, say=said.append)
+    assert sum("already judged" in s for s in said) == len(
+        json.loads((tmp_path / "records.json").read_text())["sites"]
+    )
+    assert again["rows"]["real"].keys() == first["rows"]["real"].keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"generators": []}, "Did you mean 'generator'"),
+        ({"judge": {"seed": [0]}}, "Did you mean 'seeds'"),
+        ({"judge": {"classifiers": ["gnc"]}}, "gcn"),
+        ({"generator": [{"name": "corr_gaus"}]}, "corr_gauss"),
+        ({"generator": [{"label": "x"}]}, "no name"),
+        ({"judge": {"check": "flw"}}, "flow"),
+        ({"training": {"epoch": 2}}, "epochs"),
+    ],
+)
+def test_mistakes_name_the_nearest(change, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read_panel(config(**change))
+
+
+def test_collapse_is_counted_per_row() -> None:
+    text = "COLLAPSED: no latent unit is active; samples do not depend on z."
+    records = [
+        {"row": "vae", "numbers": {"warnings": [text]}},
+        {"row": "vae", "numbers": {"warnings": []}},
+    ]
+    assert collapse_list(records) == ["vae COLLAPSED in 1 of 2 site-seeds: no latent unit."]
+
+
+def test_rois_are_grouped_by_system() -> None:
+    order, starts = system_order(116)
+    systems = [atlas_of(116).systems[i] for i in order]
+    assert sorted(order.tolist()) == list(range(116))
+    changes = [i for i in range(116) if i == 0 or systems[i] != systems[i - 1]]
+    assert changes == [place for _, place in starts]
