@@ -146,6 +146,9 @@ def main(argv: list[str] | None = None) -> Any:
     except FCForgeError as error:
         _one_line(error)
         sys.exit(2)
+    except OSError as error:  # disk full, no permission, a folder where a file should be
+        _one_line(FCForgeError(f"{error.strerror or error}.", where=str(error.filename or "")))
+        sys.exit(2)
     except KeyboardInterrupt:
         say("stopped; the same command again continues.", style="yellow")
         sys.exit(130)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.experiment import Experiment
@@ -28,7 +36,7 @@ class ExperimentTable(_Table):
     protocol: Literal["strict", "paper"] = "strict"
     test_fraction: float = Field(default=0.3, gt=0, lt=1)
     val_fraction: float = Field(default=0.2, ge=0, lt=1)
-    harmonise: Literal["none", "site_demean", "combat"] = "none"
+    harmonise: Literal["none"] = "none"  # no harmonisation is built yet: say so, do not ignore
 
     @field_validator("seeds")
     @classmethod
@@ -109,13 +117,20 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
         if isinstance(node, list):
             node[_number(last, node, path)] = value
         else:
-            node[last] = value
+            _require_table(node, last, path)[last] = value
     return data
+
+
+def _require_table(node: Any, name: str, path: str) -> dict[str, Any]:
+    if not isinstance(node, dict):
+        raise ConfigError(f"--set {path}: there is no '{name}' inside the value {node!r}.")
+    return node
 
 
 def _enter(node: Any, name: str, path: str) -> Any:
     if isinstance(node, list):
         return node[_number(name, node, path)]
+    node = _require_table(node, name, path)
     if isinstance(node.get(name), str) and name in ("method", "model", "generator"):
         node[name] = {"name": node[name]}  # method = "ewc", --set learner.0.method.strength=10
     return node.setdefault(name, {})
@@ -141,9 +156,18 @@ def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experime
         raise _explain(error, where) from error
     experiment = config.experiment
     orders = experiment.orders
+    if config.training.selection == "inner_val" and experiment.val_fraction == 0:
+        raise ConfigError(
+            "selection = 'inner_val' chooses on a validation part, but val_fraction = 0.",
+            where=where,
+            do="Set val_fraction = 0.2, or selection = 'fixed'.",
+        )
+    paper = experiment.protocol == "paper"
     built = Experiment(
         dataset=_dataset(config.dataset, where, folder),
-        learners=tuple(_learner(t, f"{where}: learner {i}") for i, t in enumerate(config.learner)),
+        learners=tuple(
+            _learner(t, f"{where}: learner {i}", paper) for i, t in enumerate(config.learner)
+        ),
         title=experiment.title,
         seeds=tuple(experiment.seeds),
         orders=tuple(map(tuple, orders)) if isinstance(orders, list) else orders,
@@ -170,16 +194,47 @@ def _component(value: str | dict[str, Any], kind: str, where: str) -> Component:
     name = params.pop("name", None)
     if not isinstance(name, str):
         raise ConfigError(f"a {kind} table needs a name.", where=where)
-    return Component(name, json.loads(json.dumps(params)))
+    try:
+        return Component(name, json.loads(json.dumps(params)))
+    except TypeError as error:  # TOML knows dates, settings do not
+        raise ConfigError(f"{kind} '{name}': {error}.", where=where) from error
+
+
+def _checked(component: Component, kind: str, known: Mapping[str, Any], where: str) -> Component:
+    """The component, if its name is in a table and its settings have the types they should.
+
+    `known` maps names to what is called with the settings: a dataclass or a function. Unknown
+    settings are left to whoever builds the component.
+    """
+    if component.name not in known:
+        error = unknown_name(kind, component.name, known)
+        raise ConfigError(error.what, where=where, do=error.do)
+    hints = get_type_hints(known[component.name])
+    for key, value in component.params.items():
+        try:  # as JSON: a list may stand for a tuple, but a word not for a number
+            TypeAdapter(hints.get(key, Any)).validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            raise ConfigError(
+                f"{kind} '{component.name}': {key} = {value!r} cannot be used "
+                f"({'; '.join(dict.fromkeys(e['msg'] for e in error.errors()))}).",
+                where=where,
+            ) from error
+    return component
+
+
+def _as_in_paper(component: Component, cls: type[Any]) -> Component:
+    """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
+    if "preset" not in {f.name for f in fields(cls)} or "preset" in component.params:
+        return component
+    return replace(component, params={**component.params, "preset": "paper"})
 
 
 def _dataset(table: dict[str, Any], where: str, folder: Path) -> Component:
     from fcforge.sites import DATASETS
 
     component = _component(table, "dataset", f"{where}: [dataset]")
-    if component.name not in DATASETS:
-        raise unknown_name("dataset", component.name, DATASETS)
-    params = dict(component.params)
+    loaders = {name: entry.loader for name, entry in DATASETS.items()}
+    params = dict(_checked(component, "dataset", loaders, f"{where}: [dataset]").params)
     if "path" in params:
         params["path"] = resolve_data(str(params["path"]), folder)
     return Component(component.name, params)
@@ -204,12 +259,19 @@ def resolve_data(path: str, folder: Path) -> str:
     return str((folder / Path(path).expanduser()).resolve())
 
 
-def _learner(table: LearnerTable, where: str) -> LearnerSpec:
-    generator = table.generator
+def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
+    from fcforge.generators import GENERATORS
+    from fcforge.models import MODELS
+    from fcforge.strategies import STRATEGIES
+
+    def part(kind: str, value: str | dict[str, Any], known: Mapping[str, Any]) -> Component:
+        component = _checked(_component(value, kind, where), kind, known, where)
+        return _as_in_paper(component, known[component.name]) if paper else component
+
     return LearnerSpec(
-        method=_component(table.method, "method", where),
-        model=_component(table.model, "model", where),
-        generator=_component(generator, "generator", where) if generator is not None else None,
+        method=part("method", table.method, STRATEGIES),
+        model=part("model", table.model, MODELS),
+        generator=part("generator", table.generator, GENERATORS) if table.generator else None,
         label=table.label,
     )
 

@@ -86,6 +86,7 @@ def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
     from fcforge.config import load_experiment
+    from fcforge.runner.collect import describe_sites
     from fcforge.runner.plan import make_plan
     from fcforge.runner.workshop import build_learner
 
@@ -97,6 +98,7 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
         for learner in experiment.learners:
             build_learner(learner, cohort.n_rois)
         plan = make_plan(experiment.specs(cohort.site_names), cohort.site_names)
+        describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
             f"{len(experiment.learners)} learners, {len(plan.stages)} runs, "
             f"{plan.trainings} site trainings ({plan.unshared_trainings} without shared prefixes)"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import collect, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
@@ -96,6 +96,12 @@ def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
 
     store = Store(folder)
     results, asked = collect(store)
+    if not results:
+        raise StoreError(
+            f"none of the {asked} runs is complete yet.",
+            where=str(folder),
+            do="See `fcforge status`; `fcforge run` with the same config continues.",
+        )
     keeps = _keeps(store)
     found = rows(results, keeps=keeps)
     data = store.read_experiment()

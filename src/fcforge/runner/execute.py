@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
 
+from fcforge.errors import FCForgeError
 from fcforge.runner.plan import Node, Plan
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset
@@ -34,6 +37,7 @@ def _start_worker(dataset: Component, root: str, parent: int) -> None:
 
     from fcforge.runner.workshop import Workshop
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     # one thread per worker: the order of sums, and so every number, is the same on any machine
     torch.set_num_threads(1)
@@ -78,15 +82,23 @@ def run_local(
                 future.result()
                 finished += 1
                 progress(finished, total, f"{node.spec.learner.title} {'>'.join(node.spec.order)}")
+    except BrokenProcessPool as error:
+        raise FCForgeError(
+            "a worker process died (killed, or out of memory).",
+            do="The same command again continues; --jobs with a smaller number needs less memory.",
+        ) from error
+    except KeyboardInterrupt:
+        for worker in list(pool._processes.values()):  # what they work on is lost, nothing else
+            worker.kill()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ready(waiting: dict[str, Node], running: Any) -> Iterator[Node]:
-    busy = {node.key for node in running}
-    for node in list(waiting.values()):
-        if node.parent is None or (node.parent not in waiting and node.parent not in busy):
-            yield node
+def _ready(waiting: dict[str, Node], running: Iterable[Node]) -> list[Node]:
+    """Nodes whose parent is stored. A list: `waiting` changes while they are handed out."""
+    unfinished = {*waiting, *(node.key for node in running)}
+    return [node for node in waiting.values() if node.parent not in unfinished]
 
 
 def run_lanes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import permutations
@@ -10,9 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, unknown_name
 from fcforge.randomness import numpy_rng
 from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Training
+
+MOST_ORDERS = 5040  # all orders of 7 sites
 
 
 @dataclass(frozen=True)
@@ -33,24 +36,17 @@ class Experiment:
 
     def list_orders(self, sites: Sequence[str]) -> list[tuple[str, ...]]:
         """The site orders asked for, checked against the dataset's sites."""
-        if self.orders == "all":
-            return list(permutations(sites))
-        if isinstance(self.orders, int):
-            every = list(permutations(sites))
-            if not 1 <= self.orders <= len(every):
-                raise ConfigError(
-                    f"orders = {self.orders}, but {len(sites)} sites have {len(every)} orders.",
-                    do=f"Give 1 to {len(every)}, or 'all'.",
-                )
-            chosen = numpy_rng(0, "orders", *sites).choice(len(every), self.orders, replace=False)
-            return [every[i] for i in np.sort(chosen)]
+        if self.orders == "all" or isinstance(self.orders, int):
+            return _pick_orders(sites, self.orders)
+        known = f"The dataset has: {', '.join(sites)}."
+        if not self.orders or len(set(self.orders)) < len(self.orders):
+            raise ConfigError("orders is empty or lists an order twice.", do=known)
         for order in self.orders:
-            unknown = sorted(set(order) - set(sites))
-            if unknown or len(set(order)) != len(order):
-                raise ConfigError(
-                    f"order {list(order)} names unknown or repeated sites {unknown}.",
-                    do=f"The dataset has: {', '.join(sites)}.",
-                )
+            for site in order:
+                if site not in sites:
+                    raise unknown_name(f"site in order {list(order)}:", site, sites)
+            if not order or len(set(order)) < len(order):
+                raise ConfigError(f"order {list(order)} is empty or repeats a site.", do=known)
         return [tuple(order) for order in self.orders]
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
@@ -93,3 +89,29 @@ class Experiment:
                 "leaks": Leaks(**data["leaks"]),
             }
         )
+
+
+def _pick_orders(sites: Sequence[str], wanted: Literal["all"] | int) -> list[tuple[str, ...]]:
+    """All orders, or that many different random ones, the same on every machine."""
+    there_are = math.factorial(len(sites))
+    n = there_are if wanted == "all" else wanted
+    if not 1 <= n <= there_are:
+        raise ConfigError(
+            f"orders = {wanted}, but {len(sites)} sites have {there_are} orders.",
+            do=f"Give 1 to {there_are}, or 'all'.",
+        )
+    if n > MOST_ORDERS:
+        raise ConfigError(
+            f"{len(sites)} sites have {there_are} orders; {n} are too many to run.",
+            do=f"Give orders = a number up to {MOST_ORDERS}, or a list of orders.",
+        )
+    if there_are <= MOST_ORDERS:
+        every = list(permutations(sites))
+        if wanted == "all":
+            return every
+        chosen = numpy_rng(0, "orders", *sites).choice(len(every), n, replace=False)
+        return [every[i] for i in np.sort(chosen)]
+    rng, found = numpy_rng(0, "orders", *sites), dict[tuple[str, ...], None]()
+    while len(found) < n:  # far fewer than there are: hardly one is drawn twice
+        found[tuple(sites[i] for i in rng.permutation(len(sites)))] = None
+    return list(found)

@@ -59,12 +59,13 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
                 where=str(store.root),
                 do="Choose another --out, or delete the folder.",
             )
-    elif store.root.is_dir() and any(store.root.iterdir()):
+    elif store.root.exists() and (not store.root.is_dir() or store.foreign()):
         raise StoreError(
-            "this folder is not empty and holds no run.",
+            "this is a file, or a folder that holds other things than a run.",
             where=str(store.root),
             do="Choose another --out.",
         )
+    store.sweep()
     store.write_experiment(
         {
             "experiment": prepared.experiment.to_json(),

@@ -18,9 +18,12 @@ import json
 import os
 import shutil
 import tempfile
+import time
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
+_OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -51,6 +55,8 @@ def write_text(path: Path, text: str) -> None:
 class Store:
     """Run folder at `root`; created on the first write."""
 
+    _REDO = "Delete its folder and run the same command again: only that node is redone."
+
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
 
@@ -66,12 +72,36 @@ class Store:
         """Whether a node is complete."""
         return self._node(key).is_dir()
 
+    def foreign(self) -> list[str]:
+        """Names in the folder that no run writes (temporary files of a killed one are ours)."""
+        if not self.root.is_dir():
+            return []
+        names = sorted(p.name for p in self.root.iterdir())
+        return [n for n in names if n not in _OURS and not n.startswith(".experiment.json.")]
+
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
         folder = self.root / "nodes"
         if not folder.is_dir():
             return set()
         return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
+
+    def sweep(self, older_than: float = 3600.0) -> int:
+        """Delete what a killed run was writing when it died; returns how many there were.
+
+        Younger ones stay: another process may be writing them now.
+        """
+        before, swept = time.time() - older_than, 0
+        for folder in (self.root, self.root / "nodes", self.generators):
+            for path in folder.glob(".*") if folder.is_dir() else ():
+                if path.stat().st_mtime >= before:
+                    continue
+                swept += 1
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+        return swept
 
     def write_node(
         self,
@@ -104,7 +134,11 @@ class Store:
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""
-        return json.loads(self._read(key, "meta.json").read_text())
+        path = self._read(key, "meta.json")
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise self._damaged(path, error) from error
 
     def read_scores(self, key: str) -> dict[str, np.ndarray]:
         """Scores by site."""
@@ -112,7 +146,7 @@ class Store:
         try:
             with np.load(path) as data:
                 return {s: data[f"site{i}"] for i, s in enumerate(self.read_meta(key)["sites"])}
-        except (ValueError, KeyError, OSError, EOFError) as error:
+        except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
             raise self._damaged(path, error) from error
 
     def read_lane(self, key: str) -> dict[str, Tensor]:
@@ -140,9 +174,13 @@ class Store:
                 do="Give the folder that was --out of `fcforge run`.",
             )
         try:
-            return json.loads(path.read_text())
+            return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise self._damaged(path, error) from error
+            raise StoreError(
+                f"damaged file ({error}).",
+                where=str(path),
+                do="Delete this file and run the same command again: nothing is trained twice.",
+            ) from error
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -151,12 +189,12 @@ class Store:
     def _read(self, key: str, name: str) -> Path:
         path = self._node(key) / name
         if not path.is_file():
-            raise StoreError(f"node {key} has no {name}.", where=str(self.root))
+            raise StoreError(f"node {key} has no {name}.", where=str(path.parent), do=self._REDO)
         return path
 
     def _damaged(self, path: Path, error: Exception) -> StoreError:
         return StoreError(
             f"damaged file ({error}).",
             where=str(path),
-            do="Delete its folder and run the same command again: only that node is redone.",
+            do=self._REDO,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -18,7 +19,13 @@ from fcforge.types import RunSpec
 def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
     """Seconds on one core and bytes on disk of all `nodes`."""
     counts = {s: float(np.sum(cohort.site == s)) for s in cohort.site_names}
-    workshop = Workshop(cohort, Store("/nonexistent"))
+    with TemporaryDirectory(prefix="fcforge-") as scratch:  # fitted generators land in a store
+        return _add_up(Workshop(cohort, Store(scratch)), nodes, counts)
+
+
+def _add_up(
+    workshop: Workshop, nodes: Sequence[Node], counts: dict[str, float]
+) -> tuple[float, int]:
     rates: dict[str, tuple[float, int]] = {}
     seconds, disk = 0.0, 0
     for node in nodes:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fcforge.engine import Evaluator, Job, Learner, learn_site, shapes, start_lane
 from fcforge.errors import ConfigError
+from fcforge.generators import make_generator
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.environment import describe
@@ -40,6 +41,8 @@ def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
             where=f"learner '{spec.title}'",
             do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
         )
+    if spec.generator is not None:
+        make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
     return Learner(strategy, make_model(spec.model, n_rois))
 
 
