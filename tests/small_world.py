@@ -72,14 +72,16 @@ def plan_of(*specs: RunSpec) -> Plan:
     return make_plan(specs, order())
 
 
-def run_plan(plan: Plan, folder: Path, *, group: int = 1, fresh: bool = False) -> Workshop:
+def run_plan(
+    plan: Plan, folder: Path, *, group: int = 1, fresh: bool = False, device: str = "cpu"
+) -> Workshop:
     """Train a plan, level by level; `fresh` opens a new workshop for every node."""
     store = Store(folder)
-    workshop = Workshop(cohort(), store, group=group)
+    workshop = Workshop(cohort(), store, device, group)
     for depth in sorted({n.depth for n in plan.nodes.values()}):
         nodes = [n for n in plan.nodes.values() if n.depth == depth]
         for some in [[n] for n in nodes] if fresh else [nodes]:
-            workshop = Workshop(cohort(), store, group=group) if fresh else workshop
+            workshop = Workshop(cohort(), store, device, group) if fresh else workshop
             workshop.run(some)
     return workshop
 

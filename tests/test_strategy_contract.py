@@ -126,6 +126,21 @@ def test_a_lane_in_a_group_is_the_lane_alone(method, tmp_path, monkeypatch):
                 assert value == other, name
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("method", SEQUENTIAL)
+def test_lanes_on_a_gpu_are_those_of_the_cpu(method, tmp_path):
+    """The step of every method can be captured as a CUDA graph and gives the same numbers."""
+    plan = plan_of(*(run_spec(learner_spec(method), 2, seed) for seed in (0, 1)))
+    run_plan(plan, tmp_path / "cpu")
+    run_plan(plan, tmp_path / "cuda", group=2, device="cuda")
+    cpu, gpu = (stored_lanes(plan, tmp_path / x) for x in ("cpu", "cuda"))
+    for key, tensors in cpu.items():
+        for name in (n for n in tensors if n.startswith("params/")):
+            torch.testing.assert_close(
+                gpu[key][name], tensors[name], rtol=1e-2, atol=1e-3, msg=name
+            )
+
+
 @pytest.mark.parametrize("method", CONTINUING)
 def test_state_survives_the_store_bitwise(method, tmp_path):
     """Reloaded into a new process's bank before every site == never written at all."""

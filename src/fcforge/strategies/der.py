@@ -29,8 +29,9 @@ def logit_distance(z: Tensor, u: Tensor, form: str) -> Tensor:
 
 @dataclass(frozen=True)
 class DER(Rehearsal):
-    """Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode.
+    """Dark experience replay: stored logits of real subjects are distilled.
 
+    Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode;
     Mammoth stores train-mode logits of whichever step the subject entered at. The student has
     dropout on, so even an unchanged network has a distance above zero.
 
@@ -89,7 +90,9 @@ class DER(Rehearsal):
 
 @dataclass(frozen=True)
 class DERPP(DER):
-    """DER++: also the labels, on an independent second draw (Avalanche reuses the first).
+    """Dark experience replay with labels, on an independent second draw.
+
+    Buzzega et al. 2020, as Mammoth's ``derpp``; Avalanche uses one draw for both terms.
 
     Parameters
     ----------

@@ -20,7 +20,9 @@ WEIGHTINGS = ("mean", "sum")
 
 @dataclass(frozen=True)
 class ER(Rehearsal):
-    """Chaudhry et al. 2019, as Mammoth's ``er``: one mean over both batches.
+    """Experience replay of real subjects: one mean over the current and a remembered batch.
+
+    Chaudhry et al. 2019, as Mammoth's ``er``.
 
     Parameters
     ----------

@@ -34,7 +34,9 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
 
 @dataclass(frozen=True)
 class EWC(Strategy):
-    """Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
+    """Elastic weight consolidation: Fisher information holds parameters past sites need.
+
+    Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
 
     Parameters
     ----------

@@ -27,10 +27,11 @@ def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
 
 @dataclass(frozen=True)
 class LwF(Strategy):
-    """Li and Hoiem 2016 with the single head of domain-incremental learning.
+    """Learning without forgetting: the last network's answers on new subjects are distilled.
 
-    There is no new head, hence no warm-up; teacher and label contradict each other on every
-    subject the old network mislabels (Mammoth declares LwF unfit for this setting).
+    Li and Hoiem 2016 with the single head of domain-incremental learning. There is no new head,
+    hence no warm-up; teacher and label contradict each other on every subject the old network
+    mislabels (Mammoth declares LwF unfit for this setting).
 
     Parameters
     ----------

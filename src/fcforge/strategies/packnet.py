@@ -44,10 +44,11 @@ def site_code(name: str) -> int:
 
 @dataclass(frozen=True)
 class PackNet(Strategy):
-    """Mallya and Lazebnik 2018. All matrices are shared out, the single head included.
+    """PackNet: every site gets weights of its own by pruning; networks vote without a site id.
 
-    Adam's momentum and weight decay also move weights whose gradient is zero, so after every
-    step all that is not being trained is put back, bit for bit.
+    Mallya and Lazebnik 2018. All matrices are shared out, the single head included. Adam's
+    momentum and weight decay also move weights whose gradient is zero, so after every step all
+    that is not being trained is put back, bit for bit.
 
     Parameters
     ----------

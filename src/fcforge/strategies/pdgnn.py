@@ -53,11 +53,12 @@ def mean_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor, balanced: bool
 
 @dataclass(frozen=True)
 class PDGNN(Strategy):
-    """Zhang et al. 2024, carried from nodes to whole graphs.
+    """PDGNN-TEM: a small network on fixed graph embeddings, which are remembered.
 
-    At graph level every node is covered, so their coverage sampling means nothing; its literal
-    port is a probability proportional to the number of edges. The embeddings are not FC, but
-    they are features of single patients all the same: this method keeps real subjects.
+    Zhang et al. 2024, carried from nodes to whole graphs. At graph level every node is covered,
+    so their coverage sampling means nothing; its literal port is a probability proportional to
+    the number of edges. The embeddings are not FC, but they are features of single patients all
+    the same: this method keeps real subjects.
 
     Parameters
     ----------

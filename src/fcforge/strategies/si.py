@@ -22,10 +22,11 @@ from fcforge.strategies.base import Keeps, Lane, Strategy
 
 @dataclass(frozen=True)
 class SI(Strategy):
-    """Zenke et al. 2017.
+    """Synaptic intelligence: parameters that lowered the loss on their way are held.
 
-    g is the gradient of the cross-entropy alone, before clipping; the step is the one Adam
-    really took. Omega is never negative (Avalanche and Mammoth do not clamp it).
+    Zenke et al. 2017. g is the gradient of the cross-entropy alone, before clipping; the step
+    is the one Adam really took. Omega is never negative (Avalanche and Mammoth do not clamp
+    it).
 
     Parameters
     ----------

@@ -48,8 +48,9 @@ def topology_energy(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TWP(Strategy):
-    """Liu, Yang and Wang 2021, at graph level: one importance per graph, averaged over a site.
+    """Topology-aware weight preserving: holds what the loss and the graph's attention need.
 
+    Liu, Yang and Wang 2021, at graph level: importances per graph, averaged over a site.
     Squared gradients are taken per graph and in eval mode. Not copied from the reference code:
     gradients that pile up over batches, the cross-entropy counted twice, the topology gradient
     added to that of the loss before squaring, attention taken before the weight matrix (which

@@ -59,7 +59,9 @@ def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tens
 
 @dataclass(frozen=True)
 class UGCL(Rehearsal):
-    """Hoang et al. 2023, reconstructed from its abstract; all weights are guesses.
+    """UGCL reconstructed from its abstract: replay with global and local distillation.
+
+    After Hoang et al. 2023; all formulas and weights are guesses.
 
     Parameters
     ----------
