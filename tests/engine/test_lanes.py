@@ -1,0 +1,187 @@
+"""A lane in a group is the same run alone: parameters, batch-norm statistics, dropout, state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.engine.graphed import GraphedStep
+from fcforge.engine.loop import make_step
+from fcforge.engine.optim import adam_start
+from fcforge.models import make_model
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.sites import make_sites
+from fcforge.strategies import Lane, Strategy, make_strategy
+from fcforge.types import Component, FCBatch, SiteSeal, Training
+from small_world import QUICK_MODELS, R, cohort, order
+
+DOUBLE = torch.float64
+
+
+def learner_of(method: str, model: str = "gcn", **settings) -> Learner:
+    model_settings = {**QUICK_MODELS.get(model, {}), **settings}
+    return Learner(
+        make_strategy(Component(method)), make_model(Component(model, model_settings), R)
+    )
+
+
+def cast(lane: Lane, dtype: torch.dtype) -> Lane:
+    parts = [
+        {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()} for part in lane
+    ]
+    return Lane(*parts)
+
+
+def teach(
+    learner: Learner,
+    seeds: list[int],
+    sites: int,
+    training: Training,
+    *,
+    together: bool,
+    dtype: torch.dtype,
+) -> list[Lane]:
+    """Lanes of `seeds` after the first `sites` sites, trained one by one or as one group."""
+    bank = Bank()
+    lanes = [cast(start_lane(learner, seed), dtype) for seed in seeds]
+    for position, name in enumerate(order()[:sites]):
+        jobs = []
+        for seed, lane in zip(seeds, lanes, strict=True):
+            made = make_sites(cohort(), seed)[name]
+            train, val = (
+                bank.add(PoolName("real", name, seed, p), FCBatch(b.fc.to(dtype), b.y))
+                for p, b in (("train", made.train), ("val", made.val))
+            )
+            view = SiteView(name, position, bank, train, val, SiteSeal(name))
+            jobs.append(Job(lane, view, seed, order()[: position + 1]))
+        groups = [jobs] if together else [[job] for job in jobs]
+        lanes = [lane for g in groups for lane in learn_site(learner, g, bank, training)]
+    return lanes
+
+
+def assert_lanes_close(alone: list[Lane], together: list[Lane], tolerance: float) -> None:
+    for a, b in zip(alone, together, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert x.keys() == y.keys()
+            for k in x:
+                torch.testing.assert_close(y[k], x[k], rtol=tolerance, atol=tolerance, msg=k)
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "selection"),
+    [
+        ("finetune", "gcn", "fixed"),
+        ("finetune", "mlp", "inner_val"),
+        ("finetune", "gat", "inner_val"),
+        ("ewc", "gcn", "fixed"),
+        ("si", "linear", "fixed"),
+        ("er", "sage", "fixed"),
+        ("cumulative", "gcn", "fixed"),
+    ],
+)
+def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
+    learner = learner_of(method, model)
+    training = Training(epochs=3, batch_size=7, selection=selection, lr=1e-2)
+    alone, group = (
+        teach(learner, [0, 1, 2], 2, training, together=t, dtype=DOUBLE) for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-9)
+    weights = [lane.params[next(iter(lane.params))] for lane in alone]
+    assert not torch.allclose(weights[0], weights[1])  # lanes are different runs
+
+
+def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
+    learner = learner_of("finetune")
+    alone, group = (
+        teach(
+            learner,
+            [0, 1],
+            1,
+            Training(epochs=1, batch_size=8),
+            together=t,
+            dtype=torch.float32,
+        )
+        for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-4)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer", "none"])
+def test_batch_norm_statistics_and_dropout_are_the_lanes_own(norm):
+    """High dropout and batch norm: one mask or moment of another lane would show at once."""
+    learner = learner_of("finetune", norm=norm, dropout=0.6)
+    training = Training(epochs=2, batch_size=9, lr=1e-2)
+    alone, group = (
+        teach(learner, [0, 3], 1, training, together=t, dtype=DOUBLE) for t in (False, True)
+    )
+    assert_lanes_close(alone, group, 1e-9)
+    assert bool(alone[0].stats) is (norm == "batch")
+    if norm == "batch":
+        name = next(iter(alone[0].stats))
+        assert not torch.allclose(alone[0].stats[name], alone[1].stats[name])
+
+
+@dataclass(frozen=True)
+class Witness(Strategy):
+    """Fine-tuning that writes down the key of its last step."""
+
+    name: ClassVar[str] = "witness"
+    keeps: ClassVar[str] = "statistics"
+
+    def start(self, model, lane, rng):
+        return lane._replace(state={"mask": torch.zeros(6), "epoch": torch.tensor(-1)})
+
+    def begin_epoch(self, model, lane, bank, epoch, key):
+        from fcforge.randomness import keep_mask
+
+        state = {"mask": keep_mask(key, (6,), 0.5), "epoch": epoch.long()}
+        return lane._replace(state=state)
+
+
+def test_dropout_masks_are_equal_bit_by_bit_and_differ_between_lanes():
+    learner = Learner(Witness(), learner_of("finetune").model)
+    training = Training(epochs=3, batch_size=8)
+    runs = [
+        teach(learner, [0, 1], 1, training, together=t, dtype=torch.float32) for t in (False, True)
+    ]
+    for a, b in zip(*runs, strict=True):
+        assert torch.equal(a.state["mask"], b.state["mask"])
+        assert a.state["epoch"] == b.state["epoch"] == 2
+    assert not torch.equal(runs[0][0].state["mask"], runs[0][1].state["mask"])
+
+
+def test_training_does_not_touch_the_lane_it_began_with():
+    learner, bank = learner_of("finetune"), Bank()
+    made = make_sites(cohort(), 0)[order()[0]]
+    rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
+    lane = start_lane(learner, 0)
+    before = {k: v.clone() for k, v in lane.params.items()}
+    view = SiteView(order()[0], 0, bank, rows, rows[:0], SiteSeal("x"))
+    (after,) = learn_site(
+        learner, [Job(lane, view, 0, order()[:1])], bank, Training(epochs=1, batch_size=8)
+    )
+    for k, v in before.items():
+        assert torch.equal(lane.params[k], v)
+    assert any(not torch.equal(after.params[k], v) for k, v in before.items())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_a_graphed_step_is_the_step():
+    learner, bank = learner_of("finetune"), Bank("cuda")
+    made = make_sites(cohort(), 0)[order()[0]]
+    rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
+    training = Training(batch_size=8)
+    step = make_step(learner, training, bank.inputs(learner.model), bank.y, replaying=False)
+    lane = start_lane(learner, 0, "cuda")
+    plain = graphed = (lane, adam_start(lane.params))
+    replay = GraphedStep(step)
+    for i in range(4):
+        key = torch.tensor(i, dtype=torch.int32, device="cuda")
+        plain = step(*plain, rows[i : i + 8], key)
+        graphed = replay(*graphed, rows[i : i + 8], key)
+    for k, v in plain[0].params.items():
+        torch.testing.assert_close(graphed[0].params[k], v, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,86 @@
+"""Adam and clipping against torch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fcforge.engine.lift import lift, stack, unstack
+from fcforge.engine.optim import adam_start, adam_step, clip_by_norm
+
+SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
+
+
+def draw(seed: int, dtype: torch.dtype, size: float = 1.0) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return {k: size * torch.randn(s, generator=rng, dtype=dtype) for k, s in SHAPES.items()}
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 2e-4, 0.3])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5)])
+def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
+    params, lr = draw(0, dtype), 0.05
+    theirs = {k: v.clone().requires_grad_() for k, v in params.items()}
+    optimiser = torch.optim.Adam(theirs.values(), lr=lr, weight_decay=weight_decay)
+    opt = adam_start(params)
+    for step in range(12):
+        # gradients of very different size, so that eps and both corrections matter
+        grads = draw(step + 1, dtype, size=10.0 ** (step % 4 - 3))
+        for k, p in theirs.items():
+            p.grad = grads[k].clone()
+        optimiser.step()
+        params, opt = adam_step(params, grads, opt, lr=lr, weight_decay=weight_decay)
+        for k, p in theirs.items():
+            torch.testing.assert_close(params[k], p.detach(), rtol=0, atol=tolerance * lr * 12)
+            assert params[k].dtype == dtype
+    assert opt.t == 12
+
+
+def test_first_adam_step_is_the_learning_rate():
+    """m / sqrt(v) is the sign of the gradient after one step, whatever its size."""
+    params, grads = draw(0, torch.float64), draw(1, torch.float64, size=1e-3)
+    new, _ = adam_step(params, grads, adam_start(params), lr=0.01, weight_decay=0.0)
+    for k in params:
+        # g / (|g| + 1e-8) is not quite one for gradients this small
+        moved = params[k] - 0.01 * grads[k] / (grads[k].abs() + 1e-8)
+        torch.testing.assert_close(new[k], moved, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
+def test_clipping_is_torch_clipping(limit):
+    grads = draw(3, torch.float64, size=2.0)
+    leaves = [torch.zeros_like(g).requires_grad_() for g in grads.values()]
+    for leaf, g in zip(leaves, grads.values(), strict=True):
+        leaf.grad = g.clone()
+    torch.nn.utils.clip_grad_norm_(leaves, limit)
+    clipped = clip_by_norm(grads, limit)
+    for leaf, g in zip(leaves, clipped.values(), strict=True):
+        torch.testing.assert_close(g, leaf.grad, rtol=1e-12, atol=0)
+    norm = torch.sqrt(sum(g.square().sum() for g in clipped.values()))
+    whole = torch.sqrt(sum(g.square().sum() for g in grads.values()))
+    assert norm == pytest.approx(min(limit, float(whole)), rel=1e-5)
+
+
+def test_clipping_does_not_depend_on_the_order_of_names():
+    grads = draw(4, torch.float32, size=3.0)
+    backwards = dict(reversed(grads.items()))
+    a, b = clip_by_norm(grads, 1.0), clip_by_norm(backwards, 1.0)
+    assert all(torch.equal(a[k], b[k]) for k in grads)
+
+
+def test_lifted_adam_is_adam_per_lane():
+    """Lanes clip and step on their own: a loud lane does not silence a quiet one."""
+    params = [draw(i, torch.float64) for i in range(3)]
+    grads = [draw(i + 9, torch.float64, size=10.0**i) for i in range(3)]
+
+    def step(p, g, o):
+        return adam_step(p, clip_by_norm(g, 1.0), o, lr=0.1, weight_decay=0.01)
+
+    alone = [step(p, g, adam_start(p)) for p, g in zip(params, grads, strict=True)]
+    starts = stack([adam_start(p) for p in params])
+    together = unstack(lift(step, 3)(stack(params), stack(grads), starts), 3)
+    for (p, o), (q, r) in zip(alone, together, strict=True):
+        for k in p:
+            torch.testing.assert_close(q[k], p[k], rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(r.v[k], o.v[k], rtol=1e-12, atol=1e-12)
+        assert r.t == o.t == 1
