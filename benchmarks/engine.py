@@ -1,6 +1,6 @@
 """GCN training steps on the CPU: our dense step against a PyG sparse step as the authors write it.
 
-    python benchmarks/engine.py [--rounds 15] [--threads 2] [--batch 32]
+    python benchmarks/engine.py [--rounds 15] [--threads 2] [--batch 32] [--compiled]
 
 Both train the paper's backbone (4 x 128, batch norm, edge weights, mean+max readout, head
 256-64-32-2, dropout 0.3) with cross-entropy, gradient clipping and Adam. The dense step is the
@@ -186,8 +186,9 @@ def report_steps(args: argparse.Namespace) -> None:
             "PyG sparse, with collating": sparse_step(fc, y, tau, args.batch, True),
             "PyG sparse, batch at hand": sparse_step(fc, y, tau, args.batch, False),
             "fcforge dense, eager": dense_step(fc, y, tau, args.batch, "float32", False),
-            "fcforge dense, compiled": dense_step(fc, y, tau, args.batch, "float32", True),
         }
+        if args.compiled:
+            steps["fcforge dense, compiled"] = dense_step(fc, y, tau, args.batch, "float32", True)
         result = medians(steps, args.rounds)
         print(f"\n{source}, density {density} (tau {tau:.3f}), batch {args.batch}")
         sparse = result["PyG sparse, batch at hand"]
@@ -205,7 +206,7 @@ def report_bfloat16(args: argparse.Namespace) -> None:
                 fc, y, tau, args.batch, precision, compiled
             )
             for precision in ("float32", "bfloat16")
-            for compiled in (False, True)
+            for compiled in ((False, True) if args.compiled else (False,))
         },
         args.rounds,
     )
@@ -217,6 +218,7 @@ def run_bfloat16_child(args: argparse.Namespace) -> None:
     """Run `report_bfloat16` where an illegal instruction cannot take this process along."""
     command = [sys.executable, __file__, "--bfloat16-only", f"--rounds={args.rounds}"]
     command += [f"--threads={args.threads}", f"--batch={args.batch}"]
+    command += ["--compiled"] if args.compiled else []
     print("\nbfloat16 products (float32 parameters, reductions and optimiser)", flush=True)
     done = subprocess.run(command, check=False)
     if done.returncode >= 0:
@@ -234,6 +236,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--compiled", action="store_true", help="torch.compile too (minutes)")
     parser.add_argument("--bfloat16-only", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

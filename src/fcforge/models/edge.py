@@ -31,7 +31,7 @@ class Linear(Model):
     """
 
     name: ClassVar[str] = "linear"
-    lr: ClassVar[float] = 1e-4
+    lr: ClassVar[float] = 3e-5
 
     def __post_init__(self) -> None:
         check_positive(self.name, n_rois=self.n_rois)
