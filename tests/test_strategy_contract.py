@@ -9,11 +9,10 @@ import torch
 
 from fcforge import graphs
 from fcforge.errors import SealedError
-from fcforge.models.edge import edge_features
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
-from fcforge.strategies import STRATEGIES, Lane
+from fcforge.strategies import STRATEGIES
 from fcforge.types import FCBatch, Training
 from small_world import (
     QUICK_METHODS,
@@ -30,6 +29,7 @@ from small_world import (
     run_spec,
     stored_lanes,
 )
+from subject_scanner import closest, kept_subjects
 
 METHODS = sorted(STRATEGIES)
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -186,39 +186,6 @@ def test_no_method_reads_a_test_split(method, tmp_path, monkeypatch):
     last = Store(tmp_path / "poisoned").read_scores(list(plan.nodes)[-1])
     if method != "majority":  # the poison was there to be read
         assert any((s != s).any() for s in last.values())
-
-
-def features(model, fc: torch.Tensor) -> list[torch.Tensor]:
-    """All forms in which a subject could be kept, each (n, d)."""
-    forms = [fc, graphs.edges(fc), graphs.fisher_z(graphs.edges(fc)), edge_features(fc)]
-    forms += list(model.prepare(fc).values())
-    return [f.reshape(len(fc), -1) for f in forms]
-
-
-def closest(values: torch.Tensor, subject: torch.Tensor) -> float:
-    """Highest |correlation| of any stretch of `values` with a subject's features (n, d)."""
-    flat, d = values.double().reshape(-1), subject.shape[1]
-    if flat.numel() < d:
-        return 0.0
-    windows = flat.unfold(0, d, 1)
-
-    def unit(x):
-        x = x - x.mean(1, keepdim=True)
-        return x / x.norm(dim=1, keepdim=True).clamp_min(1e-12)
-
-    return float((unit(windows) @ unit(subject.double()).T).abs().max())
-
-
-def kept_subjects(model, lane: Lane, fc: torch.Tensor) -> list[str]:
-    """Names of state tensors that hold a subject of `fc`, in any form and any layout."""
-    found = []
-    for name, value in lane.state.items():
-        forms = (value, value.mT) if value.dim() == 2 else (value,)
-        if value.is_floating_point() and any(
-            closest(v, f) > 0.999 for v in forms for f in features(model, fc)
-        ):
-            found.append(name)
-    return found
 
 
 def test_the_scanner_finds_a_subject_it_is_given():

@@ -57,7 +57,8 @@ class PackNet(Strategy):
         0.5, 0.75). The number of sites is not known, so the last is pruned like the others.
     train_share : float
         Share of the epochs before pruning; the rest re-trains the survivors. Total cost is
-        that of the other methods.
+        that of the other methods. Meant for a fixed number of epochs: where the best epoch is
+        chosen and lies before pruning, the survivors are not re-trained.
     route : {"entropy", "mean_prob", "last", "oracle"}
         Per subject the network with the lowest predictive entropy; mean of the probabilities;
         the last network; the network of the subject's site (needs the site id: another, easier
