@@ -15,14 +15,19 @@ SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
 
 # small enough for seconds; quality is tested elsewhere
 QUICK: dict[str, LearnerSpec] = {
-    "finetune": LearnerSpec(Component("finetune"), Component("gcn")),
+    "finetune": LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16})),
     "analytic": LearnerSpec(Component("analytic"), Component("linear")),
     "independent": LearnerSpec(Component("independent"), Component("linear")),
     "majority": LearnerSpec(Component("majority"), Component("linear")),
     "cumulative": LearnerSpec(Component("cumulative"), Component("linear")),
     "forge": LearnerSpec(
         Component("forge", {"memory": 16, "candidates": 24, "dev": 8, "replay": 8, "refresh": 1}),
-        Component("gcn", {}),
+        Component("gcn", {"hidden": 16}),
+        Component("corr_gauss"),
+    ),
+    "tiny": LearnerSpec(
+        Component("forge", {"memory": 4, "candidates": 4, "dev": 4, "replay": 4, "refresh": 1}),
+        Component("linear"),
         Component("corr_gauss"),
     ),
 }

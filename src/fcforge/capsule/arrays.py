@@ -16,7 +16,8 @@ from fcforge.randomness import torch_rng
 from fcforge.runner.workshop import build_learner
 from fcforge.strategies import Lane
 
-DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8, torch.bool)
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 # All that a state of wrong shapes or with missing names was seen to raise.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
@@ -36,7 +37,7 @@ def _load(data: bytes, name: str) -> dict[str, Tensor]:
     except (SafetensorError, *MISFIT, OverflowError, RecursionError) as error:
         raise CapsuleError(f"part '{name}' cannot be read ({type(error).__name__}).") from error
     for key, value in tensors.items():
-        if value.dtype not in DTYPES:
+        if value.dtype not in (*FLOATS, *INTEGERS):
             raise CapsuleError(f"array '{key}' is of type {value.dtype}.")
         # a method's own state may hold an infinity on purpose; nothing else may
         if not key.startswith("state/") and not bool(torch.isfinite(value).all()):

@@ -92,14 +92,19 @@ class Settings:
             raise CapsuleError("its settings hold something else than whole numbers.")
         if not (2 <= self.n_rois <= MAX_ROIS and 0 <= self.held_out <= MAX_NUMBER):
             raise CapsuleError(f"n_rois {self.n_rois}, held_out {self.held_out} cannot be used.")
-        if self.learner.method.name not in STRATEGIES or self.judge.name not in GENERATORS:
-            raise CapsuleError(
-                f"this version of fcforge does not know method '{self.learner.method.name}' or "
-                f"generator '{self.judge.name}'."
-            )
-        for part in (self.learner.method, self.learner.model, self.learner.generator, self.judge):
-            if part is not None and _largest(part.params) > MAX_NUMBER:
+        parts = (self.learner.method, self.learner.model, self.learner.generator, self.judge)
+        for part in parts:
+            if part is None:
+                continue
+            if not isinstance(part.name, str) or not isinstance(part.params, Mapping):
+                raise CapsuleError("its settings name no method, model or generator.")
+            if _largest(part.params) > MAX_NUMBER:
                 raise CapsuleError(f"a setting of '{part.name}' is larger than {MAX_NUMBER}.")
+        generators = [g.name for g in (self.learner.generator, self.judge) if g is not None]
+        unknown = [self.learner.method.name] if self.learner.method.name not in STRATEGIES else []
+        unknown += [name for name in generators if name not in GENERATORS]
+        if unknown:
+            raise CapsuleError(f"this version of fcforge does not know '{unknown[0]}'.")
 
 
 def _largest(value: Any) -> float:

@@ -10,9 +10,9 @@ subjects the scored network was not trained on.
 
 *Strangeness.* A scan is held against every learned site s: the Mahalanobis distance within the
 k leading principal axes of the site's held-out set (Fisher-z edges), and the distance from their
-span. Both are divided by limits :math:`\exp(m + 2.576 s)` from the log-distances of the site's
-real training subjects (99 % of a log-normal); a scan beyond a limit at every site is unlike
-anything seen, and no probability should be read from it.
+span. Both are divided by limits, mean + 2.576 standard deviations of the distances of the site's
+real training subjects, widened for small sites (see `limits`); a scan beyond a limit at every
+site is unlike anything seen, and no probability should be read from it.
 """
 
 from __future__ import annotations
@@ -122,13 +122,18 @@ class Reference(NamedTuple):
 
 
 def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
-    """Largest ordinary distances, from the site's real training subjects."""
+    """Largest ordinary distances, from the site's n real training subjects.
+
+    The axes were learnt from a model of these very subjects, who are therefore nearer to them
+    than a new one will be: by sqrt((n + 1) / (n - k - 2)) in a Gaussian of k dimensions.
+    """
+    n, k = len(fc), len(reference.spread)
+    wider = math.sqrt((n + 1) / max(n - k - 2, 1))
     found = {}
     for name, values in zip(("inside", "outside"), reference.distances(fc), strict=True):
-        logs = values.clamp(min=1e-9).log()
-        spread = float(logs.std()) if len(logs) > 1 else 0.0
-        bound = math.exp(float(logs.mean()) + QUANTILE * spread)
-        found[name] = float(f"{bound:.4g}")
+        spread = float(values.std()) if n > 1 else 0.0
+        bound = wider * (float(values.mean()) + QUANTILE * spread)
+        found[name] = float(f"{max(bound, 1e-6):.4g}")
     return found
 
 

@@ -226,29 +226,24 @@ def _list(value: Any) -> list[Any]:
 
 
 def _right_learn(entry: ledger.Entry) -> bool:
-    site, metrics = entry["site"], entry["metrics"]
-    numbers = [
-        _get(entry, "calibration", "temperature"),
-        _get(entry, "reference", "inside"),
-        _get(entry, "reference", "outside"),
-    ]
+    site, held_out = entry["site"], _get(entry, "metrics", "held_out")
+    reference, how = entry["reference"], _get(entry, "calibration", "how")
+    if not (isinstance(site, str) and 0 < len(site) <= 200 and isinstance(how, str)):
+        return False
+    if not (isinstance(reference, dict) and isinstance(held_out, dict)):
+        return False
+    if set(reference) != {"inside", "outside"} or len(set(map(type, reference.values()))) != 1:
+        return False
+    positive = [_get(entry, "calibration", "temperature"), *reference.values()]
     counts = [
         _get(entry, "counts", part, group)
         for part in ("learning", "test")
         for group in ("controls", "patients")
     ]
-    accuracy = [_get(metrics, "own_test", "accuracy")]
-    held_out = _get(metrics, "held_out")
-    accuracy += [_get(v, "accuracy") for v in held_out.values()] if held_out else []
-    return (
-        isinstance(site, str)
-        and 0 < len(site) <= 200
-        and isinstance(held_out, dict)
-        and isinstance(_get(entry, "calibration", "how"), str)
-        and set(_get(entry, "reference") or ()) == {"inside", "outside"}
-        and (numbers[1] is None) == (numbers[2] is None)
-        and all(_number(x, 1e-9, 1e9) for x in numbers)
-        and all(_number(x, 0, 1e9) for x in (*counts, *accuracy))
+    shares = [_get(entry, "metrics", "own_test", "accuracy")]
+    shares += [_get(found, "accuracy") for found in held_out.values()]
+    return all(_number(x, 1e-9, 1e9) for x in positive) and all(
+        _number(x, 0, 1e9) for x in (*counts, *shares)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,3 +73,22 @@ def check_signature(public: str, signature: str, manifest_sha256: str) -> None:
         key.verify(bytes.fromhex(signature), CONTEXT + manifest_sha256.encode())
     except (InvalidSignature, ValueError, TypeError) as error:
         raise CapsuleError("the signature is not valid for this capsule.") from error
+
+
+def write_keys(path: str | Path) -> str:
+    """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
+    serialization, ed25519 = _library()
+    key = ed25519.Ed25519PrivateKey.generate()
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(private)
+        Path(f"{path}.pub").write_bytes(public)
+    except OSError as error:
+        raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(path)) from error
+    return public_hex(key.public_key())

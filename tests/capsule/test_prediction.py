@@ -1,0 +1,239 @@
+"""Prediction: probabilities, calibration, silence on strange scans, every kind of file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from capsule_chains import SITES, chain, cohort, learned
+from typer.testing import CliRunner
+
+from fcforge.capsule import open_capsule, predict
+from fcforge.capsule.judging import Reference, fit_temperature, limits, strangeness
+from fcforge.capsule.prediction import as_csv, predict_fc
+from fcforge.errors import DataError
+from fcforge.sites import split_site
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return chain("analytic", SITES[:2], tmp_path_factory.mktemp("p"), held_out=48)[-1]
+
+
+@pytest.fixture(scope="module")
+def capsule(path):
+    return open_capsule(path)
+
+
+def test_temperature_by_hand() -> None:
+    # every subject has logits (2, 0); 3 of 4 are controls: softmax(2/T) = 3/4 => T = 2 / log 3
+    u = torch.tensor([[2.0, 0.0]] * 4000)
+    y = (torch.arange(4000) % 4 == 0).long()
+    assert fit_temperature(u, y) == pytest.approx(2 / np.log(3), rel=0.01)
+    # one subject decides little: the prior keeps T near 1
+    assert 0.6 < fit_temperature(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) <= 1.01
+
+
+def test_temperature_divides_logits(capsule) -> None:
+    site = split_site(cohort(), SITES[0], 0)
+    p, _ = predict_fc(capsule, site.test.fc.numpy())
+    weight, bias = capsule.lane.params["head.0.weight"], capsule.lane.params["head.0.bias"]
+    z = torch.atanh(site.test.fc.clamp(-0.9999, 0.9999)) / 0.2
+    rows, cols = torch.triu_indices(10, 10, 1)
+    u = z[:, rows, cols] @ weight.T + bias
+    expected = torch.softmax(u / capsule.temperature, -1)[:, 1]
+    assert np.allclose(p, expected.numpy(), atol=1e-5)
+    per_site = [e["calibration"]["temperature"] for e in capsule.entries]
+    assert capsule.temperature == pytest.approx(np.sqrt(per_site[0] * per_site[1]))
+
+
+def test_distance_by_hand() -> None:
+    """Two ROIs, one edge: the Mahalanobis distance is |z - mean| / sd."""
+    r = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    fc = torch.eye(2).repeat(5, 1, 1)
+    fc[:, 0, 1] = fc[:, 1, 0] = r
+    reference = Reference.of(fc)
+    inside, outside = reference.distances(fc)
+    z = np.arctanh(r.numpy().astype(np.float64))
+    assert np.allclose(inside.numpy(), np.abs(z - z.mean()) / z.std(ddof=1), atol=1e-6)
+    assert np.allclose(outside.numpy(), 0, atol=1e-9)
+    # mean + 2.576 sd of what the five have, times sqrt((n + 1) / (n - k - 2)) for the sixth
+    bounds = limits(reference, fc)
+    d = inside.numpy()
+    expected = (d.mean() + 2.576 * d.std(ddof=1)) * np.sqrt(6 / (5 - 1 - 2))
+    assert bounds["inside"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_silent_on_strange_scans_not_on_new_patients(capsule) -> None:
+    ordinary = np.concatenate([split_site(cohort(), s, 0).test.fc.numpy() for s in SITES[:2]])
+    _, odd = predict_fc(capsule, ordinary)
+    assert (odd > 1).mean() <= 0.1  # subjects nobody trained on
+    rng = np.random.default_rng(0)
+    noise = np.stack([np.corrcoef(rng.standard_normal((10, 15))) for _ in range(20)])
+    _, odd = predict_fc(capsule, noise)
+    assert (odd > 1).all()
+    same = np.full((1, 10, 10), 0.95, dtype=np.float32)
+    same[:, range(10), range(10)] = 1
+    _, odd = predict_fc(capsule, np.concatenate([same, np.eye(10)[None]]))
+    assert (odd > 1).all()
+    shuffled = ordinary[:10][:, rng.permutation(10)][:, :, rng.permutation(10)]
+    shuffled = (shuffled + shuffled.transpose(0, 2, 1)) / 2
+    _, odd = predict_fc(capsule, shuffled)
+    assert (odd > 1).mean() >= 0.5
+
+
+def test_strangeness_is_of_the_nearest_site() -> None:
+    z = torch.eye(2).repeat(5, 1, 1)
+    z[:, 0, 1] = z[:, 1, 0] = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    far = z.clone()
+    far[:, 0, 1] = far[:, 1, 0] = torch.tensor([0.7, 0.75, 0.8, 0.85, 0.9])
+    sites = [(Reference.of(x), limits(Reference.of(x), x)) for x in (z, far)]
+    alone = strangeness(sites[:1], far)
+    both = strangeness(sites, far)
+    assert (alone > both).all()
+    assert torch.equal(strangeness(sites[1:], far), both)
+
+
+def test_files_of_every_kind(capsule, tmp_path) -> None:
+    site = split_site(cohort(), SITES[0], 0)
+    fc = site.test.fc.numpy()
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "a.npy", fc[0])
+    np.savetxt(tmp_path / "b.csv", fc[1], delimiter=",")
+    np.savetxt(tmp_path / "c.1D", rng.standard_normal((50, 10)))
+    (tmp_path / "d.npy").write_bytes(b"not numpy")
+    np.save(tmp_path / "e.npy", fc[0][:5, :5])
+    np.save(tmp_path / "f.npy", np.where(np.eye(10) > 0, 1, np.nan))
+    rows = {r.subject: r for r in predict(capsule, tmp_path)}
+    assert sorted(rows) == ["a.npy", "b.csv", "c.1D", "d.npy", "e.npy", "f.npy"]
+    p, _ = predict_fc(capsule, fc[:2])
+    assert rows["a.npy"].probability == pytest.approx(p[0], abs=1e-4)
+    assert rows["b.csv"].probability == pytest.approx(p[1], abs=1e-4)
+    assert rows["c.1D"].status == "unlike anything seen"
+    assert rows["c.1D"].probability is None
+    for name in ("d.npy", "e.npy", "f.npy"):
+        assert rows[name].status == "cannot be used"
+        assert rows[name].note
+    one = predict(capsule, tmp_path / "a.npy")
+    assert [r.probability for r in one] == [rows["a.npy"].probability]
+    np.savez(tmp_path / "g.npz", fc=fc, subject_id=np.array(site.subject_ids["test"]))
+    many = predict(capsule, [tmp_path / "g.npz"])
+    assert [r.subject for r in many] == list(site.subject_ids["test"])
+    with pytest.raises(DataError, match="no such"):
+        predict(capsule, tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no scan"):
+        predict(capsule, tmp_path / "empty")
+
+
+def test_csv_cannot_become_a_formula() -> None:
+    from fcforge.capsule.prediction import Prediction
+
+    text = as_csv([Prediction("=cmd|x.npy", "ok", 0.5, 0.3)], ["A", "B"])
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[0]["subject"] == "'=cmd|x.npy"
+    assert rows[0]["sites_learned"] == "A B"
+
+
+def test_without_held_out_sets_it_cannot_abstain(tmp_path) -> None:
+    capsule = learned("analytic", SITES[:1], tmp_path, held_out=0, calibrate="none")
+    assert len(capsule.held_out) == 0
+    assert capsule.temperature == 1.0
+    p, odd = predict_fc(capsule, np.eye(10)[None])
+    assert np.isfinite(p).all()
+    assert np.isnan(odd).all()
+
+
+@pytest.mark.parametrize("calibrate", ["synthetic", "inner_val"])
+def test_calibration_sources(tmp_path, calibrate) -> None:
+    capsule = learned("analytic", SITES[:1], tmp_path, calibrate=calibrate)
+    assert capsule.entries[0]["calibration"]["how"] == calibrate
+    assert 0.2 <= capsule.temperature <= 20
+
+
+def test_commands(path, tmp_path) -> None:
+    import typer
+
+    from fcforge.capsule.cli import register
+
+    app = typer.Typer()
+    register(app, lambda config: None)
+    run = CliRunner().invoke
+    np.save(tmp_path / "a.npy", cohort().fc[0])
+    out = run(app, ["predict", str(path), str(tmp_path / "a.npy"), "--json"])
+    found = json.loads(out.stdout)
+    assert found["sites_learned"] == list(SITES[:2])
+    assert found["predictions"][0]["status"] == "ok"
+    out = run(app, ["predict", str(path), str(tmp_path), "--out", str(tmp_path / "o.csv")])
+    assert out.stdout == ""
+    assert (tmp_path / "o.csv").read_text().startswith("subject,status,probability")
+    out = run(app, ["verify", str(path)])
+    assert (out.exit_code, out.stdout.splitlines()[-1]) == (0, "intact")
+    broken = tmp_path / "broken.capsule"
+    broken.write_bytes(path.read_bytes()[:-1])
+    out = run(app, ["verify", str(broken), "--json"])
+    assert out.exit_code == 1
+    assert json.loads(out.stdout)["ok"] is False
+    out = run(app, ["keys", str(tmp_path / "k.pem")])
+    assert out.exit_code == 0
+    out = run(app, ["inspect", str(path), "--trust", str(tmp_path / "k.pem.pub")])
+    assert out.exit_code != 0
+
+
+def test_learn_settings_come_once(path, tmp_path) -> None:
+    from fcforge.capsule.commands import learn_command
+    from fcforge.errors import ConfigError
+
+    np.savez(
+        tmp_path / "d.npz",
+        fc=cohort().fc,
+        label=cohort().label,
+        site=cohort().site,
+        subject_id=cohort().subject_id,
+    )
+    common = {"site": SITES[2], "data": tmp_path / "d.npz", "out": tmp_path / "x.capsule"}
+    with pytest.raises(ConfigError, match="together with --state"):
+        learn_command(**common, state=path, epochs=5)
+    with pytest.raises(ConfigError, match="needs a method"):
+        learn_command(**common)
+    with pytest.raises(ConfigError, match="Did you mean 'analytic'"):
+        learn_command(**common, method="analytics")
+    text = learn_command(**common, state=path)
+    assert "Analytic ridge on linear" in text
+    assert open_capsule(tmp_path / "x.capsule").sites == SITES
+
+
+def test_config_gives_the_settings(tmp_path) -> None:
+    from fcforge.capsule.commands import first_settings
+    from fcforge.errors import ConfigError
+    from fcforge.runner.experiment import Experiment
+    from fcforge.types import Component, Leaks, LearnerSpec, Training
+
+    learners = (
+        LearnerSpec(Component("finetune"), Component("gcn")),
+        LearnerSpec(Component("analytic"), Component("linear")),
+    )
+    experiment = Experiment(
+        Component("simulated"), learners, seeds=(7,), training=Training(epochs=9), val_fraction=0.1
+    )
+    with pytest.raises(ConfigError, match="2 learners"):
+        first_settings(cohort(), experiment, {})
+    settings = first_settings(cohort(), experiment, {"learner": "analytic/linear"})
+    assert (settings.seed, settings.training.epochs, settings.val_fraction) == (7, 9, 0.1)
+    assert settings.learner == learners[1]
+    from dataclasses import replace
+
+    leaky = replace(experiment, leaks=Leaks(select_on_test=True))
+    with pytest.raises(ConfigError, match="leak"):
+        first_settings(cohort(), leaky, {"learner": "analytic/linear"})
+
+
+def test_words_do_not_drive_the_terminal() -> None:
+    from fcforge.capsule.words import printable
+
+    assert printable("a\x1b[2Jb\x07\u202ec") == "a?[2Jb??c"
+    assert printable("Zürich – Köln") == "Zürich – Köln"
