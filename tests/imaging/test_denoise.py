@@ -142,3 +142,12 @@ def test_too_few_volumes_and_no_tr():
         clean_series(x, make_denoise("none"), tr=2.0, confounds=table)
     with pytest.raises(DataError, match="TR is unknown"):
         clean_series(x, make_denoise("none"), tr=None)
+
+
+def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal: Atlas):
+    fmriprep_subject(tmp_path, "01", aal_grid)
+    table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
+    write_confounds(table, np.random.default_rng(0), N, jumps=N - 10)
+    (source,) = find_sources(tmp_path, Choice(), "fmriprep")
+    with pytest.raises(DataError, match="0 volumes left after scrubbing"):
+        extract_run(source, aal, Settings(make_denoise("scrubbing", std_dvars_threshold=9)))

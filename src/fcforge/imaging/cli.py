@@ -21,6 +21,7 @@ Pages = Annotated[bool, typer.Option("--report/--no-report", help="HTML quality 
 def mount(app: typer.Typer) -> None:
     """Add `fc` and `preprocess` to a typer app."""
     app.command("fc")(fc)
+    app.command("preprocess")(preprocess)
 
 
 def progress_bar(items: Iterable[Any], total: int) -> Iterator[Any]:
@@ -95,6 +96,42 @@ def fc(
         variable=variable,
         min_coverage=min_coverage,
         max_empty=max_empty,
+        report=report,
+        progress=progress_bar,
+        say=_say,
+    )
+    raise typer.Exit(code)
+
+
+def preprocess(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="BIDS folder or 4D files.")],
+    out: Out,
+    participant_label: Labels = None,
+    drop: Annotated[int, typer.Option(min=0, help="First volumes to leave out.")] = 5,
+    slice_order: Annotated[
+        str, typer.Option(help="ascending, descending, interleaved, interleaved_even.")
+    ] = "",
+    tr: Annotated[float | None, typer.Option(help="Seconds; overrides the files.")] = None,
+    motion: Annotated[str, typer.Option(help="fcforge or ants.")] = "fcforge",
+    sdc: Annotated[bool, typer.Option("--sdc/--no-sdc", help="Distortion correction.")] = False,
+    resolution: Annotated[float, typer.Option(min=1, max=8, help="mm.")] = 3.0,
+    route: Annotated[str, typer.Option(help="auto, pip or fsl.")] = "auto",
+    report: Pages = True,
+) -> None:
+    """Raw scans to MNI space: basic, for data that never saw fMRIPrep."""
+    from fcforge.imaging.commands import preprocess_command
+
+    code = preprocess_command(
+        source=source,
+        out=out,
+        participant_label=participant_label or [],
+        drop=drop,
+        slice_order=slice_order,
+        tr=tr,
+        motion=motion,
+        sdc=sdc,
+        resolution=resolution,
+        route=route,
         report=report,
         progress=progress_bar,
         say=_say,

@@ -11,6 +11,8 @@ from fcforge.imaging.app import Outcome, Request, make_fc
 from fcforge.imaging.denoise import make_denoise
 from fcforge.imaging.extract import Settings
 from fcforge.imaging.layouts import Choice
+from fcforge.imaging.raw.pipeline import Recipe
+from fcforge.imaging.raw.walk import preprocess_all
 
 OK, SOME_FAILED, NOTHING_DONE = 0, 1, 2
 Progress = Callable[[Iterable[Any], int], Iterable[Any]]
@@ -128,13 +130,77 @@ def fc_command(
     return _summary(outcome, Path(out), say)
 
 
-def _summary(outcome: Outcome, out: Path, say: Callable[[str], None]) -> int:
+def _summary(outcome: Outcome, out: Path, say: Callable[[str], None], what: str = "have FC") -> int:
     done = len(outcome.made) + len(outcome.kept)
     say(
-        f"{done} of {done + len(outcome.failed)} subjects have FC in {out} "
+        f"{done} of {done + len(outcome.failed)} subjects {what} in {out} "
         f"({len(outcome.made)} made now, {len(outcome.kept)} from before)"
     )
     if outcome.failed:
         say(f"{len(outcome.failed)} failed; reasons above and in {out / 'logs' / 'failed.tsv'}")
         return SOME_FAILED if done else NOTHING_DONE
     return OK
+
+
+def preprocess_command(
+    *,
+    source: Path,
+    out: Path,
+    participant_label: Sequence[str] = (),
+    drop: int = 5,
+    slice_order: str = "",
+    tr: float | None = None,
+    motion: str = "fcforge",
+    sdc: bool = False,
+    resolution: float = 3.0,
+    route: str = "auto",
+    report: bool = True,
+    progress: Progress | None = None,
+    say: Callable[[str], None],
+) -> int:
+    """``fcforge preprocess IN OUT``: raw scans to MNI space, with confounds for ``fcforge fc``.
+
+    Parameters
+    ----------
+    source, out : Path
+        BIDS folder (or a folder with one 4D NIfTI file per subject), and the output folder.
+    participant_label : sequence of str
+        ``--participant-label``, repeatable.
+    drop : int
+        ``--drop`` first volumes.
+    slice_order : str
+        ``--slice-order`` ascending, descending, interleaved, interleaved_even, where the sidecar
+        has no SliceTiming; without either, slice timing is skipped, and the sidecar says so.
+    tr : float, optional
+        ``--tr`` seconds.
+    motion : {"fcforge", "ants"}
+        ``--motion``.
+    sdc : bool
+        ``--sdc / --no-sdc``: distortion correction with a reverse-phase image.
+    resolution : float
+        ``--resolution`` of the output in mm.
+    route : {"auto", "pip", "fsl"}
+        ``--route``: FSL and SPM12 where installed, never, or insisted on.
+    report, progress, say
+        As in `fc_command`.
+
+    Returns
+    -------
+    int
+        0 all subjects done, 1 some failed, 2 nothing could be done.
+    """
+    try:
+        recipe = Recipe(drop, slice_order, tr, motion, sdc, resolution, route)
+        outcome = preprocess_all(
+            Path(source),
+            Path(out),
+            recipe,
+            labels=tuple(participant_label),
+            report=report,
+            progress=progress or (lambda items, total: items),
+            say=say,
+        )
+    except FCForgeError as error:
+        say(f"nothing done: {error}")
+        return NOTHING_DONE
+    return _summary(outcome, Path(out), say, "are preprocessed")

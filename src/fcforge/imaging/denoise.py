@@ -7,6 +7,7 @@ costs a thousandth; `NiftiLabelsMasker` does the same.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,7 +145,10 @@ def fmriprep_confounds(
     from nilearn.interfaces.fmriprep import load_confounds
 
     try:
-        confounds, sample_mask = load_confounds(str(bold), **denoise.parameters)
+        with warnings.catch_warnings():
+            # "All volumes were marked as motion outliers": `clean_series` makes it an error.
+            warnings.filterwarnings("ignore", "All volumes", RuntimeWarning)
+            confounds, sample_mask = load_confounds(str(bold), **denoise.parameters)
     except (ValueError, KeyError, OSError, pd.errors.ParserError) as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:

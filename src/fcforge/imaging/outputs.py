@@ -155,13 +155,18 @@ def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
 
 def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
+    paths = [p for s in sources for p in (s.path, s.motion, s.mask, s.sidecar) if p is not None]
+    return fingerprint_of(paths, [atlas.sha256, list(atlas.roi_names), settings])
+
+
+def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
+    """Hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
     files = []
-    for source in sources:
-        for path in (source.path, source.motion, source.mask, source.sidecar):
-            if path is not None and path.exists():
-                stat = path.stat()
-                files.append([str(path), stat.st_size, stat.st_mtime_ns])
-    data = [files, atlas.sha256, list(atlas.roi_names), _plain(settings)]
+    for path in paths:
+        if path.exists():
+            stat = path.stat()
+            files.append([str(path), stat.st_size, stat.st_mtime_ns])
+    data = [files, _plain(settings)]
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -86,6 +86,64 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     )
 
 
+def preprocess_page(
+    subject: str,
+    runs: Sequence[tuple[str, np.ndarray, np.ndarray, np.ndarray]],
+    facts: Mapping[str, Any],
+) -> str:
+    """Motion and registration of one subject's raw runs, as one HTML page.
+
+    Parameters
+    ----------
+    subject : str
+    runs : sequence of (name, parameters, mean, edges)
+        Motion parameters (n_volumes, 6), mean in MNI space and the atlas' outlines on its grid.
+    facts : mapping
+        Rows of the table.
+    """
+    figures = []
+    for name, parameters, mean, edges in runs:
+        figures.append((f"Motion: {name}", _png(_motion_figure(parameters))))
+        figures.append((f"Mean scan with the atlas' outlines: {name}", _png(_mean(mean, edges))))
+    return _render(
+        _SUBJECT, subject=subject, warnings=[], facts={}, figures=figures, low=[], done=facts
+    )
+
+
+def _motion_figure(parameters: np.ndarray) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4))
+    figure.subplots_adjust(left=0.08, right=0.98, top=0.97, bottom=0.12, hspace=0.25)
+    axes = figure.subplots(2, 1, sharex=True)
+    for axis, values, label in (
+        (axes[0], parameters[:, :3], "translation, mm"),
+        (axes[1], np.degrees(parameters[:, 3:]), "rotation, degrees"),
+    ):
+        for k, name in enumerate("xyz"):
+            axis.plot(values[:, k], lw=0.9, label=name)
+        axis.set_ylabel(label)
+    axes[0].legend(ncols=3, loc="upper left", frameon=False)
+    axes[1].set_xlabel("volume")
+    return figure
+
+
+def _mean(mean: np.ndarray, edges: np.ndarray) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 2.6))
+    figure.subplots_adjust(left=0, right=1, top=1, bottom=0, wspace=0.02)
+    axes = figure.subplots(1, 5)
+    levels = np.linspace(0.25, 0.8, 5) * mean.shape[2]
+    top = np.percentile(mean, 99.5)
+    for axis, k in zip(axes, levels.astype(int), strict=True):
+        axis.imshow(mean[:, :, k].T, origin="lower", cmap="gray", vmin=0, vmax=top)
+        shown = np.ma.masked_equal(edges[:, :, k].T.astype(float), 0)
+        axis.imshow(shown, origin="lower", cmap="autumn", vmin=0, vmax=1, alpha=0.6)
+        axis.set_axis_off()
+    return figure
+
+
 def group_page(
     rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], total: int
 ) -> str:

@@ -1,0 +1,110 @@
+"""Reverse-phase distortion correction: apply a field of displacements, estimate it by PyHySCO.
+
+PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.imaging.scan import read_volume
+
+AXES = {"i": 0, "j": 1, "k": 2}
+
+
+def phase_axis(direction: str) -> tuple[int, int]:
+    """Axis (0, 1, 2) and sign of a BIDS PhaseEncodingDirection such as ``j-``."""
+    if not direction or direction[0] not in AXES or direction[1:] not in ("", "-"):
+        raise DataError(f"PhaseEncodingDirection '{direction}'.", do="It is i, i-, j, j-, k or k-.")
+    return AXES[direction[0]], -1 if direction.endswith("-") else 1
+
+
+def unwarp(volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float) -> np.ndarray:
+    """Undo a displacement along one axis, with the intensity it squeezed or stretched.
+
+    ``out(x) = volume(x + b(x)) (1 + db/dx)``
+
+    Parameters
+    ----------
+    volume : ndarray of shape (x, y, z)
+    field_mm : ndarray of shape (x, y, z)
+        Displacement b in mm along `axis` (negative for the opposite phase direction).
+    axis : int
+    voxel_mm : float
+        Voxel size along `axis`.
+    """
+    from scipy.ndimage import map_coordinates
+
+    shift = field_mm / voxel_mm
+    at = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).astype(float)
+    at[axis] += shift
+    moved = map_coordinates(np.asarray(volume, dtype=np.float32), at, order=1, mode="nearest")
+    return (moved * np.clip(1 + np.gradient(shift, axis=axis), 0, 2)).astype(np.float32)
+
+
+def pyhysco_command(
+    first: Path, second: Path, axis: int, prefix: Path, program: str = "pyhysco"
+) -> list[str]:
+    """Command line of PyHySCO 0.0.4, which takes positionals (its README shows flags)."""
+    return [program, str(first), str(second), str(axis + 1), "--output_dir", str(prefix)]
+
+
+def estimate_field(
+    first: np.ndarray, second: np.ndarray, affine: np.ndarray, axis: int
+) -> np.ndarray:
+    """Displacement in mm of `first` (and minus that of `second`) along the phase axis.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (x, y, z)
+        The same head with opposite phase encoding; `first` like the scan to correct.
+    """
+    import nibabel as nib
+
+    program = shutil.which("pyhysco")
+    if program is None:
+        raise DataError(
+            "distortion correction needs PyHySCO or FSL's topup; neither is installed.",
+            do="pip install -c constraints.txt 'fcforge[sdc]', or leave out --sdc.",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / "up.nii.gz", Path(folder) / "down.nii.gz"]
+        for path, data in zip(paths, (first, second), strict=True):
+            nib.save(nib.Nifti1Image(np.asarray(data, dtype=np.float32), affine), path)
+        prefix = Path(folder) / "field"
+        run_program(pyhysco_command(paths[0], paths[1], axis, prefix, program))
+        field = read_volume(Path(f"{prefix}-EstFieldMap.nii.gz"))
+    return to_voxels(field, axis, first.shape)
+
+
+def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarray:
+    """PyHySCO's field lies on the voxel faces along the phase axis; mean of each voxel's two."""
+    if field.shape == tuple(shape):
+        return field
+    wide = tuple(n + (i == axis) for i, n in enumerate(shape))
+    if field.shape != wide:
+        raise DataError(f"a field of shape {field.shape} for a volume of shape {shape}.")
+    lower = np.take(field, range(shape[axis]), axis=axis)
+    upper = np.take(field, range(1, shape[axis] + 1), axis=axis)
+    return (lower + upper) / 2
+
+
+def run_program(command: list[str], cwd: Path | None = None) -> str:
+    """Run an outside program; its last line of complaint becomes the error."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    except OSError as error:
+        raise DataError(f"cannot start {command[0]} ({error.strerror}).") from None
+    if done.returncode:
+        text = (done.stderr or done.stdout).strip().splitlines()
+        raise DataError(
+            f"{Path(command[0]).name} failed (exit {done.returncode}): {text[-1] if text else ''}",
+            do=f"Command: {' '.join(command)}",
+        )
+    return done.stdout

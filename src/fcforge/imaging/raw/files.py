@@ -1,0 +1,147 @@
+"""Raw scans: where they lie (BIDS or loose files), what their sidecars say, writing 4D results."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.imaging.layouts import Source, entities
+
+
+@dataclass(frozen=True)
+class RawRun:
+    """One raw run: where it is and how it was acquired.
+
+    Attributes
+    ----------
+    source : Source
+    tr : float or None
+        From the sidecar.
+    slice_timing : tuple of float
+        Seconds; empty when unknown.
+    phase, readout
+        PhaseEncodingDirection ("" when unknown) and TotalReadoutTime.
+    reverse : Path or None
+        EPI image with the opposite phase direction.
+    """
+
+    source: Source
+    tr: float | None = None
+    slice_timing: tuple[float, ...] = ()
+    phase: str = ""
+    readout: float = 0.05
+    reverse: Path | None = None
+
+
+def find_raw(root: Path) -> list[RawRun]:
+    """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
+    if not root.is_dir():
+        raise DataError("no such folder.", where=str(root))
+    paths = [*root.glob("sub-*/**/*_bold.nii.gz"), *root.glob("sub-*/**/*_bold.nii")]
+    if not paths:
+        paths = [*root.glob("*.nii.gz"), *root.glob("*.nii")]
+    if not paths:
+        raise DataError(
+            "no *_bold.nii[.gz] and no NIfTI file found.",
+            where=str(root),
+            do="Give a BIDS folder, or a folder with one 4D file per subject.",
+        )
+    runs = [_describe(path, root) for path in paths]
+    return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.run))
+
+
+def _describe(path: Path, root: Path) -> RawRun:
+    found = entities(path.name)
+    info = _sidecars(path, root)
+    source = Source(
+        subject=found.get("sub", path.name.split(".")[0]),
+        path=path,
+        kind="scan",
+        tool="raw",
+        session=found.get("ses", ""),
+        task=found.get("task", "rest"),
+        run=found.get("run", ""),
+    )
+    phase = str(info.get("PhaseEncodingDirection", ""))
+    return RawRun(
+        source,
+        tr=float(info["RepetitionTime"]) if info.get("RepetitionTime") else None,
+        slice_timing=tuple(float(t) for t in info.get("SliceTiming", ())),
+        phase=phase,
+        readout=float(info.get("TotalReadoutTime", 0.05)),
+        reverse=_reverse(path, phase),
+    )
+
+
+def _sidecars(path: Path, root: Path) -> dict[str, Any]:
+    """Sidecar content with BIDS inheritance: ``task-rest_bold.json`` at the top counts too."""
+    task = entities(path.name).get("task", "rest")
+    info: dict[str, Any] = {}
+    for file in (
+        root / f"task-{task}_bold.json",
+        path.with_name(f"{path.name.split('.')[0]}.json"),
+    ):
+        if file.exists():
+            try:
+                info |= json.loads(file.read_text())
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise DataError(f"not JSON ({error}).", where=str(file)) from None
+    return info
+
+
+def _reverse(path: Path, phase: str) -> Path | None:
+    if not phase:
+        return None
+    opposite = phase.removesuffix("-") if phase.endswith("-") else f"{phase}-"
+    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
+        side = image.with_name(image.name.split(".")[0] + ".json")
+        if side.exists() and json.loads(side.read_text()).get("PhaseEncodingDirection") == opposite:
+            return image
+    return None
+
+
+@contextlib.contextmanager
+def volume_writer(
+    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
+
+    Parameters
+    ----------
+    path : Path
+        ``.nii.gz``.
+    shape : tuple of four int
+    affine : ndarray of shape (4, 4)
+    tr : float
+    top : float
+        Largest value to be stored; what exceeds it is clipped.
+    """
+    import nibabel as nib
+
+    header = nib.Nifti1Header()
+    header.set_data_shape(shape)
+    header.set_data_dtype(np.int16)
+    header.set_xyzt_units("mm", "sec")
+    header.set_sform(affine, code=4)
+    header.set_qform(affine, code=4)
+    header["pixdim"][4] = tr
+    slope = max(float(top), 1e-6) / 32000
+    header.set_slope_inter(slope, 0.0)
+    header["vox_offset"] = 352
+    header["magic"] = b"n+1"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(header.binaryblock + bytes(4))
+
+        def write(volume: np.ndarray) -> None:
+            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
+            file.write(stored.tobytes(order="F"))
+
+        yield write

@@ -1,0 +1,203 @@
+r"""Rigid motion correction by inverse-compositional Gauss-Newton, or by antspyx.
+
+Each volume is aligned to a reference by minimising
+
+.. math:: \sum_x \left( s \, V_t(M_t x) - V_0(x) \right)^2
+
+over the rigid transform :math:`M_t` (world mm) and a gain :math:`s`. The Jacobian belongs to the
+reference alone (Baker & Matthews 2004, IJCV 56:221), so an iteration costs one interpolation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+HEAD_RADIUS_MM = 50.0
+SMOOTH_FWHM_MM = 5.0
+SAMPLE_MM = 4.0
+MAX_ITERATIONS = 40
+TOLERANCE_MM = 1e-3
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Head motion of a scan.
+
+    Attributes
+    ----------
+    matrices : ndarray of shape (n_volumes, 4, 4)
+        World mm in the reference to world mm in the volume: ``V_t(M_t x)`` matches ``V_ref(x)``.
+    centre : ndarray of shape (3,)
+        Point the rotations turn about when written as parameters.
+    """
+
+    matrices: np.ndarray
+    centre: np.ndarray
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """Translation in mm and rotation in radians, shape (n_volumes, 6)."""
+        return np.stack([parameters_of(m, self.centre) for m in self.matrices])
+
+
+def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """4 x 4 matrix of (tx, ty, tz, rx, ry, rz): rotate about `centre` (Rz Ry Rx), then shift."""
+    tx, ty, tz, rx, ry, rz = np.asarray(parameters, dtype=float)
+    cx, sx, cy, sy, cz, sz = (f(a) for a in (rx, ry, rz) for f in (np.cos, np.sin))
+    turn = (
+        np.array([[cz, -sz, 0], [sz, cz, 0], [0, 0, 1]])
+        @ np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])
+        @ np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
+    )
+    matrix = np.eye(4)
+    matrix[:3, :3] = turn
+    matrix[:3, 3] = centre - turn @ centre + [tx, ty, tz]
+    return matrix
+
+
+def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """Inverse of `rigid`."""
+    turn = matrix[:3, :3]
+    shift = matrix[:3, 3] - centre + turn @ centre
+    angles = [
+        np.arctan2(turn[2, 1], turn[2, 2]),
+        -np.arcsin(np.clip(turn[2, 0], -1, 1)),
+        np.arctan2(turn[1, 0], turn[0, 0]),
+    ]
+    return np.concatenate([shift, angles])
+
+
+def framewise_displacement(parameters: np.ndarray, radius: float = HEAD_RADIUS_MM) -> np.ndarray:
+    """FD of Power et al. 2012: sum of absolute changes, rotations as arcs on a 50 mm sphere.
+
+    Parameters
+    ----------
+    parameters : ndarray of shape (n_volumes, 6)
+
+    Returns
+    -------
+    ndarray of shape (n_volumes,)
+        NaN for the first volume, as in fMRIPrep.
+    """
+    change = np.abs(np.diff(parameters, axis=0))
+    change[:, 3:] *= radius
+    return np.concatenate([[np.nan], change.sum(axis=1)])
+
+
+def estimate_motion(data: np.ndarray, affine: np.ndarray, reference: int = 0) -> Motion:
+    """Motion of every volume against the reference, then once more against the mean.
+
+    Parameters
+    ----------
+    data : ndarray of shape (x, y, z, n_volumes)
+    affine : ndarray of shape (4, 4)
+    reference : int
+        Volume that defines the frame.
+    """
+    centre = affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
+    first = _Target(data[..., reference], affine, centre)
+    matrices = first.align_all(data, [np.eye(4)] * data.shape[3])
+    mean = mean_volume(data, affine, matrices)
+    matrices = _Target(mean, affine, centre).align_all(data, matrices)
+    return Motion(np.stack(matrices), centre)
+
+
+def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
+    """Mean of the realigned volumes, on the scan's own grid."""
+    total = np.zeros(data.shape[:3], dtype=np.float64)
+    for t, matrix in enumerate(matrices):
+        total += resample(data[..., t], affine, matrix, data.shape[:3], affine, order=1)
+    return (total / len(matrices)).astype(np.float32)
+
+
+def resample(
+    volume: np.ndarray,
+    affine: np.ndarray,
+    matrix: np.ndarray,
+    shape: tuple[int, ...],
+    target_affine: np.ndarray,
+    order: int = 3,
+) -> np.ndarray:
+    """``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
+    from scipy.ndimage import affine_transform
+
+    to_voxel = np.linalg.inv(affine) @ matrix @ target_affine
+    return affine_transform(
+        np.asarray(volume, dtype=np.float32),
+        to_voxel[:3, :3],
+        to_voxel[:3, 3],
+        output_shape=tuple(shape[:3]),
+        order=order,
+        mode="nearest" if order > 1 else "constant",
+    )
+
+
+class _Target:
+    """Sample points of a reference with the pseudo-inverse of their Jacobian."""
+
+    def __init__(self, volume: np.ndarray, affine: np.ndarray, centre: np.ndarray) -> None:
+        self.affine, self.centre = affine, centre
+        self.voxel_mm = np.linalg.norm(affine[:3, :3], axis=0)
+        smooth = self._smooth(volume)
+        step = np.maximum(np.rint(SAMPLE_MM / self.voxel_mm), 1).astype(int)
+        lattice = np.zeros(volume.shape, dtype=bool)
+        # Border voxels have no proper gradient and leave the field of view first.
+        lattice[2 : -2 : step[0], 2 : -2 : step[1], 2 : -2 : step[2]] = True
+        head = smooth > 0.2 * np.percentile(smooth, 98)
+        voxels = np.argwhere(lattice & head)
+        gradient = np.stack(np.gradient(smooth), axis=-1)[tuple(voxels.T)]
+        gradient = gradient @ np.linalg.inv(affine[:3, :3])  # per voxel -> per mm
+        self.points = voxels @ affine[:3, :3].T + affine[:3, 3]
+        self.values = smooth[tuple(voxels.T)].astype(np.float64)
+        arm = self.points - centre
+        jacobian = np.concatenate([gradient, np.cross(arm, gradient), self.values[:, None]], 1)
+        self.solve = np.linalg.pinv(jacobian)
+
+    def _smooth(self, volume: np.ndarray) -> np.ndarray:
+        from scipy.ndimage import gaussian_filter
+
+        sigma = SMOOTH_FWHM_MM / 2.3548 / self.voxel_mm
+        return gaussian_filter(np.asarray(volume, dtype=np.float32), sigma)
+
+    def align_all(self, data: np.ndarray, start: list[np.ndarray]) -> list[np.ndarray]:
+        """Transforms of all volumes; each starts from the one before where that fits better."""
+        found: list[np.ndarray] = []
+        for t in range(data.shape[3]):
+            begin = found[-1] if found and np.allclose(start[t], np.eye(4)) else start[t]
+            found.append(self.align(data[..., t], begin))
+        return found
+
+    def align(self, volume: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Transform of one volume."""
+        from scipy.ndimage import map_coordinates, spline_filter
+
+        smooth = spline_filter(self._smooth(volume), order=3, output=np.float32)
+        to_voxel = np.linalg.inv(self.affine)
+        matrix, gain = start.copy(), 1.0
+        for _ in range(MAX_ITERATIONS):
+            at = self.points @ matrix[:3, :3].T + matrix[:3, 3]
+            at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]
+            seen = map_coordinates(smooth, at.T, order=3, mode="nearest", prefilter=False)
+            step = self.solve @ (gain * seen - self.values)
+            matrix = matrix @ np.linalg.inv(rigid(step[:6], self.centre))
+            gain /= 1 + step[6]
+            if np.abs(step[:3]).max() + HEAD_RADIUS_MM * np.abs(step[3:6]).max() < TOLERANCE_MM:
+                break
+        return matrix
+
+
+def estimate_motion_ants(data: np.ndarray, affine: np.ndarray) -> Motion:
+    """The same through ``ants.motion_correction("BOLDRigid")``; slower, for comparison."""
+    import ants
+
+    from fcforge.imaging.raw.normalise import affine_of_transform, to_ants
+
+    centre = affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
+    moving = to_ants(data, affine)
+    fixed = to_ants(data[..., 0], affine)
+    found = ants.motion_correction(moving, fixed=fixed, type_of_transform="BOLDRigid")
+    matrices = [affine_of_transform(files[0]) for files in found["motion_parameters"]]
+    return Motion(np.stack(matrices), centre)
