@@ -220,12 +220,11 @@ def run_bfloat16_child(args: argparse.Namespace) -> None:
     command += [f"--threads={args.threads}", f"--batch={args.batch}"]
     command += ["--compiled"] if args.compiled else []
     print("\nbfloat16 products (float32 parameters, reductions and optimiser)", flush=True)
-    done = subprocess.run(command, check=False)
-    if done.returncode >= 0:
-        done.check_returncode()
+    done = subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    if done.returncode == 0:
         return
-    name = signal.Signals(-done.returncode).name
-    print(f"  {name}: the CPU announces AMX but it cannot be used here; without it:", flush=True)
+    how = signal.Signals(-done.returncode).name if done.returncode < 0 else "an error of oneDNN"
+    print(f"  {how}: the CPU announces AMX but it cannot be used here; without it:", flush=True)
     env = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     subprocess.run(command, check=True, env=env)
 
