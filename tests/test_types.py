@@ -1,0 +1,122 @@
+"""What crosses borders: batches, seals, specs and their keys."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.errors import FCForgeError, SealedError, unknown_name
+from fcforge.types import Component, FCBatch, Leaks, LearnerSpec, RunSpec, SiteSeal, Training
+
+SPEC = RunSpec(
+    dataset=Component("folder", {"path": "/a/b.npz"}),
+    learner=LearnerSpec(
+        Component("ewc", {"strength": 10.0}), Component("gcn"), Component("corr_gauss"), "mine"
+    ),
+    order=("A", "B", "C"),
+    seed=3,
+    training=Training(epochs=4),
+    leaks=Leaks(select_on_test=True),
+    data_sha256="abc",
+)
+
+
+def test_batches_concatenate_and_select():
+    fc = np.arange(27.0).reshape(3, 3, 3)
+    a = FCBatch.from_numpy(fc, np.array([0, 1, 1]))
+    assert (a.fc.dtype, a.y.dtype, len(a), a.n_rois) == (torch.float32, torch.int64, 3, 3)
+    both = FCBatch.concat([a, a.select(slice(0, 1))])
+    assert both.y.tolist() == [0, 1, 1, 0]
+    assert both.select(torch.tensor([False, True, False, False])).fc[0, 0, 0] == 9
+
+
+def test_seal():
+    seal = SiteSeal("NYU")
+    seal.check("anything")
+    seal.close()
+    with pytest.raises(SealedError, match=r"anything of site 'NYU'.*between begin_site"):
+        seal.check("anything")
+
+
+def test_spec_survives_json():
+    assert RunSpec.from_json(SPEC.to_json()) == SPEC
+    assert RunSpec.from_json(SPEC.to_json()).key == SPEC.key
+    assert SPEC.prefix(2).order == ("A", "B")
+    assert SPEC.prefix(0).order == ()
+
+
+def test_key_leaves_out_what_changes_no_number():
+    relabelled = replace(SPEC, learner=replace(SPEC.learner, label="yours"))
+    moved = replace(SPEC, dataset=Component("folder", {"path": "/elsewhere.npz"}))
+    assert relabelled.key == moved.key == SPEC.key
+    # without the hash of the content the place is all that is known
+    assert replace(moved, data_sha256="").key != replace(SPEC, data_sha256="").key
+
+
+CHANGES = {
+    "learner": replace(SPEC.learner, method=Component("ewc", {"strength": 11.0})),
+    "order": ("B", "A", "C"),
+    "seed": 4,
+    "training": Training(epochs=5),
+    "protocol": "paper",
+    "leaks": Leaks(),
+    "test_fraction": 0.4,
+    "val_fraction": 0.1,
+    "harmonise": "combat",
+    "data_sha256": "abd",
+}
+
+
+@pytest.mark.parametrize("field", [*CHANGES])
+def test_key_holds_all_that_changes_numbers(field):
+    assert replace(SPEC, **{field: CHANGES[field]}).key != SPEC.key
+
+
+def test_every_field_of_a_spec_is_covered_above():
+    assert {*CHANGES, "dataset"} == set(asdict(SPEC))
+
+
+def test_prefixes_of_different_orders_have_equal_keys():
+    other = replace(SPEC, order=("A", "B", "D"))
+    assert other.prefix(2).key == SPEC.prefix(2).key
+    assert other.key != SPEC.key
+    # names are not glued together
+    assert replace(SPEC, order=("AB",)).key != replace(SPEC, order=("A", "B")).key
+
+
+def test_titles_and_leaks():
+    assert SPEC.learner.title == "mine"
+    assert replace(SPEC.learner, label="").title == "ewc/gcn"
+    assert Leaks().active() == ()
+    assert SPEC.leaks.active() == ("select_on_test",)
+
+
+def test_an_error_says_what_where_and_what_to_do():
+    error = FCForgeError("it broke.", where="here", do="Mend it.")
+    assert str(error) == "here: it broke. Mend it."
+    assert str(FCForgeError("it broke.")) == "it broke."
+
+
+def test_errors_travel_between_processes():
+    """Worker processes send errors to their parent."""
+    import pickle
+
+    error = SealedError("it broke.", where="here", do="Mend it.")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is SealedError
+    assert (again.what, again.where, again.do, str(again)) == (
+        error.what,
+        error.where,
+        error.do,
+        str(error),
+    )
+
+
+def test_unknown_names_come_with_the_nearest():
+    assert "Did you mean 'gcn'?" in str(unknown_name("model", "gnc", ["gat", "gcn"]))
+    text = str(unknown_name("model", "zzz", ["gat", "gcn"]))
+    assert "Did you mean" not in text
+    assert "Known: gat, gcn." in text
