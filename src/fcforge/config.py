@@ -73,6 +73,13 @@ class LearnerTable(_Table):
     model: str | dict[str, Any] = "gcn"
     generator: str | dict[str, Any] | None = None
     label: str = ""
+    training: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("training")
+    @classmethod
+    def _known_settings(cls, training: dict[str, Any]) -> dict[str, Any]:
+        checked = TrainingTable.model_validate(training).model_dump()
+        return {key: checked[key] for key in training}
 
 
 class ConfigFile(_Table):
@@ -273,6 +280,7 @@ def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
         model=part("model", table.model, MODELS),
         generator=part("generator", table.generator, GENERATORS) if table.generator else None,
         label=table.label,
+        training=table.training,
     )
 
 
@@ -284,6 +292,8 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
         if problem["type"] == "extra_forbidden":
             known = _known_keys(problem["loc"])
             lines.append(str(unknown_name(f"key at {place}:", str(problem["loc"][-1]), known)))
+        elif problem["type"] == "missing":
+            lines.append(f"{place}: {problem['msg']}.")
         else:
             lines.append(f"{place}: {problem['msg']} (got {problem['input']!r}).")
     return ConfigError(" ".join(lines), where=where)

@@ -1,0 +1,376 @@
+"""Configs: what they mean, and what every kind of mistake says."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields
+from math import factorial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fcforge.commands.templates import EXPERIMENT
+from fcforge.config import load_experiment, override, parse_experiment, read_toml, resolve_data
+from fcforge.errors import ConfigError
+from fcforge.generators import GENERATORS
+from fcforge.models import MODELS
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.workshop import build_learner
+from fcforge.strategies import STRATEGIES
+from fcforge.types import Component, Leaks, LearnerSpec, Training
+
+ROOT = Path(__file__).parents[1]
+SMALL: dict[str, Any] = {
+    "dataset": {"name": "simulated", "n_rois": 12},
+    "learner": [{"method": "finetune", "model": "gcn"}],
+}
+
+
+def config(**tables: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(SMALL), **tables}
+
+
+def parse(data: dict[str, Any]) -> Experiment:
+    return parse_experiment(data, where="x.toml", folder=Path("/data"))
+
+
+def parse_error(data: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        [build_learner(learner, 12) for learner in parse(data).learners]
+    return str(caught.value)
+
+
+# -- what a config means -----------------------------------------------------------------------
+def test_defaults():
+    experiment = parse(config())
+    assert experiment.dataset == Component("simulated", {"n_rois": 12})
+    assert experiment.learners == (LearnerSpec(Component("finetune"), Component("gcn")),)
+    assert (experiment.seeds, experiment.orders, experiment.protocol) == ((0,), "all", "strict")
+    assert experiment.training == Training()
+    assert experiment.leaks == Leaks()
+
+
+def test_everything_said_arrives():
+    experiment = parse(
+        config(
+            experiment={
+                "title": "T",
+                "seeds": [4, 2],
+                "orders": [["B", "A"], ["A"]],
+                "test_fraction": 0.25,
+                "val_fraction": 0.1,
+            },
+            training={"epochs": 3, "lr": 0.1, "selection": "inner_val", "precision": "bfloat16"},
+            leaks={"select_on_test": True},
+            learner=[
+                {
+                    "method": {"name": "forge", "memory": 9},
+                    "model": {"name": "gat", "hidden": 8},
+                    "generator": {"name": "corr_gauss", "shrink": 0.05},
+                    "label": "mine",
+                }
+            ],
+        )
+    )
+    assert experiment.orders == (("B", "A"), ("A",))
+    assert (experiment.seeds, experiment.title) == ((4, 2), "T")
+    assert (experiment.test_fraction, experiment.val_fraction) == (0.25, 0.1)
+    assert experiment.training.lr == 0.1
+    assert experiment.training.precision == "bfloat16"
+    assert experiment.leaks.active() == ("select_on_test",)
+    assert experiment.learners == (
+        LearnerSpec(
+            Component("forge", {"memory": 9}),
+            Component("gat", {"hidden": 8}),
+            Component("corr_gauss", {"shrink": 0.05}),
+            "mine",
+        ),
+    )
+    assert Experiment.from_json(experiment.to_json()) == experiment
+
+
+OURS = [p for p in sorted((ROOT / "experiments").glob("*.toml")) if "judge" not in read_toml(p)]
+
+
+@pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
+def test_our_own_configs_can_be_read(path):
+    experiment = load_experiment(path)
+    for learner in experiment.learners:
+        build_learner(learner, 20)
+
+
+def test_the_template_can_be_read(tmp_path):
+    (tmp_path / "e.toml").write_text(EXPERIMENT)
+    experiment = load_experiment(tmp_path / "e.toml")
+    assert [le.title for le in experiment.learners] == [
+        "finetune/gcn",
+        "cumulative/linear",
+        "analytic/linear",
+    ]
+
+
+# -- protocol "paper" --------------------------------------------------------------------------
+def with_presets(table: dict[str, type]) -> set[str]:
+    return {name for name, cls in table.items() if "preset" in {f.name for f in fields(cls)}}
+
+
+def test_protocol_paper_takes_the_papers_presets():
+    assert "forge" in with_presets(STRATEGIES)
+    assert "fcm_vae" in with_presets(GENERATORS)
+    learner = {"method": "forge", "model": "gcn", "generator": {"name": "fcm_vae", "epochs": 2}}
+    data = config(experiment={"protocol": "paper"}, learner=[learner, {"method": "ewc"}])
+    forge, ewc = parse(data).learners
+    assert forge.method == Component("forge", {"preset": "paper"})
+    assert forge.generator == Component("fcm_vae", {"epochs": 2, "preset": "paper"})
+    assert ewc.method == Component("ewc")  # has no presets
+    strict = parse({**data, "experiment": {}}).learners[0]
+    assert strict.method == Component("forge")
+    for learner_spec in (forge, ewc, strict):
+        build_learner(learner_spec, 12)
+
+
+def test_protocol_paper_leaves_a_preset_that_was_set():
+    learner = {
+        "method": {"name": "forge", "preset": "default"},
+        "generator": {"name": "fcm_vae", "preset": "authors"},
+    }
+    spec = parse(config(experiment={"protocol": "paper"}, learner=[learner])).learners[0]
+    assert spec.method.params["preset"] == "default"
+    assert spec.generator.params["preset"] == "authors"
+
+
+@pytest.mark.parametrize("table", [STRATEGIES, GENERATORS, MODELS], ids=["method", "gen", "model"])
+def test_whatever_has_presets_knows_the_papers(table):
+    for name in with_presets(table):
+        made = table[name](preset="paper")
+        assert getattr(made, "settings", made) != getattr(table[name](), "settings", None)
+
+
+# -- --set -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("setting", "where", "value"),
+    [
+        ("training.epochs=5", ("training", "epochs"), 5),
+        ("training.lr=1e-3", ("training", "lr"), 1e-3),
+        ("training.selection=inner_val", ("training", "selection"), "inner_val"),
+        ("experiment.seeds=[1, 2]", ("experiment", "seeds"), [1, 2]),
+        ('experiment.orders=[["A","B"]]', ("experiment", "orders"), [["A", "B"]]),
+        ("leaks.select_on_test=true", ("leaks", "select_on_test"), True),
+        ("learner.0.method=ewc", ("learner", 0, "method"), "ewc"),
+        ("learner.0.method.strength=10", ("learner", 0, "method", "strength"), 10),
+        ("learner.0.method.strength=10", ("learner", 0, "method", "name"), "finetune"),
+        ('learner.0.label="a = b"', ("learner", 0, "label"), "a = b"),
+        ("experiment.title=two words", ("experiment", "title"), "two words"),
+        ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
+        ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
+    ],
+)
+def test_overrides(setting, where, value):
+    found: Any = override(config(), [setting])
+    for step in where:
+        found = found[step]
+    assert found == value
+
+
+def test_later_overrides_win():
+    data = override(config(), ["training.epochs=5", "training.epochs=6"])
+    assert data["training"]["epochs"] == 6
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("training.epochs", "not of the form a.b=c"),
+        ("=3", "not of the form a.b=c"),
+        ("learner.7.method=ewc", "'7' is not a number below 1"),
+        ("learner.x.method=ewc", "'x' is not a number below 1"),
+        ("dataset.name.more=1", "there is no 'more' inside the value 'simulated'"),
+        ("dataset.n_rois.a.b=1", "there is no 'a' inside the value 12"),
+    ],
+)
+def test_overrides_that_cannot_be(setting, says):
+    with pytest.raises(ConfigError, match="--set") as caught:
+        override(config(), [setting])
+    assert says in str(caught.value)
+
+
+def test_an_override_is_checked_like_the_file():
+    with pytest.raises(ConfigError, match="Did you mean 'epochs'"):
+        parse(override(config(), ["training.epoch=5"]))
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (config(trainig={}), "'trainig'. Did you mean 'training'?"),
+        (config(training={"epoch": 3}), "'epoch'. Did you mean 'epochs'?"),
+        (config(experiment={"sedes": [1]}), "'sedes'. Did you mean 'seeds'?"),
+        (config(leaks={"select_on_tests": True}), "Did you mean 'select_on_test'?"),
+        (config(learner=[{"method": "ewc", "modle": "gcn"}]), "Did you mean 'model'?"),
+        (config(learner=[{"method": "ewcc"}]), "unknown method 'ewcc'. Did you mean 'ewc'?"),
+        (config(learner=[{"method": "ewc", "model": "gnc"}]), "Did you mean 'gcn'?"),
+        (
+            config(learner=[{"method": "forge", "generator": "corr_gaus"}]),
+            "unknown generator 'corr_gaus'. Did you mean 'corr_gauss'?",
+        ),
+        (config(dataset={"name": "simulatd"}), "Did you mean 'simulated'?"),
+        (
+            config(learner=[{"method": {"name": "ewc", "strenght": 3.0}}]),
+            "'strenght'. Did you mean 'strength'?",
+        ),
+        (
+            config(learner=[{"method": "ewc", "model": {"name": "gcn", "hiden": 3}}]),
+            "'hiden'. Did you mean 'hidden'?",
+        ),
+        (
+            config(
+                learner=[{"method": "forge", "generator": {"name": "corr_gauss", "shrnk": 0.1}}]
+            ),
+            "'shrnk'. Did you mean 'shrink'?",
+        ),
+        (config(learner=[{"method": {"strength": 3}}]), "a method table needs a name"),
+        (config(learner=[]), "learner: List should have at least 1 item"),
+        (config(learner=[{"model": "gcn"}]), "learner.0.method: Field required"),
+        ({"learner": [{"method": "ewc"}]}, "dataset: Field required"),
+        (config(training={"epochs": 0}), "training.epochs: Input should be greater than"),
+        (config(training={"epochs": "many"}), "training.epochs: Input should be a valid integer"),
+        (config(training={"lr": -1.0}), "training.lr"),
+        (config(training={"batch_size": 1}), "training.batch_size"),
+        (config(training={"selection": "test"}), "'fixed' or 'inner_val'"),
+        (config(experiment={"protocol": "papper"}), "'strict' or 'paper'"),
+        (config(experiment={"test_fraction": 1.0}), "experiment.test_fraction"),
+        (config(experiment={"seeds": []}), "experiment.seeds"),
+        (config(experiment={"seeds": [1, 1]}), "a seed is listed twice"),
+        (config(experiment={"orders": "some"}), "experiment.orders"),
+        (config(experiment={"harmonise": "combat"}), "harmonise"),
+        (
+            config(training={"selection": "inner_val"}, experiment={"val_fraction": 0}),
+            "val_fraction = 0",
+        ),
+        (
+            config(learner=[{"method": {"name": "ewc", "strength": "high"}}]),
+            "strength = 'high' cannot be used (Input should be a valid number)",
+        ),
+        (
+            config(learner=[{"method": "ewc", "model": {"name": "gcn", "hidden": 2.5}}]),
+            "hidden = 2.5 cannot be used",
+        ),
+        (config(dataset={"name": "simulated", "n_rois": "ten"}), "n_rois = 'ten' cannot be used"),
+        (config(dataset={"name": "folder", "path": "x", "sites": "A"}), "sites = 'A' cannot"),
+        (config(learner=[{"method": {"name": "ewc", "strength": -1.0}}]), "strength = -1.0"),
+        (config(learner=[{"method": "forge"}]), "needs a generator"),
+        (config(learner=[{"method": "analytic", "model": "gcn"}]), "Set model = "),
+    ],
+)
+def test_mistakes(data, says):
+    text = parse_error(data)
+    assert says in text
+    assert len(text) < 500
+
+
+def test_two_learners_of_one_name():
+    twice = [{"method": "ewc"}, {"method": {"name": "ewc", "strength": 3.0}}]
+    assert "two learners are called 'ewc/gcn'. Give each a label." in parse_error(
+        config(learner=twice)
+    )
+    twice[0]["label"] = "weak"
+    assert len(parse(config(learner=twice)).learners) == 2
+
+
+def test_a_mistake_names_the_file_and_the_learner():
+    text = parse_error(config(learner=[{"method": "ewc"}, {"method": "swc"}]))
+    assert text.startswith("x.toml: learner 1: unknown method 'swc'")
+
+
+def test_dates_are_no_settings(tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text('[dataset]\nname="simulated"\nseed=2020-01-01\n[[learner]]\nmethod="ewc"\n')
+    with pytest.raises(ConfigError, match="date"):
+        load_experiment(path)
+
+
+def test_toml_errors_name_file_and_line(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text("[dataset]\nname = \n")
+    with pytest.raises(ConfigError, match=r"broken\.toml: not a TOML file: .*line 2"):
+        read_toml(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not a TOML file"):
+        read_toml(path)
+    with pytest.raises(ConfigError, match=r"no such file.*fcforge init"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="no such file"):
+        read_toml(tmp_path)
+
+
+# -- where data lie ----------------------------------------------------------------------------
+def test_resolve_data(tmp_path, monkeypatch):
+    folder = tmp_path / "repo" / "experiments"
+    folder.mkdir(parents=True)
+    assert resolve_data("/abs/x.npz", folder) == "/abs/x.npz"
+    assert resolve_data("x.npz", folder) == str(folder / "x.npz")
+    assert resolve_data("../x.npz", folder) == str(tmp_path / "repo" / "x.npz")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve_data("~/x.npz", folder) == str(tmp_path / "x.npz")
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path / "d"))
+    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(tmp_path / "d" / "x.npz")
+    monkeypatch.delenv("FCFORGE_DATA")
+    shared = tmp_path / "shared" / "data"
+    shared.mkdir(parents=True)
+    (shared / "x.npz").touch()
+    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(shared / "x.npz")
+
+
+def test_relative_data_start_at_the_config(tmp_path):
+    path = tmp_path / "e.toml"
+    path.write_text('[dataset]\nname="folder"\npath="d/x.npz"\n[[learner]]\nmethod="ewc"\n')
+    assert load_experiment(path).dataset.params["path"] == str(tmp_path / "d" / "x.npz")
+
+
+# -- orders ------------------------------------------------------------------------------------
+SITES = ("A", "B", "C", "D")
+
+
+def orders(value: Any, sites: tuple[str, ...] = SITES) -> list[tuple[str, ...]]:
+    experiment = Experiment(Component("simulated"), (), orders=value)
+    return experiment.list_orders(sites)
+
+
+def test_orders():
+    assert len(set(orders("all"))) == 24
+    assert orders((("C", "A"), ("B",))) == [("C", "A"), ("B",)]
+    some = orders(5)
+    assert len(set(some)) == 5
+    assert some == orders(5)  # the same on every machine
+    assert all(sorted(o) == list(SITES) for o in some)
+    assert orders(24) == orders("all")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (0, "Give 1 to 24"),
+        (25, "Give 1 to 24"),
+        ((("A", "X"),), r"unknown site in order .* 'X'.*Known: A, B, C, D"),
+        ((("A", "B", "A"),), "repeats a site"),
+        (((),), "is empty"),
+        ((), "orders is empty"),
+        ((("A",), ("A",)), "lists an order twice"),
+    ],
+)
+def test_orders_that_cannot_be(value, says):
+    with pytest.raises(ConfigError, match=says):
+        orders(value)
+
+
+def test_many_sites_are_not_enumerated():
+    """25 sites of REST-meta-MDD have 10^25 orders."""
+    sites = tuple(f"S{i}" for i in range(25))
+    some = orders(7, sites)
+    assert len(set(some)) == 7
+    assert all(sorted(o) == sorted(sites) for o in some)
+    assert some[:3] == orders(3, sites)
+    with pytest.raises(ConfigError, match=f"{factorial(25)} orders"):
+        orders("all", sites)
