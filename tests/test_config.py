@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields
-from math import factorial
 from pathlib import Path
 from typing import Any
 
@@ -327,50 +326,3 @@ def test_relative_data_start_at_the_config(tmp_path):
     path = tmp_path / "e.toml"
     path.write_text('[dataset]\nname="folder"\npath="d/x.npz"\n[[learner]]\nmethod="ewc"\n')
     assert load_experiment(path).dataset.params["path"] == str(tmp_path / "d" / "x.npz")
-
-
-# -- orders ------------------------------------------------------------------------------------
-SITES = ("A", "B", "C", "D")
-
-
-def orders(value: Any, sites: tuple[str, ...] = SITES) -> list[tuple[str, ...]]:
-    experiment = Experiment(Component("simulated"), (), orders=value)
-    return experiment.list_orders(sites)
-
-
-def test_orders():
-    assert len(set(orders("all"))) == 24
-    assert orders((("C", "A"), ("B",))) == [("C", "A"), ("B",)]
-    some = orders(5)
-    assert len(set(some)) == 5
-    assert some == orders(5)  # the same on every machine
-    assert all(sorted(o) == list(SITES) for o in some)
-    assert orders(24) == orders("all")
-
-
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (0, "Give 1 to 24"),
-        (25, "Give 1 to 24"),
-        ((("A", "X"),), r"unknown site in order .* 'X'.*Known: A, B, C, D"),
-        ((("A", "B", "A"),), "repeats a site"),
-        (((),), "is empty"),
-        ((), "orders is empty"),
-        ((("A",), ("A",)), "lists an order twice"),
-    ],
-)
-def test_orders_that_cannot_be(value, says):
-    with pytest.raises(ConfigError, match=says):
-        orders(value)
-
-
-def test_many_sites_are_not_enumerated():
-    """25 sites of REST-meta-MDD have 10^25 orders."""
-    sites = tuple(f"S{i}" for i in range(25))
-    some = orders(7, sites)
-    assert len(set(some)) == 7
-    assert all(sorted(o) == sorted(sites) for o in some)
-    assert some[:3] == orders(3, sites)
-    with pytest.raises(ConfigError, match=f"{factorial(25)} orders"):
-        orders("all", sites)

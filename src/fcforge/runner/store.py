@@ -144,7 +144,7 @@ class Store:
         """Scores by site."""
         path = self._read(key, "scores.npz")
         try:
-            with np.load(path) as data:
+            with path.open("rb") as stream, np.load(stream) as data:
                 return {s: data[f"site{i}"] for i, s in enumerate(self.read_meta(key)["sites"])}
         except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
             raise self._damaged(path, error) from error

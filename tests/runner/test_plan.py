@@ -1,0 +1,98 @@
+"""The prefix tree: how much is shared, and that nothing is shared that must not be."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from fcforge.runner.plan import Plan, canonical, make_plan
+from fcforge.types import Component, LearnerSpec, RunSpec
+
+SITES = ("B", "A", "D", "C", "E")
+
+
+def plan_for(*methods: str, sites: int = 4, seeds: tuple[int, ...] = (0,)) -> Plan:
+    specs = [
+        RunSpec(Component("simulated"), LearnerSpec(Component(m), Component("linear")), order, seed)
+        for m in methods
+        for seed in seeds
+        for order in permutations(SITES[:sites])
+    ]
+    return make_plan(specs, SITES[:sites])
+
+
+@pytest.mark.parametrize(
+    ("method", "sites", "shared", "unshared"),
+    [
+        ("finetune", 4, 64, 96),
+        ("finetune", 5, 325, 600),
+        ("ewc", 4, 64, 96),
+        ("cumulative", 4, 15, 96),
+        ("cumulative", 5, 31, 600),
+        ("independent", 4, 4, 96),
+        ("joint", 4, 1, 96),
+        ("finetune", 1, 1, 1),
+    ],
+)
+def test_counts(method, sites, shared, unshared):
+    plan = plan_for(method, sites=sites)
+    assert plan.trainings == shared
+    assert plan.unshared_trainings == unshared
+    assert len(plan.nodes) == shared + 1  # and the untrained network
+
+
+def test_learners_and_seeds_share_nothing():
+    assert plan_for("finetune", "si", seeds=(0, 1)).trainings == 4 * 64
+
+
+def test_parents_come_first_and_are_one_site_shorter():
+    plan = plan_for("finetune", "cumulative", "independent", "joint")
+    place = {key: i for i, key in enumerate(plan.nodes)}
+    for key, node in plan.nodes.items():
+        assert node.key == key
+        if node.parent is not None:
+            parent = plan.nodes[node.parent]
+            assert place[node.parent] < place[key]
+            assert parent.spec.order == node.spec.order[:-1]
+            assert parent.spec.seed == node.spec.seed
+            assert parent.spec.learner == node.spec.learner
+
+
+def test_stages_end_where_the_run_ends():
+    plan = plan_for("finetune", "cumulative", "independent", "joint")
+    for spec, keys in plan.stages:
+        assert len(keys) == len(spec.order) + 1
+        assert plan.nodes[keys[0]].depth == 0
+        for t, key in enumerate(keys[1:], 1):
+            node = plan.nodes[key]
+            how = {"cumulative": set(spec.order[:t]), "independent": {spec.order[t - 1]}}
+            method = spec.learner.method.name
+            seen = {"joint": set(SITES[:4])}.get(method) or how.get(method, set(spec.order[:t]))
+            assert set(node.spec.order) == seen
+            if method == "finetune":
+                assert node.spec.order == spec.order[:t]
+            assert node.whole is (method == "joint")
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("order", ("B", "A")),
+        ("set", ("A", "B")),
+        ("site", ("A",)),
+        ("all", ("A", "B", "C", "D", "E")),
+    ],
+)
+def test_canonical(how, expected):
+    assert canonical(("B", "A"), how, SITES) == expected
+    assert canonical((), how, SITES) == ()
+
+
+def test_partial_orders_share_too():
+    spec = RunSpec(
+        Component("simulated"), LearnerSpec(Component("finetune"), Component("gcn")), ("A", "B"), 0
+    )
+    plan = make_plan([spec, spec.prefix(1)], SITES)
+    assert plan.trainings == 2
+    assert [len(keys) for _, keys in plan.stages] == [3, 2]

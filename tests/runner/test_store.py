@@ -1,0 +1,179 @@
+"""The run folder: whole or not at all, damage is named, leftovers are swept."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.errors import StoreError
+from fcforge.runner import store as store_module
+from fcforge.runner.store import LANE, Store, write_text
+
+SCORES = {"A": np.array([0.1, 0.9], dtype=np.float32), "B": np.array([0.5], dtype=np.float32)}
+TENSORS = {"params/w": torch.arange(6.0).reshape(2, 3), "state/n": torch.tensor(3)}
+
+
+def filled(tmp_path, key: str = "k") -> Store:
+    store = Store(tmp_path / "run")
+    store.write_node(key, {"seconds": 1.5}, SCORES, TENSORS)
+    return store
+
+
+def test_what_is_written_is_read(tmp_path):
+    store = filled(tmp_path)
+    assert store.has("k")
+    assert store.done() == {"k"}
+    assert store.read_meta("k") == {"seconds": 1.5, "sites": ["A", "B"]}
+    scores, tensors = store.read_scores("k"), store.read_lane("k")
+    assert scores.keys() == SCORES.keys()
+    assert all((scores[s] == SCORES[s]).all() for s in SCORES)
+    assert all(torch.equal(tensors[k], v) for k, v in TENSORS.items())
+    assert store.size() == sum(p.stat().st_size for p in store.root.rglob("*.*") if p.is_file())
+    assert os.listdir(store.root / "nodes") == ["k"]
+
+
+ODD = ["Site One", "a/b", "../up", "Würzburg · 東京", "file", "arr_0", ".hidden", "allow_pickle"]
+
+
+def test_a_site_may_have_any_name(tmp_path):
+    store = Store(tmp_path)
+    scores = {name: np.full(2, i, dtype=np.float32) for i, name in enumerate(ODD)}
+    store.write_node("k", {}, scores, None)
+    assert {s: v[0] for s, v in store.read_scores("k").items()} == {s: i for i, s in enumerate(ODD)}
+    assert sorted(p.name for p in (tmp_path / "nodes" / "k").iterdir()) == [
+        "meta.json",
+        "scores.npz",
+    ]
+
+
+@pytest.mark.parametrize("moment", ["scores", "lane", "rename"])
+@pytest.mark.parametrize("trouble", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
+def test_a_crash_while_writing_leaves_nothing(moment, trouble, tmp_path, monkeypatch):
+    import safetensors.torch
+
+    def fail(*args, **kwargs):
+        raise trouble
+
+    where = {
+        "scores": (np, "savez"),
+        "lane": (safetensors.torch, "save_file"),
+        "rename": (store_module.os, "rename"),
+    }[moment]
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, fail)
+        with pytest.raises(type(trouble)):
+            filled(tmp_path)
+    store = Store(tmp_path / "run")
+    assert store.done() == set()
+    assert os.listdir(store.root / "nodes") == []
+    assert filled(tmp_path).done() == {"k"}
+
+
+def test_the_faster_worker_wins(tmp_path):
+    store = filled(tmp_path)
+    store.write_node("k", {"seconds": 99.0}, SCORES, TENSORS)
+    assert store.read_meta("k")["seconds"] == 1.5
+    assert os.listdir(store.root / "nodes") == ["k"]
+
+
+def test_unfinished_nodes_are_not_done(tmp_path):
+    store = filled(tmp_path)
+    (store.root / "nodes" / ".other.x7d").mkdir()
+    assert store.done() == {"k"}
+    assert not store.has("other")
+
+
+DAMAGE = [
+    (name, damage)
+    for name in ("meta.json", "scores.npz", LANE)
+    for damage in ("truncate", "empty", "noise", "flip", "delete")
+    if (name, damage) != (LANE, "flip")  # safetensors has no checksum
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGE)
+def test_damage_says_what_to_do(name, damage, tmp_path):
+    store = filled(tmp_path)
+    path = store.root / "nodes" / "k" / name
+    data = path.read_bytes()
+    if damage == "delete":
+        path.unlink()
+    else:
+        half = len(data) // 2
+        flipped = bytes(b ^ 0xFF for b in data[half : half + 40])
+        path.write_bytes(
+            {
+                "truncate": data[:half],
+                "empty": b"",
+                "noise": bytes(range(256)),
+                "flip": data[:half] + flipped + data[half + 40 :],
+            }[damage]
+        )
+    read = {"meta.json": store.read_meta, "scores.npz": store.read_scores, LANE: store.read_lane}
+    with pytest.raises(StoreError, match="Delete its folder and run the same command again") as e:
+        read[name]("k")
+    assert str(path.parent) in str(e.value)
+
+
+def test_a_damaged_or_missing_experiment_says_so(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=r"not a run folder.*--out"):
+        store.read_experiment()
+    store.write_experiment({"a": [1, "é"]})
+    assert store.read_experiment() == {"a": [1, "é"]}
+    (tmp_path / "experiment.json").write_text('{"a": [1')
+    with pytest.raises(StoreError, match="Delete this file and run the same command again"):
+        store.read_experiment()
+
+
+def test_write_text_is_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "deep" / "x.json"
+    write_text(path, "old")
+    monkeypatch.setattr(store_module.os, "replace", lambda *a: (_ for _ in ()).throw(OSError(28)))
+    with pytest.raises(OSError):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == ["x.json"]
+
+
+def test_sweep_takes_old_leftovers_only(tmp_path):
+    store = filled(tmp_path)
+    store.generators.mkdir()
+    old = [
+        store.root / "nodes" / ".k2.abc",
+        store.root / ".experiment.json.abc",
+        store.generators / ".g.safetensors.77",
+    ]
+    new = store.root / "nodes" / ".k3.abc"
+    for path in (old[0], new):
+        path.mkdir()
+        (path / "scores.npz").write_bytes(b"half")
+    for path in old[1:]:
+        path.write_text("half")
+    hour_ago = time.time() - 3700
+    for path in old:
+        os.utime(path, (hour_ago, hour_ago))
+    os.utime(store.root / "nodes" / "k", (hour_ago, hour_ago))
+    assert store.sweep() == 3
+    assert not any(path.exists() for path in old)
+    assert new.exists()
+    assert store.done() == {"k"}
+    assert store.sweep() == 0
+    assert Store(tmp_path / "nowhere").sweep() == 0
+
+
+def test_foreign_files_are_told_from_our_own(tmp_path):
+    store = Store(tmp_path)
+    assert Store(tmp_path / "nowhere").foreign() == []
+    for name in ("nodes", "generators"):
+        (tmp_path / name).mkdir()
+    for name in ("experiment.json", "report.html", "table.csv", "table.md", ".experiment.json.x"):
+        (tmp_path / name).write_text(json.dumps({}))
+    assert store.foreign() == []
+    (tmp_path / "thesis.docx").touch()
+    assert store.foreign() == ["thesis.docx"]
