@@ -37,10 +37,10 @@ class Waves:
 
 
 def head_motion(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Slow drift, small tremor and a jump in the middle: up to about 2 mm and 1.5 degrees."""
+    """Slow drift, small tremor and a jump in the middle: up to about 2.4 mm and 1.8 degrees."""
     drift = np.cumsum(rng.normal(scale=1.0, size=(n, 6)), axis=0)
     drift /= np.abs(drift).max(axis=0)
-    parameters = drift * np.array([0.8, 0.9, 1.2, 0.015, 0.010, 0.010])
+    parameters = drift * np.array([1.2, 1.4, 1.8, 0.022, 0.015, 0.015])
     parameters += rng.normal(size=(n, 6)) * np.array([0.03] * 3 + [0.0005] * 3)
     parameters[n // 2 :] += np.array([0.4, -0.5, 0.6, 0.010, -0.005, 0.005])
     return parameters - parameters[0]

@@ -55,8 +55,9 @@ class TissueSignals:
 def mni_tissues(shape: tuple[int, int, int], affine: np.ndarray) -> Tissues:
     """Tissues from the MNI152 masks that nilearn ships.
 
-    White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what lies inside the brain, away from its
-    border, in neither grey nor white matter: mostly the ventricles.
+    White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
+    lies inside the brain, away from its border, in neither grey nor white matter: mostly the
+    ventricles.
     """
     from nilearn import datasets
     from scipy.ndimage import binary_erosion
