@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
+from fcforge.imaging.matlab import parse_mat
 
 SUFFIXES = (".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz")
 _TEXT = (".1d", ".tsv", ".csv", ".txt")
@@ -182,18 +185,14 @@ def _number(cell: str, path: Path) -> float:
 
 
 def _read_mat(path: Path) -> dict[str, np.ndarray]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
     try:
-        data = loadmat(path)
-    except NotImplementedError:
+        return parse_mat(path.read_bytes())
+    except NotImplementedError as error:
         raise DataError(
-            "is a MATLAB v7.3 file.", where=str(path), do="Save it again with save(..., '-v7')."
+            f"is a {error} file.", where=str(path), do="Save it again with save(..., '-v7')."
         ) from None
-    except (MatReadError, ValueError, OSError, TypeError, EOFError) as error:
+    except (ValueError, OSError, TypeError, KeyError, struct.error, zlib.error) as error:
         raise DataError(f"not a readable .mat file ({error}).", where=str(path)) from None
-    return {k: v for k, v in data.items() if not k.startswith("__")}
 
 
 def _read_numpy(path: Path) -> dict[str, np.ndarray]:

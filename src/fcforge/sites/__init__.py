@@ -57,6 +57,16 @@ DATASETS: dict[str, Dataset] = {
     "folder": Dataset(
         "folder", "load_folder", "your FC or time series: one .npz, or participants.tsv + files"
     ),
+    "abide": Dataset(
+        "abide", "load_abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"
+    ),
+    "rest_meta_mdd": Dataset(
+        "rest_meta_mdd", "load_rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"
+    ),
+    "bsnip": Dataset("bsnip", "load_bsnip", "B-SNIP: participants.tsv + one file per subject"),
+    "authors": Dataset(
+        "authors", "load_authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"
+    ),
 }
 
 

@@ -47,7 +47,7 @@ class Atlas:
 @lru_cache(maxsize=1)
 def aal116() -> Atlas:
     """The AAL atlas with its 116 ROIs, in code order."""
-    text = files("fcforge.sites").joinpath("aal116.tsv").read_text(encoding="utf-8")
+    text = files("fcforge.imaging").joinpath("aal116.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     names = tuple(row[2] for row in rows)
     place = {name: i for i, name in enumerate(names)}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.matlab import parse_mat
+from fcforge.imaging.matlab import parse_mat
 from fcforge.sites.text_matrix import parse_text
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
