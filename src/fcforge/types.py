@@ -170,12 +170,17 @@ class Component:
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """One row of the results table: a method on a model, with a generator where it needs one."""
+    """One row of the results table: a method on a model, with a generator where it needs one.
+
+    `training` overrides some of the experiment's training settings for this learner alone, e.g.
+    ``{"weight_decay": 0.1}``.
+    """
 
     method: Component
     model: Component
     generator: Component | None = None
     label: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -191,6 +196,7 @@ class LearnerSpec:
             model=Component(**data["model"]),
             generator=Component(**generator) if generator else None,
             label=data.get("label", ""),
+            training=data.get("training", {}),
         )
 
 
@@ -245,6 +251,7 @@ class RunSpec:
         """
         data = self.to_json()
         data["learner"].pop("label")
+        data["learner"].pop("training")  # already part of the run's training
         if self.data_sha256:
             data.pop("dataset")
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))

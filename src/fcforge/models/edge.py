@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +17,28 @@ from fcforge.models.message_passing import dropout_key, head_keys
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 
 
-def edge_features(fc: Tensor) -> Tensor:
-    """Fisher-z edges of roughly unit spread, (n, R, R) -> (n, R (R - 1) / 2)."""
-    return graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
+LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
+FEATURES = ("z", "centred", "centred+log")
+
+
+def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
+    """Edges of roughly unit spread, (n, R, R) -> (n, E) or (n, 2 E).
+
+    "z": Fisher-z edges. "centred": without the strength of their ROIs (`graphs.centre_edges`).
+    "centred+log": those, and beside them the edges of the matrix logarithm.
+    """
+    z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
+    if kind == "z":
+        return z
+    centred = graphs.centre_edges(z)
+    if kind == "centred":
+        return centred
+    return torch.cat([centred, graphs.log_edges(fc) / LOG_SCALE], dim=1)
+
+
+def n_features(n_rois: int, kind: str) -> int:
+    """Length of `edge_features`."""
+    return n_rois * (n_rois - 1) // 2 * (2 if kind == "centred+log" else 1)
 
 
 @dataclass(frozen=True)
@@ -30,20 +49,23 @@ class Linear(Model):
     never removes it.
     """
 
+    features: Literal["z", "centred", "centred+log"] = "z"
+
     name: ClassVar[str] = "linear"
     lr: ClassVar[float] = 3e-5
 
     def __post_init__(self) -> None:
         check_positive(self.name, n_rois=self.n_rois)
+        check_choice(self.name, "features", self.features, FEATURES)
 
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""
-        n_edges = self.n_rois * (self.n_rois - 1) // 2
+        n_edges = n_features(self.n_rois, self.features)
         return {"head.0.weight": torch.zeros(2, n_edges), "head.0.bias": torch.zeros(2)}
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Scaled Fisher-z edges."""
-        return {"edges": edge_features(fc)}
+        """Scaled edges."""
+        return {"edges": edge_features(fc, self.features)}
 
     def apply(
         self,
@@ -75,18 +97,19 @@ class MLP(Model):
     hidden: int = 256
     dropout: float = 0.5
     norm: layers.Norm = "none"
+    features: Literal["z", "centred", "centred+log"] = "z"
     name: ClassVar[str] = "mlp"
     lr: ClassVar[float] = 1e-4
 
     def __post_init__(self) -> None:
-
         check_positive(self.name, n_rois=self.n_rois, hidden=self.hidden)
+        check_choice(self.name, "features", self.features, FEATURES)
         check_dropout(self.name, self.dropout)
         check_choice(self.name, "norm", self.norm, layers.NORMS)
 
     def init(self, rng: torch.Generator) -> Params:
         """As ``torch.nn.Linear`` draws."""
-        n_edges = self.n_rois * (self.n_rois - 1) // 2
+        n_edges = n_features(self.n_rois, self.features)
         params = layers.init_linear(rng, "embed", n_edges, self.hidden)
         params |= layers.init_norm(self.norm, "norm", self.hidden)
         return params | layers.init_head(rng, "head", (self.hidden, max(self.hidden // 4, 2), 2))
@@ -96,8 +119,8 @@ class MLP(Model):
         return layers.init_norm_stats(self.norm, "norm", self.hidden)
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Scaled Fisher-z edges."""
-        return {"edges": edge_features(fc)}
+        """Scaled edges."""
+        return {"edges": edge_features(fc, self.features)}
 
     def apply(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import permutations
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ class Experiment:
                 learner=learner,
                 order=order,
                 seed=seed,
-                training=self.training,
+                training=replace(self.training, **learner.training),
                 protocol=self.protocol,
                 leaks=self.leaks,
                 test_fraction=self.test_fraction,

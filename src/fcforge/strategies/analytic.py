@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.graphs import n_rois_of
+from fcforge.graphs import centre_edges
 from fcforge.models.base import Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
@@ -28,22 +28,6 @@ from fcforge.strategies.base import Keeps, Lane, Strategy
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
     r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q)."""
     return torch.linalg.qr(torch.cat([root, rows.to(root)]), mode="r").R
-
-
-def centre_edges(x: Tensor) -> Tensor:
-    r"""Edges (n, E) without the strength of their two ROIs: a fixed symmetric linear map.
-
-    .. math:: x'_{ij} = x_{ij} - s_i - s_j + \bar s,\qquad s_i = \tfrac{1}{R}\sum_k x_{ik}
-
-    Global level and ROI strength carry motion and scanner more than diagnosis. Of the fixed
-    maps tried on ABIDE (none, global mean, ROI strength, ranks) this one had the best inner
-    validation (REPRODUCIBILITY.md).
-    """
-    n_rois = n_rois_of(x.shape[1])
-    i, j = torch.triu_indices(n_rois, n_rois, 1, device=x.device)
-    strength = torch.zeros(x.shape[0], n_rois, dtype=x.dtype, device=x.device)
-    strength = strength.index_add(1, i, x).index_add(1, j, x) / n_rois
-    return x - strength[:, i] - strength[:, j] + strength.mean(1, keepdim=True)
 
 
 class Ridge(NamedTuple):
