@@ -37,6 +37,8 @@ class Settings:
         What the temperature of the probabilities is fitted on.
     rois : str
         SHA-256 of the ROI names, empty where unknown: hospitals must use one atlas.
+    classes : tuple of two
+        What labels 0 and 1 are called: numbers or texts.
     """
 
     learner: LearnerSpec
@@ -50,6 +52,7 @@ class Settings:
     held_out: int = 64
     calibrate: Calibrate = "inner_val"
     rois: str = ""
+    classes: tuple[Any, ...] = (0, 1)
 
     def spec(self, order: Sequence[str]) -> RunSpec:
         """The run this chain is, up to and including the last site of `order`."""
@@ -78,6 +81,7 @@ class Settings:
                     "learner": LearnerSpec.from_json(data["learner"]),
                     "training": Training(**data["training"]),
                     "judge": Component(**data["judge"]),
+                    "classes": tuple(data["classes"]),
                 }
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -92,6 +96,13 @@ class Settings:
             raise CapsuleError("its settings hold something else than whole numbers.")
         if not (2 <= self.n_rois <= MAX_ROIS and 0 <= self.held_out <= MAX_NUMBER):
             raise CapsuleError(f"n_rois {self.n_rois}, held_out {self.held_out} cannot be used.")
+        if len(self.classes) != 2 or not all(
+            isinstance(c, (int, str, float)) for c in self.classes
+        ):
+            raise CapsuleError("its settings do not name two classes.")
+        self._check_parts()
+
+    def _check_parts(self) -> None:
         parts = (self.learner.method, self.learner.model, self.learner.generator, self.judge)
         for part in parts:
             if part is None:

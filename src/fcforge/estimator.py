@@ -1,0 +1,330 @@
+"""The scikit-learn face: ``ForgeClassifier().partial_fit(X, y, site="NYU")``.
+
+>>> from sklearn.pipeline import make_pipeline
+>>> from nilearn.connectome import ConnectivityMeasure
+>>> make_pipeline(  # doctest: +SKIP
+...     ConnectivityMeasure(kind="correlation", vectorize=True), ForgeClassifier()
+... ).fit(time_series, diagnosis)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from fcforge.errors import ConfigError, FCForgeError
+from fcforge.matrices import (
+    InputError,
+    Layout,
+    as_site,
+    edges_as_fc,
+    layout_of,
+    numbers_as_fc,
+    to_matrices,
+    two_classes,
+)
+
+if TYPE_CHECKING:
+    from fcforge.capsule.contents import Capsule, Settings
+
+
+class ForgeClassifier(ClassifierMixin, BaseEstimator):
+    """A continual learner of FC with the methods of scikit-learn.
+
+    `fit` learns one site from scratch; `partial_fit` learns one more site, and what the model
+    still knows of the earlier ones is up to the method. No site is kept unless the method says
+    so (``fcforge list methods``).
+
+    Parameters
+    ----------
+    method : str
+        Continual-learning method.
+    model : str or None
+        Classifier; None takes the one the method works on, or the paper's gcn.
+    generator : str or None
+        Generator of synthetic subjects, for methods that replay them.
+    epochs, batch_size : int
+    lr : float or None
+        None: the model's own.
+    seed : int
+        All randomness; results are bitwise repeatable.
+    method_params, model_params, generator_params, training : dict or None
+        Further settings of each (`training` as in `fcforge.types.Training`).
+    features : {"fc", "any"}
+        "any": columns are arbitrary numbers (selected edges, say), only for edge models
+        (linear, mlp); nothing is known about ROIs, so such a model cannot become a capsule.
+    edges : {"nilearn", "upper"}
+        Order of vectorised edges: lower triangle row by row, as nilearn's ConnectivityMeasure
+        (its diagonal is recognised), or upper triangle row by row, as ``np.triu_indices``.
+    kind : {"auto", "fc", "timeseries"}
+        What matrices are; "auto" looks at symmetry and diagonal.
+    held_out : int
+        Synthetic held-out subjects per site, for capsules that can judge themselves.
+    calibrate : {"none", "inner_val", "synthetic"}
+        How the temperature of probabilities is found.
+    val_fraction : float
+        Share of a site's subjects for inner validation, where that is used.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    capsule_ : Capsule
+        All that was learnt.
+    sites_ : tuple of str
+    n_rois_ : int
+    n_features_in_ : int
+    """
+
+    capsule_: Capsule
+    classes_: np.ndarray
+
+    def __init__(
+        self,
+        method: str = "analytic",
+        model: str | None = None,
+        generator: str | None = None,
+        epochs: int = 100,
+        batch_size: int = 32,
+        lr: float | None = None,
+        seed: int = 0,
+        method_params: Mapping[str, Any] | None = None,
+        model_params: Mapping[str, Any] | None = None,
+        generator_params: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+        features: Literal["fc", "any"] = "fc",
+        edges: Literal["nilearn", "upper"] = "nilearn",
+        kind: Literal["auto", "fc", "timeseries"] = "auto",
+        held_out: int = 0,
+        calibrate: Literal["none", "inner_val", "synthetic"] = "none",
+        val_fraction: float = 0.2,
+    ) -> None:
+        self.method = method
+        self.model = model
+        self.generator = generator
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.seed = seed
+        self.method_params = method_params
+        self.model_params = model_params
+        self.generator_params = generator_params
+        self.training = training
+        self.features = features
+        self.edges = edges
+        self.kind = kind
+        self.held_out = held_out
+        self.calibrate = calibrate
+        self.val_fraction = val_fraction
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.three_d_array = self.features == "fc"
+        return tags
+
+    # -- learning --------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any, site: str = "site-1") -> ForgeClassifier:
+        """Learn one site from scratch.
+
+        Parameters
+        ----------
+        X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
+        y : array of shape (n,)
+            Any two classes; the second in sorted order is "patient".
+        site : str
+            Its name decides the randomness together with `seed`.
+        """
+        return self._learn(X, y, site, None, first=True)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Sequence[Any] | None = None, site: str | None = None
+    ) -> ForgeClassifier:
+        """Learn one more site.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`; one hospital's subjects.
+        classes : sequence of two, optional
+            All classes, where the first site might lack an order; by default those of `y`.
+        site : str, optional
+            Name of the hospital, new each time; by default site-1, site-2, ...
+        """
+        first = not hasattr(self, "capsule_")
+        name = site or f"site-{1 if first else len(self.capsule_.sites) + 1}"
+        return self._learn(X, y, name, classes, first=first)
+
+    def _learn(
+        self, X: Any, y: Any, site: str, classes: Sequence[Any] | None, *, first: bool
+    ) -> ForgeClassifier:
+        from fcforge.capsule.learning import learn_next
+
+        if y is None:
+            raise InputError("ForgeClassifier requires y to be passed, but the target y is None.")
+        fc, labels, layout = self._read(X, y, reset=first)
+        known = labels if classes is None else np.asarray(classes)
+        known = two_classes(labels, np.unique(known) if first else self.classes_)
+        code = np.searchsorted(known, labels)
+        try:
+            settings = self._settings(fc.shape[1], known) if first else self.capsule_.settings
+            made = as_site(fc, code, site, settings)
+            capsule = learn_next(None if first else self.capsule_, settings, made)
+        except FCForgeError as error:
+            raise InputError(error.what, where=error.where, do=error.do) from error
+        self.classes_, self._layout, self.capsule_ = known, layout, capsule
+        self.sites_, self.n_rois_ = capsule.sites, settings.n_rois
+        return self
+
+    def _settings(self, n_rois: int, classes: np.ndarray) -> Settings:
+        from fcforge.capsule.contents import settings_for
+        from fcforge.strategies import STRATEGIES
+        from fcforge.types import Component, LearnerSpec, Training
+
+        def part(name: str, params: Mapping[str, Any] | None) -> Component:
+            return Component(name, dict(params or {}))
+
+        strategy = STRATEGIES.get(self.method)
+        model = self.model or next(iter(strategy.models if strategy else ()), "gcn")
+        if self.features == "any" and model not in ("linear", "mlp"):
+            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+        own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
+        training = Training(**{**own, **(self.training or {})})
+        generator = part(self.generator, self.generator_params) if self.generator else None
+        learner = LearnerSpec(
+            part(self.method, self.method_params), part(model, self.model_params), generator
+        )
+        return settings_for(
+            learner,
+            n_rois,
+            seed=self.seed,
+            training=training,
+            val_fraction=self.val_fraction,
+            held_out=self.held_out,
+            calibrate=self.calibrate,
+            classes=tuple(classes.tolist()),
+        )
+
+    # -- reading X -------------------------------------------------------------------------------
+    def _read(
+        self, X: Any, y: Any = None, *, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray, Layout | None]:
+        """FC (n, R, R), labels and the layout of vectorised edges."""
+        X = to_matrices(X, self.kind) if self.features == "fc" else X
+        common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
+        if y is None:
+            X, labels = validate_data(self, X, **common), np.zeros(0)
+        else:
+            X, labels = validate_data(self, X, y, **common)
+            check_classification_targets(labels)
+            labels = column_or_1d(labels, warn=True)
+        X = np.asarray(X, dtype=np.float64)
+        if X.ndim > 3:
+            raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
+        if self.features == "any":
+            return numbers_as_fc(X), labels, None
+        if X.ndim == 3:
+            return X.astype(np.float32), labels, None
+        layout = layout_of(X, self.edges) if reset else self._layout
+        return edges_as_fc(X, layout or layout_of(X, self.edges)), labels, layout
+
+    # -- using what was learnt ------------------------------------------------------------------
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Calibrated log odds of ``classes_[1]``, (n,)."""
+        import torch
+
+        from fcforge.capsule.bench import one_thread
+        from fcforge.capsule.judging import scores
+        from fcforge.runner.workshop import build_learner
+
+        check_is_fitted(self, "capsule_")
+        fc, _, _ = self._read(X, reset=False)
+        if fc.shape[1] != self.n_rois_:
+            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        capsule = self.capsule_
+        learner = build_learner(capsule.settings.learner, self.n_rois_)
+        x = torch.from_numpy(np.ascontiguousarray(fc))
+        with one_thread():
+            # one by one: a subject's score must not depend on who else is asked about
+            u = torch.cat([scores(learner, capsule.lane, x[i : i + 1]) for i in range(len(x))])
+        u = u.double() / capsule.temperature
+        return (u[:, 1] - u[:, 0]).numpy()
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Calibrated probabilities of `classes_`, (n, 2)."""
+        odds = self.decision_function(X)
+        p = 0.5 * (1.0 + np.tanh(0.5 * odds))
+        return np.stack([1.0 - p, p], axis=1)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The likelier class of each subject, (n,)."""
+        odds = self.decision_function(X)
+        return self.classes_[(odds > 0).astype(int)]
+
+    # -- capsules --------------------------------------------------------------------------------
+    def to_capsule(
+        self,
+        path: str | Path,
+        *,
+        key: Any = None,
+        allow_real_subjects: bool = False,
+        overwrite: bool = False,
+    ) -> str:
+        """Seal what was learnt (no pickle); returns the capsule's id."""
+        from fcforge.capsule.sealing import seal
+
+        check_is_fitted(self, "capsule_")
+        if self.features == "any":
+            raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
+        self.capsule_ = seal(
+            self.capsule_,
+            path,
+            key=key,
+            allow_real_subjects=allow_real_subjects,
+            overwrite=overwrite,
+        )
+        return self.capsule_.id
+
+    @classmethod
+    def from_capsule(
+        cls, path: str | Path, *, trusted: Sequence[str] = (), **params: Any
+    ) -> ForgeClassifier:
+        """Estimator of a capsule, ready to predict or to learn the next site.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            As in `fcforge.capsule.open_capsule`.
+        **params
+            How X is read: `edges`, `kind`.
+        """
+        from fcforge.capsule.opening import open_capsule
+
+        capsule = open_capsule(path, trusted=trusted)
+        settings, learner = capsule.settings, capsule.settings.learner
+        training = asdict(settings.training)
+        made = cls(
+            method=learner.method.name,
+            model=learner.model.name,
+            generator=learner.generator.name if learner.generator else None,
+            method_params=dict(learner.method.params),
+            model_params=dict(learner.model.params),
+            generator_params=dict(learner.generator.params) if learner.generator else None,
+            **{name: training.pop(name) for name in ("epochs", "batch_size", "lr")},
+            training=training,
+            seed=settings.seed,
+            held_out=settings.held_out,
+            calibrate=settings.calibrate,
+            val_fraction=settings.val_fraction,
+            **params,
+        )
+        made.capsule_, made.sites_, made.n_rois_ = capsule, capsule.sites, settings.n_rois
+        made.classes_, made._layout = np.array(settings.classes), None
+        return made

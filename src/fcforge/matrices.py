@@ -1,0 +1,179 @@
+"""FC matrices from whatever scikit-learn users hold: matrices, vectorised edges, time series."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.sites.check import TOLERANCE
+from fcforge.sites.reading import Kind, looks_like_fc, to_fc
+
+if TYPE_CHECKING:
+    from fcforge.capsule.contents import Settings
+    from fcforge.types import Site
+
+Order = Literal["nilearn", "upper"]
+
+
+class InputError(DataError, ValueError):
+    """An X or y that cannot be used; a ValueError, as scikit-learn promises."""
+
+
+class Layout(NamedTuple):
+    """Where vectorised edges lie in a matrix."""
+
+    n_rois: int
+    order: Order
+    diagonal: bool
+
+    def indices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns of the entries, in the order of the vector."""
+        k = 0 if self.diagonal else 1
+        if self.order == "upper":
+            return np.triu_indices(self.n_rois, k)
+        return np.tril_indices(self.n_rois, -k)
+
+
+def layout_of(X: np.ndarray, order: Order) -> Layout:
+    """Layout of vectors (n, p).
+
+    R (R - 1) / 2 edges of R ROIs are as many as R - 1 ROIs have with their diagonal, so the
+    numbers decide: entries at the places of the diagonal that are all 1 (or 1 / sqrt 2, as
+    nilearn scales it) are a diagonal.
+    """
+    if order not in ("nilearn", "upper"):
+        raise InputError(f"edges = {order!r} is unknown.", do="Known: nilearn, upper.")
+    p = X.shape[1]
+    n_rois = (1 + math.isqrt(1 + 8 * p)) // 2
+    if n_rois * (n_rois - 1) // 2 != p:
+        raise InputError(
+            f"X has {p} features, which are not the edges of any number of ROIs.",
+            do="Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers.",
+        )
+    with_diagonal = Layout(n_rois - 1, order, True)
+    if n_rois > 2 and len(X):
+        rows, cols = with_diagonal.indices()
+        there = X[:, rows == cols]
+        if any(np.abs(there - one).max() <= TOLERANCE for one in (1.0, math.sqrt(0.5))):
+            return with_diagonal
+    return Layout(n_rois, order, False)
+
+
+def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
+    """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
+    rows, cols = layout.indices()
+    fc = np.empty((len(X), layout.n_rois, layout.n_rois))
+    fc[:, rows, cols] = X
+    fc[:, cols, rows] = X
+    return _checked(fc)
+
+
+def numbers_as_fc(X: np.ndarray) -> np.ndarray:
+    """Any numbers (n, p) as the edges of made-up matrices, float32.
+
+    Edge models take artanh(r) / 0.2: r = tanh(0.2 x) makes them see x itself (up to |x| of
+    about 24; larger numbers are cut). Missing places up to the next triangle are 0.
+    """
+    p = X.shape[1]
+    n_rois = max(3, math.ceil((1 + math.sqrt(1 + 8 * p)) / 2))
+    rows, cols = (index[:p] for index in np.triu_indices(n_rois, 1))
+    fc = np.zeros((len(X), n_rois, n_rois), dtype=np.float32)
+    fc[:, rows, cols] = fc[:, cols, rows] = np.tanh(0.2 * X)
+    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
+    return fc
+
+
+def to_matrices(X: Any, kind: Kind) -> Any:
+    """(n, R, R) FC from a list or 3-D array of matrices; anything else as it came.
+
+    Raises
+    ------
+    InputError
+        When a matrix is neither FC nor a time series, or their ROI counts differ.
+    """
+    if not (_is_list_of_matrices(X) or getattr(X, "ndim", 0) == 3):
+        return X
+    try:
+        matrices = [np.asarray(x, dtype=np.float64) for x in X]
+        if not matrices:
+            raise InputError("X holds no subject.")
+        if kind == "auto":
+            kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
+        if not all(np.isfinite(m).all() for m in matrices):
+            raise InputError("Input X contains NaN or infinity.")
+        made = [to_fc(m, kind, f"X[{i}]") for i, m in enumerate(matrices)]
+    except (TypeError, ValueError) as error:
+        raise error if isinstance(error, InputError) else InputError(str(error)) from error
+    except DataError as error:
+        raise InputError(error.what, where=error.where, do=error.do) from error
+    if len({m.shape for m in made}) != 1:
+        raise InputError("subjects of X have different numbers of ROIs.")
+    return _checked(np.stack(made).astype(np.float64))
+
+
+def _is_list_of_matrices(X: Any) -> bool:
+    return isinstance(X, (list, tuple)) and bool(X) and getattr(X[0], "ndim", 0) == 2
+
+
+def _checked(fc: np.ndarray) -> np.ndarray:
+    """Exactly symmetric FC with unit diagonal, float32; `InputError` when it is none."""
+    rois = np.arange(fc.shape[1])
+    fc[:, rois, rois] = 1.0
+    if np.isfinite(fc).all():  # NaN is left to scikit-learn's own words
+        if np.abs(fc).max() > 1 + TOLERANCE:
+            raise InputError(
+                f"X goes up to |r| = {np.abs(fc).max():.3g}, beyond a correlation.",
+                do="Give correlations, not Fisher z or covariance; features='any' takes all.",
+            )
+        if np.abs(fc - fc.transpose(0, 2, 1)).max() > TOLERANCE:
+            raise InputError("a matrix of X is not symmetric.", do="kind='timeseries'?")
+    made = ((fc + fc.transpose(0, 2, 1)) / 2).clip(-1, 1)
+    return made.astype(np.float32)
+
+
+def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: Settings) -> Site:
+    """A site that is all training; a validation part is cut only where one is used.
+
+    Parameters
+    ----------
+    fc : ndarray of shape (n, R, R), float32
+    code : ndarray of shape (n,)
+        0 or 1.
+    name : str
+    settings : Settings
+    """
+    from fcforge.randomness import numpy_rng
+    from fcforge.types import FCBatch, Site
+
+    val = np.zeros(len(code), dtype=bool)
+    if settings.training.selection == "inner_val" or settings.calibrate == "inner_val":
+        rng = numpy_rng(settings.seed, "split", name)
+        for label in (0, 1):
+            members = rng.permutation(np.flatnonzero(code == label))
+            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
+    batch = FCBatch.from_numpy(fc, code)
+    nobody = {"train": (), "val": (), "test": ()}
+    return Site(name, batch.select(~val), batch.select(val), batch.select(slice(0, 0)), nobody)
+
+
+def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """`known` itself when it is two classes and `labels` holds no other; else `InputError`.
+
+    The words are those scikit-learn's checks expect.
+    """
+    if len(known) > 2:
+        from sklearn.utils.multiclass import type_of_target
+
+        kind = type_of_target(labels)
+        raise InputError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(known) < 2:
+        raise InputError("Classifier can't train when only one class is present: 1 class.")
+    odd = sorted(set(np.unique(labels).tolist()) - set(known.tolist()))
+    if odd:
+        raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
+    return known
