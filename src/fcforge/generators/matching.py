@@ -52,7 +52,7 @@ def decode(
 
 
 def matched_scale(
-    sample: Callable[[Tensor, Tensor], FCBatch], batch: FCBatch, shrink: float, n: int = 96
+    sample: Callable[[Tensor, Tensor], FCBatch], batch: FCBatch, shrink: float, n: int = 64
 ) -> Tensor:
     """Noise scale at which the mean within-class edge variance equals the training subjects'.
 
