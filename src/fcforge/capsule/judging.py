@@ -8,11 +8,12 @@ from a model of the training part), so read them as a change over time, not as a
 *Temperature.* Probabilities are :math:`\mathrm{softmax}(u / T)`; T minimises the log-loss of
 subjects the scored network was not trained on.
 
-*Strangeness.* A scan is held against every learned site s: the Mahalanobis distance within the
-k leading principal axes of the site's held-out set (Fisher-z edges), and the distance from their
-span. Both are divided by limits, mean + 2.576 standard deviations of the distances of the site's
-real training subjects, widened for small sites (see `limits`); a scan beyond a limit at every
-site is unlike anything seen, and no probability should be read from it.
+*Strangeness.* A scan is held against every learned site by three distances between Fisher-z
+edges: ``inside``, the Mahalanobis distance within the k leading principal axes of the site's
+held-out set; ``outside``, the distance from their span; ``pattern``, one minus the correlation
+with the site's mean pattern. Each is divided by its limit, mean + 2.576 standard deviations among
+the site's real training subjects, widened for small sites (see `limits`). A scan beyond a limit
+at every site is unlike anything seen, and no probability should be read from it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fcforge.runner.pools import class_counts
 from fcforge.strategies import Lane
 from fcforge.types import Component, FCBatch
 
+DISTANCES = ("inside", "outside", "pattern")
 AXES = 8
 QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
 TEMPERATURES = (0.2, 20.0)
@@ -112,13 +114,18 @@ class Reference(NamedTuple):
         spread = values[:k] / max(len(z) - 1, 1) ** 0.5
         return cls(mean, axes[:k], spread.clamp(min=1e-9))
 
-    def distances(self, fc: Tensor) -> tuple[Tensor, Tensor]:
-        """Mahalanobis distance within the axes and Euclidean distance from them, (n,) each."""
-        away = fisher_z(edges(fc)).double() - self.mean
+    def distances(self, fc: Tensor) -> dict[str, Tensor]:
+        """Distances of FC (n, R, R) from the site, (n,) each; see `DISTANCES`."""
+        z = fisher_z(edges(fc)).double()
+        away = z - self.mean
         along = away @ self.axes.T
-        inside = (along / self.spread).norm(dim=1) / len(self.spread) ** 0.5
-        outside = (away - along @ self.axes).norm(dim=1)
-        return inside, outside
+        shape, mean = z - z.mean(1, keepdim=True), self.mean - self.mean.mean()
+        norms = (shape.norm(dim=1) * mean.norm()).clamp(min=1e-12)
+        return {
+            "inside": (along / self.spread).norm(dim=1) / len(self.spread) ** 0.5,
+            "outside": (away - along @ self.axes).norm(dim=1),
+            "pattern": 1.0 - shape @ mean / norms,
+        }
 
 
 def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
@@ -130,7 +137,7 @@ def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
     n, k = len(fc), len(reference.spread)
     wider = math.sqrt((n + 1) / max(n - k - 2, 1))
     found = {}
-    for name, values in zip(("inside", "outside"), reference.distances(fc), strict=True):
+    for name, values in reference.distances(fc).items():
         spread = float(values.std()) if n > 1 else 0.0
         bound = wider * (float(values.mean()) + QUANTILE * spread)
         found[name] = float(f"{max(bound, 1e-6):.4g}")
@@ -141,6 +148,6 @@ def strangeness(references: list[tuple[Reference, dict[str, float]]], fc: Tensor
     """How far scans are beyond the limits of the site they resemble most, (n,); 1 is the limit."""
     each = []
     for reference, bounds in references:
-        inside, outside = reference.distances(fc)
-        each.append(torch.maximum(inside / bounds["inside"], outside / bounds["outside"]))
+        found = reference.distances(fc)
+        each.append(torch.stack([found[name] / bounds[name] for name in DISTANCES]).amax(0))
     return torch.stack(each).amin(0)

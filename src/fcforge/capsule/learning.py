@@ -19,6 +19,7 @@ from fcforge.capsule import ledger
 from fcforge.capsule.bench import Bench, Tick
 from fcforge.capsule.contents import Capsule, Settings, Subjects
 from fcforge.capsule.judging import (
+    DISTANCES,
     Reference,
     fit_temperature,
     held_out_set,
@@ -245,6 +246,6 @@ def _calibration(bench: Bench, lane: Lane, held_out: Subjects) -> dict[str, Any]
 def _reference(bench: Bench, held_out: Subjects) -> dict[str, float | None]:
     batch = held_out.of_site(len(bench.past))
     if len(batch) < 4:
-        return {"inside": None, "outside": None}
+        return dict.fromkeys(DISTANCES)
     learning = bench.site.learning(with_val=True)
     return dict(limits(Reference.of(batch.fc), learning.fc))

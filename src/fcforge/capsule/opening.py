@@ -23,6 +23,7 @@ from fcforge.capsule.container import (
     read_parts,
 )
 from fcforge.capsule.contents import Capsule, Settings
+from fcforge.capsule.judging import DISTANCES
 from fcforge.capsule.sealing import FORMAT, REAL_FLAG, VERSION, manifest_of
 from fcforge.errors import CapsuleError
 
@@ -232,7 +233,7 @@ def _right_learn(entry: ledger.Entry) -> bool:
         return False
     if not (isinstance(reference, dict) and isinstance(held_out, dict)):
         return False
-    if set(reference) != {"inside", "outside"} or len(set(map(type, reference.values()))) != 1:
+    if set(reference) != set(DISTANCES) or len(set(map(type, reference.values()))) != 1:
         return False
     positive = [_get(entry, "calibration", "temperature"), *reference.values()]
     counts = [
