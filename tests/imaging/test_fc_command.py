@@ -44,6 +44,33 @@ def _errors(cohort) -> list[str]:
     return [str(f) for f in check_cohort(cohort) if f.severity == "error"]
 
 
+RUN = """
+[experiment]
+title = "FC to run"
+seeds = [0]
+[dataset]
+name = "folder"
+path = "{path}"
+[[learner]]
+method = "analytic"
+model = "linear"
+"""
+
+
+def _run(out: Path) -> None:
+    """`fcforge run` on the output folder as it is."""
+    from typer.testing import CliRunner
+
+    from fcforge.cli import app
+
+    config = out.parent / "experiment.toml"
+    config.write_text(RUN.format(path=out))
+    words = ["run", str(config), "--out", str(out.parent / "run"), "--jobs", "1"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "analytic" in done.stdout
+
+
 def _load(out: Path):
     return load_dataset(Component("folder", {"path": str(out)}))
 
@@ -63,8 +90,8 @@ def test_40_fmriprep_subjects_to_sites_without_editing(tmp_path: Path, aal_grid,
     assert cohort.site_names == SITES
     assert _errors(cohort) == []
     assert cohort.covariates["mean_fd"].min() > 0
-    sites = make_sites(cohort, 0)
-    assert len(sites) == 2
+    assert len(make_sites(cohort, 0)) == 2
+    _run(tmp_path / "out")
 
 
 def test_fc_is_that_of_the_signals_put_in(tmp_path: Path, aal: Atlas, aal_grid, lines):
@@ -144,6 +171,7 @@ def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
     if tool == "dpabi":
         assert sum("took columns 1-116" in line for line in lines) == 2  # once, then a count
+    _run(tmp_path / "out")
 
 
 def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, lines):

@@ -77,7 +77,8 @@ def make_fc(
         When nothing can be done at all: no input, no atlas, an unknown setting.
     """
     people = find_people(ask.root, ask.participants)
-    sources = find_sources(ask.root, ask.choice, ask.layout)
+    no_input = {ask.out} | ({ask.participants} if ask.participants else set())
+    sources = find_sources(ask.root, ask.choice, ask.layout, frozenset(no_input))
     if not sources:
         what = _nothing_found(ask.root, ask.choice)
         raise DataError(what, where=str(ask.root), do="See --atlas, --space and --layout.")

@@ -81,13 +81,13 @@ def entities(name: str) -> dict[str, str]:
     return {k: v for part in stem.split("_") for k, v in _ENTITY.findall(part)[:1]}
 
 
-def detect(root: Path, choice: Choice) -> str:
+def detect(root: Path, choice: Choice, skip: frozenset[Path] = frozenset()) -> str:
     """Name of the tool that wrote `root`, from dataset_description.json or the file names."""
     tool = _generated_by(root)
     if tool:
         return tool
     for name, finder in FINDERS.items():
-        if next(iter(finder(root, choice)), None) is not None:
+        if any(not _inside(source.path, skip) for source in finder(root, choice)):
             return name
     raise DataError(
         "no scan and no time series found.",
@@ -96,7 +96,9 @@ def detect(root: Path, choice: Choice) -> str:
     )
 
 
-def find_sources(root: Path, choice: Choice, layout: str = "auto") -> list[Source]:
+def find_sources(
+    root: Path, choice: Choice, layout: str = "auto", skip: frozenset[Path] = frozenset()
+) -> list[Source]:
     """All wanted runs below `root`, sorted by subject, session and run.
 
     Parameters
@@ -105,15 +107,25 @@ def find_sources(root: Path, choice: Choice, layout: str = "auto") -> list[Sourc
     choice : Choice
     layout : str
         "auto" or one of `FINDERS`.
+    skip : set of Path
+        Files and folders below `root` that are no input: the output folder, the people's table.
     """
     if not root.is_dir():
         raise DataError("no such folder.", where=str(root))
     if layout == "auto":
-        layout = detect(root, choice)
+        layout = detect(root, choice, skip)
     elif layout not in FINDERS:
         raise unknown_name("layout", layout, [*FINDERS, "auto"])
-    found = [source for source in FINDERS[layout](root, choice) if choice.takes(source)]
+    found = [
+        source
+        for source in FINDERS[layout](root, choice)
+        if choice.takes(source) and not _inside(source.path, skip)
+    ]
     return sorted(found, key=lambda s: (s.subject, s.session, s.run, s.path.name))
+
+
+def _inside(path: Path, skip: frozenset[Path]) -> bool:
+    return not skip.isdisjoint({path, *path.parents})
 
 
 def _generated_by(root: Path) -> str:
@@ -177,6 +189,7 @@ def _fmriprep(root: Path, choice: Choice) -> Iterator[Source]:
 
 
 _MASK = "desc-brain_mask"
+_NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
 
 def _xcpd(root: Path, choice: Choice) -> Iterator[Source]:
@@ -267,7 +280,7 @@ def _scans(root: Path, choice: Choice) -> Iterator[Source]:
 def _series(root: Path, choice: Choice) -> Iterator[Source]:
     del choice
     for path in root.glob("**/*"):
-        if path.suffix not in SUFFIXES or path.name.startswith(("participants", "atlas-")):
+        if path.suffix not in SUFFIXES or path.name.lower().startswith(_NOT_SERIES):
             continue
         found = entities(path.name)
         stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
