@@ -150,9 +150,12 @@ class Workshop:
         names: list[PoolName] = []
         for key in self.learner(node.spec).strategy.row_keys:
             pools, pool, item = self.bank.address(tensors.pop(f"state/{key}"))
-            shift = torch.where(pool >= 0, len(names), 0)
-            tensors[f"state/{key}@pool"], tensors[f"state/{key}@item"] = pool + shift, item
-            names += pools
+            # by name: a bank's own order depends on what this worker trained before
+            by_name = sorted(pools)
+            number = [len(names) + by_name.index(p) for p in pools] + [-1]  # -1: an empty slot
+            tensors[f"state/{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
+            tensors[f"state/{key}@item"] = item
+            names += by_name
         return tensors, names
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:

@@ -1,0 +1,219 @@
+"""kill -9 in the middle, then the same command: the run is the one nobody disturbed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fcforge.errors import FCForgeError, StoreError
+from fcforge.runner import execute
+from fcforge.runner.collect import collect
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import make_plan
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.store import Store
+from fcforge.types import Component, LearnerSpec, Training
+from real_runs import (
+    assert_same_run,
+    contents,
+    fcforge,
+    finished,
+    small_config,
+    without_seconds,
+)
+
+
+def start_run(folder: Path) -> subprocess.Popen[bytes]:
+    """`fcforge run` with two workers, in a process of its own."""
+    command = [sys.executable, "-m", "fcforge.cli", "run", small_config(), "--out", folder]
+    return subprocess.Popen(
+        [*map(str, command), "--jobs", "2", "--device", "cpu"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for_nodes(process: subprocess.Popen[bytes], folder: Path, n: int) -> None:
+    store, limit = Store(folder), time.monotonic() + 120
+    while len(store.done()) < n:
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < limit, "no node after two minutes"
+        time.sleep(0.01)
+
+
+def test_kill_and_the_same_command_again(tmp_path):
+    reference, folder = finished().folder, tmp_path / "killed"
+    process = start_run(folder)
+    try:
+        wait_for_nodes(process, folder, 5)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert len(workers) >= 2
+    _, alive = psutil.wait_procs(workers, timeout=15)
+    assert not alive, "workers outlive their killed parent"
+    done = Store(folder).done()
+    assert 5 <= len(done) < len(Store(reference).done())
+
+    # half a run can be looked at
+    status = fcforge("status", folder)
+    assert status.code == 0
+    assert "site trainings done" in status.out
+    results, asked = collect(Store(folder))
+    assert len(results) < asked
+
+    again = fcforge("run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu")
+    assert again.code == 0, again.err
+    assert_same_run(folder, reference)
+    tables = [without_seconds((f / "table.csv").read_text()) for f in (folder, reference)]
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 6
+    # what was there was not trained again
+    store = Store(folder)
+    assert done <= store.done()
+
+
+def test_a_finished_run_is_not_trained_again():
+    folder = finished().folder
+    before = stamps(folder)
+    table = (folder / "table.csv").read_text()
+    answer = fcforge("run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu")
+    assert answer.code == 0
+    assert answer.out == finished().answer.out
+    assert before == stamps(folder)
+    assert (folder / "table.csv").read_text() == table
+
+
+def test_a_child_waits_for_its_parent():
+    """With the parent running, and with the parent only just handed out."""
+    learner = LearnerSpec(Component("finetune"), Component("linear"))
+    experiment = Experiment(Component("simulated"), (learner,), orders=(("A", "B", "C"),))
+    nodes = make_plan(experiment.specs(("A", "B", "C")), ("A", "B", "C")).nodes
+    root, a, ab, abc = nodes.values()
+    waiting = dict(nodes)
+    handed_out = []
+    for node in execute._ready(waiting, []):
+        handed_out.append(waiting.pop(node.key))
+    assert handed_out == [root, a]
+    assert execute._ready(waiting, [root, a]) == []
+    assert execute._ready(waiting, [root]) == [ab]
+    assert execute._ready({abc.key: abc}, [ab]) == []
+    assert execute._ready({abc.key: abc}, []) == [abc]
+
+
+def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
+    class Pool:
+        def __init__(self, **kwargs):
+            self._processes = {}
+
+        def submit(self, *args):
+            from concurrent.futures import Future
+            from concurrent.futures.process import BrokenProcessPool
+
+            future: Future = Future()
+            future.set_exception(BrokenProcessPool("killed"))
+            return future
+
+        def shutdown(self, **kwargs):
+            pass
+
+    monkeypatch.setattr(execute, "ProcessPoolExecutor", Pool)
+    prepared = prepare(small_experiment())
+    with pytest.raises(FCForgeError, match=r"worker process died.*The same command again"):
+        run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)
+
+
+def small_experiment(seed: int = 0, *methods: str) -> Experiment:
+    return Experiment(
+        Component("simulated", {"n_sites": 2, "n_rois": 8, "scale": 0.1, "seed": seed}),
+        tuple(LearnerSpec(Component(m), Component("linear")) for m in methods or ("finetune",)),
+        training=Training(epochs=1, batch_size=8),
+    )
+
+
+def lanes(prepared, folder: Path) -> Store:
+    """Run in this process (as on a GPU): no worker to start."""
+    store = open_store(prepared, folder)
+    run_experiment(prepared, store, device="cpu", group=4)
+    return store
+
+
+def stamps(folder: Path) -> dict[Path, int]:
+    return {p: p.stat().st_mtime_ns for p in (folder / "nodes").rglob("*")}
+
+
+def test_more_learners_use_what_is_there(tmp_path):
+    lanes(prepare(small_experiment(0, "finetune")), tmp_path)
+    before = stamps(tmp_path)
+    store = lanes(prepare(small_experiment(0, "finetune", "analytic")), tmp_path)
+    assert before.items() < stamps(tmp_path).items()
+    results, asked = collect(store)
+    assert len(results) == asked == 4
+    assert {r.spec.learner.title for r in results} == {"finetune/linear", "analytic/linear"}
+
+
+def test_a_folder_with_other_data_is_refused(tmp_path):
+    lanes(prepare(small_experiment(0)), tmp_path)
+    stored = contents(tmp_path)
+    with pytest.raises(StoreError, match=r"a run on other data.*another --out"):
+        open_store(prepare(small_experiment(1)), tmp_path)
+    assert contents(tmp_path).keys() == stored.keys()
+
+
+def test_a_folder_or_file_that_is_no_run_is_refused(tmp_path):
+    prepared = prepare(small_experiment())
+    (tmp_path / "thesis.txt").write_text("mine")
+    for place in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(StoreError, match=r"other things than a run.*another --out"):
+            open_store(prepared, place)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "empty").mkdir()
+    open_store(prepared, tmp_path / "empty")
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_can_start_again(tmp_path):
+    (tmp_path / ".experiment.json.a8s7").write_text('{"half": ')
+    store = open_store(prepare(small_experiment()), tmp_path)
+    assert store.read_experiment()["sites"]
+
+
+def test_leftovers_of_a_killed_run_are_ignored_and_swept(tmp_path):
+    prepared = prepare(small_experiment())
+    store = lanes(prepared, tmp_path)
+    leftover = tmp_path / "nodes" / ".0123456789abcdef.x"
+    leftover.mkdir()
+    done = store.done()
+    lanes(prepared, tmp_path)
+    assert store.done() == done
+    assert leftover.exists()  # too young: another process may be at it
+    hour_ago = time.time() - 4000
+    os.utime(leftover, (hour_ago, hour_ago))
+    lanes(prepared, tmp_path)
+    assert not leftover.exists()
+
+
+def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
+    prepared = prepare(small_experiment(0, "finetune", "analytic"))
+    lanes(prepared, tmp_path / "good")
+    lanes(prepared, tmp_path / "bad")
+    child = next(n for n in prepared.plan.nodes.values() if n.depth == 2)
+    shutil.rmtree(tmp_path / "bad" / "nodes" / child.key)
+    lane = tmp_path / "bad" / "nodes" / child.parent / "lane.safetensors"
+    lane.write_bytes(lane.read_bytes()[:50])
+    with pytest.raises(StoreError, match="Delete its folder and run the same command again") as e:
+        lanes(prepared, tmp_path / "bad")
+    assert str(lane) in str(e.value)
+    shutil.rmtree(lane.parent)
+    lanes(prepared, tmp_path / "bad")
+    assert_same_run(tmp_path / "bad", tmp_path / "good")
