@@ -8,6 +8,7 @@ from pathlib import Path
 from fcforge.capsule import Capsule, Settings, learn, settings_for
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
+from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, LearnerSpec, Training
 
 N_ROIS = 10
@@ -38,9 +39,20 @@ def cohort(n_sites: int = 3) -> Cohort:
     return simulate(n_rois=N_ROIS, scale=0.3, n_sites=n_sites)
 
 
+def quick(method: str) -> LearnerSpec:
+    """The smallest learner of a method; the linear model where it works."""
+    if method in QUICK:
+        return QUICK[method]
+    cls = STRATEGIES[method]
+    name = cls.models[0] if cls.models else "linear"
+    model = Component(name, {"hidden": 16} if name in ("gcn", "gat", "sage") else {})
+    generator = Component("corr_gauss") if cls.needs_generator else None
+    return LearnerSpec(Component(method), model, generator)
+
+
 def settings(name: str, **rest) -> Settings:
     return settings_for(
-        QUICK[name], N_ROIS, **{"training": Training(epochs=3), "held_out": 16, **rest}
+        quick(name), N_ROIS, **{"training": Training(epochs=3), "held_out": 16, **rest}
     )
 
 
@@ -50,7 +62,14 @@ def chain(name: str, sites: tuple[str, ...], folder: Path, **rest) -> list[Path]
     for i, site in enumerate(sites):
         out = folder / f"{name}-{i}.capsule"
         chain_settings = settings(name, **rest) if not made else None
-        learn(made[-1] if made else None, site, cohort(), out, settings=chain_settings)
+        learn(
+            made[-1] if made else None,
+            site,
+            cohort(),
+            out,
+            settings=chain_settings,
+            allow_real_subjects=name in STRATEGIES and STRATEGIES[name].keeps == "real subjects",
+        )
         made.append(out)
     return made
 
