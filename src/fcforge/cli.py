@@ -135,6 +135,21 @@ def list_things(
         print(f"{row['name']:<{width}}  {row['about']}")
 
 
+def _load_config(path: Path) -> Any:
+    from fcforge.config import load_experiment
+
+    return load_experiment(path)
+
+
+def _mount() -> None:
+    """Add the commands that other layers bring along; none of them imports torch here."""
+    from fcforge.capsule.cli import register as mount_capsule
+    from fcforge.imaging.cli import mount as mount_imaging
+
+    mount_imaging(app)
+    mount_capsule(app, _load_config)
+
+
 def _one_line(error: FCForgeError) -> None:
     say(f"error: {error}", style="red")
 
@@ -164,6 +179,8 @@ def _root(
         print(f"fcforge {__version__}")
         raise typer.Exit()
 
+
+_mount()
 
 if __name__ == "__main__":
     main()

@@ -46,12 +46,17 @@ class GraphedStep:
 
     def _capture(self, *args: Any) -> None:
         self._static = pytree.tree_map(torch.clone, args)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(self._warmup):
-                self._step(*self._static)
-        torch.cuda.current_stream().wait_stream(side)
+        _warm_up(self._step, self._static, self._warmup)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             _copy(self._static[:2], self._step(*self._static))
+
+
+def _warm_up(fn: Callable[..., Any], args: Any, times: int) -> None:
+    """Run on a side stream first: libraries allocate and choose kernels there, not in a graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(times):
+            fn(*args)
+    torch.cuda.current_stream().wait_stream(side)

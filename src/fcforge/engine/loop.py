@@ -192,9 +192,9 @@ def _fit(
     replaying = strategy.replay_size > 0 and jobs[0].site.position > 0
 
     step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
+    begin_epoch = lift(lambda la, e, k: strategy.begin_epoch(model, la, inputs, e, k), n)
     if bank.device.type == "cuda":
         step = GraphedStep(step)
-    begin_epoch = lift(lambda la, e, k: strategy.begin_epoch(model, la, inputs, e, k), n)
     keep_best = _monitor(learner, jobs, training, bank)
 
     steps = plan.shape[-2]

@@ -104,22 +104,21 @@ def _ready(waiting: dict[str, Node], running: Iterable[Node]) -> list[Node]:
 def run_lanes(
     plan: Plan, cohort: Cohort, store: Store, *, device: str, group: int, progress: Progress
 ) -> None:
-    """Train all missing nodes in this process, many lanes at a time, one depth after another."""
+    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
     from fcforge.runner.workshop import Workshop
 
     todo = missing_nodes(plan, store)
     total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
     progress(finished, total, "")
     workshop = Workshop(cohort, store, device, group)
-    for depth, nodes in groupby(todo, key=lambda node: node.depth):
-        level = list(nodes)
-        for learner, members in groupby(
-            sorted(level, key=lambda n: n.spec.learner.title), key=lambda n: n.spec.learner.title
-        ):
-            chosen = list(members)
-            workshop.run(chosen)
-            finished += len(chosen)
-            progress(finished, total, f"{learner}, depth {depth}")
+    by_learner = sorted(todo, key=lambda n: (n.spec.learner.title, n.depth))
+    for (learner, depth), nodes in groupby(
+        by_learner, key=lambda n: (n.spec.learner.title, n.depth)
+    ):
+        members = list(nodes)
+        workshop.run(members)
+        finished += len(members)
+        progress(finished, total, f"{learner}, depth {depth}")
 
 
 def default_jobs() -> int:

@@ -142,7 +142,7 @@ class Strategy:
 
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
-        return True
+        return type(self).begin_epoch is not Strategy.begin_epoch
 
     # -- pure, lifted over lanes ---------------------------------------------------------------
     def begin_epoch(
