@@ -5,8 +5,9 @@
 
 `fit` trains every generator of every (site, seed) in parallel processes (networks with small
 steps on CPU cores, GANs on the GPU where there is one) and writes synthetic subjects to --work;
-a job whose file exists is skipped, so the command may be repeated. `judge` reads them, judges,
-trains all classifiers side by side, prints the tables and writes records.json to --out.
+a job whose file exists is skipped, so the command may be repeated. `judge` trains all classifiers
+side by side, prints the tables and writes records.json and generators.md to --out; it begins
+nothing new after --limit seconds and goes on when it is called again.
 """
 
 from __future__ import annotations
@@ -28,9 +29,19 @@ import torch
 
 from fcforge.generators import make_generator
 from fcforge.graphs import edges, from_edges
-from fcforge.judge.panel import Panel, acceptance, judge_site, summarise
-from fcforge.judge.tables import augmentation_table, fidelity_table
-from fcforge.randomness import derive, torch_rng
+from fcforge.judge import judge_fidelity
+from fcforge.judge.commands import collapse_list, markdown_report
+from fcforge.judge.panel import (
+    REAL,
+    Panel,
+    acceptance,
+    add_utility,
+    augment,
+    record_of,
+    summarise,
+)
+from fcforge.judge.utility import Task
+from fcforge.randomness import torch_rng
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.types import Component, FCBatch, Site, Training
 
@@ -49,6 +60,17 @@ ROWS = {
     "brainnetgan": Component("brainnetgan"),
     "gr_spd_gan": Component("gr_spd_gan"),
 }
+# Rows that take part in 1:1 augmentation: the paper's options, its ablation, our baseline.
+AUGMENTED = (
+    "regate",
+    "brainnetgan",
+    "gr_spd_gan",
+    "fcm_vae",
+    "corr_gauss",
+    "w/o node feature",
+    "w/o LAE",
+    "w/o SGE",
+)
 ON_GPU = ("brainnetgan", "gr_spd_gan")
 TINY = {"epochs": 1, "steps": 1}
 
@@ -73,39 +95,51 @@ def settings(row: str, tiny: bool) -> Component:
     return Component(component.name, {**component.params, **small})
 
 
-def sample_file(work: Path, row: str, site: str, seed: int) -> Path:
+def file_of(work: Path, row: str, site: str, seed: int) -> Path:
     return work / f"{row.replace('/', '').replace(' ', '_')}-{site}-{seed}.npz"
 
 
 def fit_one(job: tuple, data: str, work: Path, multiple: int, device: str, tiny: bool) -> str:
     row, site, seed = job
-    path = sample_file(work, row, site, seed)
+    path = file_of(work, row, site, seed)
     if path.exists():
         return f"{row} {site} {seed}: there"
     torch.set_num_threads(1)
     start = time.perf_counter()
     try:
-        component = settings(row, tiny)
-        where = device if component.name in ON_GPU else "cpu"
-        train = load(data, site, seed).learning(with_val=True)
-        train = FCBatch(train.fc.to(where), train.y.to(where))
-        generator = make_generator(component)
-        state = generator.fit(train, torch_rng(seed, "generator", site))
-        fitted = time.perf_counter()
-        rng = torch.Generator().manual_seed(derive(seed, "judge", site, row))
-        out = generator.sample(state, train.y.repeat(multiple), rng)
-        info = dict(generator.diagnostics(state)) | {"fit_seconds": fitted - start}
+        whole = load(data, site, seed)
+        train = whole.learning(with_val=True)
+        fake, info = (train, {}) if row == REAL else make(row, train, job, multiple, device, tiny)
+        numbers = judge_fidelity(train, whole.test, fake, seed=seed)
         part = path.with_suffix(".part.npz")
         np.savez(
             part,
-            fc=edges(out.fc).cpu().numpy(),
-            y=out.y.cpu().numpy(),
+            fc=edges(fake.fc).numpy(),
+            y=fake.y.numpy(),
             info=np.array(json.dumps(info)),
+            numbers=np.array(json.dumps(numbers)),
         )
         os.replace(part, path)
     except Exception:  # noqa: BLE001 - one failed job must not lose the others
         return f"{row} {site} {seed}: FAILED\n{traceback.format_exc()}"
     return f"{row} {site} {seed}: {time.perf_counter() - start:.0f} s {json.dumps(info)}"
+
+
+def make(
+    row: str, train: FCBatch, job: tuple, multiple: int, device: str, tiny: bool
+) -> tuple[FCBatch, dict]:
+    _, site, seed = job
+    component = settings(row, tiny)
+    where = device if component.name in ON_GPU else "cpu"
+    generator = make_generator(component)
+    start = time.perf_counter()
+    state = generator.fit(
+        FCBatch(train.fc.to(where), train.y.to(where)), torch_rng(seed, "generator", site)
+    )
+    fitted = time.perf_counter()
+    out = generator.sample(state, train.y.repeat(multiple), torch_rng(seed, "judge", site, row))
+    info = dict(generator.diagnostics(state)) | {"fit_seconds": fitted - start}
+    return FCBatch(out.fc.cpu(), out.y.cpu()), info
 
 
 def cost(job: tuple) -> int:
@@ -118,7 +152,7 @@ def cost(job: tuple) -> int:
 
 def fit(args: argparse.Namespace) -> None:
     args.work.mkdir(parents=True, exist_ok=True)
-    rows = [r for r in Panel(ROWS).rows if r != "real" and (not args.rows or r in args.rows)]
+    rows = [r for r in Panel(ROWS).rows if not args.rows or r in args.rows]
     jobs = [(r, s, seed) for r in rows for s in args.sites for seed in range(args.seeds)]
     if args.first_seeds_only:
         jobs = [j for j in jobs if j[0] != "fcm_vae paper" or j[2] < 1]
@@ -137,62 +171,93 @@ def fit(args: argparse.Namespace) -> None:
             print(f"[{time.perf_counter() - start:5.0f} s, {i}/{len(jobs)}] {text}", flush=True)
 
 
-def read_made(component, train, site, seed, *, work: Path):
-    row = next(k for k, v in Panel(ROWS).rows.items() if v == component)
-    with np.load(sample_file(work, row, site, seed)) as found:
+def read(work: Path, row: str, site: str, seed: int) -> tuple[FCBatch, dict, dict]:
+    with np.load(file_of(work, row, site, seed)) as found:
         batch = FCBatch(from_edges(torch.from_numpy(found["fc"])), torch.from_numpy(found["y"]))
-        return batch, json.loads(str(found["info"]))
+        return batch, json.loads(str(found["info"])), json.loads(str(found["numbers"]))
 
 
-def available(args: argparse.Namespace) -> dict[str, Component]:
+def available(args: argparse.Namespace) -> list[str]:
     """Rows whose samples exist for every site and seed."""
-    return {
-        row: component
-        for row, component in Panel(ROWS).rows.items()
-        if component is not None
-        and all(
-            sample_file(args.work, row, s, k).exists()
-            for s in args.sites
-            for k in range(args.seeds)
-        )
-    }
+    pairs = [(s, k) for s in args.sites for k in range(args.seeds)]
+    return [r for r in Panel(ROWS).rows if all(file_of(args.work, r, *p).exists() for p in pairs)]
 
 
 def judge(args: argparse.Namespace) -> None:
+    """Utility of every (site, classifier), each kept in a file; then all records."""
     rows = available(args)
     print("rows:", ", ".join(rows), flush=True)
-    panel = Panel(
-        rows,
-        classifiers=("linear", "gcn") if not args.tiny else ("linear",),
-        augment=tuple(args.augment),
-        multiple=args.multiple,
-        training=Training(epochs=1 if args.tiny else args.epochs),
-    )
     start = time.perf_counter()
+    panel = Panel({}, training=Training(epochs=1 if args.tiny else args.epochs), lanes=80)
+    units = [("tstr", m) for m in args.classifiers] + [("aug", m) for m in args.augment]
     records = []
+    for site in args.sites:
+        mine = [
+            record_of(r, site, k, *reversed(read(args.work, r, site, k)[1:]))
+            for k in range(args.seeds)
+            for r in rows
+        ]
+        for prefix, model in units:
+            chosen = [
+                m for m in mine if prefix == "tstr" or m["row"] in AUGMENTED or m["row"] == REAL
+            ]
+            path = args.work / f"utility-{site}-{prefix}-{model}-{len(chosen)}.json"
+            if not path.exists() and time.perf_counter() - start < args.limit:
+                tasks = [task(args, m, prefix) for m in chosen]
+                blank = [{"site": site, "numbers": {}} for _ in chosen]
+                say = partial(talk, start)
+                add_utility(blank, prefix, tasks, [model], panel, args.device, say)
+                path.write_text(json.dumps([b["numbers"] for b in blank]))
+            if path.exists():
+                for record, extra in zip(chosen, json.loads(path.read_text()), strict=True):
+                    record["numbers"].update(extra)
+        records += mine
     args.out.mkdir(parents=True, exist_ok=True)
-    for name in args.sites:
-        sites = {seed: load(args.data, name, seed) for seed in range(args.seeds)}
-        records += judge_site(
-            panel,
-            sites,
-            args.device,
-            partial(read_made, work=args.work),
-            lambda text: print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True),
-        )
-        (args.out / "records.json").write_text(json.dumps(records))
+    (args.out / "records.json").write_text(json.dumps(records))
+    tables(args)
+
+
+def talk(start: float, text: str) -> None:
+    print(f"[{time.perf_counter() - start:5.0f} s] {text}", flush=True)
+
+
+def task(args: argparse.Namespace, record: dict, prefix: str) -> Task:
+    row, site, seed = record["row"], record["site"], record["seed"]
+    whole = load(args.data, site, seed)
+    fake = read(args.work, row, site, seed)[0]
+    train = whole.learning(with_val=True)
+    used = fake if prefix == "tstr" else augment(row, train, fake)
+    to = args.device
+    return Task(
+        FCBatch(used.fc.to(to), used.y.to(to)),
+        FCBatch(whole.test.fc.to(to), whole.test.y.to(to)),
+        seed,
+    )
+
+
+def tables(args: argparse.Namespace) -> None:
+    """Markdown of records.json, printed and written beside it."""
+    records = json.loads((args.out / "records.json").read_text())
     table = summarise(records)
-    print(fidelity_table(table))
-    print(augmentation_table(table, panel.augment))
-    for finding in acceptance(table, "fcm_vae"):
-        print("careful:", finding)
+    rows = {r: c for r, c in Panel(ROWS).rows.items() if r in table and c is not None}
+    panel = Panel(rows, augment=tuple(args.augment))
+    check = "fcm_vae" if "fcm_vae" in table else "corr_gauss"
+    text = markdown_report(
+        "ABIDE-I, four sites, strict protocol",
+        panel,
+        table,
+        acceptance(table, check),
+        collapse_list(records),
+    )
+    (args.out / "generators.md").write_text(text)
+    print(text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stage", choices=("fit", "judge"))
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("stage", choices=("fit", "judge", "tables"))
+    parser.add_argument("--data", default="")
+    parser.add_argument("--work", type=Path, default=Path("."))
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--procs", type=int, default=2)
@@ -200,12 +265,14 @@ def main() -> None:
     parser.add_argument("--sites", nargs="*", default=SITES)
     parser.add_argument("--rows", nargs="*", default=[])
     parser.add_argument("--augment", nargs="*", default=FIVE)
+    parser.add_argument("--classifiers", nargs="*", default=("linear", "gcn"))
+    parser.add_argument("--limit", type=float, default=500.0, help="begin nothing after so long")
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--multiple", type=int, default=4)
     parser.add_argument("--first-seeds-only", action="store_true", help="paper preset: seed 0 only")
     parser.add_argument("--tiny", action="store_true", help="one epoch of everything: a test")
     args = parser.parse_args()
-    {"fit": fit, "judge": judge}[args.stage](args)
+    {"fit": fit, "judge": judge, "tables": tables}[args.stage](args)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,11 @@ def init(rois: int, n_classes: int, s: Settings, rng: torch.Generator) -> Params
 
 
 def _attention(p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: Settings) -> Tensor:
-    """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score)."""
+    """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
+
+    SGE is a product of the same form as QK', so it is computed as extra columns of Q and K:
+    [Q, Phi W] [K, Phi W]' = QK' + (Phi W)(Phi W)'.
+    """
     n, rois, _ = x.shape
     d_head = s.d_model // s.heads
 
@@ -93,16 +97,22 @@ def _attention(p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: Se
         return t.view(n, rois, s.heads, d_head).transpose(1, 2)
 
     q, k, v = (split(t) for t in linear(p, f"{name}.qkv", x).chunk(3, -1))
-    bias = x.new_zeros(n, s.heads, rois, rois)
-    if s.lae:
-        lae = inputs["bias"][:, None]
-        bias = bias + (p[f"{name}.gain_lae"].view(-1, 1, 1) * lae if s.learnt_bias_gain else lae)
+    q = q * d_head**-0.5
     if s.sge:
         position = split(inputs["spectral"] @ p[f"{name}.spectral.weight"].T)
-        sge = position @ position.mT / d_head**0.5
-        bias = bias + (p[f"{name}.gain_sge"].view(-1, 1, 1) * sge if s.learnt_bias_gain else sge)
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        gain = _gain(p, f"{name}.gain_sge", s)
+        q = torch.cat([q, position * (gain * d_head**-0.5)], -1)
+        k = torch.cat([k, position], -1)
+    scores = q @ k.mT
+    if s.lae:
+        scores = scores + _gain(p, f"{name}.gain_lae", s) * inputs["bias"][:, None]
+    out = torch.softmax(scores, -1) @ v
     return linear(p, f"{name}.out", out.transpose(1, 2).reshape(n, rois, s.d_model))
+
+
+def _gain(p: Params, name: str, s: Settings) -> Tensor | float:
+    """Learnt factor of a bias per head (H, 1, 1), or 1."""
+    return p[name].view(-1, 1, 1) if s.learnt_bias_gain else 1.0
 
 
 def encode(

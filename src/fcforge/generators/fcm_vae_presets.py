@@ -132,8 +132,9 @@ AUTHORS = replace(
 )
 
 CAREFUL = Settings(
-    d_model=64,
-    d_ff=128,
+    d_model=48,
+    d_ff=96,
+    heads=2,
     d_z=32,
     dropout=0.0,
     batch_size=32,

@@ -53,6 +53,8 @@ class Panel:
         Synthetic subjects per training subject (labels as in the training part).
     training : Training
         Of the network classifiers.
+    lanes : int
+        Classifiers trained side by side on a GPU.
     """
 
     generators: Mapping[str, Component]
@@ -60,6 +62,7 @@ class Panel:
     augment: tuple[str, ...] = ()
     multiple: int = 4
     training: Training = field(default_factory=Training)
+    lanes: int = 32
 
     @property
     def rows(self) -> dict[str, Component | None]:
@@ -117,32 +120,41 @@ def judge_site(
     for seed, site in sites.items():
         train, test = (_to(b, device) for b in (site.learning(with_val=True), site.test))
         for row, component in panel.rows.items():
-            made: Made = (
-                (train, {}) if component is None else make(component, train, site.name, seed)
-            )
+            made: Made = (train, {})
+            if component is not None:
+                made = make(component, train, site.name, seed)
             synthetic, diagnostics = _to(made[0], device), made[1]
-            numbers: dict[str, Any] = judge_fidelity(train, test, synthetic, seed=seed)
-            numbers["warnings"] = collapse_warnings(numbers, diagnostics)
-            records.append(
-                {
-                    "site": site.name,
-                    "seed": seed,
-                    "row": row,
-                    "diagnostics": diagnostics,
-                    "numbers": numbers,
-                }
-            )
+            numbers = judge_fidelity(train, test, synthetic, seed=seed)
+            records.append(record_of(row, site.name, seed, numbers, diagnostics))
             tstr.append(Task(synthetic, test, seed))
-            extra = synthetic.select(slice(0, len(train)))
-            both = train if row == REAL else FCBatch.concat([train, extra])
-            augmented.append(Task(both, test, seed))
+            augmented.append(Task(augment(row, train, synthetic), test, seed))
             say(f"{site.name} seed {seed} {row}: judged")
-    _add_utility(records, "tstr", tstr, panel.classifiers, panel, device, say)
-    _add_utility(records, "aug", augmented, panel.augment, panel, device, say)
+    add_utility(records, "tstr", tstr, panel.classifiers, panel, device, say)
+    add_utility(records, "aug", augmented, panel.augment, panel, device, say)
     return records
 
 
-def _add_utility(
+def record_of(
+    row: str, site: str, seed: int, numbers: Mapping[str, float], diagnostics: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One record, with its collapse warnings."""
+    return {
+        "site": site,
+        "seed": seed,
+        "row": row,
+        "diagnostics": dict(diagnostics),
+        "numbers": {**numbers, "warnings": collapse_warnings(numbers, diagnostics)},
+    }
+
+
+def augment(row: str, train: FCBatch, synthetic: FCBatch) -> FCBatch:
+    """Real subjects plus as many synthetic ones; the real row stays as it is."""
+    if row == REAL:
+        return train
+    return FCBatch.concat([train, synthetic.select(slice(0, len(train)))])
+
+
+def add_utility(
     records: Sequence[dict[str, Any]],
     prefix: str,
     tasks: Sequence[Task],
@@ -151,9 +163,10 @@ def _add_utility(
     device: torch.device | str,
     say: Callable[[str], None],
 ) -> None:
+    """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
     for model in models:
         for record, found in zip(
-            records, classify(tasks, model, panel.training, device), strict=True
+            records, classify(tasks, model, panel.training, device, panel.lanes), strict=True
         ):
             record["numbers"].update({f"{prefix}_{model}_{k}": v for k, v in found.items()})
         say(f"{records[0]['site']}: {prefix} {model} done")

@@ -97,10 +97,11 @@ def classify(
     classifier: str,
     training: Training,
     device: torch.device | str = "cpu",
+    lanes: int = 32,
 ) -> list[dict[str, float]]:
     """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
     if classifier == "linear":
         scores = [linear_scores(t) for t in tasks]
     else:
-        scores = network_scores(tasks, Component(classifier), training, device)
+        scores = network_scores(tasks, Component(classifier), training, device, lanes)
     return [summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)]
