@@ -243,7 +243,7 @@ def test_an_override_is_checked_like_the_file():
         (config(experiment={"seeds": []}), "experiment.seeds"),
         (config(experiment={"seeds": [1, 1]}), "a seed is listed twice"),
         (config(experiment={"orders": "some"}), "experiment.orders"),
-        (config(experiment={"harmonise": "combat"}), "harmonise"),
+        (config(experiment={"harmonise": "combatt"}), "harmonise"),
         (
             config(training={"selection": "inner_val"}, experiment={"val_fraction": 0}),
             "val_fraction = 0",

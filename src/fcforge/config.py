@@ -36,7 +36,7 @@ class ExperimentTable(_Table):
     protocol: Literal["strict", "paper"] = "strict"
     test_fraction: float = Field(default=0.3, gt=0, lt=1)
     val_fraction: float = Field(default=0.2, ge=0, lt=1)
-    harmonise: Literal["none"] = "none"  # no harmonisation is built yet: say so, do not ignore
+    harmonise: Literal["none", "site_demean", "combat"] = "none"
 
     @field_validator("seeds")
     @classmethod

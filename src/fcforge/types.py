@@ -224,6 +224,11 @@ class RunSpec:
         """Spec of the first `depth` sites of this order."""
         return replace(self, order=self.order[:depth])
 
+    @property
+    def reference(self) -> str:
+        """Site that later ones are harmonised to: the first; "" where nothing is harmonised."""
+        return self.order[0] if self.harmonise != "none" and self.order else ""
+
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict; `from_json` reads it back."""
         return json.loads(json.dumps(asdict(self)))

@@ -38,17 +38,21 @@ class Node:
         return len(self.spec.order)
 
 
-def canonical(prefix: Sequence[str], depends_on: str, sites: Sequence[str]) -> tuple[str, ...]:
-    """Prefix that decides the model: itself, its sorted set, its last site, or all sites."""
+def canonical(
+    prefix: Sequence[str], depends_on: str, sites: Sequence[str], keep_first: bool = False
+) -> tuple[str, ...]:
+    """Prefix that decides the model: itself, its sorted set, its last site, or all sites.
+
+    `keep_first` leaves the first site where it is: harmonised runs have it as their reference.
+    """
     if not prefix:
         return ()
-    if depends_on == "set":
-        return tuple(sorted(prefix))
     if depends_on == "site":
         return (prefix[-1],)
-    if depends_on == "all":
-        return tuple(sorted(sites))
-    return tuple(prefix)
+    if depends_on not in ("set", "all"):
+        return tuple(prefix)
+    seen = sorted(prefix if depends_on == "set" else sites)
+    return tuple(sorted(seen, key=lambda site: site != prefix[0])) if keep_first else tuple(seen)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
         how = STRATEGIES[spec.learner.method.name].depends_on
-        node_spec = replace(spec, order=canonical(prefix, how, sites))
+        harmonised = spec.harmonise != "none"
+        node_spec = replace(spec, order=canonical(prefix, how, sites, keep_first=harmonised))
         key = node_spec.key
         if key not in nodes:
             parent = None

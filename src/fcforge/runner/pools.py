@@ -21,7 +21,7 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         asdict(spec.learner.generator) if spec.learner.generator else None,
         spec.test_fraction,
         spec.val_fraction,
-        spec.harmonise,
+        spec.harmonise + spec.reference,
         spec.training.selection,
         spec.leaks.generator_sees_test,
     ]

@@ -21,6 +21,7 @@ from fcforge.runner.plan import Node
 from fcforge.runner.pools import synthetic_name, synthetic_subjects
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
+from fcforge.sites.harmonise import harmonise_sites
 from fcforge.strategies import Lane, make_strategy
 from fcforge.types import LearnerSpec, RunSpec, Site, SiteSeal
 
@@ -67,15 +68,16 @@ class Workshop:
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec) -> dict[str, Site]:
-        """Sites of a seed, split once."""
-        key = (spec.seed, spec.test_fraction, spec.val_fraction, spec.harmonise)
+        """Sites of a seed, split once and harmonised to the order's first site."""
+        key = (spec.seed, spec.test_fraction, spec.val_fraction, spec.harmonise, spec.reference)
         if key not in self._sites:
-            self._sites[key] = make_sites(
+            plain = make_sites(
                 self.cohort,
                 spec.seed,
                 test_fraction=spec.test_fraction,
                 val_fraction=spec.val_fraction,
             )
+            self._sites[key] = harmonise_sites(plain, spec.harmonise, spec.reference)
         return self._sites[key]
 
     def learner(self, spec: RunSpec) -> Learner:
@@ -87,7 +89,7 @@ class Workshop:
 
     def evaluator(self, spec: RunSpec) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = replace(spec, order=()).key
+        key = replace(spec, order=()).key + spec.reference
         if key not in self._evaluators:
             self._evaluators[key] = Evaluator(self.sites(spec), self.learner(spec), self.device)
         return self._evaluators[key]
@@ -97,7 +99,7 @@ class Workshop:
         source = self.sites(spec)[site]
         fixed = spec.training.selection == "fixed"
         part = "train+val" if fixed else "train"
-        tag = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}"
+        tag = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}"
         train = self.bank.add(
             PoolName("real", site, spec.seed, f"{part}:{tag}"), source.learning(with_val=fixed)
         )

@@ -1,0 +1,223 @@
+"""Harmonisation: against neuroCombat, by hand, and that no test subject or later site leaks in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from neuroCombat import neuroCombat
+
+import small_world
+from fcforge.errors import ConfigError, DataError
+from fcforge.randomness import numpy_rng
+from fcforge.runner.plan import canonical, make_plan
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop
+from fcforge.sites import make_sites
+from fcforge.sites.combat import combat_apply, combat_fit, site_effect
+from fcforge.sites.harmonise import fit_combat, fit_demean, harmonise_sites, to_fc, to_z
+from fcforge.types import FCBatch
+
+SIZES = {"A": 40, "B": 25, "C": 15}
+
+
+def world(n_edges: int = 60, seed: int = 0):
+    """Edges (n, E), site and class of three sites with their own shift and scale."""
+    rng = numpy_rng(seed, "harmonise")
+    base, effect = rng.normal(0.3, 0.2, n_edges), rng.normal(0, 0.1, n_edges)
+    z, site, y = [], [], []
+    for k, (name, n) in enumerate(SIZES.items()):
+        label = (np.arange(n) % (k + 2) == 0).astype(int)
+        shift, scale = rng.normal(0.1 * k, 0.1, n_edges), rng.uniform(0.7, 1.5, n_edges)
+        noise = 0.2 * scale * rng.normal(size=(n, n_edges))
+        z.append(base + shift + label[:, None] * effect + noise)
+        site += [name] * n
+        y.append(label)
+    return np.concatenate(z), np.array(site), np.concatenate(y)
+
+
+@pytest.mark.parametrize("with_class", [False, True])
+def test_classic_combat_is_neurocombat(with_class, capsys):
+    z, site, y = world()
+    covars = pd.DataFrame({"site": site, "y": y})
+    oracle = neuroCombat(
+        z.T.copy(), covars, "site", categorical_cols=["y"] if with_class else None
+    )["data"].T
+    kept = y[:, None] if with_class else None
+    ours = combat_apply(combat_fit(z, site, kept), z, site, kept)
+    assert np.abs(oracle - z).max() > 0.3
+    np.testing.assert_allclose(ours, oracle, atol=1e-4)
+
+
+def test_arriving_site_is_neurocombat_with_a_reference(monkeypatch, capsys):
+    monkeypatch.setattr(np, "int", int, raising=False)  # neuroCombat's ref_batch needs numpy 1
+    z, site, _ = world()
+    covars = pd.DataFrame({"site": site})
+    with np.errstate(all="ignore"):  # it divides by the reference's own shift, which is 0
+        oracle = neuroCombat(z.T.copy(), covars, "site", ref_batch="A")["data"].T
+    np.testing.assert_array_equal(oracle[site == "A"], z[site == "A"])
+    for name in ("B", "C"):
+        move = fit_combat(z[site == name], z[site == "A"])
+        ours = move.scale * z[site == name] + move.shift
+        np.testing.assert_allclose(ours, oracle[site == name], atol=1e-4)
+
+
+def test_combat_on_new_subjects_uses_training_estimates_only():
+    z, site, _ = world()
+    train = np.arange(len(z)) % 3 > 0
+    model = combat_fit(z[train], site[train])
+    together = combat_apply(model, z[~train], site[~train])
+    one = combat_apply(model, z[~train][:1], site[~train][:1])
+    np.testing.assert_allclose(one, together[:1])
+
+
+def test_unseen_site_is_a_clear_error():
+    z, site, _ = world()
+    model = combat_fit(z, site)
+    with pytest.raises(DataError, match=r"knows nothing of site 'D'.*Known: A, B, C"):
+        combat_apply(model, z[:2], ["A", "D"])
+
+
+def test_combat_refuses_what_it_cannot_do():
+    z, site, y = world()
+    with pytest.raises(DataError, match="cannot be told from the sites"):
+        combat_fit(z, site, (site == "A")[:, None])
+    one_of_c = np.flatnonzero((site != "C") | (np.arange(len(z)) == len(z) - 1))
+    with pytest.raises(DataError, match=r"site 'C'.*fewer than two"):
+        combat_fit(z[one_of_c], site[one_of_c])
+    with pytest.raises(DataError, match="fitted were 1 per subject"):
+        combat_apply(combat_fit(z, site, y[:, None]), z, site)
+
+
+def test_site_effect_without_others_to_borrow_from():
+    x = np.array([[1.0], [3.0], [5.0]])
+    gamma, delta2 = site_effect(x)
+    assert gamma == pytest.approx([3.0])
+    assert delta2 == pytest.approx([4.0])
+
+
+def test_site_effect_shrinks_towards_the_mean_edge():
+    standard = numpy_rng(1, "shrink").normal(size=(6, 200))
+    gamma, delta2 = site_effect(standard)
+    assert gamma.std() < standard.mean(0).std()
+    assert delta2.std() < standard.var(0, ddof=1).std()
+
+
+def test_demean_by_hand():
+    move = fit_demean(np.array([[0.0, 1.0], [2.0, 1.0]]), np.array([[4.0, 4.0], [4.0, 6.0]]))
+    np.testing.assert_array_equal(move.scale, [1, 1])
+    np.testing.assert_array_equal(move.shift, [3, 4])
+
+
+def test_class_share_does_not_move_a_site():
+    """Two sites that differ in nothing but their share of patients stay as they are."""
+    control, patient = np.array([[0.0, 1.0, 2.0], [0.2, 1.1, 2.3]]), np.array([1.0, 1.0, 0.5])
+    few = np.concatenate([control, control, control + patient])
+    many = np.concatenate([control, control + patient, control + patient])
+    y_few, y_many = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
+    blind = fit_combat(many, few)
+    aware = fit_combat(many, few, y_many, y_few)
+    assert np.abs((aware.scale * many + aware.shift) - many).mean() < 0.15
+    assert np.abs((blind.scale * many + blind.shift) - many).mean() > 0.15
+
+
+def test_flat_edges_survive():
+    z = np.zeros((5, 3))
+    z[:, 0] = np.arange(5.0)
+    move = fit_combat(z + 1, z)
+    assert np.isfinite(move.scale).all()
+    assert np.isfinite(move.shift).all()
+
+
+def test_back_to_a_correlation_matrix():
+    impossible = np.arctanh(np.array([[0.9, 0.9, -0.9]]))  # a=b=c, but a=-c
+    fc = to_fc(impossible)
+    assert np.linalg.eigvalsh(fc[0]).min() > -1e-6
+    np.testing.assert_allclose(np.diagonal(fc, axis1=1, axis2=2), 1)
+    assert np.abs(fc[0, 0, 1]) < 0.9
+    possible = np.arctanh(np.array([[0.5, 0.2, -0.1]]))
+    np.testing.assert_allclose(to_z(to_fc(possible)), possible, atol=1e-6)
+    assert to_fc(np.zeros((0, 3))).shape == (0, 3, 3)
+
+
+@pytest.mark.parametrize("how", ["site_demean", "combat"])
+def test_sites_meet_at_the_first(how):
+    sites = make_sites(small_world.cohort(), 0)
+    first, *others = sites
+    moved = harmonise_sites(sites, how, first)
+    assert moved[first] is sites[first]
+    target = to_z(sites[first].learning(with_val=True).fc.numpy()).mean(0)
+    for name in others:
+        before = to_z(sites[name].learning(with_val=True).fc.numpy()).mean(0)
+        after = to_z(moved[name].learning(with_val=True).fc.numpy()).mean(0)
+        assert np.abs(after - target).mean() < 0.5 * np.abs(before - target).mean()
+        assert moved[name].provenance["harmonised"] == f"{how} to {first}"
+        assert torch.equal(moved[name].test.y, sites[name].test.y)
+        for split in ("train", "val", "test"):
+            fc = getattr(moved[name], split).fc
+            assert torch.allclose(fc, fc.mT)
+            assert fc.abs().max() <= 1
+    assert harmonise_sites(sites, "none", first) == sites
+    assert harmonise_sites(sites, how, "") == sites
+
+
+@pytest.mark.parametrize("how", ["site_demean", "combat"])
+def test_neither_test_subjects_nor_other_sites_nor_test_labels_matter(how):
+    sites = make_sites(small_world.cohort(), 0)
+    first, second, third = sites
+    honest = harmonise_sites(sites, how, first)[second]
+    poisoned = dict(sites)
+    for name in (first, second):
+        batch = sites[name].test
+        broken = FCBatch(torch.roll(batch.fc, 1, 0) * 0.1, 1 - batch.y)
+        poisoned[name] = replace(sites[name], test=broken)
+    poisoned[third] = replace(sites[third], train=sites[first].train)
+    again = harmonise_sites(poisoned, how, first)[second]
+    assert torch.equal(again.train.fc, honest.train.fc)
+    assert torch.equal(again.val.fc, honest.val.fc)
+    flipped = replace(sites[second], test=FCBatch(sites[second].test.fc, 1 - sites[second].test.y))
+    relabelled = harmonise_sites({**sites, second: flipped}, how, first)[second]
+    assert torch.equal(relabelled.test.fc, honest.test.fc)
+
+
+def test_unknown_harmonisation():
+    with pytest.raises(ConfigError, match="Did you mean 'combat'"):
+        harmonise_sites({}, "combatt", "A")  # type: ignore[arg-type]
+
+
+# -- in a run ----------------------------------------------------------------------------------
+def test_shared_work_keeps_the_reference():
+    assert canonical(("C", "B", "A"), "set", "ABC") == ("A", "B", "C")
+    assert canonical(("C", "B", "A"), "set", "ABC", keep_first=True) == ("C", "A", "B")
+    assert canonical(("C",), "all", "ABC", keep_first=True) == ("C", "A", "B")
+    assert canonical(("C", "B"), "site", "ABC", keep_first=True) == ("B",)
+    assert canonical(("C", "B"), "order", "ABC", keep_first=True) == ("C", "B")
+
+
+@pytest.mark.parametrize("method", ["er", "forge", "cumulative", "joint"])
+def test_harmonised_run_learns_harmonised_subjects(method, tmp_path):
+    spec = small_world.run_spec(small_world.learner_spec(method))
+    turned = replace(spec, order=spec.order[::-1], harmonise="combat")
+    spec = replace(spec, harmonise="combat")
+    plan = make_plan([spec, turned], small_world.order())
+    workshop = small_world.run_plan(plan, tmp_path)
+    a, b, c = spec.order
+    assert workshop.sites(spec)[b].provenance["harmonised"] == f"combat to {a}"
+    assert workshop.sites(turned)[b].provenance["harmonised"] == f"combat to {c}"
+    last_a, last_c = plan.stages[0][1][-1], plan.stages[1][1][-1]
+    assert last_a != last_c  # not even cumulative: the two runs have other references
+    # a fresh workshop, which has to restore every pool by name, gives the same numbers
+    small_world.run_plan(plan, tmp_path / "again", fresh=True)
+    scores, again = Store(tmp_path).read_scores(last_a), Store(tmp_path / "again")
+    for site, values in again.read_scores(last_a).items():
+        np.testing.assert_array_equal(values, scores[site])
+
+
+def test_untrained_network_sees_sites_as_they_are(tmp_path):
+    spec = replace(small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat")
+    workshop = Workshop(small_world.cohort(), Store(tmp_path))
+    plain = workshop.sites(replace(spec, order=()))
+    assert all("harmonised" not in site.provenance for site in plain.values())
