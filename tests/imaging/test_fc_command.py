@@ -339,3 +339,16 @@ def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, 
     assert "no scan and no time series found" in lines[-1]
     assert fc_command(source=tmp_path / "nope", out=tmp_path / "o3", **ask) == 2
     assert "no such folder" in lines[-1]
+
+
+def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
+    rng = np.random.default_rng(0)
+    for name in ("S1-1-0001", "S11-0001"):
+        np.savetxt(tmp_path / f"{name}.txt", rng.normal(size=(40, 6)))
+    code = fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
+    assert code == 2
+    assert "'S1-1-0001' and 'S11-0001' would both be sub-S110001" in lines[-1]
+    (tmp_path / "S11-0001.txt").unlink()
+    assert fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append) == 0
+    people = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t")
+    assert people["original_id"].tolist() == ["S1-1-0001"]

@@ -60,9 +60,32 @@ def test_command_lines():
     assert fsl_spm.spm_command(Path("job.m")) == ["spm12", "script", "job.m"]
 
 
+def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("nipype", reason="nipype is no dependency; install it to compare")
+    from nipype.interfaces import fsl
+
+    monkeypatch.setenv("FSLOUTPUTTYPE", "NIFTI_GZ")
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.nii.gz", "t.txt", "acq.txt"):
+        (tmp_path / name).touch()
+    a, b = Path("a.nii.gz"), Path("b.nii.gz")
+    timer = fsl.SliceTimer(
+        in_file="a.nii.gz", out_file="b.nii.gz", time_repetition=2.0, custom_timings="t.txt"
+    )
+    theirs = timer.cmdline.replace("2.000000", "2").split()
+    assert sorted(fsl_spm.slicetimer_command(a, b, 2.0, Path("t.txt"))) == sorted(theirs)
+    realign = fsl.MCFLIRT(
+        in_file="a.nii.gz", out_file="out", ref_vol=0, save_plots=True, save_mats=True
+    )
+    assert sorted(fsl_spm.mcflirt_command(a, Path("out"))) == sorted(realign.cmdline.split())
+    topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
+    ours = fsl_spm.topup_command(a, Path("acq.txt"), Path("t"))
+    assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
+
+
 def test_files_for_the_programs(tmp_path: Path):
     text = fsl_spm.slicetimer_file(np.array([0.0, 1.0, 1.5]), 2.0)
-    assert text.split() == ["0.500000", "0.000000", "-0.250000"]
+    assert text.split() == ["0.000000", "0.500000", "0.750000"]
     lines = fsl_spm.acquisition_parameters(["j-", "j"], 0.05).splitlines()
     assert lines == ["0 -1 0 0.050000", "0 1 0 0.050000"]
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")

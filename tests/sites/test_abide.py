@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites import check_cohort
+from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.abide import PAPER_SITES, load_abide
+from fcforge.types import Component
 
 pytestmark = pytest.mark.data
 
@@ -80,7 +81,7 @@ def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: P
     folder = root / "ABIDE_pcp" / "cpac" / "filt_noglobal"
     victim = sorted(folder.glob("NYU_*.1D"))[0]
     victim.write_bytes(victim.read_bytes()[:5000])
-    cohort = load_abide(root, sites=["NYU"])
+    cohort = load_dataset(Component("abide", {"path": str(root), "sites": ["NYU"]}))
     errors = [f for f in cohort.findings if f.severity == "error"]
     assert len(errors) == 1
     assert victim.name in errors[0].what
@@ -106,6 +107,21 @@ def test_download_asks_for_each_listed_subject_and_survives_a_failing_one(sample
     assert len(asked) == len(set(asked)) == 67
     assert len(cohort) == 6
     assert sum(f.severity == "error" for f in cohort.findings) == 67 - 6
+
+
+def test_a_dead_network_is_not_tried_for_every_subject(sample: Path, monkeypatch):
+    monkeypatch.setattr("fcforge.sites.abide._Fetcher.wait", staticmethod(lambda seconds: None))
+    calls = []
+
+    def fetch(**settings):
+        calls.append(settings["FILE_ID"])
+        raise ConnectionError("no route to host")
+
+    cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
+    assert len(cohort) == 0
+    assert len(calls) == 1 + 3 * 3  # all at once, then three subjects three times each
+    assert "could not be fetched" in cohort.findings[0].what
+    assert "was not tried" in cohort.findings[-1].what
 
 
 def test_unknown_names_say_what_is_known(sample: Path, tmp_path: Path):

@@ -10,9 +10,10 @@ import torch
 from scipy.io import savemat
 
 from fcforge.errors import DataError
-from fcforge.sites import check_cohort
+from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.authors import convert, load_authors
 from fcforge.sites.folder import load_folder
+from fcforge.types import Component
 
 
 def matrices(n: int, seed: int, diagonal: float = 1.0) -> list[np.ndarray]:
@@ -63,7 +64,7 @@ def test_dict_with_numbered_fields_and_zero_diagonal(tmp_path: Path):
         content[f"adj_list_{n}"] = torch.zeros(8, 5, 5)
         content[f"labels_{n}"] = torch.tensor(labels(8))
     torch.save(content, tmp_path / "sites.pt")
-    cohort = load_authors(tmp_path / "sites.pt")
+    cohort = load_dataset(Component("authors", {"path": str(tmp_path / "sites.pt")}))
     assert cohort.site_names == ("site1", "site2", "site3")
     expected = np.stack(matrices(8, 10))
     np.testing.assert_allclose(off_diagonal(cohort.fc[16:]), off_diagonal(expected), atol=1e-6)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.sites import check_cohort
+from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.bsnip import PAPER_COUNTS, load_bsnip
+from fcforge.types import Component
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_words_become_labels_and_other_diagnoses_are_left_out_in_one_line(folder: Path):
-    cohort = load_bsnip(folder)
+    cohort = load_dataset(Component("bsnip", {"path": str(folder)}))
     assert len(cohort) == 19
     assert cohort.site_names == ("Hartford", "Georgia")
     assert cohort.label[:4].tolist() == [0, 1, 0, 1]

@@ -9,8 +9,9 @@ import pytest
 from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites import check_cohort
+from fcforge.sites import check_cohort, load_dataset
 from fcforge.sites.rest_meta_mdd import COLUMNS, LISTED_SITES, load_rest_meta_mdd
+from fcforge.types import Component
 
 COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}
 
@@ -63,7 +64,8 @@ def test_aal_is_columns_1_to_116_and_the_id_gives_site_and_diagnosis(shared: Pat
 
 
 def test_the_papers_five_sites_are_decoded(shared: Path):
-    cohort = load_rest_meta_mdd(shared, sites=[1, 6, 10, 14, 15])
+    settings = {"path": str(shared), "sites": [1, 6, 10, 14, 15]}
+    cohort = load_dataset(Component("rest_meta_mdd", settings))
     assert cohort.site_names == ("S1", "S9", "S14", "S20", "S21")
     assert len(LISTED_SITES) == 17
 

@@ -16,6 +16,7 @@ from fcforge.imaging.atlas import Atlas, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import Settings, SubjectFC, subject_fc
 from fcforge.imaging.layouts import Choice, Source, entities, find_sources
 from fcforge.imaging.outputs import (
+    bids_label,
     fingerprint,
     is_done,
     read_sidecar,
@@ -88,6 +89,7 @@ def make_fc(
     write_dataset(ask.out, atlas, ask.root)
     walk = _Walk(ask, atlas, sources, _recorded(ask.settings, atlas), say)
     wanted = _wanted(sources, people, ask.labels)
+    _distinct(wanted)
     made: list[str] = []
     kept: list[str] = []
     failed: list[tuple[str, str]] = []
@@ -175,6 +177,18 @@ def _wanted(sources: Sequence[Source], people: People, labels: Sequence[str]) ->
     if labels:
         return sorted({label.removeprefix("sub-") for label in labels})
     return sorted({*people.rows, *(s.subject for s in sources)})
+
+
+def _distinct(subjects: Sequence[str]) -> None:
+    """BIDS names keep letters and digits alone; two subjects must not end in one file."""
+    seen: dict[str, str] = {}
+    for subject in subjects:
+        twin = seen.setdefault(bids_label(subject), subject)
+        if twin != subject:
+            raise DataError(
+                f"subjects '{twin}' and '{subject}' would both be sub-{bids_label(subject)}.",
+                do="Rename one of them.",
+            )
 
 
 def _resolve_atlas(ask: Request, sources: Sequence[Source]) -> Atlas:

@@ -58,7 +58,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def base_name(source: Source, *, run: bool = True) -> str:
     """``sub-X_ses-Y_task-rest_run-1_space-Z``: only what is known."""
-    parts = [("sub", _label(source.subject)), ("ses", source.session), ("task", source.task)]
+    parts = [("sub", bids_label(source.subject)), ("ses", source.session), ("task", source.task)]
     parts += [("run", source.run)] if run else []
     parts += [("space", source.space)]
     return "_".join(f"{key}-{value}" for key, value in parts if value)
@@ -66,7 +66,7 @@ def base_name(source: Source, *, run: bool = True) -> str:
 
 def subject_folder(out: Path, source: Source) -> Path:
     """``sub-X[/ses-Y]/func`` below the output folder."""
-    folder = out / f"sub-{_label(source.subject)}"
+    folder = out / f"sub-{bids_label(source.subject)}"
     return (folder / f"ses-{source.session}" if source.session else folder) / "func"
 
 
@@ -200,8 +200,8 @@ def software() -> dict[str, str]:
     return found
 
 
-def _label(text: str) -> str:
-    """BIDS labels are letters and digits."""
+def bids_label(text: str) -> str:
+    """Subject id as a BIDS label: letters and digits."""
     return "".join(c for c in text if c.isalnum())
 
 

@@ -32,6 +32,7 @@ PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 ATLASES = ("rois_aal", "rois_cc200", "rois_cc400", "rois_dosenbach160", "rois_ez", "rois_ho",
            "rois_tt")  # fmt: skip
 TRIES = 3
+GIVE_UP = 3
 
 
 def load_abide(
@@ -138,6 +139,9 @@ class _Fetcher:
 
     def __init__(self, fetch: Callable[..., Any], settings: dict[str, Any]) -> None:
         self.fetch, self.settings = fetch, settings
+        self.lost = 0  # fetches in a row that the network lost
+
+    wait = staticmethod(time.sleep)
 
     def series(
         self, table: pd.DataFrame, derivative: str
@@ -168,9 +172,12 @@ class _Fetcher:
         return dict(zip(bunch["phenotypic"]["FILE_ID"], bunch[derivative], strict=True))
 
     def _one(self, file_id: str, derivative: str) -> np.ndarray:
+        if self.lost >= GIVE_UP:
+            raise DataError(f"{file_id} was not tried: the network failed {GIVE_UP} times running.")
         for attempt in range(TRIES):
             try:
                 bunch = self.fetch(**self.settings, FILE_ID=[file_id])
+                self.lost = 0
                 return _checked(bunch[derivative][0], file_id)
             except ValueError as error:  # np.loadtxt on a damaged file
                 reason = str(error).splitlines()[0]
@@ -180,11 +187,12 @@ class _Fetcher:
                 ) from None
             except OSError as error:  # requests' and urllib's errors are OSErrors
                 if attempt == TRIES - 1:
+                    self.lost += 1
                     raise DataError(
                         f"{file_id} could not be fetched ({type(error).__name__}).",
                         do="Run the same again: what is there is kept.",
                     ) from None
-                time.sleep(2.0**attempt)
+                self.wait(2.0**attempt)
         raise DataError(f"{file_id} could not be fetched.")
 
 

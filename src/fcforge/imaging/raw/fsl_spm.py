@@ -51,17 +51,17 @@ def plan_route(
 def slicetimer_command(
     source: Path, out: Path, tr: float, times: Path, program: str = "slicetimer"
 ) -> list[str]:
-    """Slice timing with a file of shifts in units of TR (see `slicetimer_file`)."""
+    """Slice timing with a file of times in units of TR (see `slicetimer_file`)."""
     return [program, f"--in={source}", f"--out={out}", f"--repeat={tr:g}", f"--tcustom={times}"]
 
 
 def slicetimer_file(times: np.ndarray, tr: float) -> str:
-    """Content of FSL's ``--tcustom``: shift of each slice as a fraction of TR.
+    """Content of FSL's ``--tcustom``: time of each slice as a fraction of TR.
 
-    FSL counts the shift from the middle of the TR, and a slice taken later has to be moved
-    back: shift = 0.5 - time / TR.
+    slicetimer itself moves a slice by 0.5 minus this value (0.5 is no shift), so that all slices
+    end at the middle of the TR.
     """
-    return "".join(f"{0.5 - t / tr:.6f}\n" for t in times)
+    return "".join(f"{t / tr:.6f}\n" for t in times)
 
 
 def mcflirt_command(source: Path, out: Path, program: str = "mcflirt") -> list[str]:
