@@ -222,7 +222,8 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("model", ["mlp", "gcn"])
 def test_a_lane_equals_the_same_run_alone(model, variant):
-    world, chosen = World(), learner(model, **VARIANTS[variant])
+    """In float64: Adam turns the last bit of a vanishing gradient into a visible step."""
+    world, chosen = World(dtype=torch.float64), learner(model, **VARIANTS[variant])
     alone = world.learn(chosen, ("A", "B", "C"))
     other = world.learn(chosen, ("B", "A"), seed=1)
     jobs = [
@@ -231,7 +232,7 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
     ]
     together = learn_site(chosen, jobs, world.bank, TRAINING)[0]
     for k, v in alone[2].params.items():
-        assert torch.allclose(together.params[k], v, atol=2e-5)
+        assert torch.allclose(together.params[k], v, rtol=0, atol=1e-10)
     for k in ("memory.row", "replay.active", "replay.quota"):
         assert torch.equal(together.state[k], alone[2].state[k])
 

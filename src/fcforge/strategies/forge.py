@@ -221,7 +221,7 @@ class Forge(Strategy):
         active = torch.tensor(sorted(slots), device=state[ROWS].device)
         blank = empty_memory(n, state["memory.embedding"].shape[1], state[ROWS].device)
         for key, value in blank.items():
-            value[active] = state[key][active]
+            blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
         quota = torch.bincount(active // self.candidates, minlength=n // self.candidates)
         return blank | _chosen(Choice(active, quota))
 
