@@ -65,9 +65,14 @@ class Verdict:
         errors = sum(f.severity == "error" for f in self.findings)
         warnings = len(self.findings) - errors
         if self.ok:
-            yield Line(f"ok, {warnings} warnings" if warnings else "ok", "green")
+            yield Line(f"ok, {_count(warnings, 'warning')}" if warnings else "ok", "green")
         else:
-            yield Line(f"{errors} errors, {warnings} warnings: nothing would be trained", "red")
+            found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+            yield Line(f"{found}: nothing would be trained", "red")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
@@ -100,8 +105,9 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
         plan = make_plan(experiment.specs(cohort.site_names), cohort.site_names)
         describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
-            f"{len(experiment.learners)} learners, {len(plan.stages)} runs, "
-            f"{plan.trainings} site trainings ({plan.unshared_trainings} without shared prefixes)"
+            f"{_count(len(experiment.learners), 'learner')}, {_count(len(plan.stages), 'run')}, "
+            f"{_count(plan.trainings, 'site training')} "
+            f"({plan.unshared_trainings} without shared prefixes)"
         ]
     notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]
     return Verdict(str(target), cohort, findings, notes)

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from fcforge.runner.plan import Node
+from fcforge.runner.pools import synthetic_subjects
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
@@ -27,7 +28,7 @@ def _add_up(
     workshop: Workshop, nodes: Sequence[Node], counts: dict[str, float]
 ) -> tuple[float, int]:
     rates: dict[str, tuple[float, int]] = {}
-    seconds, disk = 0.0, 0
+    seconds, disk = _generators(workshop, nodes, counts), 0
     for node in nodes:
         learner = replace(node.spec, order=(), seed=0).key
         if learner not in rates:
@@ -40,6 +41,25 @@ def _add_up(
         seconds += per_subject * sum(counts[s] for s in seen) * replayed
         disk += size
     return seconds, disk
+
+
+def _generators(workshop: Workshop, nodes: Sequence[Node], counts: dict[str, float]) -> float:
+    """Seconds to fit every generator once per (site, seed), from one fit of each."""
+    rates: dict[str, float] = {}
+    fits = set()
+    for node in nodes:
+        generator, site = node.spec.learner.generator, node.spec.order[-1]
+        if generator is None:
+            continue
+        name = str(generator)
+        if name not in rates:
+            started = time.perf_counter()
+            synthetic_subjects(
+                workshop.sites(node.spec)[site], node.spec, 8, workshop.store.generators
+            )
+            rates[name] = (time.perf_counter() - started) / counts[site]
+        fits.add((name, site, node.spec.seed))
+    return sum(rates[name] * counts[site] for name, site, _ in fits)
 
 
 def _rate(workshop: Workshop, spec: RunSpec) -> tuple[float, int]:

@@ -1,0 +1,268 @@
+"""The command line: results on stdout, talk on stderr, exit codes, no torch for --help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fcforge import __version__
+from fcforge.config import load_experiment
+from fcforge.runner.run import Estimate, estimate, human_bytes, human_time, open_store, prepare
+from fcforge.runner.store import Store
+from fcforge.sites.cohort import upper_from_fc
+from fcforge.sites.simulated import simulate
+from real_runs import fcforge, finished, small_config
+
+HELP = """
+import resource, sys
+from fcforge.cli import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert stop.code == 0
+heavy = {"torch", "numpy", "scipy", "pandas", "sklearn", "nilearn", "plotly", "matplotlib"}
+print("HEAVY", sorted(heavy & set(sys.modules)), file=sys.stderr)
+print("CPU", sum(resource.getrusage(resource.RUSAGE_SELF)[:2]), file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_layout(tmp_path_factory) -> Path:
+    """An .npz in the layout of the shared data, with the four required arrays only, 9 ROIs."""
+    cohort = simulate(n_rois=9, n_sites=2, scale=0.1, seed=1)
+    path = tmp_path_factory.mktemp("npz") / "mine.npz"
+    np.savez(
+        path,
+        fc_upper=upper_from_fc(cohort.fc).astype(np.float16),
+        label=cohort.label.astype(np.int8),
+        site=cohort.site,
+        subject_id=np.arange(len(cohort)),
+    )
+    return path
+
+
+def test_help_is_quick_and_light():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stderr
+    # processor time, not the clock: a busy machine is no slow command
+    assert float(done.stderr.split("CPU")[1]) < 0.5
+    for command in ("init", "check", "run", "status", "report", "list"):
+        assert command in done.stdout
+
+
+def test_version_and_no_arguments():
+    assert fcforge("--version").out == f"fcforge {__version__}\n"
+    assert "Usage" in fcforge().out + fcforge().err
+    assert fcforge("runn", "x").code == 2
+
+
+@pytest.mark.parametrize("kind", ["datasets", "models", "generators", "methods"])
+def test_list(kind):
+    names = json.loads(fcforge("list", kind, "--json").out)
+    text = fcforge("list", kind)
+    assert (text.code, text.err) == (0, "")
+    assert [line.split()[0] for line in text.out.splitlines()] == names
+    known = {
+        "datasets": {"simulated", "folder"},
+        "models": {"gcn", "gat", "sage", "graph_transformer", "gae", "linear", "mlp"},
+        "generators": {"fcm_vae", "corr_gauss"},
+        "methods": {"finetune", "joint", "cumulative", "independent", "majority", "analytic"},
+    }
+    assert known[kind] <= set(names)
+
+
+def test_list_of_something_unknown():
+    answer = fcforge("list", "model")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: unknown kind 'model'. Did you mean 'models'?")
+
+
+def test_init_then_check_then_no_overwriting(tmp_path):
+    path = tmp_path / "new" / "experiment.toml"
+    answer = fcforge("init", path)
+    assert (answer.code, answer.out) == (0, "")
+    assert f"fcforge check {path}" in answer.err
+    assert fcforge("init", path).code == 2
+    assert "Use --force" in fcforge("init", path).err
+    path.write_text("mine")
+    assert fcforge("init", path, "--force").code == 0
+    quick = ("--set", "dataset.n_rois=9", "--set", "dataset.scale=0.1")
+    checked = fcforge("check", path, *quick)
+    assert checked.code == 0, checked.err
+    assert "3 learners, 216 runs" in checked.out
+    assert checked.out.splitlines()[-1].startswith("ok")
+
+
+# -- check -------------------------------------------------------------------------------------
+def test_check_takes_the_shared_layout_as_it_is(shared_layout):
+    answer = fcforge("check", shared_layout)
+    assert answer.code == 0, answer.err
+    assert "9 ROIs" in answer.out
+    assert answer.out.splitlines()[-1] == "ok"
+    found = json.loads(fcforge("check", shared_layout, "--json").out)
+    assert (found["ok"], found["n_rois"], found["findings"]) == (True, 9, [])
+    assert sorted(found["sites"]) == ["Sim-NYU", "Sim-UCLA"]
+    assert all(0 < s["patients"] < s["subjects"] for s in found["sites"].values())
+
+
+def test_a_config_may_point_at_such_a_file(shared_layout, tmp_path):
+    config = tmp_path / "e.toml"
+    config.write_text(
+        f'[dataset]\nname = "folder"\npath = "{shared_layout}"\n'
+        '[[learner]]\nmethod = "finetune"\nmodel = "linear"\n[leaks]\nselect_on_test = true\n'
+    )
+    answer = fcforge("check", config)
+    assert answer.code == 0, answer.err
+    assert "1 learner, 2 runs, 4 site trainings (4 without shared prefixes)" in answer.out
+    assert "LEAK ON: select_on_test" in answer.out
+    dry = fcforge("run", config, "--dry-run", "--out", tmp_path / "run", "--device", "cpu")
+    assert dry.code == 0, dry.err
+    assert "LEAK ON: select_on_test" in dry.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_check_of_the_real_data(shared_data):
+    answer = fcforge("check", shared_data / "abide1_aal116.npz", "--json")
+    found = json.loads(answer.out)
+    assert found["n_rois"] == 116
+    assert sum(s["subjects"] for s in found["sites"].values()) == 871
+    # the small sites cannot be split: named, not trained on
+    assert answer.code == (0 if found["ok"] else 1)
+
+
+def test_check_says_when_the_split_cannot_be(shared_layout, tmp_path):
+    config = tmp_path / "e.toml"
+    config.write_text(
+        f'[experiment]\ntest_fraction = 0.9\n[dataset]\nname = "folder"\npath = "{shared_layout}"\n'
+        '[[learner]]\nmethod = "finetune"\n'
+    )
+    answer = fcforge("check", config)
+    assert answer.code == 2
+    assert "too small to split" in answer.err
+
+
+# -- run, status, report -----------------------------------------------------------------------
+def test_run_prints_the_table_on_stdout_and_talks_on_stderr():
+    folder, answer = finished()
+    titles = [le.title for le in load_experiment(small_config()).learners]
+    for title in titles:
+        assert title.split("/")[0] in answer.out
+    assert "training: 66/66" in answer.err
+    assert f"report: {folder / 'report.html'}" in answer.err
+    assert "report:" not in answer.out
+    assert "training:" not in answer.out
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "experiment.json",
+        "generators",
+        "nodes",
+        "report.html",
+        "table.csv",
+        "table.md",
+    ]
+    page = (folder / "report.html").read_text()
+    assert "<title>" in page
+    assert "Small" in page
+    rows = (folder / "table.csv").read_text().splitlines()
+    assert len(rows) >= 1 + len(titles)
+
+
+def test_status_and_report_of_a_finished_run(tmp_path):
+    folder = finished().folder
+    status = json.loads(fcforge("status", folder, "--json").out)
+    assert status["trained"] == status["trainings"] == 60
+    assert all(row == {"done": 6, "asked": 6} for row in status["learners"].values())
+    text = fcforge("status", folder)
+    assert (text.code, text.err) == (0, "")
+    assert text.out.startswith("Small: 60 of 60 site trainings done")
+    page = tmp_path / "page.html"
+    report = fcforge("report", folder, "--out", page, "--json")
+    assert report.code == 0
+    assert page.stat().st_size > 10_000
+    table = json.loads(report.out)
+    assert len(table) >= 6
+    assert f"report: {page}" in report.err
+
+
+def test_a_report_of_nothing_says_so(tmp_path):
+    open_store(prepare(load_experiment(small_config())), tmp_path / "run")
+    assert json.loads(fcforge("status", tmp_path / "run", "--json").out)["trained"] == 0
+    answer = fcforge("report", tmp_path / "run")
+    assert (answer.code, answer.out) == (2, "")
+    assert "none of the 36 runs is complete yet" in answer.err
+    for command in ("status", "report"):
+        answer = fcforge(command, tmp_path)
+        assert answer.code == 2
+        assert "not a run folder" in answer.err
+        assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--device", "tpu"), "unknown device 'tpu'"),
+        (("--set", "training.epochs=0"), "training.epochs"),
+        (("--set", "learner.0.method=fintune"), "Did you mean 'finetune'?"),
+        (("--set", 'experiment.orders=[["Sim-NYU","X"]]'), "unknown site in order"),
+        (("--set", "dataset.colour=3"), "unknown setting of dataset 'simulated': 'colour'"),
+    ],
+)
+def test_a_run_that_cannot_be_is_one_line_and_writes_nothing(args, says, tmp_path):
+    answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1, *args)
+    assert (answer.code, answer.out) == (2, "")
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert says in last
+    assert "Traceback" not in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_trouble_with_the_disk_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    answer = fcforge("run", small_config(), "--out", tmp_path / "file" / "run", "--jobs", 1)
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1].startswith("error: ")
+    assert str(tmp_path / "file") in answer.err
+
+
+# -- what it will cost -------------------------------------------------------------------------
+def test_estimate_is_sane_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    experiment = load_experiment(small_config(), ["training.epochs=30"])
+    prepared = prepare(experiment)
+    one, two = (estimate(prepared, Store(tmp_path / "none"), jobs) for jobs in (1, 2))
+    assert one.trainings == one.todo == 60
+    assert one.unshared == 6 * 6 * 3
+    assert 0 < two.seconds < one.seconds * 1.5
+    assert 0.05 < one.seconds < 600
+    stored = sum(p.stat().st_size for p in (finished().folder / "nodes").rglob("lane.*"))
+    assert one.disk == pytest.approx(stored, rel=1.0)
+    assert list(tmp_path.iterdir()) == []
+    done = estimate(prepare(load_experiment(small_config())), Store(finished().folder), 1)
+    assert done == Estimate(60, 108, 0, 0.0, 0)
+
+
+def test_dry_run_of_a_finished_run_has_nothing_to_do():
+    answer = fcforge("run", small_config(), "--dry-run", "--out", finished().folder)
+    assert answer.code == 0
+    assert "still to do     0" in answer.out
+
+
+def test_words_for_time_and_size():
+    assert [human_time(s) for s in (0.2, 59, 95, 3700)] == [
+        "1 s",
+        "59 s",
+        "1 min 35 s",
+        "1 h 1 min",
+    ]
+    assert [human_bytes(n) for n in (7, 2048, 5 * 2**20, 3 * 2**40)] == [
+        "7 B",
+        "2.0 KiB",
+        "5.0 MiB",
+        "3072.0 GiB",
+    ]
