@@ -1,0 +1,198 @@
+"""Nodes: a shared prefix is an independent run, results are collected as they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.errors import ConfigError
+from fcforge.runner.collect import collect
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.pools import class_counts, synthetic_name
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop, build_learner
+from fcforge.sites import Cohort, make_sites
+from fcforge.types import Component, Leaks, LearnerSpec, Training
+from small_world import (
+    assert_same,
+    cohort,
+    learner_spec,
+    order,
+    plan_of,
+    run_plan,
+    run_spec,
+    stored_lanes,
+)
+
+
+@pytest.mark.parametrize("method", ["finetune", "er", "forge", "cumulative", "analytic"])
+def test_a_shared_prefix_is_an_independent_run_bitwise(method, tmp_path):
+    """Every order trained on its own, in a folder and a workshop of its own, gives the tree."""
+    base = run_spec(learner_spec(method), training=Training(epochs=1, batch_size=16))
+    specs = [replace(base, order=o) for o in permutations(order())]
+    tree = plan_of(*specs)
+    run_plan(tree, tmp_path / "tree")
+    shared = stored_lanes(tree, tmp_path / "tree")
+    for i, spec in enumerate(specs[:: 1 if method == "finetune" else 3]):
+        alone = plan_of(spec)
+        run_plan(alone, tmp_path / str(i))
+        for key, tensors in stored_lanes(alone, tmp_path / str(i)).items():
+            assert_same(tensors, shared[key])
+        for key in alone.nodes:
+            mine, theirs = (Store(tmp_path / x).read_scores(key) for x in (str(i), "tree"))
+            assert all(np.array_equal(mine[s], theirs[s]) for s in mine)
+    assert len(tree.nodes) < sum(len(plan_of(s).nodes) for s in specs)
+
+
+def test_orders_and_seeds_are_different_runs(tmp_path):
+    base = run_spec(learner_spec("finetune"), 2)
+    specs = [base, replace(base, order=base.order[::-1]), replace(base, seed=1)]
+    plan = plan_of(*specs)
+    run_plan(plan, tmp_path)
+    store = Store(tmp_path)
+    ends = [store.read_lane(keys[-1]) for _, keys in plan.stages]
+    for a, b in ((0, 1), (0, 2)):
+        assert any(not torch.equal(ends[a][k], ends[b][k]) for k in ends[a])
+
+
+def test_a_worker_that_did_other_things_before_writes_the_same_bytes(tmp_path):
+    """Numbers of pools in a stored node do not depend on the history of its worker."""
+    plan = plan_of(run_spec(learner_spec("er"), 3))
+    run_plan(plan, tmp_path / "plain")
+    other = replace(run_spec(learner_spec("er"), 3), order=order()[::-1])
+    both = plan_of(other, run_spec(learner_spec("er"), 3))
+    run_plan(both, tmp_path / "mixed")
+    for key in plan.nodes:
+        files = [tmp_path / x / "nodes" / key / "lane.safetensors" for x in ("plain", "mixed")]
+        if files[0].exists():
+            assert files[0].read_bytes() == files[1].read_bytes()
+
+
+# -- sites with odd names, results -------------------------------------------------------------
+ODD = ("Site One", "a/b", "Würzburg · 東京")
+
+
+def odd_cohort() -> Cohort:
+    source = cohort()
+    names = dict(zip(order(), ODD, strict=True))
+    return replace(source, site=np.array([names[s] for s in source.site.tolist()]))
+
+
+def odd_experiment(tmp_path) -> Experiment:
+    made = odd_cohort()
+    path = tmp_path / "odd.npz"
+    np.savez(path, fc=made.fc, label=made.label, site=made.site, subject_id=made.subject_id)
+    return Experiment(
+        Component("folder", {"path": str(path)}),
+        (learner_spec("finetune"), learner_spec("forge"), learner_spec("joint")),
+        orders=(ODD, ODD[::-1]),
+        training=Training(epochs=1, batch_size=16),
+    )
+
+
+def test_sites_may_have_any_name_from_data_to_results(tmp_path):
+    prepared = prepare(odd_experiment(tmp_path))
+    store = open_store(prepared, tmp_path / "run")
+    run_experiment(prepared, store, device="cpu", group=2)
+    results, asked = collect(store)
+    assert len(results) == asked == 6
+    sites = make_sites(odd_cohort(), 0)
+    for result in results:
+        assert sorted(result.sites) == sorted(ODD)
+        for name in ODD:
+            n = len(sites[name].test)
+            assert result.scores[name].shape == (3, n)
+            assert result.initial[name].shape == (n,)
+            assert result.labels[name].tolist() == sites[name].test.y.tolist()
+            assert result.subject_ids[name] == sites[name].subject_ids["test"]
+            patients = sites[name].learning(with_val=True).y.float().mean()
+            assert result.train_positive[name] == pytest.approx(float(patients))
+        assert result.seconds.shape == result.memory_bytes.shape == (3,)
+        assert result.environment["torch"] == torch.__version__
+
+
+def test_half_a_run_is_collected_as_far_as_it_is(tmp_path):
+    prepared = prepare(odd_experiment(tmp_path))
+    store = open_store(prepared, tmp_path / "run")
+    assert collect(store) == ([], 6)
+    shop = Workshop(prepared.cohort, store)
+    spec, keys = prepared.plan.stages[0]
+    for key in keys:
+        shop.run([prepared.plan.nodes[key]])
+    results, asked = collect(store)
+    assert [r.spec for r in results] == [spec]
+    assert asked == 6
+
+
+def test_results_are_the_stored_scores_stage_by_stage(tmp_path):
+    prepared = prepare(odd_experiment(tmp_path))
+    store = open_store(prepared, tmp_path / "run")
+    run_experiment(prepared, store, device="cpu", group=1)
+    results, _ = collect(store)
+    for result, (spec, keys) in zip(results, prepared.plan.stages, strict=True):
+        assert result.spec == spec
+        for stage, key in enumerate(keys[1:]):
+            for site, values in store.read_scores(key).items():
+                assert np.array_equal(result.scores[site][stage], values)
+    joint = [r for r in results if r.spec.learner.method.name == "joint"]
+    for result in joint:  # one network, shown at every stage
+        assert all((s == s[0]).all() for s in result.scores.values())
+
+
+# -- memory, pools, learners -------------------------------------------------------------------
+def test_memory_counts_edges_of_remembered_subjects(tmp_path):
+    plan = plan_of(run_spec(learner_spec("er", {"memory": 7}), 1))
+    shop = run_plan(plan, tmp_path)
+    node = list(plan.nodes.values())[-1]
+    lane = shop.load_lane(replace(node, parent=node.key))
+    others = sum(v.numel() * v.element_size() for k, v in lane.state.items() if k != "memory.row")
+    edges = cohort().n_rois * (cohort().n_rois - 1) // 2
+    assert Store(tmp_path).read_meta(node.key)["memory_bytes"] == 7 * edges * 4 + others
+    nothing = plan_of(run_spec(learner_spec("finetune"), 1))
+    run_plan(nothing, tmp_path)
+    assert Store(tmp_path).read_meta(list(nothing.nodes)[-1])["memory_bytes"] == 0
+
+
+def test_class_counts():
+    y = torch.tensor([0, 0, 0, 1])
+    assert class_counts(y, 8).tolist() == [0] * 6 + [1] * 2
+    assert class_counts(torch.zeros(4), 3).tolist() == [0, 0, 1]  # one of each at least
+    assert class_counts(torch.ones(4), 3).tolist() == [0, 1, 1]
+
+
+def test_a_pool_is_named_by_all_that_decides_it():
+    spec = run_spec(learner_spec("forge"))
+    name = synthetic_name(spec, "A", 5)
+    other = LearnerSpec(spec.learner.method, spec.learner.model, Component("edge_gauss"))
+    changed = [
+        synthetic_name(spec, "B", 5),
+        synthetic_name(spec, "A", 6),
+        synthetic_name(replace(spec, seed=1), "A", 5),
+        synthetic_name(replace(spec, learner=other), "A", 5),
+        synthetic_name(replace(spec, test_fraction=0.4), "A", 5),
+        synthetic_name(replace(spec, leaks=Leaks(generator_sees_test=True)), "A", 5),
+        synthetic_name(replace(spec, training=Training(selection="inner_val")), "A", 5),
+    ]
+    assert len({name, *changed}) == 8
+    # neither the method nor the order does
+    er = replace(spec, learner=replace(spec.learner, method=Component("ewc")), order=())
+    assert synthetic_name(er, "A", 5) == name
+
+
+@pytest.mark.parametrize(
+    ("learner", "says"),
+    [
+        (LearnerSpec(Component("forge"), Component("gcn")), "needs a generator"),
+        (LearnerSpec(Component("nope"), Component("gcn")), "unknown method"),
+        (LearnerSpec(Component("ewc"), Component("nope")), "unknown model"),
+        (LearnerSpec(Component("ewc"), Component("gcn"), Component("nope")), "unknown generator"),
+    ],
+)
+def test_a_learner_that_cannot_be_built_says_so_before_training(learner, says):
+    with pytest.raises(ConfigError, match=says):
+        build_learner(learner, 9)
