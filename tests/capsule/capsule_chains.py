@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import torch
+
 from fcforge.capsule import Capsule, Settings, learn, settings_for
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
@@ -78,3 +80,9 @@ def learned(name: str, sites: tuple[str, ...], folder: Path, **rest) -> Capsule:
     from fcforge.capsule import open_capsule
 
     return open_capsule(chain(name, sites, folder, **rest)[-1])
+
+
+def same_lane(a: Capsule, b: Capsule) -> bool:
+    """Whether two capsules hold bitwise the same network and method state."""
+    pairs = zip(a.lane, b.lane, strict=True)
+    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in pairs)

@@ -40,7 +40,7 @@ def test_temperature_by_hand() -> None:
 
 def test_temperature_divides_logits(capsule) -> None:
     site = split_site(cohort(), SITES[0], 0)
-    p, _ = predict_fc(capsule, site.test.fc.numpy())
+    p, _, _ = predict_fc(capsule, site.test.fc.numpy())
     weight, bias = capsule.lane.params["head.0.weight"], capsule.lane.params["head.0.bias"]
     z = torch.atanh(site.test.fc.clamp(-0.9999, 0.9999)) / 0.2
     rows, cols = torch.triu_indices(10, 10, 1)
@@ -83,18 +83,18 @@ def test_pattern_by_hand() -> None:
 
 def test_silent_on_strange_scans_not_on_new_patients(capsule) -> None:
     ordinary = np.concatenate([split_site(cohort(), s, 0).test.fc.numpy() for s in SITES[:2]])
-    _, odd = predict_fc(capsule, ordinary)
+    _, odd, _ = predict_fc(capsule, ordinary)
     assert (odd > 1).mean() <= 0.1  # subjects nobody trained on
     rng = np.random.default_rng(0)
     noise = np.stack([np.corrcoef(rng.standard_normal((10, 15))) for _ in range(20)])
-    _, odd = predict_fc(capsule, noise)
+    _, odd, _ = predict_fc(capsule, noise)
     assert (odd > 1).all()
     same = np.full((1, 10, 10), 0.95, dtype=np.float32)
     same[:, range(10), range(10)] = 1
-    _, odd = predict_fc(capsule, np.concatenate([same, np.eye(10)[None]]))
+    _, odd, _ = predict_fc(capsule, np.concatenate([same, np.eye(10)[None]]))
     assert (odd > 1).all()
     other_order = rng.permutation(10)  # an atlas whose ROIs come in another order
-    _, odd = predict_fc(capsule, ordinary[:, other_order][:, :, other_order])
+    _, odd, _ = predict_fc(capsule, ordinary[:, other_order][:, :, other_order])
     assert (odd > 1).mean() >= 0.8
 
 
@@ -103,11 +103,12 @@ def test_strangeness_is_of_the_nearest_site() -> None:
     z[:, 0, 1] = z[:, 1, 0] = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
     far = z.clone()
     far[:, 0, 1] = far[:, 1, 0] = torch.tensor([0.7, 0.75, 0.8, 0.85, 0.9])
-    sites = [(Reference.of(x), limits(Reference.of(x), x)) for x in (z, far)]
-    alone = strangeness(sites[:1], far)
-    both = strangeness(sites, far)
+    sites = [(n, Reference.of(x), limits(Reference.of(x), x)) for n, x in (("A", z), ("B", far))]
+    alone, _ = strangeness(sites[:1], far)
+    both, why = strangeness(sites, far)
     assert (alone > both).all()
-    assert torch.equal(strangeness(sites[1:], far), both)
+    assert torch.equal(strangeness(sites[1:], far)[0], both)
+    assert all(w.startswith("nearest site B, ") for w in why)
 
 
 def test_files_of_every_kind(capsule, tmp_path) -> None:
@@ -122,11 +123,12 @@ def test_files_of_every_kind(capsule, tmp_path) -> None:
     np.save(tmp_path / "f.npy", np.where(np.eye(10) > 0, 1, np.nan))
     rows = {r.subject: r for r in predict(capsule, tmp_path)}
     assert sorted(rows) == ["a.npy", "b.csv", "c.1D", "d.npy", "e.npy", "f.npy"]
-    p, _ = predict_fc(capsule, fc[:2])
+    p, _, _ = predict_fc(capsule, fc[:2])
     assert rows["a.npy"].probability == pytest.approx(p[0], abs=1e-4)
     assert rows["b.csv"].probability == pytest.approx(p[1], abs=1e-4)
     assert rows["c.1D"].status == "unlike anything seen"
     assert rows["c.1D"].probability is None
+    assert "nearest site" in rows["c.1D"].note
     for name in ("d.npy", "e.npy", "f.npy"):
         assert rows[name].status == "cannot be used"
         assert rows[name].note
@@ -155,7 +157,7 @@ def test_without_held_out_sets_it_cannot_abstain(tmp_path) -> None:
     capsule = learned("analytic", SITES[:1], tmp_path, held_out=0, calibrate="none")
     assert len(capsule.held_out) == 0
     assert capsule.temperature == 1.0
-    p, odd = predict_fc(capsule, np.eye(10)[None])
+    p, odd, _ = predict_fc(capsule, np.eye(10)[None])
     assert np.isfinite(p).all()
     assert np.isnan(odd).all()
 

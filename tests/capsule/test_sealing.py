@@ -236,3 +236,33 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
     seal(replace(capsule, settings=big, entries=(entry,)), tmp_path / "big.capsule")
     with pytest.raises(CapsuleError, match="larger than the stored one"):
         open_capsule(tmp_path / "big.capsule")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": (False, 1)}, "settings of the manifest"),  # False == 0, but is not 0
+        ({"n_rois": 12}, "settings of the manifest"),
+        ({"training": Training(epochs=0)}, "training settings"),
+        ({"training": Training(selection="test")}, "training settings"),
+        ({"n_rois": 10**6}, "cannot be used"),
+        ({"judge": Component("none")}, "does not know 'none'"),
+        (
+            {"learner": LearnerSpec(Component("forge", {"memory": 10**12}), Component("gcn"))},
+            "larger",
+        ),
+    ],
+)
+def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
+    from fcforge.capsule import container as box
+
+    path = chain("majority", SITES[:1], tmp_path)[0]
+    parts = box.read_parts(path)
+    manifest = json.loads(parts[box.MANIFEST])
+    manifest["settings"] = replace(open_capsule(path).settings, **change).to_json()
+    parts[box.MANIFEST] = canonical(manifest)
+    seal_part = json.loads(parts[box.SEAL])
+    parts[box.SEAL] = canonical(seal_part | {"manifest_sha256": sha256(parts[box.MANIFEST])})
+    (tmp_path / "forged").write_bytes(box.pack(parts))
+    with pytest.raises(CapsuleError, match=message):
+        open_capsule(tmp_path / "forged")

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from capsule_chains import SITES, chain, cohort
+from capsule_chains import SITES, chain, cohort, same_lane
 
 from fcforge.capsule import inspect_words, open_capsule
-from fcforge.capsule.words import same_lane
 from fcforge.sites.cohort import upper_from_fc
 
 # Runs one command and writes down every file it opens; opening a forbidden one ends it.

@@ -100,7 +100,27 @@ class Settings:
             isinstance(c, (int, str, float)) for c in self.classes
         ):
             raise CapsuleError("its settings do not name two classes.")
+        self._check_training()
         self._check_parts()
+
+    def _check_training(self) -> None:
+        t = self.training
+        numbers = [t.batch_size, t.weight_decay, t.clip, self.test_fraction, self.val_fraction]
+        numbers += [] if t.lr is None else [t.lr]
+        possible = (
+            all(isinstance(n, (int, float)) and 0 <= n <= MAX_NUMBER for n in numbers)
+            and isinstance(t.batch_size, int)
+            and 1 <= t.epochs <= MAX_NUMBER
+            and t.batch_size >= 1
+            and max(self.test_fraction, self.val_fraction) < 1
+            and t.selection in ("fixed", "inner_val")
+            and t.precision in ("float32", "bfloat16")
+            and self.protocol in ("strict", "paper")
+            and self.calibrate in ("inner_val", "synthetic", "none")
+            and isinstance(self.rois, str)
+        )
+        if not possible:
+            raise CapsuleError("its training settings cannot be used.")
 
     def _check_parts(self) -> None:
         parts = (self.learner.method, self.learner.model, self.learner.generator, self.judge)

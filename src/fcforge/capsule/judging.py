@@ -144,10 +144,32 @@ def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
     return found
 
 
-def strangeness(references: list[tuple[Reference, dict[str, float]]], fc: Tensor) -> Tensor:
-    """How far scans are beyond the limits of the site they resemble most, (n,); 1 is the limit."""
+Known = list[tuple[str, Reference, dict[str, float]]]
+
+
+def strangeness(known: Known, fc: Tensor) -> tuple[Tensor, list[str]]:
+    """How far scans are beyond the limits of the site they resemble most; 1 is the limit.
+
+    Parameters
+    ----------
+    known : list of (site, Reference, limits)
+    fc : Tensor of shape (n, R, R)
+
+    Returns
+    -------
+    Tensor of shape (n,)
+    list of str
+        For each scan the nearest site and the distance that counted.
+    """
     each = []
-    for reference, bounds in references:
+    for _, reference, bounds in known:
         found = reference.distances(fc)
-        each.append(torch.stack([found[name] / bounds[name] for name in DISTANCES]).amax(0))
-    return torch.stack(each).amin(0)
+        each.append(torch.stack([found[name] / bounds[name] for name in DISTANCES]))
+    ratios = torch.stack(each)  # (sites, distances, n)
+    worst, which = ratios.max(1)
+    odd, site = worst.min(0)
+    names = [
+        f"nearest site {known[int(s)][0]}, {DISTANCES[int(which[s, i])]} distance"
+        for i, s in enumerate(site)
+    ]
+    return odd, names

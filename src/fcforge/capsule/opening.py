@@ -201,7 +201,8 @@ def _agree(
         if not _right_types(entry):
             raise CapsuleError(f"ledger line {entry['number'] + 1} is not as fcforge writes it.")
     learned = ledger.learned(entries)
-    if any(entry["settings"] != manifest["settings"] for entry in learned):
+    claimed = ledger.canonical(manifest["settings"])  # bytes: False and 0 are not the same
+    if any(ledger.canonical(entry["settings"]) != claimed for entry in learned):
         raise CapsuleError("the settings of the manifest are not those of the ledger.")
     sites = tuple(entry["site"] for entry in learned)
     if list(sites) != manifest.get("sites") or len(set(sites)) != len(sites):

@@ -14,7 +14,7 @@ import torch
 
 from fcforge.capsule.bench import one_thread
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.judging import Reference, scores, strangeness
+from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned
 from fcforge.errors import DataError
 from fcforge.runner.workshop import build_learner
@@ -37,7 +37,7 @@ class Prediction:
     strangeness : float or None
         Distance from what was seen; the limit is 1. None for a capsule without held-out sets.
     note : str
-        What is wrong with a scan that cannot be used.
+        What is wrong with a scan that cannot be used, or which distance made it strange.
     """
 
     subject: str
@@ -47,25 +47,27 @@ class Prediction:
     note: str = ""
 
 
-def predict_fc(capsule: Capsule, fc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Calibrated P(patient) and strangeness (NaN without held-out sets), (n,) each."""
+def predict_fc(capsule: Capsule, fc: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Calibrated P(patient), strangeness (NaN without held-out sets) and what decided it."""
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
     x = torch.from_numpy(np.array(fc, dtype=np.float32))
     with one_thread():
         u = scores(learner, capsule.lane, x) / capsule.temperature
         p = torch.softmax(u, -1)[:, 1].numpy()
         known = references(capsule)
-        odd = strangeness(known, x).numpy() if known else np.full(len(p), np.nan)
-    return p, odd
+        if not known:
+            return p, np.full(len(p), np.nan), [""] * len(p)
+        odd, why = strangeness(known, x)
+    return p, odd.numpy(), why
 
 
-def references(capsule: Capsule) -> list[tuple[Reference, dict[str, float]]]:
+def references(capsule: Capsule) -> Known:
     """Axes and limits of every site that has them."""
-    found = []
+    found: Known = []
     for place, entry in enumerate(learned(capsule.entries)):
         batch = capsule.held_out.of_site(place)
         if entry["reference"]["inside"] is not None and len(batch) >= 4:
-            found.append((Reference.of(batch.fc), entry["reference"]))
+            found.append((entry["site"], Reference.of(batch.fc), entry["reference"]))
     return found
 
 
@@ -93,16 +95,16 @@ def predict(
             waiting.append((len(rows), subject, found))
             rows.append(None)
     if waiting:
-        p, odd = predict_fc(capsule, np.stack([fc for _, _, fc in waiting]))
-        for (place, subject, _), pi, oi in zip(waiting, p, odd, strict=True):
-            rows[place] = _row(subject, float(pi), float(oi))
+        all_p, all_odd, reasons = predict_fc(capsule, np.stack([fc for _, _, fc in waiting]))
+        for (place, subject, _), p, odd, why in zip(waiting, all_p, all_odd, reasons, strict=True):
+            rows[place] = _row(subject, float(p), float(odd), why)
     return [row for row in rows if row is not None]
 
 
-def _row(subject: str, p: float, odd: float) -> Prediction:
+def _row(subject: str, p: float, odd: float, why: str) -> Prediction:
     shown = None if np.isnan(odd) else round(odd, 3)
     if shown is not None and odd > 1:
-        return Prediction(subject, "unlike anything seen", None, shown)
+        return Prediction(subject, "unlike anything seen", None, shown, why)
     return Prediction(subject, "ok", round(p, 4), shown)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
-
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import SMALL_CELL, Entry, learned
 from fcforge.strategies import STRATEGIES
@@ -149,9 +147,3 @@ def _audits(capsule: Capsule) -> list[str]:
         numbers = ", ".join(f"{k} {v}" for k, v in sorted(entry["result"].items()))
         lines.append(f"  {entry['time']}: {numbers}")
     return lines
-
-
-def same_lane(a: Capsule, b: Capsule) -> bool:
-    """Whether two capsules hold bitwise the same network and method state."""
-    pairs = zip(a.lane, b.lane, strict=True)
-    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in pairs)
