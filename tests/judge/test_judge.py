@@ -5,7 +5,7 @@ from fcforge.errors import DataError
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.judge import judge
-from fcforge.judge.utility import Task, classify, network_scores
+from fcforge.judge.utility import Task, _train_together, classify, network_scores
 from fcforge.randomness import torch_rng
 from fcforge.types import Component, FCBatch, Training
 
@@ -51,6 +51,17 @@ def test_networks_learn_and_equal_seeds_agree(real) -> None:
     assert (a == b).all()
     (numbers,) = classify([task], "mlp", Training(epochs=10, lr=1e-3))
     assert numbers["auc"] > 0.6
+
+
+def test_side_by_side_equals_alone(real) -> None:
+    train, test = real
+    tasks = [Task(train, test, 0), Task(FCBatch(train.fc, 1 - train.y), test, 1)]
+    training = Training(epochs=2)
+    together = _train_together(tasks, Component("mlp"), training, "cpu")
+    alone = network_scores(tasks, Component("mlp"), training)
+    assert abs(alone[0] - alone[1]).max() > 1e-3
+    for a, b in zip(together, alone, strict=True):
+        assert abs(a - b).max() < 1e-4
 
 
 def test_unusable_sets_are_refused(real) -> None:
