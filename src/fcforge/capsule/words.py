@@ -144,6 +144,10 @@ def _audits(capsule: Capsule) -> list[str]:
         return ["Privacy audit: none recorded."]
     lines = ["Privacy audit:"]
     for entry in audits:
+        said = entry["result"].get("words")
+        if isinstance(said, list):  # what `fcforge audit` writes; its numbers are in --json
+            lines += [f"  {entry['time']}:", *(f"    {text}" for text in said)]
+            continue
         numbers = ", ".join(f"{k} {v}" for k, v in sorted(entry["result"].items()))
         lines.append(f"  {entry['time']}: {numbers}")
     return lines

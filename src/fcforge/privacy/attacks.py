@@ -1,0 +1,233 @@
+"""Membership and identity attacks on released records. Pure functions of edge vectors.
+
+All take Fisher-z edges: targets x (n, p), released records S (m, p), and the attacker's own
+reference Ref (r, p), people of the same population who were certainly not trained on. A higher
+score means "was trained on".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+TINY = 1e-12
+
+
+def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Euclidean distances (n, m) between the rows of a and b."""
+    square = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * a @ b.T
+    return np.sqrt(np.maximum(square, 0.0))
+
+
+def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Pearson correlations (n, m) between the rows of a and b."""
+
+    def unit(x: np.ndarray) -> np.ndarray:
+        x = x - x.mean(1, keepdims=True)
+        return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), TINY)
+
+    return unit(a) @ unit(b).T
+
+
+def nearest_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Log of the distance to the closest record, floored at a millionth of the typical one."""
+    d = distances(x, records)
+    return np.log(np.maximum(d.min(1), 1e-6 * max(float(np.median(d)), TINY)))
+
+
+def distance_ratio(x: np.ndarray, records: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    r"""Calibrated distance, :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
+
+    Dividing by the distance to people not trained on takes out that some people are near
+    everybody (Chen et al., GAN-Leaks, CCS 2020).
+    """
+    return nearest_distance(x, reference) - nearest_distance(x, records)
+
+
+def kde_log_density(x: np.ndarray, points: np.ndarray) -> np.ndarray:
+    r"""Gaussian kernel density with Scott's bandwidth, as ``scipy.stats.gaussian_kde``.
+
+    .. math:: p(x) = \frac1m \sum_j N(x; s_j, h^2 \Sigma), \quad h = m^{-1/(d+4)}
+
+    with :math:`\Sigma` the covariance of the points (plus a billionth of its mean variance, so
+    that a generator that always says the same does not stop the audit).
+    """
+    m, d = points.shape
+    cov = np.atleast_2d(np.cov(points.T)) * m ** (-2.0 / (d + 4))
+    cov[np.diag_indices(d)] += 1e-9 * max(np.trace(cov) / d, TINY)
+    low = np.linalg.cholesky(cov)
+    a, b = np.linalg.solve(low, x.T).T, np.linalg.solve(low, points.T).T
+    energy = -0.5 * distances(a, b) ** 2
+    top = energy.max(1, keepdims=True)
+    total = top[:, 0] + np.log(np.exp(energy - top).sum(1))
+    return total - np.log(m) - 0.5 * d * np.log(2 * np.pi) - np.log(np.diag(low)).sum()
+
+
+def principal_scores(fit: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
+    """Scores of `others` on the first k principal axes of `fit` (m, p), m small and p large."""
+    centre = fit.mean(0)
+    values, vectors = np.linalg.eigh((fit - centre) @ (fit - centre).T)
+    k = max(1, min(k, int((values > 1e-9 * values[-1]).sum())))
+    axes = vectors[:, -k:].T @ (fit - centre) / np.sqrt(values[-k:])[:, None]
+    return [(x - centre) @ axes.T for x in others]
+
+
+def domias(
+    x: np.ndarray, records: np.ndarray, reference: np.ndarray, components: int = 30
+) -> np.ndarray:
+    r"""DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
+
+    Both densities are taken on the principal axes of the released records, the space in which
+    a generator repeats its subjects.
+
+    References
+    ----------
+    van Breugel, Sun, Qian, van der Schaar, Membership inference attacks against synthetic data
+    through overfitting detection, AISTATS 2023.
+    """
+    k = min(components, 2 * len(reference) // 3, 2 * len(records) // 3)
+    target, s, r = principal_scores(records, k, x, records, reference)
+    return kde_log_density(target, s) - kde_log_density(target, r)
+
+
+def class_mean(x: np.ndarray, y: np.ndarray, records: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Mean record of each target's class, (n, p); of all records where that class is missing."""
+    means = [
+        records[labels == c].mean(0) if (labels == c).any() else records.mean(0) for c in (0, 1)
+    ]
+    return np.stack(means)[y]
+
+
+def mean_shift(
+    x: np.ndarray,
+    y: np.ndarray,
+    records: np.ndarray,
+    labels: np.ndarray,
+    reference: np.ndarray,
+    reference_labels: np.ndarray,
+) -> np.ndarray:
+    r"""Summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
+
+    Only the released class mean is used: with 6670 edges and a hundred people even a mean says
+    who is in it (Homer et al., PLoS Genetics 2008).
+    """
+    released = class_mean(x, y, records, labels)
+    own = class_mean(x, y, reference, reference_labels)
+    return ((x - 0.5 * (released + own)) * (released - own)).sum(1)
+
+
+def other_scan(half: np.ndarray, records: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Fingerprint membership: highest correlation with a record, less that with a reference.
+
+    What all people share (the reference's mean FC) is taken out first; on ABIDE that raises the
+    AUC against a copying generator from 0.92 to 0.95.
+    """
+    mean = reference.mean(0)
+    return (
+        correlations(half - mean, records - mean).max(1)
+        - correlations(half - mean, reference - mean).max(1)
+    )  # fmt: skip
+
+
+def linked_by_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
+    """Whether the record nearest to x_i has x_i as its own nearest person; (n,) of 0 and 1.
+
+    This is what a link needs: the record at hand points at one person, and at the right one.
+    """
+    nearest = distances(x, records).argmin(1)
+    back = distances(records[nearest], x).argmin(1)
+    return (back == np.arange(len(x))).astype(float)
+
+
+def linked_by_scan(
+    half: np.ndarray, x: np.ndarray, records: np.ndarray, reference: np.ndarray
+) -> np.ndarray:
+    """Whether the other scan of person i leads through the best record to x_i; (n,) of 0 and 1.
+
+    Identification by argmax correlation over edges (Finn et al., Nat. Neurosci. 2015), the
+    attacker's scan and the scan trained on being different ones of the same person.
+    """
+    mean = reference.mean(0)
+    nearest = correlations(half - mean, records - mean).argmax(1)
+    back = correlations(records[nearest] - mean, x - mean).argmax(1)
+    return (back == np.arange(len(x))).astype(float)
+
+
+def leverage(rows: np.ndarray, moments: np.ndarray, ridge: float = 1e-8) -> np.ndarray:
+    r"""Attack on released second moments: :math:`-\log\, a^\top (M + \lambda I)^{-1} a`.
+
+    A person who was added to :math:`M = \sum a a^\top` has leverage at most 1; with fewer people
+    than features everyone else lies outside the span of M and has a huge one.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, q)
+    moments : ndarray of shape (q, q) or (m, q)
+        M itself, or a root R with R'R = M.
+    ridge : float
+        lambda as a share of the largest eigenvalue.
+    """
+    if moments.shape[0] == moments.shape[1] and np.allclose(moments, moments.T):
+        values, vectors = np.linalg.eigh(moments)
+        along = rows @ vectors
+    else:
+        _, single, axes = np.linalg.svd(moments, full_matrices=False)
+        values, along = single**2, rows @ axes.T
+    floor = ridge * max(float(np.abs(values).max()), TINY)
+    values = np.maximum(values, 0.0)
+    outside = np.maximum((rows * rows).sum(1) - (along * along).sum(1), 0.0)
+    total = (along * along / (values + floor)).sum(1) + outside / floor
+    return -np.log(np.maximum(total, TINY))
+
+
+def alignment(x: np.ndarray, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Largest |correlation| of x less the reference mean with any released row of edges."""
+    return np.abs(correlations(x - reference.mean(0), rows)).max(1)
+
+
+def shadow(features: np.ndarray, member: np.ndarray) -> np.ndarray:
+    r"""Shadow-model attack: likelihood ratio of "trained on" against "not", per person.
+
+    Every world in turn is the target, all others are its shadows: for person i and feature f,
+    means :math:`\mu_{in}, \mu_{out}` over the shadows with and without i, variances pooled over
+    people (few shadows), :math:`\Lambda = \sum_f \log N(\phi; \mu_{in}, s_{in}^2) -
+    \log N(\phi; \mu_{out}, s_{out}^2)` (Carlini et al., LiRA, IEEE S&P 2022).
+
+    Parameters
+    ----------
+    features : ndarray of shape (K, n, f)
+        Statistics of every person against every world's release.
+    member : ndarray of shape (K, n)
+
+    Returns
+    -------
+    ndarray of shape (K, n)
+    """
+    out = np.empty(member.shape)
+    for target in range(len(member)):
+        rest = np.arange(len(member)) != target
+        out[target] = _ratio(features[target], features[rest], member[rest] == 1)
+    return out
+
+
+def _ratio(own: np.ndarray, shadows: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
+    n_in, n_out = inside.sum(0)[:, None], (~inside).sum(0)[:, None]
+    total_in = (shadows * inside[..., None]).sum(0)
+    total_out = (shadows * ~inside[..., None]).sum(0)
+    both = (n_in > 0) & (n_out > 0)
+    mean_in, mean_out = total_in / np.maximum(n_in, 1), total_out / np.maximum(n_out, 1)
+    gap = np.where(both, mean_in - mean_out, 0.0).sum(0) / max(int(both.sum()), 1)
+    # a person never (or always) among the shadows' members gets the others' typical shift
+    mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
+    mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
+    ratio = np.zeros(len(own))
+    for mean, mask, count, sign in (
+        (mean_in, inside, n_in, 1.0),
+        (mean_out, ~inside, n_out, -1.0),
+    ):
+        freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
+        spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
+        floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY
+        variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
+        ratio += sign * (-0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)).sum(1)
+    return ratio

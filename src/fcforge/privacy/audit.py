@@ -1,0 +1,234 @@
+"""The audit of a generator: many small worlds, the same attacks in each, two reference rows.
+
+A world is one random half of the site's audited people; the generator is fitted on that half, so
+that who was trained on is known. The same worlds serve every attack and are each other's shadow
+models. A further part of the site (the attacker's reference) is in no world.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fcforge.errors import DataError
+from fcforge.generators import make_generator
+from fcforge.graphs import edges, fisher_z
+from fcforge.privacy import attacks
+from fcforge.privacy.measures import MEMBER, OUTSIDER, UNUSED, identification, membership
+from fcforge.privacy.result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
+from fcforge.randomness import numpy_rng, torch_rng
+from fcforge.types import Component, FCBatch
+
+Say = Callable[[str], Any]
+RECORD_ATTACKS = ("distance ratio", "DOMIAS", "class mean")
+
+
+@dataclass(frozen=True)
+class People:
+    """Audited people and the attacker's reference, as Fisher-z edges (float64).
+
+    `half` is another scan of the audited people, where there is one.
+    """
+
+    batch: FCBatch
+    x: np.ndarray
+    y: np.ndarray
+    reference: FCBatch
+    ref_x: np.ndarray
+    ref_y: np.ndarray
+    half: np.ndarray | None = None
+
+
+def vectors(fc: torch.Tensor) -> np.ndarray:
+    """Fisher-z edges (n, p) as float64."""
+    return fisher_z(edges(fc)).double().numpy()
+
+
+def people(batch: FCBatch, reference: FCBatch, half: torch.Tensor | None = None) -> People:
+    """Audited people and reference with their edge vectors."""
+    return People(
+        batch,
+        vectors(batch.fc),
+        batch.y.numpy(),
+        reference,
+        vectors(reference.fc),
+        reference.y.numpy(),
+        vectors(half) if half is not None else None,
+    )
+
+
+def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Boolean mask of a random `share` of each class."""
+    chosen = np.zeros(len(y), dtype=bool)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        # halves are rounded up or down at random: always up would favour one side
+        chosen[rows[: int(np.floor(share * len(rows) + rng.uniform(0.25, 0.75)))]] = True
+    return chosen
+
+
+def world_members(y: np.ndarray, plan: Plan) -> np.ndarray:
+    """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
+    halves = [
+        stratified(y, 0.5, numpy_rng(plan.seed, "audit world", k)) for k in range(plan.worlds)
+    ]
+    return np.where(np.stack(halves), MEMBER, OUTSIDER)
+
+
+def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The control's members: half of each world's outsiders; true members are left out."""
+    out = np.full(member.shape, UNUSED)
+    for row, real in zip(out, member, strict=True):
+        outside = np.flatnonzero(real == OUTSIDER)
+        row[outside] = OUTSIDER
+        row[rng.permutation(outside)[: len(outside) // 2]] = MEMBER
+    return out
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Scores and right links of every attack against one release: arrays over people."""
+
+    scores: dict[str, np.ndarray]
+    hits: dict[str, np.ndarray]
+    features: np.ndarray
+
+
+def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
+    """Run every record attack against released synthetic subjects."""
+    s, labels = vectors(released.fc), released.y.numpy()
+    ratio = attacks.distance_ratio(who.x, s, who.ref_x)
+    density = attacks.domias(who.x, s, who.ref_x, components)
+    mean = attacks.mean_shift(who.x, who.y, s, labels, who.ref_x, who.ref_y)
+    scores = dict(zip(RECORD_ATTACKS, (ratio, density, mean), strict=True))
+    hits = {"distance ratio": attacks.linked_by_distance(who.x, s)}
+    if who.half is not None:
+        scores["fingerprint"] = attacks.other_scan(who.half, s, who.ref_x)
+        hits["fingerprint"] = attacks.linked_by_scan(who.half, who.x, s, who.ref_x)
+    return Evidence(scores, hits, np.stack([ratio, density, mean], axis=1))
+
+
+def summarise(
+    release: str,
+    evidence: list[Evidence],
+    member: np.ndarray,
+    plan: Plan,
+    *,
+    is_reference: bool = False,
+) -> list[AuditRow]:
+    """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
+    scores = {name: np.stack([e.scores[name] for e in evidence]) for name in evidence[0].scores}
+    hits = {name: np.stack([e.hits[name] for e in evidence]) for name in evidence[0].hits}
+    if len(evidence) >= 4:
+        scores["shadow models"] = attacks.shadow(np.stack([e.features for e in evidence]), member)
+    fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
+    rows = []
+    for name, values in scores.items():
+        rng = numpy_rng(plan.seed, "audit interval", release, name)
+        options: dict[str, Any] = {"n_draws": plan.n_draws}
+        area, rate = membership(values, member, rng, fpr=plan.fpr, **options)
+        control, _ = membership(values, fake, rng, fpr=plan.fpr, **options)
+        found = identification(hits[name], member, rng, **options) if name in hits else None
+        rows.append(AuditRow(release, name, area, rate, found, control, is_reference))
+    return rows
+
+
+def synthetic(
+    component: Component, train: FCBatch, labels: torch.Tensor, seed: int, *names: str | int
+) -> FCBatch:
+    """Fit a generator on `train` and draw one subject per label."""
+    generator = make_generator(component)
+    state = generator.fit(train, torch_rng(seed, "audit fit", component.name, *names))
+    return generator.sample(state, labels, torch_rng(seed, "audit draw", component.name, *names))
+
+
+def _releases(
+    component: Component, who: People, member: np.ndarray, plan: Plan, *, untrained: bool
+) -> list[Evidence]:
+    """One release per world, attacked at once so that only scores stay in memory."""
+    found = []
+    for k, inside in enumerate(member == MEMBER):
+        train = who.batch.select(torch.from_numpy(inside))
+        fitted_on = who.reference if untrained else train
+        labels = train.y.repeat(plan.multiple)
+        released = synthetic(component, fitted_on, labels, plan.seed, "reference" * untrained, k)
+        found.append(attack_records(who, released, plan.components))
+    return found
+
+
+def split_people(batch: FCBatch, half: torch.Tensor | None, plan: Plan) -> People:
+    """Cut a site into the audited people and the attacker's reference."""
+    mask = stratified(batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference"))
+    if mask.sum() < 8 or (~mask).sum() < 16:
+        raise DataError(
+            f"{len(batch)} subjects are too few to audit a generator.",
+            do="At least 24 are needed, and a hundred for numbers worth reading.",
+        )
+    index, rest = torch.from_numpy(mask), torch.from_numpy(~mask)
+    return people(batch.select(rest), batch.select(index), half[rest] if half is not None else None)
+
+
+def audit_generators(
+    generators: Mapping[str, Component],
+    batch: FCBatch,
+    *,
+    other: torch.Tensor | None = None,
+    plan: Plan | None = None,
+    untrained: Component | None = None,
+    say: Say = lambda text: None,
+) -> Audit:
+    """Attack generators fitted on one site's subjects.
+
+    Parameters
+    ----------
+    generators : mapping of row name to Component
+    batch : FCBatch
+        The site's subjects; each world trains on half of those that are not the reference.
+    other : Tensor of shape (n, R, R), optional
+        Another scan of the same people, held by the fingerprinting attacker. It must share no
+        time point with `batch`: fit on one half of the run, attack with the other.
+    plan : Plan
+    untrained : Component
+        Generator of the row "untrained", fitted on the reference people (corr_gauss).
+    say : callable
+
+    Returns
+    -------
+    Audit
+        Rows of the two references first: "bootstrap" copies its subjects (leaks everything),
+        "untrained" never saw anybody who is audited (leaks nothing).
+    """
+    plan = plan or Plan()
+    untrained = untrained or Component("corr_gauss")
+    who = split_people(batch, other, plan)
+    member = world_members(who.y, plan)
+    started = time.perf_counter()
+    asked: dict[str, tuple[Component, bool]] = {
+        BOOTSTRAP: (Component("bootstrap"), False),
+        UNTRAINED: (untrained, True),
+        **{name: (c, False) for name, c in generators.items() if name != BOOTSTRAP},
+    }
+    rows: list[AuditRow] = []
+    seconds = {}
+    for name, (component, blind) in asked.items():
+        begun = time.perf_counter()
+        evidence = _releases(component, who, member, plan, untrained=blind)
+        rows += summarise(name, evidence, member, plan, is_reference=name in (BOOTSTRAP, UNTRAINED))
+        seconds[name] = round(time.perf_counter() - begun, 1)
+        say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")
+    about = {
+        "what": "generators",
+        "people": len(who.batch),
+        "trained_on": int((member == MEMBER).sum(1).mean()),
+        "reference_people": len(who.reference),
+        "plan": asdict(plan),
+        "generators": {name: asdict(c) for name, (c, _) in asked.items()},
+        "seconds": seconds,
+        "seconds_total": round(time.perf_counter() - started, 1),
+    }
+    return Audit(tuple(rows), about)

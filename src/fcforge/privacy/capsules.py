@@ -1,0 +1,204 @@
+"""The audit of a whole capsule against the data of one hospital that contributed to it.
+
+Everything in the file counts as released: synthetic subjects, network, class means, statistics,
+bandit state. The hospital knows who was trained on (the split follows from seed and site name);
+its test split was not. That is one world, so there is no shadow attack here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge.capsule.contents import Capsule
+from fcforge.engine import Learner
+from fcforge.errors import CapsuleError, DataError
+from fcforge.privacy import attacks
+from fcforge.privacy.audit import (
+    Evidence,
+    People,
+    attack_records,
+    people,
+    stratified,
+    summarise,
+    synthetic,
+)
+from fcforge.privacy.measures import MEMBER, OUTSIDER
+from fcforge.privacy.result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
+from fcforge.randomness import numpy_rng
+from fcforge.runner.workshop import build_learner
+from fcforge.types import Component, FCBatch, Site
+
+MIN_PEOPLE = 8
+
+
+def learned_by(capsule: Capsule, site: Site) -> FCBatch:
+    """The site's subjects that the capsule's network was trained on."""
+    return site.learning(with_val=capsule.settings.training.selection == "fixed")
+
+
+def gather(
+    capsule: Capsule,
+    site: Site,
+    reference: FCBatch | None,
+    other: Mapping[str, Tensor] | None,
+    plan: Plan,
+) -> tuple[People, np.ndarray]:
+    """Members, outsiders and reference of a site; `member` of shape (1, n)."""
+    inside, outside = learned_by(capsule, site), site.test
+    parts = ("train", "val") if len(inside) > len(site.train) else ("train",)
+    ids = [i for part in parts for i in site.subject_ids[part]]
+    outside_ids = list(site.subject_ids["test"])
+    if reference is None:
+        mask = stratified(outside.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
+        reference = outside.select(torch.from_numpy(mask))
+        outside = outside.select(torch.from_numpy(~mask))
+        outside_ids = [i for i, m in zip(outside_ids, mask, strict=True) if not m]
+    if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
+        raise DataError(
+            f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
+            f"for an audit (at least {MIN_PEOPLE} each).",
+            where=f"site '{site.name}'",
+            do="Give people outside the study with --reference.",
+        )
+    batch = FCBatch.concat([inside, outside])
+    scans = None
+    if other is not None:
+        missing = [i for i in (*ids, *outside_ids) if i not in other]
+        if missing:
+            raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
+        scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
+    member = np.full((1, len(batch)), OUTSIDER)
+    member[0, : len(inside)] = MEMBER
+    return people(batch, reference, scans), member
+
+
+def released_subjects(capsule: Capsule, place: int) -> FCBatch:
+    """Remembered and held-out subjects of one site."""
+    found = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
+    return FCBatch.concat([batch for batch in found if len(batch)] or found)
+
+
+def _plain(scores: Mapping[str, np.ndarray]) -> Evidence:
+    n = len(next(iter(scores.values())))
+    return Evidence(dict(scores), {}, np.zeros((n, 0)))
+
+
+def network_scores(capsule: Capsule, learner: Learner, batch: FCBatch) -> dict[str, np.ndarray]:
+    """Attack on the network: a subject it was trained on has a lower loss."""
+    with torch.no_grad():
+        inputs = learner.model.prepare(batch.fc)
+        logits = learner.strategy.logits(learner.model, capsule.lane, inputs).double()
+    return {"loss": -F.cross_entropy(logits, batch.y, reduction="none").numpy()}
+
+
+def moment_rows(learner: Learner, batch: FCBatch) -> np.ndarray | None:
+    """Rows [1, features, label] of a method that keeps second moments of them, else None."""
+    features = getattr(learner.strategy, "_features", None)
+    if learner.strategy.keeps != "statistics" or features is None:
+        return None
+    x = features(learner.model.prepare(batch.fc)["edges"].double())
+    t = 2.0 * batch.y.double()[:, None] - 1.0
+    return torch.cat([torch.ones_like(t), x, t], dim=1).numpy()
+
+
+def state_scores(
+    capsule: Capsule, learner: Learner, who: People
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Attacks on the method's state, and the arrays that none of them fits.
+
+    Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
+    means, weights of a teacher) by alignment.
+    """
+    rows = moment_rows(learner, who.batch)
+    n_edges = who.x.shape[1]
+    found: dict[str, np.ndarray] = {}
+    left = []
+    for key, value in sorted(capsule.lane.state.items()):
+        array = value.double().numpy()
+        wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
+        if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
+            found[f"leverage in {key}"] = attacks.leverage(rows, array)
+        elif wide and np.isfinite(array).all() and array.std() > 0:
+            flat = array.reshape(-1, n_edges)
+            found[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
+        else:
+            left.append(key)
+    return found, left
+
+
+def audit_capsule(
+    capsule: Capsule,
+    site: Site,
+    *,
+    reference: FCBatch | None = None,
+    other: Mapping[str, Tensor] | None = None,
+    plan: Plan | None = None,
+) -> Audit:
+    """Attack all that a capsule releases about one site.
+
+    Parameters
+    ----------
+    capsule : Capsule
+    site : Site
+        The hospital's own subjects, split with the capsule's seed and fractions.
+    reference : FCBatch, optional
+        People of a similar population who are not in the site; else half of the test split.
+    other : mapping of subject id to FC (R, R), optional
+        Another scan of the site's people, for fingerprinting.
+    plan : Plan
+
+    Returns
+    -------
+    Audit
+        Reference rows first, then the synthetic subjects, the network and the method's state.
+    """
+    if site.name not in capsule.sites:
+        raise CapsuleError(
+            f"site '{site.name}' was not learned; it holds {', '.join(capsule.sites)}."
+        )
+    plan = plan or Plan()
+    started = time.perf_counter()
+    who, member = gather(capsule, site, reference, other, plan)
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
+    inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
+    labels = inside.y.repeat(plan.multiple)
+    rows: list[AuditRow] = []
+    for name, component, fitted_on in (
+        (BOOTSTRAP, Component("bootstrap"), inside),
+        (UNTRAINED, Component("corr_gauss"), who.reference),
+    ):
+        released = synthetic(component, fitted_on, labels, plan.seed, name)
+        evidence = attack_records(who, released, plan.components)
+        rows += summarise(name, [evidence], member, plan, is_reference=True)
+    subjects = released_subjects(capsule, capsule.sites.index(site.name))
+    if len(subjects) >= 4:
+        evidence = attack_records(who, subjects, plan.components)
+        rows += summarise("synthetic subjects", [evidence], member, plan)
+    network = _plain(network_scores(capsule, learner, who.batch))
+    rows += summarise("network", [network], member, plan)
+    state, left = state_scores(capsule, learner, who)
+    if state:
+        rows += summarise("method state", [_plain(state)], member, plan)
+    about: dict[str, Any] = {
+        "what": f"capsule {capsule.id[:16]}",
+        "site": site.name,
+        "people": len(who.batch),
+        "trained_on": len(inside),
+        "reference_people": len(who.reference),
+        "released_subjects": len(subjects),
+        "not_attacked": [f"state {key}" for key in left],
+        "plan": asdict(replace(plan, worlds=1)),
+        "seconds_total": round(time.perf_counter() - started, 1),
+    }
+    epsilon = capsule.lane.state.get("epsilon")
+    if epsilon is not None:
+        about["epsilon_of_method"] = round(float(epsilon.max()), 4)
+    return Audit(tuple(rows), about)

@@ -1,0 +1,106 @@
+"""What an audit is made with and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fcforge.privacy.measures import Estimate
+
+BOOTSTRAP, UNTRAINED = "bootstrap", "untrained"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much work an audit does.
+
+    Attributes
+    ----------
+    worlds : int
+        Retrainings per generator; every one is attacked and is a shadow model of the others.
+    multiple : int
+        Synthetic subjects per training subject. With 1, a copying generator leaves a third of
+        its members uncopied and the leak looks smaller than it is.
+    reference : float
+        Share of the site that is the attacker's own reference.
+    components : int
+        Principal axes of the kernel densities (DOMIAS).
+    fpr : float
+    n_draws : int
+        Bootstrap draws of the intervals.
+    seed : int
+    """
+
+    worlds: int = 8
+    multiple: int = 4
+    reference: float = 0.25
+    components: int = 30
+    fpr: float = 0.01
+    n_draws: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One attack on one release.
+
+    `control` is the AUC of the same scores for pseudo-members: half of the people who were
+    never trained on against the other half. Away from 0.5 it is the split, not the release,
+    that tells people apart.
+    """
+
+    release: str
+    attack: str
+    auc: Estimate
+    tpr: Estimate
+    identified: Estimate | None
+    control: Estimate
+    is_reference: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, intervals as [value, low, high]."""
+        return {
+            "release": self.release,
+            "attack": self.attack,
+            "auc": self.auc.to_json(),
+            "tpr_at_1pct_fpr": self.tpr.to_json(),
+            "identified": self.identified.to_json() if self.identified else None,
+            "control_auc": self.control.to_json(),
+            "reference": self.is_reference,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
+        """Inverse of `to_json` (to four digits)."""
+        linked = data["identified"]
+        return cls(
+            str(data["release"]),
+            str(data["attack"]),
+            Estimate(*map(float, data["auc"])),
+            Estimate(*map(float, data["tpr_at_1pct_fpr"])),
+            Estimate(*map(float, linked)) if linked is not None else None,
+            Estimate(*map(float, data["control_auc"])),
+            bool(data["reference"]),
+        )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All rows of an audit and what it was made with."""
+
+    rows: tuple[AuditRow, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested data."""
+        return {"about": dict(self.about), "rows": [row.to_json() for row in self.rows]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Audit:
+        """Inverse of `to_json`."""
+        return cls(tuple(map(AuditRow.from_json, data["rows"])), dict(data["about"]))
+
+    def row(self, release: str, attack: str) -> AuditRow:
+        """The row of that attack on that release."""
+        return next(r for r in self.rows if (r.release, r.attack) == (release, attack))

@@ -1,0 +1,132 @@
+"""An audit for people and programs: table, sentences, report section, ledger entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from fcforge.privacy.measures import Estimate
+from fcforge.privacy.result import UNTRAINED, Audit, AuditRow
+
+if TYPE_CHECKING:
+    from fcforge.report import Section
+
+CAUTION = (
+    "These are the attacks that were tried, not all there are: a low number is no proof of "
+    "privacy, and 'no raw scan is stored' is not 'private'."
+)
+COLUMNS = ("release", "attack", "AUC", "TPR at 1 % FPR", "identified", "control AUC")
+
+
+def bracket(estimate: Estimate | None) -> str:
+    """Estimate as ``0.61 [0.55, 0.67]``; a dash where the attack links no record to a person."""
+    if estimate is None:
+        return "-"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def cells(row: AuditRow) -> tuple[str, ...]:
+    """One row of the table as text."""
+    release = f"{row.release} (reference)" if row.is_reference else row.release
+    numbers = (row.auc, row.tpr, row.identified, row.control)
+    return (release, row.attack, *map(bracket, numbers))
+
+
+def as_text(audit: Audit) -> str:
+    """Aligned table, then what to make of it."""
+    table = [COLUMNS, *map(cells, audit.rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(COLUMNS))]
+    lines = [
+        "  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in table
+    ]
+    return "\n".join([*lines, "", *sentences(audit)])
+
+
+def as_markdown(audit: Audit) -> str:
+    """The table as markdown, then the sentences."""
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in audit.rows]
+    return "\n".join([*lines, "", *(f"- {s}" for s in sentences(audit))]) + "\n"
+
+
+def as_json(audit: Audit) -> str:
+    """All numbers, for programs."""
+    return json.dumps({**audit.to_json(), "words": sentences(audit)}, indent=1)
+
+
+def strongest(rows: Iterable[AuditRow]) -> AuditRow:
+    """The attack whose AUC is surely highest: by the lower end of its interval."""
+    return max(rows, key=lambda row: row.auc.low)
+
+
+def beats_chance(audit: Audit, row: AuditRow) -> bool:
+    """Whether an attack surely did better than guessing and than it does on the untrained row."""
+    blind = [r.auc.value for r in audit.rows if (r.release, r.attack) == (UNTRAINED, row.attack)]
+    return row.release != UNTRAINED and row.auc.low > max([0.5, *blind])
+
+
+def sentences(audit: Audit) -> list[str]:
+    """What the numbers say, one sentence per release."""
+    out = []
+    for release in dict.fromkeys(row.release for row in audit.rows):
+        own = [r for r in audit.rows if r.release == release]
+        found = [r for r in own if beats_chance(audit, r)]
+        kind = "reference" if own[0].is_reference else "audited"
+        if release == UNTRAINED:
+            low, high = min(r.auc.value for r in own), max(r.auc.value for r in own)
+            out.append(f"{release} ({kind}): AUC {low:.3f} to {high:.3f}; this is what chance is.")
+        elif found:
+            row = strongest(found)
+            out.append(
+                f"{release} ({kind}): who was trained on can be told better than chance; "
+                f"strongest attack '{row.attack}', AUC {bracket(row.auc)}, "
+                f"TPR at 1 % FPR {row.tpr.value:.3f}."
+            )
+        else:
+            out.append(f"{release} ({kind}): no attack tried told members from others.")
+    left = audit.about.get("not_attacked")
+    if left:
+        out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
+    epsilon = audit.about.get("epsilon_of_method")
+    if epsilon is not None:
+        out.append(
+            f"The method's state and network carry epsilon {epsilon:g}; synthetic held-out "
+            "subjects, counts and accuracies in the same file are outside that budget."
+        )
+    return [*out, CAUTION]
+
+
+def ledger_result(audit: Audit) -> dict[str, Any]:
+    """The audit as a ledger entry: numbers of every row, no count of people."""
+    result: dict[str, Any] = {
+        "what": audit.about["what"],
+        "site": audit.about.get("site", ""),
+        "seed": audit.about["plan"]["seed"],
+        "words": sentences(audit),
+        "rows": [row.to_json() for row in audit.rows],
+    }
+    if "epsilon_of_method" in audit.about:
+        result["epsilon"] = audit.about["epsilon_of_method"]
+    return result
+
+
+def section(audit: Audit) -> Section:
+    """The audit as a section of the report page (texts escaped)."""
+    from markupsafe import Markup
+
+    from fcforge.report import Section
+
+    head = Markup("").join(Markup("<th scope=col>{}</th>").format(c) for c in COLUMNS)
+    body = Markup("").join(
+        Markup("<tr>{}</tr>").format(
+            Markup("").join(Markup("<td>{}</td>").format(c) for c in cells(row))
+        )
+        for row in audit.rows
+    )
+    words = Markup("").join(Markup("<p>{}</p>").format(s) for s in sentences(audit))
+    table = Markup(
+        '<div style="overflow-x:auto"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>'
+        "</div>{}"
+    )
+    return Section(f"Privacy audit: {audit.about['what']}", table.format(head, body, words))
