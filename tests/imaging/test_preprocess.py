@@ -65,7 +65,7 @@ def test_motion_is_recovered_within_03_mm(phantom: Phantom, done, aal: Atlas):
     moved = displacement(still, phantom.motion, phantom.pose, aal)
     left = displacement(Motion(found, centre).matrices, phantom.motion, phantom.pose, aal)
     assert moved.mean() > 0.7
-    assert left.mean() < 0.3
+    assert left.mean() < 0.15  # the target is 0.3
 
 
 def test_roi_signals_are_recovered(phantom: Phantom, done, aal: Atlas):

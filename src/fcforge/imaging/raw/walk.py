@@ -69,7 +69,7 @@ def _subject(
         key = fingerprint_of(paths, [asdict(recipe), asdict(run)])
         if not _is_done(output_path(out, run), key):
             results.append(preprocess_run(run, out, recipe, key))
-            if "slice_timing" not in results[-1].done:
+            if results[-1].done["slice_timing"] == "not done":
                 say(f"sub-{subject}: no slice times known, slice timing skipped")
     if results and report:
         write_text(out / f"sub-{subject}.html", _page(subject, results))
@@ -90,12 +90,18 @@ def _page(subject: str, results: list[Preprocessed]) -> str:
     from fcforge.imaging.quality import preprocess_page
 
     facts = {
-        f"{result.path.name}: {step}": str(what)
-        for result in results
+        f"{step}, run {i}" if len(results) > 1 else step: _words(what)
+        for i, result in enumerate(results, 1)
         for step, what in result.done.items()
     }
     runs = [(r.path.name, r.parameters, r.mean, _outlines(r)) for r in results]
     return preprocess_page(f"sub-{subject}", runs, facts)
+
+
+def _words(what: Any) -> str:
+    if not isinstance(what, dict):
+        return str(what)
+    return "; ".join(f"{k}: {f'{v:.3g}' if isinstance(v, float) else v}" for k, v in what.items())
 
 
 def _outlines(result: Preprocessed) -> np.ndarray:
