@@ -222,6 +222,16 @@ def test_a_run_that_cannot_be_is_one_line_and_writes_nothing(args, says, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fcforge.commands.run.run_experiment", interrupted)
+    answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1)
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err.splitlines()[-1] == "stopped; the same command again continues."
+
+
 def test_trouble_with_the_disk_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     answer = fcforge("run", small_config(), "--out", tmp_path / "file" / "run", "--jobs", 1)

@@ -87,9 +87,13 @@ def run(
 
     experiment = load_experiment(config, overrides or [])
     folder = out or Path("runs") / config.stem
-    text = run_and_report(
-        experiment, folder, dry_run=dry_run, jobs=jobs, device=device, as_json=as_json, say=say
-    )
+    try:
+        text = run_and_report(
+            experiment, folder, dry_run=dry_run, jobs=jobs, device=device, as_json=as_json, say=say
+        )
+    except KeyboardInterrupt:  # typer would end without a word
+        say("stopped; the same command again continues.", style="yellow")
+        raise typer.Exit(130) from None
     print(text)
 
 
@@ -164,9 +168,6 @@ def main(argv: list[str] | None = None) -> Any:
     except OSError as error:  # disk full, no permission, a folder where a file should be
         _one_line(FCForgeError(f"{error.strerror or error}.", where=str(error.filename or "")))
         sys.exit(2)
-    except KeyboardInterrupt:
-        say("stopped; the same command again continues.", style="yellow")
-        sys.exit(130)
 
 
 @app.callback(invoke_without_command=True)
