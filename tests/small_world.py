@@ -32,7 +32,8 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
     "tem": {"hidden": 8, "tau": 0.2},
 }
 QUICK_METHODS: dict[str, dict[str, Any]] = {
-    "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1}
+    "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},
+    "dp_analytic": {"noise": "seeded"},  # secret noise never repeats
 }
 TRAINING = Training(epochs=2, batch_size=8)
 

@@ -9,6 +9,7 @@ brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           proje
 gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
 corr_gauss     class Gaussian in off-log coordinates                       construction
 corr_flow      flow matching in off-log coordinates                        construction
+dp_flow        flow in public coordinates by DP-SGD                        construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
 =============  ==========================================================  =================
@@ -24,6 +25,7 @@ from fcforge.generators.bootstrap import Bootstrap
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.corr_flow import CorrFlow
 from fcforge.generators.corr_gauss import CorrGauss
+from fcforge.generators.dp_flow import DPFlow
 from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.gr_spd_gan import GRSPDGAN
@@ -39,6 +41,7 @@ GENERATORS: dict[str, type[Generator]] = {
         GRSPDGAN,
         CorrGauss,
         CorrFlow,
+        DPFlow,
         Bootstrap,
         EdgeGauss,
     )

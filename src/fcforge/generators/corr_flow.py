@@ -21,7 +21,7 @@ from fcforge.types import FCBatch
 
 def velocity(params: Params, x: Tensor, labels: Tensor, t: Tensor) -> Tensor:
     """MLP v([x, onehot y, t]) with SELU, as DiffeoCFM's; (n, k) to (n, k)."""
-    onehot = torch.nn.functional.one_hot(labels, N_CLASSES).to(x.dtype)
+    onehot = torch.eye(N_CLASSES, dtype=x.dtype, device=x.device)[labels]
     h = torch.selu(linear(params, "in", torch.cat([x, onehot, t[:, None]], -1)))
     return linear(params, "out", torch.selu(linear(params, "hidden", h)))
 

@@ -200,5 +200,6 @@ def audit_capsule(
     }
     epsilon = capsule.lane.state.get("epsilon")
     if epsilon is not None:
-        about["epsilon_of_method"] = round(float(epsilon.max()), 4)
+        about["epsilon_of_method"] = round(float(epsilon), 4)
+        about["noise_is_secret"] = bool(capsule.lane.state["secret"])
     return Audit(tuple(rows), about)

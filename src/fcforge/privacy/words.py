@@ -89,7 +89,12 @@ def sentences(audit: Audit) -> list[str]:
     if left:
         out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
     epsilon = audit.about.get("epsilon_of_method")
-    if epsilon is not None:
+    if epsilon is not None and not audit.about.get("noise_is_secret"):
+        out.append(
+            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: there "
+            "is no guarantee."
+        )
+    elif epsilon is not None:
         out.append(
             f"The method's state and network carry epsilon {epsilon:g}; synthetic held-out "
             "subjects, counts and accuracies in the same file are outside that budget."
@@ -108,6 +113,7 @@ def ledger_result(audit: Audit) -> dict[str, Any]:
     }
     if "epsilon_of_method" in audit.about:
         result["epsilon"] = audit.about["epsilon_of_method"]
+        result["noise_is_secret"] = audit.about["noise_is_secret"]
     return result
 
 

@@ -9,6 +9,7 @@ from fcforge.strategies.analytic import Analytic
 from fcforge.strategies.base import Batch, Lane, Replay, Strategy
 from fcforge.strategies.cumulative import Cumulative, Joint
 from fcforge.strategies.der import DER, DERPP
+from fcforge.strategies.dp_analytic import DPAnalytic
 from fcforge.strategies.er import ER
 from fcforge.strategies.ewc import EWC
 from fcforge.strategies.finetune import Finetune
@@ -32,6 +33,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
         Independent,
         Majority,
         Analytic,
+        DPAnalytic,
         ER,
         DER,
         DERPP,

@@ -1,0 +1,196 @@
+"""dp_flow: corr_flow trained by DP-SGD; all that is not trained is public."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
+from fcforge.generators.coordinates import off_log
+from fcforge.generators.corr_flow import integrate, velocity
+from fcforge.generators.layers import Params, linear_init, with_prefix
+from fcforge.generators.matching import decode
+from fcforge.graphs import n_rois_of
+from fcforge.mechanisms import (
+    Noise,
+    check_budget,
+    read_template,
+    secret_rng,
+    sigma_for,
+    spent,
+)
+from fcforge.types import FCBatch
+
+TEMPLATE = ("log_mean", "log_axes", "log_spread", "log_diagonal", "log_start")
+
+
+def flow_loss(params: Params, x1: Tensor, label: Tensor, x0: Tensor, t: Tensor) -> Tensor:
+    """Flow-matching loss of ONE subject, averaged over m draws of (x0, t)."""
+    xt = (1 - t[:, None]) * x0 + t[:, None] * x1
+    found = velocity(params, xt, label.expand(len(t)), t)
+    return (found - (x1 - x0)).square().mean()
+
+
+def per_subject_gradients(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Params:
+    """Gradient of every subject's own loss, each (b, ...)."""
+    return vmap(grad(flow_loss), in_dims=(None, 0, 0, 0, 0))(params, x1, y, x0, t)
+
+
+def clipped_sum(grads: Params, bound: float) -> Params:
+    """Sum over subjects of gradients shortened to joint L2 norm at most `bound`."""
+    norm = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
+    factor = (bound / norm.clamp_min(1e-30)).clamp(max=1.0)
+    return {k: torch.tensordot(factor, g, dims=1) for k, g in grads.items()}
+
+
+def noisy_gradient(
+    grads: Params, bound: float, sigma: float, size: float, rng: torch.Generator
+) -> Params:
+    """(clipped sum + N(0, (sigma bound)^2)) / expected batch size: one DP-SGD step's gradient."""
+    total = clipped_sum(grads, bound)
+    return {
+        k: (g + sigma * bound * torch.randn(g.shape, generator=rng, device=g.device)) / size
+        for k, g in total.items()
+    }
+
+
+@dataclass(frozen=True)
+class DPFlow(Generator):
+    """Class-conditional flow with (epsilon, delta) differential privacy of its state.
+
+    Mean, axes and spreads come from a public template (people outside the study) or, without
+    one, are fixed numbers: no class mean, standardisation or variance of the site is used
+    outside the budget. The flow starts as the identity, so what it has not learnt is public.
+
+    Parameters
+    ----------
+    public : str
+        Template file (`fcforge.privacy.template`).
+    epsilon, delta : float
+        Budget of every training subject (add or remove one). The number of subjects, the
+        classes there are and the asked labels are taken as public.
+    rank, hidden : int
+        Public axes the flow works in, width of its network: noise grows with both.
+    clip : float
+        Bound on a subject's gradient.
+    draws : int
+        (x0, t) per subject and step, averaged before clipping: costs no privacy.
+    steps, batch_size, lr
+        DP-SGD steps, expected Poisson batch, Adam's rate.
+    ode_steps : int
+        Midpoint steps of sampling.
+    shrink : float
+        As in `corr_gauss`.
+    noise : {"secret", "seeded"}
+        "seeded" makes experiments repeatable and gives no guarantee (state "secret" is 0).
+
+    References
+    ----------
+    Abadi et al., Deep learning with differential privacy, CCS 2016.
+    """
+
+    name: ClassVar[str] = "dp_flow"
+    public: str = ""
+    epsilon: float = 8.0
+    delta: float = 1e-3
+    rank: int = 16
+    hidden: int = 32
+    clip: float = 0.5
+    draws: int = 16
+    steps: int = 150
+    batch_size: int = 64
+    lr: float = 3e-3
+    ode_steps: int = 10
+    shrink: float = 0.02
+    noise: Noise = "secret"
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta, f"generator '{self.name}'")
+
+    def _frame(self, n_edges: int) -> dict[str, Tensor]:
+        """Public coordinates: mean, axes, spread along them, spread outside, start of Newton."""
+        if self.public:
+            found = read_template(self.public, TEMPLATE, n_edges)
+            axes, spread = found["log_axes"][: self.rank], found["log_spread"][: self.rank]
+            return {
+                "mean": found["log_mean"],
+                "axes": axes,
+                "unit": spread,
+                "diagonal": found["log_diagonal"],
+                "start": found["log_start"],
+            }
+        rng = torch.Generator().manual_seed(n_edges)
+        axes = torch.linalg.qr(torch.randn(n_edges, self.rank, generator=rng)).Q.T
+        return {
+            "mean": torch.zeros(n_edges),
+            "axes": axes.contiguous(),
+            "unit": torch.ones(axes.shape[0]),
+            "diagonal": torch.full((n_edges,), 0.1),
+            "start": torch.full((n_rois_of(n_edges),), -0.5),
+        }
+
+    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """DP-SGD of the velocity field on public coordinates."""
+        counts = check_site(batch, self.name)
+        x = off_log(batch.fc, self.shrink)
+        frame = {k: v.to(x.device) for k, v in self._frame(x.shape[1]).items()}
+        scores = (x - frame["mean"]) @ frame["axes"].T / frame["unit"]
+        rate = min(1.0, self.batch_size / len(batch))
+        sigma = sigma_for(self.epsilon, self.delta, rate, self.steps)
+        params = self._train(scores, batch.y, rate, sigma, secret_rng(self.noise, rng))
+        used = spent(rate, sigma, self.steps, self.delta)
+        return {
+            **frame,
+            **{f"flow.{k}": v for k, v in params.items()},
+            "counts": (counts > 0).to(torch.int64),
+            "epsilon": torch.tensor(used),
+            "secret": torch.tensor(int(self.noise == "secret")),
+            "delta": torch.tensor(self.delta),
+            "sigma": torch.tensor(sigma),
+        }
+
+    def _train(
+        self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: torch.Generator
+    ) -> Params:
+        k = scores.shape[1]
+        params: Params = {}
+        linear_init(params, "in", k + N_CLASSES + 1, self.hidden, rng)
+        linear_init(params, "hidden", self.hidden, self.hidden, rng)
+        linear_init(params, "out", self.hidden, k, rng, gain=0.0)
+        params = {name: v.to(scores.device) for name, v in params.items()}
+        optimiser = torch.optim.Adam(list(params.values()), lr=self.lr)
+        rng = device_rng(rng, scores.device)
+        size = rate * len(y)
+        for _ in range(self.steps):
+            chosen = torch.rand(len(y), generator=rng, device=rng.device) < rate  # Poisson
+            x1, labels = scores[chosen], y[chosen]
+            shape = (len(labels), self.draws)
+            x0 = torch.randn(*shape, k, generator=rng, device=rng.device)
+            t = torch.rand(shape, generator=rng, device=rng.device)
+            grads = per_subject_gradients(params, x1, labels, x0, t)
+            noisy = noisy_gradient(grads, self.clip, sigma, size, rng)
+            for name, value in params.items():
+                value.grad = noisy[name]
+            optimiser.step()
+        return {name: v.detach() for name, v in params.items()}
+
+    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+        """Valid matrices by construction, one per label."""
+        labels = check_labels(labels, state["counts"], self.name)
+        rng = device_rng(rng, labels.device)
+        n, k = len(labels), state["axes"].shape[0]
+        x0 = torch.randn(n, k, generator=rng, device=rng.device)
+        x1 = integrate(with_prefix(state, "flow."), x0, labels, self.ode_steps)
+        own = torch.randn(n, state["mean"].shape[0], generator=rng, device=rng.device)
+        x = state["mean"] + (x1 * state["unit"]) @ state["axes"] + own * state["diagonal"]
+        return FCBatch(decode(x, labels, state["start"]), labels)
+
+    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
+        """Privacy spent and noise multiplier."""
+        return {name: float(state[name]) for name in ("epsilon", "delta", "sigma", "secret")}
