@@ -102,7 +102,7 @@ def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
             where=str(folder),
             do="See `fcforge status`; `fcforge run` with the same config continues.",
         )
-    keeps = _keeps(store)
+    keeps = kept_by(store)
     found = rows(results, keeps=keeps)
     data = store.read_experiment()
     write_report(
@@ -120,7 +120,8 @@ def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
     return table_json(found) if as_json else _terminal(found)
 
 
-def _keeps(store: Store) -> dict[str, str]:
+def kept_by(store: Store) -> dict[str, str]:
+    """What each learner of a run folder keeps between sites, by its title."""
     from fcforge.strategies import STRATEGIES
 
     experiment, _, _ = stored_plan(store)

@@ -1,0 +1,120 @@
+"""What `fcforge tune` tries for each method, and where the values come from.
+
+Section numbers are those of the method specifications (docs/experiments.md lists the sources).
+A method that is not here has nothing to choose: its penalty is found from its own statistics
+(analytic), or it has no weight at all (fine-tuning, cumulative, joint).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from fcforge.strategies._forge_presets import LAMBDAS
+from fcforge.types import LearnerSpec
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Settings to try, the default first (it wins ties), and their source."""
+
+    settings: tuple[Settings, ...]
+    source: str
+
+
+def _crossed(**values: Sequence[Any]) -> tuple[Settings, ...]:
+    return tuple(dict(zip(values, row, strict=True)) for row in product(*values.values()))
+
+
+def _default_first(default: Settings, rest: Sequence[Settings]) -> tuple[Settings, ...]:
+    return (default, *(s for s in rest if s != default))
+
+
+def _powers(low: int, high: int) -> list[float]:
+    return [10.0**k for k in range(low, high + 1)]
+
+
+GRIDS: dict[str, Grid] = {
+    "er": Grid(
+        _default_first({"strength": 1.0}, _crossed(strength=[0.5, 1.0, 2.0])),
+        "1 is Mammoth's one mean over both batches; half and double of it are ours",
+    ),
+    "der": Grid(
+        _default_first({"alpha": 0.5}, _crossed(alpha=[0.1, 0.2, 0.5, 1.0])),
+        "Mammoth's best arguments, domain-incremental",
+    ),
+    "derpp": Grid(
+        _default_first(
+            {"alpha": 0.5, "beta": 0.5}, _crossed(alpha=[0.1, 0.2, 0.5, 1.0], beta=[0.5, 1.0])
+        ),
+        "Mammoth's best arguments, domain-incremental",
+    ),
+    "ewc": Grid(
+        _default_first({"strength": 1e3}, _crossed(strength=_powers(0, 7))),
+        "0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale hangs on the kind of Fisher",
+    ),
+    "si": Grid(
+        _default_first({"strength": 1.0}, _crossed(strength=_powers(-2, 4))),
+        "0.5 (Mammoth) to 5e4 (van de Ven)",
+    ),
+    "lwf": Grid(
+        _default_first({"strength": 1.0}, _crossed(strength=[0.1, 0.5, 1.0, 2.0])),
+        "0.5 (Mammoth), 1 (Avalanche, BeGin, van de Ven); temperature 2 in all",
+    ),
+    "packnet": Grid(
+        _default_first(
+            {"prune_first": 0.5, "prune_later": 0.75},
+            _crossed(prune_first=[0.5, 0.75], prune_later=[0.5, 0.75]),
+        ),
+        "0.5 and 0.75 are Mallya and Lazebnik's",
+    ),
+    "twp": Grid(
+        _default_first(
+            {"loss_strength": 1e4, "topology_strength": 100.0},
+            _crossed(loss_strength=_powers(1, 6), topology_strength=[1e2, 1e4]),
+        ),
+        "1e4 / 100 (Liu et al., CGLB), 1e4 / 1e4 (BeGin, PDGNN's repository)",
+    ),
+    "ugcl": Grid(
+        tuple({"logits_weight": w, "global_weight": w, "local_weight": w} for w in (0.5, 0.1, 1.0)),
+        "a reconstruction: three weights, kept equal to bound the search",
+    ),
+}
+
+
+def forge_grid(lambdas: str = "asd") -> Grid:
+    """The paper's lambda ranges, one weight at a time around the paper's choice."""
+    centre = dict(zip(("l1", "l2", "l3"), LAMBDAS[lambdas], strict=True))
+    ranges = {
+        "l1": (0.20, 0.25, 0.30, 0.35, 0.40),
+        "l2": (0.20, 0.25, 0.30, 0.35, 0.40),
+        "l3": (0.10, 0.15, 0.20, 0.25, 0.30),
+    }
+    moved = [{**centre, key: value} for key, values in ranges.items() for value in values]
+    unique = list({tuple(s.items()): s for s in moved}.values())
+    return Grid(_default_first(centre, unique), "ranges of the paper's appendix")
+
+
+def candidates(learner: LearnerSpec) -> list[LearnerSpec]:
+    """The learner with every setting of its method's grid; just itself where there is none.
+
+    What the config sets by hand stays: only the other fields of the grid are searched.
+    """
+    method = learner.method
+    grid = _grid_of(method.name, method.params)
+    if grid is None:
+        return [learner]
+    found: dict[str, LearnerSpec] = {}
+    for settings in grid.settings:
+        free = {k: v for k, v in settings.items() if k not in method.params}
+        component = replace(method, params={**method.params, **free})
+        found.setdefault(repr(sorted(free.items())), replace(learner, method=component))
+    return list(found.values())
+
+
+def _grid_of(name: str, params: Mapping[str, Any]) -> Grid | None:
+    return forge_grid(params.get("lambdas", "asd")) if name == "forge" else GRIDS.get(name)

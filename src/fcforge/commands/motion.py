@@ -1,0 +1,168 @@
+"""`fcforge motion`: how far head motion alone would get, as a row of the results table.
+
+Patients move more than controls in every large ABIDE site. A classifier of FC that is no better
+than logistic regression on mean framewise displacement may have learned nothing but motion.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.commands.run import kept_by
+from fcforge.commands.unseen import results_of
+from fcforge.errors import DataError, unknown_name
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.store import Store
+from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
+from fcforge.stats import Row, rows
+from fcforge.types import Component, LearnerSpec, RunResult, RunSpec, Site
+
+LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), label="motion only")
+KEEPS = "real subjects"
+COVARIATE = "mean_fd"
+
+
+def with_phenotypes(
+    cohort: Cohort, file: Path, column: str = "func_mean_fd", identifier: str = "SUB_ID"
+) -> Cohort:
+    """Add mean FD from a table such as ABIDE's ``Phenotypic_V1_0b_preprocessed1.csv``.
+
+    Subjects are matched by id as text, leading zeros aside; who is not in the table, or has no
+    number above zero there, gets NaN.
+    """
+    if not file.is_file():
+        raise DataError("no such file.", where=str(file))
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        table = list(csv.DictReader(stream, delimiter="\t" if file.suffix == ".tsv" else ","))
+    for name in (column, identifier):
+        if not table or name not in table[0]:
+            error = unknown_name("column", name, table[0] if table else [])
+            raise DataError(error.what, where=str(file), do=error.do)
+    known = {row[identifier].strip().lstrip("0"): _number(row[column]) for row in table}
+    values = np.array([known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()])
+    return replace(cohort, covariates={**cohort.covariates, COVARIATE: values})
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return np.nan
+    return value if value > 0 else np.nan  # -9999 stands for missing
+
+
+def fit_scores(train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray) -> np.ndarray:
+    """P(patient) of test subjects from logistic regression on log mean FD.
+
+    Parameters
+    ----------
+    train : sequence of (fd (n,), y (n,))
+        Training parts of the sites so far. Subjects without a value are left out.
+    test : ndarray of shape (m,)
+        Subjects without a value get the mean of the training subjects.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    fd, y = (np.concatenate(part) for part in zip(*train, strict=True))
+    x, known = np.log(np.where(fd > 0, fd, np.nan)), np.isfinite(fd) & (fd > 0)
+    if len(np.unique(y[known])) < 2:
+        return np.full(len(test), float(y.mean()))
+    centre, spread = x[known].mean(), x[known].std() or 1.0
+    model = LogisticRegression(C=1e3).fit(((x[known] - centre) / spread)[:, None], y[known])
+    at = np.log(np.where(test > 0, test, np.nan))
+    return model.predict_proba((np.nan_to_num(at - centre) / spread)[:, None])[:, 1]
+
+
+def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
+    """One RunResult per order and seed: after each site, one regression on all sites so far.
+
+    The splits are those of the experiment, so the row can stand beside its learners.
+    """
+    fd = cohort.covariates.get(COVARIATE)
+    if fd is None or not np.isfinite(np.asarray(fd, dtype=float)).any():
+        raise DataError(
+            "the dataset gives no mean FD.",
+            do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
+        )
+    orders = experiment.list_orders(cohort.site_names)
+    seed_specs = replace(experiment, learners=(LEARNER,)).specs(
+        cohort.site_names, cohort.content_sha256()
+    )
+    results = []
+    for seed in experiment.seeds:
+        sites = make_sites(
+            cohort,
+            seed,
+            test_fraction=experiment.test_fraction,
+            val_fraction=experiment.val_fraction,
+        )
+        specs = {s.order: s for s in seed_specs if s.seed == seed}
+        learned: dict[frozenset[str], dict[str, np.ndarray]] = {}
+        for order in orders:
+            stages = []
+            for t in range(1, len(order) + 1):
+                seen = frozenset(order[:t])
+                if seen not in learned:
+                    learned[seen] = _scores(sites, sorted(seen))
+                stages.append(learned[seen])
+            results.append(_result(specs[order], sites, stages))
+    return results
+
+
+def _fd(site: Site, *splits: str) -> np.ndarray:
+    return np.concatenate([np.asarray(site.covariates[s][COVARIATE], float) for s in splits])
+
+
+def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
+    train = [
+        (_fd(sites[s], "train", "val"), sites[s].learning(with_val=True).y.numpy()) for s in seen
+    ]
+    return {name: fit_scores(train, _fd(site, "test")) for name, site in sites.items()}
+
+
+def _result(
+    spec: RunSpec, sites: dict[str, Site], stages: list[dict[str, np.ndarray]]
+) -> RunResult:
+    seen = np.cumsum([len(sites[s].learning(with_val=True)) for s in spec.order])
+    return RunResult(
+        spec=spec,
+        sites=tuple(sites),
+        scores={s: np.stack([stage[s] for stage in stages]).astype(np.float32) for s in sites},
+        initial={s: np.full(len(site.test), 0.5, np.float32) for s, site in sites.items()},
+        labels={s: site.test.y.numpy() for s, site in sites.items()},
+        subject_ids={s: site.subject_ids["test"] for s, site in sites.items()},
+        train_positive={
+            s: float(site.learning(with_val=True).y.float().mean()) for s, site in sites.items()
+        },
+        memory_bytes=8 * seen,  # one number and one diagnosis per subject
+        seconds=np.zeros(len(stages)),
+    )
+
+
+def motion_command(
+    experiment: Experiment, phenotypes: Path | None = None, beside: Path | None = None
+) -> list[Row]:
+    """Rows of `fcforge motion CONFIG`: motion, the majority class, and a run's own learners.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    phenotypes : Path, optional
+        Table with mean FD, where the dataset has none.
+    beside : Path, optional
+        Run folder of the same experiment, whose rows are shown too.
+    """
+    cohort = load_dataset(experiment.dataset)
+    require_valid(cohort)
+    if phenotypes is not None:
+        cohort = with_phenotypes(cohort, phenotypes)
+    results, keeps = motion_results(experiment, cohort), {LEARNER.title: KEEPS}
+    if beside is not None:
+        results += results_of(beside)
+        keeps |= kept_by(Store(beside))
+    return rows(results, keeps=keeps)

@@ -1,0 +1,284 @@
+"""`fcforge tune`: choose hyper-parameters on inner validation, once, before any test is looked at.
+
+The first two sites of two random orders are taken. Of each only the training part is kept: the
+test subjects are not even handed to the runner. That part is cut again, several times, into an
+inner training and a validation part; every setting of a method's grid is learned on the former
+and scored on the latter. The setting with the highest AAA there is frozen for all orders; ties go
+to the lower Brier score, then to the default.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fcforge.commands.grids import candidates
+from fcforge.commands.run import Say, pick_device
+from fcforge.errors import ConfigError
+from fcforge.metrics import finite
+from fcforge.randomness import numpy_rng
+from fcforge.runner.collect import collect
+from fcforge.runner.execute import default_jobs
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
+from fcforge.runner.store import write_text
+from fcforge.sites import Cohort, load_dataset, require_valid, split_site
+from fcforge.stats import group, means
+from fcforge.types import Component, Leaks, LearnerSpec, RunResult
+
+N_ORDERS = 2
+N_SITES = 2
+DATA = "training_parts.npz"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of one learner, and how it did on validation (NaN where it diverged)."""
+
+    learner: LearnerSpec
+    aaa: float
+    brier: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A learner with the settings chosen for it.
+
+    Attributes
+    ----------
+    learner : LearnerSpec
+        With the frozen settings.
+    trials : tuple of Trial
+        All that was tried, the default first; empty where there was nothing to choose.
+    """
+
+    learner: LearnerSpec
+    trials: tuple[Trial, ...]
+
+    @property
+    def chosen(self) -> Trial | None:
+        """The winning trial."""
+        return best_trial(self.trials) if self.trials else None
+
+
+def best_trial(trials: Sequence[Trial]) -> Trial:
+    """Highest AAA, then lowest Brier score, then the first; a diverged trial is last."""
+
+    def rank(trial: Trial) -> tuple[float, float]:
+        if not np.isfinite([trial.aaa, trial.brier]).all():
+            return (np.inf, np.inf)
+        return (-round(trial.aaa, 9), trial.brier)
+
+    return min(trials, key=rank)
+
+
+def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """First two sites of two random orders, the same on every machine."""
+    if len(sites) < N_SITES:
+        raise ConfigError("tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}.")
+    every = list(permutations(sites, N_SITES))
+    rng = numpy_rng(0, "tune", *sites)
+    chosen = rng.choice(len(every), min(N_ORDERS, len(every)), replace=False)
+    return tuple(every[i] for i in np.sort(chosen))
+
+
+def training_parts(cohort: Cohort, names: Sequence[str], experiment: Experiment) -> Cohort:
+    """Subjects of the named sites that the experiment's first seed trains on; nobody it tests."""
+    keep = np.zeros(len(cohort), dtype=bool)
+    for name in names:
+        site = split_site(
+            cohort,
+            name,
+            experiment.seeds[0],
+            test_fraction=experiment.test_fraction,
+            val_fraction=experiment.val_fraction,
+        )
+        ids = [*site.subject_ids["train"], *site.subject_ids["val"]]
+        keep |= (cohort.site == name) & np.isin(cohort.subject_id, ids)
+    return cohort.select(keep)
+
+
+def inner_experiment(experiment: Experiment, sites: Sequence[str], repeats: int) -> Experiment:
+    """All candidates of all learners on the first sites; its "test" part is the validation part.
+
+    Leaks are off: they would let a method look at the part it is chosen on.
+    """
+    tried = [
+        replace(candidate, label=f"{learner.title} #{k}")
+        for learner in experiment.learners
+        for k, candidate in enumerate(_tries(learner))
+    ]
+    if not tried:
+        raise ConfigError("no learner of this config has anything to tune.")
+    if experiment.val_fraction == 0:
+        raise ConfigError("tuning needs a validation part.", do="Set val_fraction = 0.2.")
+    return replace(
+        experiment,
+        title=f"tuning: {experiment.title}",
+        learners=tuple(tried),
+        orders=first_sites(sites),
+        seeds=tuple(range(repeats)),
+        leaks=Leaks(),
+        test_fraction=experiment.val_fraction,
+    )
+
+
+def _tries(learner: LearnerSpec) -> list[LearnerSpec]:
+    found = candidates(learner)
+    return found if len(found) > 1 else []
+
+
+def write_cohort(cohort: Cohort, path: Path) -> None:
+    """Subjects as one .npz that dataset `folder` reads, so that workers can load them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part.npz")
+    names = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.label}
+    np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
+    part.replace(path)
+
+
+def prepare_tuning(experiment: Experiment, folder: Path, repeats: int) -> Prepared:
+    """Cut the training parts out, write them into the folder, plan the trials."""
+    cohort = load_dataset(experiment.dataset)
+    require_valid(cohort)
+    inner = inner_experiment(experiment, cohort.site_names, repeats)
+    assert isinstance(inner.orders, tuple)
+    names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
+    write_cohort(training_parts(cohort, names, experiment), folder / DATA)
+    data = Component("folder", {"path": str((folder / DATA).resolve()), "sites": names})
+    return prepare(replace(inner, dataset=data))
+
+
+def judge_trials(experiment: Experiment, results: Sequence[RunResult]) -> list[Tuned]:
+    """The best setting of every learner from the finished trials."""
+    by_label = group(results)
+    tuned = []
+    for learner in experiment.learners:
+        trials = []
+        for k, candidate in enumerate(_tries(learner)):
+            runs = by_label[f"{learner.title} #{k}"]
+            usable = all(finite(r) for r in runs)
+            score = {m: means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in METRICS}
+            trials.append(Trial(candidate, score["accuracy"], score["brier"]))
+        best = best_trial(trials).learner if trials else learner
+        tuned.append(Tuned(best, tuple(trials)))
+    return tuned
+
+
+METRICS = ("accuracy", "brier")
+
+
+def tune_command(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    repeats: int = 3,
+    jobs: int = 0,
+    device: str = "auto",
+    say: Say = lambda *args, **kwargs: None,
+) -> str:
+    """Tune every learner of an experiment; writes and returns the frozen learners as TOML.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    folder : Path
+        Gets ``tuned.toml``, ``trials.csv`` and the runs; the same command again continues.
+    repeats : int
+        Times the training parts are cut into inner training and validation part.
+    jobs, device
+        As `fcforge run`.
+    say : callable
+        Takes talk and progress.
+    """
+    from fcforge.commands.progress import progress_on_stderr
+
+    where = pick_device(device)
+    prepared = prepare_tuning(experiment, folder, repeats)
+    orders = [" > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)]
+    n = len(prepared.experiment.learners)
+    say(f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings")
+    store = open_store(prepared, folder / "runs")
+    with progress_on_stderr("tuning") as progress:
+        alone = 1 if jobs == 1 else None  # one worker: this process
+        run_experiment(
+            prepared,
+            store,
+            jobs=jobs or default_jobs(),
+            device=where,
+            group=alone if where == "cpu" else None,
+            progress=progress,
+        )
+    tuned = judge_trials(experiment, collect(store)[0])
+    text = as_toml(tuned, orders, experiment.seeds[0], repeats)
+    write_text(folder / "tuned.toml", text)
+    write_text(folder / "trials.csv", as_csv(tuned))
+    say(f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables")
+    return text
+
+
+# -- text ----------------------------------------------------------------------------------------
+def toml_value(value: Any) -> str:
+    """A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None)
+        return f"{{ {inside} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(value)
+
+
+def _component(component: Component) -> str:
+    params = dict(component.params)
+    return toml_value({"name": component.name, **params} if params else component.name)
+
+
+def learner_toml(learner: LearnerSpec) -> str:
+    """A ``[[learner]]`` table."""
+    lines = ["[[learner]]", f"label = {toml_value(learner.title)}"]
+    lines += [f"method = {_component(learner.method)}", f"model = {_component(learner.model)}"]
+    if learner.generator is not None:
+        lines.append(f"generator = {_component(learner.generator)}")
+    if learner.training:
+        lines.append(f"training = {toml_value(learner.training)}")
+    return "\n".join(lines)
+
+
+def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], seed: int, repeats: int) -> str:
+    """Frozen learners, each with how it was chosen."""
+    head = [
+        "# Frozen by `fcforge tune`: inner validation on training subjects only,",
+        f"# orders {', '.join(orders)}; split seed {seed}, {repeats} inner cuts.",
+    ]
+    blocks = ["\n".join(head)]
+    for item in tuned:
+        best = item.chosen
+        note = "# nothing to tune"
+        if best is not None:
+            note = (
+                f"# best of {len(item.trials)} on validation: AAA {best.aaa:.3f} "
+                f"(default {item.trials[0].aaa:.3f})"
+            )
+        blocks.append(f"{note}\n{learner_toml(item.learner)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_csv(tuned: Sequence[Tuned]) -> str:
+    """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["learner", "settings", "aaa", "brier", "chosen"])
+    for item in tuned:
+        for trial in item.trials:
+            settings = json.dumps(dict(trial.learner.method.params), sort_keys=True)
+            row = [item.learner.title, settings, f"{trial.aaa:.6f}", f"{trial.brier:.6f}"]
+            writer.writerow([*row, int(trial is item.chosen)])
+    return out.getvalue()

@@ -1,0 +1,177 @@
+r"""`fcforge unseen` and `fcforge calibration`: what a stored run says site by site.
+
+The score matrix of a run holds every site after every stage, so what a model does at a hospital
+it has never seen needs no further training: after k sites,
+
+.. math:: U_k = \frac{1}{T - k} \sum_{i > k} a_{k,i},
+
+and the last column of the matrix before its own stage is leave-one-site-out. In a harmonised run
+the unseen hospital has harmonised its own scans first (see `fcforge.sites.harmonise`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.errors import StoreError
+from fcforge.metrics import cell_values, finite, metric_named
+from fcforge.report.numbers import with_interval
+from fcforge.runner.collect import collect
+from fcforge.runner.store import Store
+from fcforge.stats import (
+    Estimate,
+    bootstrap,
+    group,
+    per_site,
+    split_batches,
+    subject_weights,
+    with_majority,
+)
+from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
+from fcforge.types import RunResult
+
+
+@dataclass(frozen=True)
+class Table:
+    """Learners by columns, each cell a mean with its interval."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Mapping[str, Mapping[str, Estimate]]
+
+    def markdown(self) -> str:
+        """GitHub table under its title."""
+        lines = [f"{self.title}\n", "| learner | " + " | ".join(self.columns) + " |"]
+        lines.append("|" + "---|" * (len(self.columns) + 1))
+        for learner, cells in self.rows.items():
+            shown = [with_interval(cells[c]) if c in cells else "" for c in self.columns]
+            name = " ".join(learner.split()).replace("|", "\\|")
+            lines.append("| " + " | ".join([name, *shown]) + " |")
+        return "\n".join(lines) + "\n"
+
+    def to_json(self) -> dict[str, dict[str, dict[str, float | None]]]:
+        """Plain numbers; null where undefined."""
+
+        def plain(e: Estimate) -> dict[str, float | None]:
+            found = {"mean": e.mean, "low": e.low, "high": e.high}
+            return {k: round(v, 6) if np.isfinite(v) else None for k, v in found.items()}
+
+        return {k: {c: plain(e) for c, e in cells.items()} for k, cells in self.rows.items()}
+
+
+def zero_shot(full: np.ndarray) -> np.ndarray:
+    """Mean over the sites not yet learned: (..., T + 1, T) -> (..., T).
+
+    Entry k is after k sites, k = 0 being the untrained network.
+    """
+    n = full.shape[-1]
+    return np.stack([full[..., k, k:].mean(-1) for k in range(n)], axis=-1)
+
+
+def after_k_sites(
+    runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
+) -> list[Estimate]:
+    """Zero-shot value of one learner after 1, 2, ... T - 1 sites."""
+    points, draws = bootstrap(runs, metric, zero_shot, n_draws=n_draws)
+    mean, sd = points.mean(0), sd_over_orders(runs, points)
+    low, high = interval(mean, draws)
+    return [Estimate(*(float(x[k]) for x in (mean, sd, low, high))) for k in range(1, len(mean))]
+
+
+def leave_one_out(
+    runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
+) -> dict[str, Estimate]:
+    """Value at each site just before it was learned last, all others having been learned."""
+    found = {}
+    for site in runs[0].sites:
+        last = [r for r in runs if r.spec.order[-1] == site and len(r.spec.order) > 1]
+        if not last:
+            continue
+        values, draws, members = [], [], []
+        for batch in split_batches(last):
+            y, ids = batch[0].labels[site], batch[0].subject_ids[site]
+            p = np.stack([r.scores[site][-2] for r in batch])
+            weights = subject_weights(site, ids, y, n_draws)
+            values.append(cell_values(p, y, metric))
+            draws.append(cell_values(p, y, metric, weights).sum(0))
+            members += batch
+        at = np.concatenate(values)
+        low, high = interval(at.mean(), np.sum(draws, axis=0) / len(at))
+        sd = float(sd_over_orders(members, at))
+        found[site] = Estimate(float(at.mean()), sd, float(low), float(high))
+    return found
+
+
+def unseen_tables(
+    results: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
+) -> list[Table]:
+    """Zero-shot values after k sites, and leave-one-site-out by site."""
+    title = metric_named(metric).title
+    learners = _usable(results)
+    after = {k: after_k_sites(_longest(runs), metric, n_draws) for k, runs in learners.items()}
+    most = max(len(v) for v in after.values())
+    names = tuple(f"after {k} site{'s' * (k > 1)}" for k in range(1, most + 1))
+    curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
+    out = {k: leave_one_out(_longest(runs), metric, n_draws) for k, runs in learners.items()}
+    sites = tuple(s for s in results[0].sites if any(s in cells for cells in out.values()))
+    return [
+        Table(f"Zero-shot {title}: mean over the sites not learned yet [95 %]", names, curve),
+        Table(f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out),
+    ]
+
+
+def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> list[Table]:
+    """Brier score and expected calibration error after the last stage, site by site.
+
+    A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
+    compare learners at one site, not sites of different size.
+    """
+    learners = _usable(results)
+    return [
+        Table(
+            f"{metric_named(metric).title} per site after the last stage (lower is better) [95 %]",
+            results[0].sites,
+            {k: per_site(runs, metric, n_draws=n_draws) for k, runs in learners.items()},
+        )
+        for metric in ("brier", "ece")
+    ]
+
+
+def _usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    found = {k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()}
+    return {k: v for k, v in found.items() if v}
+
+
+def _longest(runs: Sequence[RunResult]) -> list[RunResult]:
+    most = max(len(r.spec.order) for r in runs)
+    return [r for r in runs if len(r.spec.order) == most]
+
+
+def results_of(folder: Path) -> list[RunResult]:
+    """Complete runs of a folder; an error when there is none."""
+    results, asked = collect(Store(folder))
+    if not results:
+        raise StoreError(
+            f"none of the {asked} runs is complete yet.",
+            where=str(folder),
+            do="`fcforge run` with the same config continues.",
+        )
+    return results
+
+
+def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:
+    """Tables of `fcforge unseen RUNDIR`."""
+    metric_named(metric)
+    results = results_of(folder)
+    if max(len(r.spec.order) for r in results) < 2:
+        raise StoreError("the runs of this folder have one site: none is unseen.")
+    return unseen_tables(results, metric)
+
+
+def calibration_command(folder: Path) -> list[Table]:
+    """Tables of `fcforge calibration RUNDIR`."""
+    return calibration_tables(results_of(folder))

@@ -1,0 +1,107 @@
+"""The motion-only baseline: by hand, on simulated sites, and on ABIDE's phenotype table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fcforge.commands import motion
+from fcforge.config import load_experiment
+from fcforge.errors import DataError
+from fcforge.metrics import score_matrix
+from fcforge.runner.experiment import Experiment
+from fcforge.sites import Cohort, load_dataset, make_sites
+from fcforge.types import Component, LearnerSpec
+
+DATA = Component("simulated", {"preset": "easy", "n_rois": 8, "n_sites": 3, "scale": 0.3})
+
+
+@cache
+def cohort() -> Cohort:
+    return load_dataset(DATA)
+
+
+def experiment() -> Experiment:
+    return Experiment(
+        DATA, (LearnerSpec(Component("finetune"), Component("linear")),), seeds=(0, 1)
+    )
+
+
+def with_fd(fd: np.ndarray) -> Cohort:
+    return replace(cohort(), covariates={"mean_fd": fd})
+
+
+def test_motion_that_tells_everything_and_motion_that_tells_nothing():
+    rng = np.random.default_rng(0)
+    noise = rng.uniform(0.9, 1.1, len(cohort()))
+    tells = motion.motion_results(experiment(), with_fd((0.1 + 0.2 * cohort().label) * noise))
+    assert len(tells) == 2 * 6
+    assert all(score_matrix(r).min() == 1.0 for r in tells)
+    nothing = motion.motion_results(experiment(), with_fd(0.1 * noise))
+    assert np.mean([score_matrix(r, "auroc").mean() for r in nothing]) < 0.65
+
+
+def test_splits_are_the_experiments():
+    results = motion.motion_results(experiment(), cohort())
+    sites = make_sites(cohort(), 1)
+    for r in (r for r in results if r.spec.seed == 1):
+        for name, site in sites.items():
+            assert r.subject_ids[name] == site.subject_ids["test"]
+            assert r.labels[name].tolist() == site.test.y.tolist()
+            assert r.scores[name].shape == (3, len(site.test))
+
+
+def test_a_test_subjects_motion_changes_its_own_score_alone():
+    results = motion.motion_results(experiment(), cohort())
+    site, who = next(iter(results[0].subject_ids.items()))
+    fd = cohort().covariates["mean_fd"].copy()
+    fd[cohort().subject_id == who[0]] *= 5
+    again = motion.motion_results(experiment(), with_fd(fd))
+    changed = again[0].scores[site] != results[0].scores[site]
+    assert changed[:, 0].all()
+    assert not changed[:, 1:].any()
+
+
+def test_missing_values():
+    y = np.array([0, 0, 1, 1, 1])
+    fd = np.array([0.1, 0.12, 0.3, np.nan, -9999.0])
+    p = motion.fit_scores([(fd, y)], np.array([0.1, 0.3, np.nan, -9999.0]))
+    assert p[0] < 0.1 < 0.9 < p[1]
+    assert p[2] == p[3]
+    assert np.isfinite(p).all()
+    one_class = motion.fit_scores([(np.array([0.1, np.nan]), np.array([0, 1]))], np.ones(3))
+    np.testing.assert_allclose(one_class, 0.5)
+    with pytest.raises(DataError, match=r"gives no mean FD.*--phenotypes"):
+        motion.motion_results(experiment(), replace(cohort(), covariates={}))
+
+
+def test_phenotype_table(tmp_path):
+    ids = cohort().subject_id[:3].tolist()
+    table = tmp_path / "p.csv"
+    table.write_text(f"SUB_ID,func_mean_fd\n0{ids[0]},0.25\n{ids[1]},-9999\n{ids[2]},\n")
+    fd = motion.with_phenotypes(cohort(), table).covariates["mean_fd"]
+    assert fd[0] == 0.25
+    assert np.isnan(fd[1:]).all()
+    with pytest.raises(DataError, match="unknown column 'fd'"):
+        motion.with_phenotypes(cohort(), table, column="fd")
+    with pytest.raises(DataError, match="no such file"):
+        motion.with_phenotypes(cohort(), tmp_path / "q.csv")
+
+
+def test_abide(shared_data):
+    """Patients move more: motion alone beats chance on every seed, and stays a table row."""
+    from pathlib import Path
+
+    table = shared_data.joinpath(
+        "abide_pcp_sample", "ABIDE_pcp", "Phenotypic_V1_0b_preprocessed1.csv"
+    )
+    if not table.is_file():
+        pytest.skip(f"no phenotype table at {table}")
+    path = Path(__file__).parents[2] / "experiments" / "main_abide.toml"
+    wanted = replace(load_experiment(path), seeds=(0,), orders=2)
+    found = {r.learner: r for r in motion.motion_command(wanted, table)}
+    assert found.keys() == {"motion only", "majority class"}
+    assert found["motion only"].estimates["auroc"].mean > 0.55

@@ -1,0 +1,169 @@
+"""Tuning: what it tries, what it may see, what it writes."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import small_world
+from fcforge.commands import grids
+from fcforge.commands import tune as tuning
+from fcforge.commands.tune import Trial, Tuned
+from fcforge.config import parse_experiment
+from fcforge.errors import ConfigError
+from fcforge.runner.experiment import Experiment
+from fcforge.sites import load_dataset, make_sites
+from fcforge.strategies import STRATEGIES, make_strategy
+from fcforge.types import Component, Leaks, LearnerSpec, Training
+
+DATA = Component(
+    "simulated", {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15, "seed": 3}
+)
+QUICK = Component("gcn", small_world.QUICK_MODELS["gcn"])
+
+
+def experiment(*learners: LearnerSpec) -> Experiment:
+    return Experiment(DATA, learners, training=Training(epochs=2, batch_size=8))
+
+
+def lwf(**params) -> LearnerSpec:
+    return LearnerSpec(Component("lwf", params), QUICK)
+
+
+# -- grids -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", [*grids.GRIDS, "forge"])
+def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
+    grid = grids.forge_grid() if name == "forge" else grids.GRIDS[name]
+    plain = make_strategy(Component(name))
+    for settings in grid.settings:
+        make_strategy(Component(name, settings))
+    first = make_strategy(Component(name, grid.settings[0]))
+    if name == "forge":
+        assert first.weights == plain.weights
+    else:
+        assert first == plain
+    assert len({repr(s) for s in grid.settings}) == len(grid.settings) > 1
+    assert grid.source
+
+
+def test_every_method_with_a_weight_has_a_grid():
+    of_the_paper = {"er", "der", "derpp", "ewc", "si", "lwf", "packnet", "twp", "ugcl", "forge"}
+    assert {*grids.GRIDS, "forge"} == of_the_paper
+    assert of_the_paper <= set(STRATEGIES)
+
+
+def test_forge_grid_is_the_papers_around_each_datasets_weights():
+    for name, centre in (("asd", (0.2, 0.35, 0.15)), ("mdd", (0.3, 0.3, 0.2))):
+        points = [tuple(s.values()) for s in grids.forge_grid(name).settings]
+        assert points[0] == centre
+        assert len(points) == 13
+
+
+def test_what_the_config_sets_stays():
+    free = grids.candidates(LearnerSpec(Component("derpp", {"memory": 9}), QUICK))
+    assert len(free) == 8
+    assert all(c.method.params["memory"] == 9 for c in free)
+    half = grids.candidates(LearnerSpec(Component("derpp", {"beta": 0.7}), QUICK))
+    assert [c.method.params for c in half] == [
+        {"beta": 0.7, "alpha": a} for a in (0.5, 0.1, 0.2, 1.0)
+    ]
+    ablation = grids.candidates(LearnerSpec(Component("forge", {"l3": 0.0}), QUICK))
+    assert {c.method.params["l3"] for c in ablation} == {0.0}
+    fixed = LearnerSpec(Component("ewc", {"strength": 5.0}), QUICK)
+    assert grids.candidates(fixed) == [fixed]
+
+
+# -- what it may see ---------------------------------------------------------------------------
+def test_no_test_subject_is_handed_over(tmp_path):
+    whole = experiment(lwf())
+    prepared = tuning.prepare_tuning(whole, tmp_path, repeats=2)
+    cohort = load_dataset(DATA)
+    sites = make_sites(cohort, 0)
+    inner = set(prepared.cohort.subject_id.tolist())
+    for name in prepared.sites:
+        split = sites[name].subject_ids
+        assert not inner & set(split["test"])
+        assert inner >= {*split["train"], *split["val"]}
+    assert len(inner) == sum(len(sites[s].train) + len(sites[s].val) for s in prepared.sites)
+
+
+def test_two_orders_of_two_sites():
+    orders = tuning.first_sites(["A", "B", "C", "D"])
+    assert len(set(orders)) == 2
+    assert all(len(set(order)) == 2 for order in orders)
+    assert orders == tuning.first_sites(["A", "B", "C", "D"])
+    assert len(tuning.first_sites(["A", "B"])) == 2
+    with pytest.raises(ConfigError, match="two sites"):
+        tuning.first_sites(["A"])
+
+
+def test_leaks_are_off_and_nothing_to_tune_is_said():
+    leaky = replace(experiment(lwf()), leaks=Leaks(True, True, True))
+    inner = tuning.inner_experiment(leaky, ["A", "B", "C"], 2)
+    assert not inner.leaks.active()
+    assert inner.test_fraction == leaky.val_fraction
+    with pytest.raises(ConfigError, match="anything to tune"):
+        tuning.inner_experiment(experiment(lwf(strength=1.0)), ["A", "B"], 2)
+    with pytest.raises(ConfigError, match="validation part"):
+        tuning.inner_experiment(replace(leaky, val_fraction=0.0), ["A", "B"], 2)
+
+
+# -- what it chooses ---------------------------------------------------------------------------
+def trial(strength: float, aaa: float, brier: float) -> Trial:
+    return Trial(lwf(strength=strength), aaa, brier)
+
+
+def test_best_trial():
+    nan = trial(0, np.nan, np.nan)
+    low, high = trial(1, 0.6, 0.2), trial(2, 0.7, 0.3)
+    assert tuning.best_trial([nan, low, high]) is high
+    tied = trial(3, 0.7, 0.25)
+    assert tuning.best_trial([low, high, tied]) is tied
+    default = trial(4, 0.7, 0.25)
+    assert tuning.best_trial([default, tied]) is default
+    assert tuning.best_trial([nan, low]) is low
+
+
+def test_toml_can_be_read_back():
+    learner = LearnerSpec(
+        Component("forge", {"l1": 0.2, "sampling": "uniform", "zscore": False, "memory": 8}),
+        Component("linear", {"features": "centred"}),
+        Component("corr_gauss", {"shrink": 1e-5}),
+        label='FORGE "quoted"',
+        training={"epochs": 3},
+    )
+    plain = LearnerSpec(Component("finetune"), Component("gcn"))
+    text = tuning.as_toml([Tuned(learner, ()), Tuned(plain, ())], ["A > B"], 0, 3)
+    data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
+    from pathlib import Path
+
+    read = parse_experiment(data, "here", Path())
+    assert read.learners == (learner, replace(plain, label="finetune/gcn"))
+
+
+def test_tune_from_end_to_end(tmp_path):
+    learners = (lwf(), LearnerSpec(Component("finetune"), QUICK))
+    said = []
+    text = tuning.tune_command(
+        experiment(*learners),
+        tmp_path,
+        repeats=1,
+        jobs=1,
+        device="cpu",
+        say=lambda line, **_: said.append(line),
+    )
+    assert (tmp_path / "tuned.toml").read_text() == text
+    tables = tomllib.loads(text)["learner"]
+    assert tables[0]["method"]["strength"] in (0.1, 0.5, 1.0, 2.0)
+    assert tables[1]["method"] == "finetune"
+    rows = (tmp_path / "trials.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4
+    assert sum(row.endswith(",1") for row in rows[1:]) == 1
+    assert "4 settings" in said[0]
+    # the same command again trains nothing and says the same
+    assert tuning.tune_command(
+        experiment(*learners), tmp_path, repeats=1, jobs=1, device="cpu"
+    ) == (text)

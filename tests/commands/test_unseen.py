@@ -1,0 +1,96 @@
+"""Zero-shot, leave-one-site-out and calibration tables of stored scores."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+import fake_runs
+from fcforge.commands import unseen
+from fcforge.commands.run import report_on
+from fcforge.commands.study_cli import register
+from fcforge.errors import StoreError
+from fcforge.metrics import score_matrix
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.types import Component, LearnerSpec, Training
+
+
+def test_zero_shot_by_hand():
+    full = np.array([[0.5, 0.5, 0.5], [0.9, 0.6, 0.4], [0.8, 0.9, 0.7], [0.7, 0.8, 0.9]])
+    np.testing.assert_allclose(unseen.zero_shot(full), [0.5, 0.5, 0.7])
+
+
+def test_after_k_sites_is_the_upper_triangle():
+    runs = fake_runs.fake_learner("a", skill=2.0, seeds=(0, 1))
+    found = unseen.after_k_sites(runs, n_draws=50)
+    matrices = np.stack([score_matrix(r) for r in runs])
+    for k in (1, 2, 3):
+        assert found[k - 1].mean == pytest.approx(matrices[:, k - 1, k:].mean())
+        assert found[k - 1].low < found[k - 1].mean < found[k - 1].high
+    assert len(found) == 3
+
+
+def test_leave_one_out_takes_the_stage_before():
+    y = {"A": [0, 1], "B": [0, 1, 1, 0]}
+    scores = {
+        "A": [[0.1, 0.9], [0.9, 0.1]],
+        "B": [[0.1, 0.9, 0.9, 0.9], [0.1, 0.9, 0.9, 0.1]],
+    }
+    forth = fake_runs.run(scores, y, order=("A", "B"))
+    back = fake_runs.run({"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A"))
+    found = unseen.leave_one_out([forth, back], n_draws=20)
+    assert found["B"].mean == pytest.approx(0.75)
+    assert found["A"].mean == pytest.approx(0.5)
+    assert unseen.leave_one_out([forth], n_draws=20).keys() == {"B"}
+
+
+def test_tables_name_every_learner_and_the_majority():
+    results = fake_runs.fake_experiment(seeds=(0,))
+    curve, sites = unseen.unseen_tables(results, n_draws=20)
+    assert curve.columns == ("after 1 site", "after 2 sites", "after 3 sites")
+    assert sites.columns == fake_runs.SITES
+    assert "majority class" in curve.rows
+    assert len(curve.rows) == 7
+    assert "| finetune/gcn | 0." in curve.markdown()
+    brier, ece = unseen.calibration_tables(results, n_draws=20)
+    constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
+    y = next(r for r in results if r.spec.learner.title == "stuck/gcn").labels["NYU"]
+    assert constant == pytest.approx(np.mean((0.2 - y) ** 2))
+    assert ece.rows["stuck/gcn"]["NYU"].mean == pytest.approx(abs(0.2 - y.mean()), abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unseen") / "run"
+    learner = LearnerSpec(Component("analytic"), Component("linear"))
+    data = Component("simulated", {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15})
+    prepared = prepare(Experiment(data, (learner,), training=Training(epochs=1)))
+    store = open_store(prepared, folder)
+    with pytest.raises(StoreError, match="none of the 6 runs"):
+        unseen.unseen_command(folder)
+    run_experiment(prepared, store, group=1)
+    return folder
+
+
+def test_commands_on_a_run_folder(run_folder):
+    runner, app = CliRunner(), Typer()
+    register(app)
+    shown = runner.invoke(app, ["unseen", str(run_folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "| analytic/linear | " in shown.output
+    assert "Leave-one-site-out accuracy" in shown.output
+    machine = runner.invoke(app, ["unseen", str(run_folder), "--metric", "auroc", "--json"])
+    tables = json.loads(machine.output)
+    assert len(tables) == 2
+    first = next(iter(tables.values()))
+    assert 0 <= first["analytic/linear"]["after 2 sites"]["mean"] <= 1
+    shown = runner.invoke(app, ["calibration", str(run_folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "Brier score per site" in shown.output
+    assert "ECE per site" in shown.output
+    assert report_on(run_folder, run_folder / "r.html", as_json=False, say=lambda *a, **k: None)
