@@ -1,69 +1,69 @@
-"""Audit results as rows of a table. What an audit wrote is somebody's JSON: any shape is shown."""
+"""Audit results as rows of a table. What a ledger holds is somebody's JSON: any shape is shown."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from fcforge.capsule.words import printable
-from fcforge.report.html import flat_settings
 
-MOST_ROWS, MOST_TEXT = 200, 300
-
-Measured = tuple[str, float, float | None, float | None]
+MOST_ROWS, MOST_TEXT = 200, 400
+MEASURES = ("auc", "tpr_at_1pct_fpr", "identified", "control_auc")
 
 
-def audit_rows(result: Mapping[str, Any]) -> tuple[list[Measured], list[tuple[str, str]]]:
-    """Numbers between 0 and 1 with their intervals, and everything else as text.
+class Share(NamedTuple):
+    """A number between 0 and 1 with its interval."""
 
-    A number is either bare or a mapping with "value" (or "mean", "estimate") and optional
-    "low" and "high"; nested mappings are walked, their names joined.
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AuditTable:
+    """An audit as it is shown.
+
+    Attributes
+    ----------
+    attacks : list of (name, dict of measure to Share or None)
+        What ``fcforge audit`` writes for every attack on every release.
+    rest : list of (name, text)
+        Everything else.
     """
-    measured: list[Measured] = []
-    rest: dict[str, Any] = {}
-    _walk(result, "", measured, rest, 0)
-    texts = [
-        (printable(k)[:MOST_TEXT], printable(v)[:MOST_TEXT])
-        for k, v in flat_settings(rest)[:MOST_ROWS]
-    ]
-    return measured[:MOST_ROWS], texts
+
+    attacks: list[tuple[str, dict[str, Share | None]]]
+    rest: list[tuple[str, str]]
 
 
-def _walk(
-    value: Mapping[str, Any],
-    prefix: str,
-    measured: list[Measured],
-    rest: dict[str, Any],
-    depth: int,
-) -> None:
-    for key, item in value.items():
-        name = printable(f"{prefix}{key}")[:MOST_TEXT]
-        found = _measure(name, item)
-        if found:
-            measured.append(found)
-        elif isinstance(item, Mapping) and item and depth < 6:
-            _walk(item, f"{name} · ", measured, rest, depth + 1)
+def audit_table(result: Mapping[str, Any]) -> AuditTable:
+    """Attacks with their numbers, and everything else as text."""
+    attacks, rest = [], []
+    for key, value in list(result.items())[:MOST_ROWS]:
+        name = _text(key)
+        if isinstance(value, Mapping) and _share(value.get("auc")):
+            attacks.append((name, {m: _share(value.get(m)) for m in MEASURES}))
         else:
-            rest[name] = json.dumps(item)[:MOST_TEXT] if not isinstance(item, str) else item
+            rest.append((name, _text(value if isinstance(value, str) else json.dumps(value))))
+    return AuditTable(attacks, rest)
 
 
-def _measure(name: str, item: Any) -> Measured | None:
-    if isinstance(item, Mapping):
-        value = next((item[k] for k in ("value", "mean", "estimate") if k in item), None)
-        low, high = item.get("low"), item.get("high")
-        if isinstance(item.get("interval"), list) and len(item["interval"]) == 2:
-            low, high = item["interval"]
-        if value is None or not _share(value):
-            return None
-        if low is None or high is None or not (_share(low) and _share(high)):
-            return name, float(value), None, None
-        return name, float(value), float(low), float(high)
-    return (name, float(item), None, None) if _share(item) and isinstance(item, float) else None
+def _text(text: str) -> str:
+    shown = printable(text)
+    return shown if len(shown) <= MOST_TEXT else shown[: MOST_TEXT - 1] + "…"
 
 
-def _share(value: Any) -> bool:
+def _share(value: Any) -> Share | None:
+    """``[value, low, high]`` or a bare number, each between 0 and 1; else None."""
+    numbers = value if isinstance(value, list) else [value] * 3
+    if len(numbers) != 3 or not all(_within(n) for n in numbers):
+        return None
+    return Share(*map(float, numbers))
+
+
+def _within(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     return math.isfinite(value) and 0 <= value <= 1

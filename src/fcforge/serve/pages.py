@@ -19,7 +19,7 @@ from fcforge.errors import StoreError
 from fcforge.report import numbers
 from fcforge.report.html import environment_of_templates, flat_settings
 from fcforge.serve import drawing
-from fcforge.serve.audits import audit_rows
+from fcforge.serve.audits import audit_table
 from fcforge.serve.capsules import CapsuleView, uses_of, view_capsule
 from fcforge.serve.damage import BROKEN, reason
 from fcforge.serve.figures import PICTURES, accuracy_figure, run_panels, uses_figures
@@ -194,7 +194,7 @@ class Pages:
             capsule=view,
             graph=drawing.lineage_graph(knots, here=view.facts["id"]),
             accuracy=accuracy_figure(view),
-            audits=[(time, *audit_rows(result)) for time, result in view.audits],
+            audits=[(time, audit_table(result)) for time, result in view.audits],
             uses=self._shown_uses(item),
         )
 
@@ -227,13 +227,14 @@ class _Gone(Exception):
 
 
 def _render(name: str, **values: Any) -> Answer:
-    return Answer(templates().get_template(name).render(**values).encode())
+    # a name or a ledger may hold half a surrogate pair, which no encoding has
+    return Answer(templates().get_template(name).render(**values).encode("utf-8", "replace"))
 
 
 def message(status: int, title: str, text: str) -> Answer:
     """A short page for what cannot be shown."""
     page = templates().get_template("message.html.j2").render(title=title, text=text)
-    return Answer(page.encode(), status=status)
+    return Answer(page.encode("utf-8", "replace"), status=status)
 
 
 ICON = (
