@@ -57,7 +57,7 @@ ROWS = {
     "fcm_vae paper": Component("fcm_vae", {"preset": "paper"}),
     "fcm_vae authors": Component("fcm_vae", {"preset": "authors"}),
     "regate": Component("regate"),
-    "brainnetgan": Component("brainnetgan", {"steps": 1000}),
+    "brainnetgan": Component("brainnetgan", {"steps": 1000, "width": 16}),
     "gr_spd_gan": Component("gr_spd_gan", {"steps": 1500}),
 }
 # Rows that take part in 1:1 augmentation: the paper's options, its ablation, our baseline.

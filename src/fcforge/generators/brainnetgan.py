@@ -92,7 +92,7 @@ class BrainNetGAN(Generator):
     n_critic: int = 5
     batch_size: int = 16
     lr: float = 1e-4
-    width: int = 16
+    width: int = 8
     noise: int = 100
     project: Literal["none", "clip"] = "none"
 
