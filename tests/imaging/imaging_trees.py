@@ -154,7 +154,7 @@ def _tsv(path: Path, names: list[str], values: np.ndarray) -> None:
     pd.DataFrame(values, columns=names).to_csv(path, sep="\t", index=False, na_rep="n/a")
 
 
-def xcpd_tree(root: Path, names: list[str], n: int = 20) -> None:
+def xcpd_tree(root: Path, names: list[str], n: int = 16) -> None:
     """XCP-D: ``seg-AAL116`` series with a header, ``_motion.tsv`` beside."""
     describe(root, "XCP-D")
     for i, subject in enumerate(subject_ids(n)):
@@ -171,7 +171,7 @@ def xcpd_tree(root: Path, names: list[str], n: int = 20) -> None:
     write_people(root, subject_ids(n))
 
 
-def cpac_tree(root: Path, codes: tuple[int, ...], n: int = 20, drop: int | None = None) -> None:
+def cpac_tree(root: Path, codes: tuple[int, ...], n: int = 16, drop: int | None = None) -> None:
     """C-PAC: ``atlas-AAL_desc-Mean-1_timeseries.1D`` with label codes in a comment line."""
     for i, subject in enumerate(subject_ids(n)):
         rng = np.random.default_rng([13, i])
@@ -186,7 +186,7 @@ def cpac_tree(root: Path, codes: tuple[int, ...], n: int = 20, drop: int | None 
     write_people(root, subject_ids(n))
 
 
-def dpabi_tree(root: Path, n: int = 20, n_columns: int = 1833) -> None:
+def dpabi_tree(root: Path, n: int = 16, n_columns: int = 1833) -> None:
     """DPABI: .mat and .txt of all atlases side by side, FD in RealignParameter."""
     results = root / "Results" / "ROISignals_FunImgARCWF"
     results.mkdir(parents=True)

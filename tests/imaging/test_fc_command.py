@@ -158,7 +158,7 @@ def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path
     code = fc_command(source=root, out=tmp_path / "out", report=False, say=lines.append)
     assert code == 0, lines
     cohort = _load(tmp_path / "out")
-    assert cohort.fc.shape == (20, 116, 116)
+    assert cohort.fc.shape == (16, 116, 116)
     assert _errors(cohort) == []
     seed = {"xcpd": 11, "cpac": 13, "dpabi": 17}[tool]
     expected = np.corrcoef(roi_signals(np.random.default_rng([seed, 3]), 80, 116), rowvar=False)

@@ -7,6 +7,7 @@ output as they do on fMRIPrep's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -57,11 +58,17 @@ def mni_tissues(shape: tuple[int, int, int], affine: np.ndarray) -> Tissues:
 
     White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
     lies inside the brain, away from its border, in neither grey nor white matter: mostly the
-    ventricles.
+    ventricles. The same for every subject, so the last answer is kept.
     """
+    return _tissues(shape, tuple(np.asarray(affine, dtype=float).ravel().tolist()))
+
+
+@lru_cache(maxsize=1)
+def _tissues(shape: tuple[int, int, int], values: tuple[float, ...]) -> Tissues:
     from nilearn import datasets
     from scipy.ndimage import binary_erosion
 
+    affine = np.array(values).reshape(4, 4)
     image = datasets.load_mni152_brain_mask(resolution=2)
     brain = np.asarray(image.dataobj) > 0
     grey, white, pure_white = (
