@@ -151,3 +151,14 @@ def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal:
     (source,) = find_sources(tmp_path, Choice(), "fmriprep")
     with pytest.raises(DataError, match="0 volumes left after scrubbing"):
         extract_run(source, aal, Settings(make_denoise("scrubbing", std_dvars_threshold=9)))
+
+
+def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_path: Path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(DataError, match=r"low-pass of 0.1 Hz needs a TR below 5 s, not 6 s"):
+        clean_series(x, make_denoise("none"), tr=6.0)
+    (tmp_path / "FD.txt").write_text("0.1\nx\n")
+    with pytest.raises(DataError, match="motion table cannot be read"):
+        framewise_displacement(tmp_path / "FD.txt")
+    (tmp_path / "FD2.txt").write_text("0.1\n0.3\n")
+    assert framewise_displacement(tmp_path / "FD2.txt").tolist() == [0.1, 0.3]

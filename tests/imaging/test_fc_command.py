@@ -352,3 +352,43 @@ def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
     assert fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append) == 0
     people = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t")
     assert people["original_id"].tolist() == ["S1-1-0001"]
+
+
+def test_the_input_and_other_tools_folders_are_never_written_to(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    fmriprep_tree(tmp_path / "in", small_grid, 2, affine=SMALL)
+    before = (tmp_path / "in" / "participants.tsv").read_text()
+    ask = {"source": tmp_path / "in", "atlas": str(blocks[0]), "say": lines.append}
+    assert fc_command(out=tmp_path / "in", **ask) == 2
+    assert "OUT is the same folder as IN" in lines[-1]
+    shutil.copytree(tmp_path / "in", tmp_path / "other")
+    assert fc_command(out=tmp_path / "other", **ask) == 2
+    assert "OUT is a dataset of another tool" in lines[-1]
+    assert (tmp_path / "in" / "participants.tsv").read_text() == before
+
+
+def test_odd_surprises_fail_one_subject_and_a_mixed_site_is_said(
+    tmp_path: Path, blocks, small_grid, lines, monkeypatch
+):
+    from fcforge.imaging import app
+
+    fmriprep_tree(tmp_path / "in", small_grid, 6, affine=SMALL)
+    shutil.rmtree(tmp_path / "in" / "sub-03")
+    fmriprep_subject(tmp_path / "in", "03", small_grid, affine=SMALL, tr=3.0)
+    real = app.subject_fc
+
+    def odd(own, *rest):
+        if own[0].subject == "02":
+            raise ValueError("array must not\ncontain infs")
+        return real(own, *rest)
+
+    monkeypatch.setattr(app, "subject_fc", odd)
+    code = fc_command(
+        source=tmp_path / "in", out=tmp_path / "out", atlas=str(blocks[0]), denoise="none",
+        report=False, say=lines.append,
+    )  # fmt: skip
+    assert code == 1
+    assert "sub-02 failed: ValueError: array must not contain infs" in lines
+    assert "site North mixes TRs (2, 3 s): its subjects were not scanned alike." in lines
+    assert len(pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")) == 5

@@ -20,6 +20,7 @@ from fcforge.imaging.outputs import (
     fingerprint,
     is_done,
     read_sidecar,
+    refuse_foreign,
     relmat_path,
     software,
     write_dataset,
@@ -28,9 +29,13 @@ from fcforge.imaging.outputs import (
     write_text,
 )
 from fcforge.imaging.people import People, find_people
+from fcforge.imaging.quality import mixed_trs
 from fcforge.imaging.series import parse_columns, read_series
 
 Say = Callable[[str], None]
+# What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
+# with the type named, the others go on. Anything else is a bug of ours and stops the program.
+SURPRISES = (ValueError, OSError, RuntimeError, LookupError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,12 @@ class Outcome:
     made: tuple[str, ...]
     kept: tuple[str, ...]
     failed: tuple[tuple[str, str], ...]
+
+
+def one_line(error: BaseException) -> str:
+    """Message of an error on one line, with its type unless it is one of our own."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, FCForgeError) else f"{type(error).__name__}: {text[:200]}"
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,7 @@ def make_fc(
     FCForgeError
         When nothing can be done at all: no input, no atlas, an unknown setting.
     """
+    refuse_foreign(ask.out, ask.root)
     people = find_people(ask.root, ask.participants)
     no_input = {ask.out} | ({ask.participants} if ask.participants else set())
     sources = find_sources(ask.root, ask.choice, ask.layout, frozenset(no_input))
@@ -96,9 +108,9 @@ def make_fc(
     for subject in progress(wanted, len(wanted)):
         try:
             (made if walk.make(subject) else kept).append(subject)
-        except FCForgeError as error:
-            failed.append((f"sub-{subject}", str(error)))
-            say(f"sub-{subject} failed: {error}")
+        except (FCForgeError, *SURPRISES) as error:
+            failed.append((f"sub-{subject}", one_line(error)))
+            say(f"sub-{subject} failed: {one_line(error)}")
     for line, count in walk.remarks.items():
         if count > 1:
             say(f"the same for {count - 1} more subjects: {line}")
@@ -243,6 +255,8 @@ def _finish(walk: _Walk, people: People, outcome: Outcome, wanted: Sequence[str]
         columns = list(rows[0])
         write_table(out / "participants.tsv", columns, [[r[c] for c in columns] for r in rows])
     write_table(out / "logs" / "failed.tsv", ["participant_id", "reason"], failed)
+    for line in mixed_trs(rows):
+        walk.say(line)
     if walk.ask.report:
         from fcforge.imaging.quality import group_page
 

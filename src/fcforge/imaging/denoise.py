@@ -165,10 +165,17 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
     """FD in mm per volume from a confounds or motion table; None where it has none."""
     if not table.exists():
         return None
-    columns = pd.read_csv(table, sep="\t", na_values=["n/a"])
-    for name in ("framewise_displacement", "filtered_framewise_displacement", "fd_power"):
-        if name in columns:
-            return columns[name].to_numpy(dtype=float)
+    try:
+        if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
+            values = np.loadtxt(table, ndmin=2)
+            return values[:, 0]
+        columns = pd.read_csv(table, sep="\t", na_values=["n/a"])
+        for name in ("framewise_displacement", "filtered_framewise_displacement", "fd_power"):
+            if name in columns:
+                return columns[name].to_numpy(dtype=float)
+    except (ValueError, OSError, pd.errors.ParserError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"motion table cannot be read ({reason}).", where=str(table)) from None
     return None
 
 
@@ -209,6 +216,12 @@ def clean_series(
         high_pass = None  # fMRIPrep's cosine regressors are the high-pass already
     if (high_pass or low_pass) and tr is None:
         raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
+    if low_pass and tr and low_pass >= 0.5 / tr:
+        raise DataError(
+            f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s.",
+            where=where,
+            do="Lower --low-pass, or 0 for none.",
+        )
     n_confounds = 0 if confounds is None else confounds.shape[1]
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     if n_kept < n_confounds + MIN_FREE_VOLUMES:

@@ -227,11 +227,7 @@ def _same_length(confounds: pd.DataFrame | None, raw: np.ndarray, path: Path) ->
 def _motion(source: Source, drop: int) -> np.ndarray | None:
     if source.motion is None or not source.motion.exists():
         return None
-    if source.motion.suffix == ".tsv":
-        fd = framewise_displacement(source.motion)
-    else:
-        fd = np.loadtxt(source.motion, ndmin=1)
-        fd = fd if fd.ndim == 1 else fd[:, 0]
+    fd = framewise_displacement(source.motion)
     return None if fd is None else fd[drop:]
 
 

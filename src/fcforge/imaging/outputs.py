@@ -153,6 +153,21 @@ def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     write_table(folder / f"atlas-{atlas.name}_dseg.tsv", ["index", "name", "system"], rows)
 
 
+def refuse_foreign(out: Path, source: Path) -> None:
+    """Never write into the input, or into a folder that another tool made.
+
+    Raises
+    ------
+    DataError
+        OUT is IN, or its dataset_description.json does not name fcforge.
+    """
+    if out.resolve() == source.resolve():
+        raise DataError("OUT is the same folder as IN.", do="Choose a folder of its own.")
+    description = out / "dataset_description.json"
+    if description.exists() and '"fcforge' not in description.read_text(errors="replace"):
+        raise DataError("OUT is a dataset of another tool.", where=str(out), do="Choose another.")
+
+
 def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
     paths = [p for s in sources for p in (s.path, s.motion, s.mask, s.sidecar) if p is not None]

@@ -149,12 +149,7 @@ def group_page(
 ) -> str:
     """Table of all subjects, what failed and why, and distributions over subjects."""
     sites = [_site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
-    warnings = [
-        f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
-        for s in sites
-        if ", " in s["tr"]
-    ]
-    warnings += _outliers(rows)
+    warnings = [*mixed_trs(rows), *_outliers(rows)]
     hidden = {"file"}
     columns = [c for c in (rows[0] if rows else {}) if c not in hidden]
     image = _png(_group_figure(rows)) if rows else ""
@@ -168,6 +163,16 @@ def group_page(
         sites=sites,
         columns=columns,
     )
+
+
+def mixed_trs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for every site whose subjects were scanned with different TRs."""
+    found = [_site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
+    return [
+        f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
+        for s in found
+        if ", " in s["tr"]
+    ]
 
 
 def _site_row(site: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

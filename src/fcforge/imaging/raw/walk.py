@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError
-from fcforge.imaging.app import Outcome, Say
+from fcforge.imaging.app import SURPRISES, Outcome, Say, one_line
 from fcforge.imaging.outputs import (
     fingerprint_of,
+    refuse_foreign,
     software,
     write_json,
     write_table,
@@ -36,6 +37,7 @@ def preprocess_all(
     say: Say,
 ) -> Outcome:
     """Every raw run below `root` to MNI space; see `commands.preprocess_command`."""
+    refuse_foreign(out, root)
     runs = find_raw(root)
     people = find_people(root)
     named = {label.removeprefix("sub-") for label in labels}
@@ -51,9 +53,9 @@ def preprocess_all(
         own = [run for run in runs if run.source.subject == subject]
         try:
             (made if _subject(subject, own, out, recipe, report, say) else kept).append(subject)
-        except FCForgeError as error:
-            failed.append((f"sub-{subject}", str(error)))
-            say(f"sub-{subject} failed: {error}")
+        except (FCForgeError, *SURPRISES) as error:
+            failed.append((f"sub-{subject}", one_line(error)))
+            say(f"sub-{subject} failed: {one_line(error)}")
     write_table(out / "logs" / "failed.tsv", ["participant_id", "reason"], failed)
     return Outcome(tuple(made), tuple(kept), tuple(failed))
 
