@@ -11,6 +11,7 @@ import torch
 from neuroCombat import neuroCombat
 
 import small_world
+from fcforge.engine import start_lane
 from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
 from fcforge.runner.plan import canonical, make_plan
@@ -221,3 +222,24 @@ def test_untrained_network_sees_sites_as_they_are(tmp_path):
     workshop = Workshop(small_world.cohort(), Store(tmp_path))
     plain = workshop.sites(replace(spec, order=()))
     assert all("harmonised" not in site.provenance for site in plain.values())
+
+
+def test_zero_shot_cells_use_no_diagnosis_of_the_unseen_site(tmp_path):
+    """Other training diagnoses of the third site change its scores only once it is learned."""
+    spec = replace(small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat")
+    workshop = Workshop(small_world.cohort(), Store(tmp_path))
+    third = spec.order[2]
+    flipped = Workshop(small_world.cohort(), Store(tmp_path / "other"))
+    relabelled = make_sites(small_world.cohort(), 0)
+    train = relabelled[third].train
+    other = FCBatch(train.fc, train.y.roll(1))
+    relabelled[third] = replace(relabelled[third], train=other)
+    assert not torch.equal(other.y, train.y)
+    for labelled in (True, False):
+        key = (0, (0.3, 0.2), "combat", spec.reference, labelled)
+        flipped._sites[key] = harmonise_sites(relabelled, "combat", spec.reference, labelled)
+    lane = start_lane(workshop.learner(spec), 0)
+    for depth, changes in ((2, False), (3, True)):
+        one = workshop.scores(spec.prefix(depth), lane)[third]
+        two = flipped.scores(spec.prefix(depth), lane)[third]
+        assert (one != two).any() == changes

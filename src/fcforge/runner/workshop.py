@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -67,9 +68,10 @@ class Workshop:
         self._evaluators: dict[str, Evaluator] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
-    def sites(self, spec: RunSpec) -> dict[str, Site]:
+    def sites(self, spec: RunSpec, labelled: bool = True) -> dict[str, Site]:
         """Sites of a seed, split once and harmonised to the order's first site."""
-        key = (spec.seed, spec.test_fraction, spec.val_fraction, spec.harmonise, spec.reference)
+        fractions = spec.test_fraction, spec.val_fraction
+        key = (spec.seed, fractions, spec.harmonise, spec.reference, labelled)
         if key not in self._sites:
             plain = make_sites(
                 self.cohort,
@@ -77,7 +79,7 @@ class Workshop:
                 test_fraction=spec.test_fraction,
                 val_fraction=spec.val_fraction,
             )
-            self._sites[key] = harmonise_sites(plain, spec.harmonise, spec.reference)
+            self._sites[key] = harmonise_sites(plain, spec.harmonise, spec.reference, labelled)
         return self._sites[key]
 
     def learner(self, spec: RunSpec) -> Learner:
@@ -87,12 +89,21 @@ class Workshop:
             self._learners[key] = build_learner(spec.learner, self.cohort.n_rois)
         return self._learners[key]
 
-    def evaluator(self, spec: RunSpec) -> Evaluator:
+    def evaluator(self, spec: RunSpec, labelled: bool = True) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = replace(spec, order=()).key + spec.reference
+        key = f"{replace(spec, order=()).key}:{spec.reference}:{labelled}"
         if key not in self._evaluators:
-            self._evaluators[key] = Evaluator(self.sites(spec), self.learner(spec), self.device)
+            sites = self.sites(spec, labelled)
+            self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
         return self._evaluators[key]
+
+    def scores(self, spec: RunSpec, lane: Lane) -> dict[str, np.ndarray]:
+        """Scores on every site; one not learned yet is harmonised without its diagnoses."""
+        found = self.evaluator(spec).scores(lane)
+        if spec.harmonise == "combat" and spec.order:
+            strangers = self.evaluator(spec, labelled=False).scores(lane)
+            found |= {site: p for site, p in strangers.items() if site not in spec.order}
+        return found
 
     def view(self, spec: RunSpec, site: str, position: int) -> SiteView:
         """What the method is shown of a site."""
@@ -231,5 +242,5 @@ class Workshop:
             "pools": [list(p) for p in pools],
             "environment": describe(self.device),
         }
-        scores = self.evaluator(node.spec).scores(lane)
+        scores = self.scores(node.spec, lane)
         self.store.write_node(node.key, meta, scores, tensors if node.depth else None)

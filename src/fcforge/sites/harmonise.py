@@ -12,9 +12,9 @@ keeping a site's share of patients out of the estimates. A subject's own diagnos
 to harmonise it: classic ComBat with the class as covariate does so, and hands the answer to the
 classifier.
 
-A site that has not been learned yet is harmonised in the same way before it is scored: zero-shot
-cells of a harmonised run are those of a hospital that has some scans of its own to harmonise
-with, not of one that has a single patient.
+A site that has not been learned yet is harmonised in the same way before it is scored, but without
+its diagnoses: zero-shot cells of a harmonised run are those of a hospital that has some scans of
+its own to harmonise with, not of one that has a single patient.
 
 Shifted edges need not be a correlation matrix any more; eigenvalues below zero are then raised to
 zero and the diagonal is scaled back to one.
@@ -134,11 +134,12 @@ def fit_combat(
 
 
 def harmonise_sites(
-    sites: Mapping[str, Site], how: Harmonisation, first: str = ""
+    sites: Mapping[str, Site], how: Harmonisation, first: str = "", labelled: bool = True
 ) -> dict[str, Site]:
     """Sites of an order that begins with `first`, harmonised to it.
 
     Without a first site (the untrained network) or with "none", the sites as they are.
+    `labelled` lets ComBat use the diagnoses of training subjects (see `fit_combat`).
     """
     if how not in ("none", "site_demean", "combat"):
         raise unknown_name("harmonisation", how, ("none", "site_demean", "combat"))
@@ -149,7 +150,8 @@ def harmonise_sites(
     for name, site in sites.items():
         if name != first:
             z, y = _training(site)
-            move = fit_demean(z, z0) if how == "site_demean" else fit_combat(z, z0, y, y0)
+            labels = (y, y0) if labelled else (None, None)
+            move = fit_demean(z, z0) if how == "site_demean" else fit_combat(z, z0, *labels)
             site = _moved(site, move, f"{how} to {first}")
         out[name] = site
     return out
