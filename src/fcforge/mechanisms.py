@@ -62,7 +62,7 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Smallest noise multiplier of one (epsilon, delta)-private Gaussian release."""
     check_budget(epsilon, delta, "Gaussian mechanism")
-    return _bisect(lambda sigma: gaussian_delta(sigma, epsilon) <= delta, 1e-3, 1e6)
+    return _bisect(lambda sigma: gaussian_delta(sigma, epsilon) <= delta, 1e-9, 1e6)
 
 
 def _bisect(good: Callable[[float], bool], low: float, high: float) -> float:

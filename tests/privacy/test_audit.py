@@ -1,0 +1,181 @@
+"""The audit as a whole: references at both ends, control in the middle, words exact."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.privacy import words
+from fcforge.privacy.audit import (
+    audit_generators,
+    pseudo_members,
+    split_people,
+    stratified,
+    world_members,
+)
+from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
+from fcforge.privacy.result import Audit, Plan
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component, FCBatch
+
+PLAN = Plan(worlds=5, multiple=3, n_draws=40)
+
+
+@pytest.fixture(scope="module")
+def site() -> FCBatch:
+    cohort = simulate(n_rois=14, n_sites=1, scale=1.0, seed=5)
+    return FCBatch.from_numpy(cohort.fc[:120], cohort.label[:120])
+
+
+@pytest.fixture(scope="module")
+def audit(site) -> Audit:
+    rows = {"copy": Component("bootstrap"), "edge_gauss": Component("edge_gauss")}
+    return audit_generators(rows, site, other=site.fc, plan=PLAN, untrained=Component("edge_gauss"))
+
+
+def test_copy_leaks_everything_and_untrained_nothing(audit) -> None:
+    for release in ("bootstrap", "copy"):
+        assert audit.row(release, "distance ratio").auc.value > 0.95
+        assert audit.row(release, "distance ratio").tpr.value > 0.9
+        assert audit.row(release, "distance ratio").identified.value > 0.9
+        assert audit.row(release, "shadow models").auc.value > 0.95
+        assert audit.row(release, "fingerprint").auc.value > 0.95
+    for row in audit.rows:
+        if row.release == "untrained":
+            assert abs(row.auc.value - 0.5) < 0.12, row
+        assert row.control.low < 0.55, row
+        assert row.control.high > 0.45, row
+        assert row.auc.low <= row.auc.value <= row.auc.high
+
+
+def test_every_generator_lies_between_the_references(audit) -> None:
+    best = max(r.auc.value for r in audit.rows if r.release == "edge_gauss")
+    assert best < audit.row("bootstrap", "distance ratio").auc.value
+
+
+def test_worlds_share_nobody_with_the_reference(site) -> None:
+    who = split_people(site, None, PLAN)
+    assert len(who.batch) + len(who.reference) == len(site)
+    gap = (who.batch.fc[:, None] - who.reference.fc[None]).abs().amax((-1, -2))
+    assert float(gap.min()) > 0
+    member = world_members(who.y, PLAN)
+    assert abs(member.mean() - 0.5) < 0.05
+    assert len({tuple(row) for row in member}) == PLAN.worlds
+    fake = pseudo_members(member, np.random.default_rng(0))
+    assert ((fake == -1) == (member == 1)).all()
+    assert (fake == 1).sum() > 0
+
+
+def test_stratified_keeps_classes() -> None:
+    y = np.array([0] * 40 + [1] * 20)
+    mask = stratified(y, 0.5, np.random.default_rng(0))
+    assert (mask[:40].sum(), mask[40:].sum()) == (20, 10)
+
+
+def test_audit_repeats_and_survives_json(site, audit) -> None:
+    again = audit_generators(
+        {"edge_gauss": Component("edge_gauss")}, site, plan=PLAN, untrained=Component("edge_gauss")
+    )
+    a, b = (x.row("edge_gauss", "DOMIAS") for x in (audit, again))
+    assert a == b
+    back = Audit.from_json(json.loads(json.dumps(audit.to_json())))
+    assert back.to_json() == audit.to_json()
+
+
+def test_words_are_exact(audit) -> None:
+    text = words.as_text(audit)
+    assert "'no raw scan is stored' is not 'private'" in text
+    assert "is private" not in text
+    assert "bootstrap (reference): who was trained on can be told" in text
+    assert "untrained (reference): AUC" in text
+    assert len(words.as_markdown(audit).splitlines()) > len(audit.rows)
+
+
+def test_report_section_escapes(audit) -> None:
+    evil = Audit(audit.rows, {**audit.about, "what": "x", "not_attacked": ["<script>alert(1)"]})
+    page = str(words.section(evil).html())
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert page.count("<tr>") == len(audit.rows) + 1
+
+
+def test_too_few_people_is_one_clear_error(site) -> None:
+    with pytest.raises(DataError, match="too few to audit"):
+        audit_generators({}, site.select(slice(0, 10)), plan=PLAN)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, site):
+    folder = tmp_path_factory.mktemp("data")
+    upper = np.triu_indices(14, 1)
+    flat = site.fc.numpy()[:, upper[0], upper[1]]
+    ids = np.array([f"s{i:03d}" for i in range(len(flat))])
+    data = folder / "site.npz"
+    np.savez(
+        data, fc_upper=flat, label=site.y.numpy(), site=np.array(["A"] * len(flat)), subject_id=ids
+    )
+    noisy = flat + 0.02 * np.random.default_rng(0).standard_normal(flat.shape)
+    np.savez(folder / "halves.npz", subject_id=ids, fc_first=noisy, fc_second=flat)
+    return data, folder / "halves.npz"
+
+
+def test_command_audits_a_generator(files, tmp_path) -> None:
+    data, halves = files
+    text = audit_command(
+        data=data, sites=["A"], generators=["edge_gauss"], halves=halves, worlds=4,
+        multiple=2, out=tmp_path / "out", as_json=True,
+    )  # fmt: skip
+    found = json.loads(text)
+    assert {r["attack"] for r in found["rows"]} >= {"fingerprint", "shadow models", "DOMIAS"}
+    assert read_audit(tmp_path / "out" / "audit.json").to_json()["rows"] == found["rows"]
+    fingerprint = [
+        r for r in found["rows"] if (r["release"], r["attack"]) == ("bootstrap", "fingerprint")
+    ]
+    assert fingerprint[0]["identified"][0] > 0.8
+
+
+def test_command_says_what_is_missing(files, tmp_path) -> None:
+    data, _ = files
+    with pytest.raises(ConfigError, match="say what to audit"):
+        audit_command(data=data, sites=["A"])
+    with pytest.raises(ConfigError, match="without --capsule"):
+        audit_command(data=data, sites=["A"], generators=["edge_gauss"], record=tmp_path / "x")
+    with pytest.raises(ConfigError, match="corr_gauss"):
+        parse_generator("corr_gaus")
+    with pytest.raises(DataError, match="halves"):
+        read_halves(data)
+    with pytest.raises(DataError, match="is no audit"):
+        read_audit(data)
+
+
+def test_cli_lists_audit() -> None:
+    import typer
+    from typer.testing import CliRunner
+
+    from fcforge.privacy.cli import register
+
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "--generator" in result.output or "audit" in result.output
+
+
+@pytest.mark.data
+def test_real_abide_references(shared_data) -> None:
+    """Bootstrap leaks, untrained does not, on the real NYU subjects (the cheap untrained row)."""
+    from fcforge.graphs import from_edges
+
+    with np.load(shared_data / "abide1_aal116.npz") as arrays:
+        nyu = arrays["site"] == "NYU"
+        fc = from_edges(torch.from_numpy(arrays["fc_upper"][nyu].astype(np.float32)))
+        y = torch.from_numpy(arrays["label"][nyu].astype(np.int64))
+    found = audit_generators(
+        {}, FCBatch(fc, y), plan=Plan(worlds=4, n_draws=20), untrained=Component("edge_gauss")
+    )
+    assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
+    assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1

@@ -1,0 +1,117 @@
+"""Whole capsules under attack: statistics, network, synthetic subjects; the ledger entry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.capsule import learn, open_capsule, settings_for
+from fcforge.errors import CapsuleError, DataError
+from fcforge.privacy.capsules import audit_capsule, moment_rows
+from fcforge.privacy.commands import audit_command
+from fcforge.privacy.result import Plan
+from fcforge.runner.workshop import build_learner
+from fcforge.sites import split_site
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component, LearnerSpec, Training
+
+R, SITE = 20, "Sim-NYU"
+PLAN = Plan(n_draws=40)
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return simulate(n_rois=R, n_sites=1, scale=1.0, seed=2)
+
+
+@pytest.fixture(scope="module")
+def capsules(tmp_path_factory, cohort):
+    folder = tmp_path_factory.mktemp("capsules")
+    out = {}
+    learners = {
+        "analytic": LearnerSpec(Component("analytic"), Component("linear")),
+        "dp": LearnerSpec(Component("dp_analytic", {"epsilon": 1.0}), Component("linear")),
+        "ewc": LearnerSpec(Component("ewc"), Component("linear")),
+    }
+    for name, spec in learners.items():
+        settings = settings_for(
+            spec, R, training=Training(epochs=2), held_out=32, calibrate="none",
+            judge=Component("edge_gauss"),
+        )  # fmt: skip
+        out[name] = folder / f"{name}.capsule"
+        learn(None, SITE, cohort, out[name], settings=settings)
+    return out
+
+
+def site_of(cohort):
+    return split_site(cohort, SITE, 0)
+
+
+def test_exact_statistics_leak_and_private_ones_do_not(capsules, cohort) -> None:
+    exact = audit_capsule(open_capsule(capsules["analytic"]), site_of(cohort), plan=PLAN)
+    private = audit_capsule(open_capsule(capsules["dp"]), site_of(cohort), plan=PLAN)
+    leak = exact.row("method state", "leverage in root")
+    kept = private.row("method state", "leverage in moments")
+    assert leak.auc.value > 0.95  # fewer people than edges: members span the statistics
+    assert kept.auc.value < 0.65
+    assert exact.row("bootstrap", "distance ratio").auc.value > 0.95
+    assert private.about["epsilon_of_method"] == 1.0
+    assert private.about["noise_is_secret"] is True
+
+
+def test_every_array_is_attacked_or_named(capsules, cohort) -> None:
+    capsule = open_capsule(capsules["ewc"])
+    audit = audit_capsule(capsule, site_of(cohort), plan=PLAN)
+    names = {r.attack for r in audit.rows if r.release == "method state"}
+    attacked = {n.removeprefix("alignment with ").removeprefix("leverage in ") for n in names}
+    left = {n.removeprefix("state ") for n in audit.about["not_attacked"]}
+    assert attacked | left == set(capsule.lane.state)
+    assert {r.release for r in audit.rows} >= {"network", "synthetic subjects"}
+
+
+def test_leverage_uses_the_rows_the_method_added(capsules, cohort) -> None:
+    capsule, site = open_capsule(capsules["analytic"]), site_of(cohort)
+    learner = build_learner(capsule.settings.learner, R)
+    rows = moment_rows(learner, site.learning(with_val=True))
+    assert rows is not None
+    root = capsule.lane.state["root"].numpy()
+    np.testing.assert_allclose(rows.T @ rows, root.T @ root, atol=1e-6, rtol=1e-6)
+
+
+def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) -> None:
+    i, j = np.triu_indices(R, 1)
+    data = tmp_path / "data.npz"
+    np.savez(
+        data, fc_upper=cohort.fc[:, i, j], label=cohort.label, site=cohort.site,
+        subject_id=cohort.subject_id,
+    )  # fmt: skip
+    out = tmp_path / "audited.capsule"
+    text = audit_command(data=data, sites=[SITE], capsule=capsules["dp"], record=out, multiple=2)
+    assert "'no raw scan is stored' is not 'private'" in text
+    assert "outside that budget" in text
+    sealed = open_capsule(out)
+    entry = sealed.entries[-1]
+    assert entry["kind"] == "audit"
+    assert entry["parent"] == open_capsule(capsules["dp"]).id
+    assert entry["result"]["epsilon"] == 1.0
+    assert {r["release"] for r in entry["result"]["rows"]} >= {"bootstrap", "untrained", "network"}
+    written = json.dumps(entry["result"])
+    assert "trained_on" not in written  # counts could be small cells
+    from fcforge.capsule import inspect_words
+
+    said = "\n".join(inspect_words(sealed))
+    assert "can be told better than chance" in said
+
+
+def test_a_foreign_site_and_too_few_people_are_clear_errors(capsules, cohort) -> None:
+    capsule, site = open_capsule(capsules["dp"]), site_of(cohort)
+    with pytest.raises(CapsuleError, match="was not learned"):
+        audit_capsule(capsule, replace(site, name="Elsewhere"), plan=PLAN)
+    with pytest.raises(DataError, match="too few"):
+        audit_capsule(capsule, site, reference=site.test.select(slice(0, 3)), plan=PLAN)
+    with pytest.raises(DataError, match="no other scan"):
+        audit_capsule(capsule, site, other={"nobody": torch.eye(R)}, plan=PLAN)
