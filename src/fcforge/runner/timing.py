@@ -1,83 +1,68 @@
-"""How long and how large a plan will be, from one timed epoch per learner."""
+"""How long and how large a plan will be, from a few timed epochs per learner."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import numpy as np
 
+from fcforge.engine import learn_site, start_lane
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import synthetic_subjects
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
 from fcforge.types import RunSpec
 
 
+class Rate(NamedTuple):
+    """Seconds per subject and epoch, seconds per site beside the epochs, bytes of a stored lane."""
+
+    epoch: float
+    site: float
+    size: int
+
+
 def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
     """Seconds on one core and bytes on disk of all `nodes`."""
     counts = {s: float(np.sum(cohort.site == s)) for s in cohort.site_names}
-    with TemporaryDirectory(prefix="fcforge-") as scratch:  # fitted generators land in a store
-        return _add_up(Workshop(cohort, Store(scratch)), nodes, counts)
-
-
-def _add_up(
-    workshop: Workshop, nodes: Sequence[Node], counts: dict[str, float]
-) -> tuple[float, int]:
-    rates: dict[str, tuple[float, int]] = {}
-    seconds, disk = _generators(workshop, nodes, counts), 0
-    for node in nodes:
-        learner = replace(node.spec, order=(), seed=0).key
-        if learner not in rates:
-            rates[learner] = _rate(workshop, node.spec)
-        per_subject, size = rates[learner]
-        strategy = workshop.learner(node.spec).strategy
-        whole = node.whole or strategy.depends_on == "set"
-        seen = node.spec.order if whole else node.spec.order[-1:]
-        replayed = 2.0 if strategy.replay_size and node.depth > 1 else 1.0
-        seconds += per_subject * sum(counts[s] for s in seen) * replayed
-        disk += size
+    rates: dict[str, Rate] = {}
+    seconds, disk = 0.0, 0
+    with tempfile.TemporaryDirectory() as scratch:  # fitted generators go there and away
+        workshop = Workshop(cohort, Store(scratch))
+        for node in nodes:
+            learner = replace(node.spec, order=(), seed=0).key
+            if learner not in rates:
+                rates[learner] = _rate(workshop, node.spec)
+            rate = rates[learner]
+            strategy = workshop.learner(node.spec).strategy
+            whole = node.whole or strategy.depends_on == "set"
+            seen = node.spec.order if whole else node.spec.order[-1:]
+            replayed = 2.0 if strategy.replay_size and node.depth > 1 else 1.0
+            epochs = node.spec.training.epochs if strategy.fits else 0
+            seconds += rate.site + rate.epoch * epochs * sum(counts[s] for s in seen) * replayed
+            disk += rate.size
     return seconds, disk
 
 
-def _generators(workshop: Workshop, nodes: Sequence[Node], counts: dict[str, float]) -> float:
-    """Seconds to fit every generator once per (site, seed), from one fit of each."""
-    rates: dict[str, float] = {}
-    fits = set()
-    for node in nodes:
-        generator, site = node.spec.learner.generator, node.spec.order[-1]
-        if generator is None:
-            continue
-        name = str(generator)
-        if name not in rates:
-            started = time.perf_counter()
-            synthetic_subjects(
-                workshop.sites(node.spec)[site], node.spec, 8, workshop.store.generators
-            )
-            rates[name] = (time.perf_counter() - started) / counts[site]
-        fits.add((name, site, node.spec.seed))
-    return sum(rates[name] * counts[site] for name, site, _ in fits)
+def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
+    """Time one and three epochs at the first site; the difference is the cost of an epoch."""
+    learner, site = workshop.learner(spec), spec.order[0]
 
+    def took(epochs: int) -> tuple[float, int]:
+        lane = start_lane(learner, spec.seed)
+        job = workshop.job(spec.prefix(1), lane, 0)
+        started = time.perf_counter()
+        brief = replace(spec.training, epochs=epochs)
+        (lane,) = learn_site(learner, [job], workshop.bank, brief)
+        seconds = time.perf_counter() - started
+        return seconds, sum(v.numel() * v.element_size() for part in lane for v in part.values())
 
-def _rate(workshop: Workshop, spec: RunSpec) -> tuple[float, int]:
-    """Seconds per subject of a site for all epochs, and bytes of a stored lane."""
-    from fcforge.engine import learn_site, start_lane
-
-    learner = workshop.learner(spec)
-    site = spec.order[0]
-    view = workshop.view(spec, site, 0)
-    brief = replace(spec.training, epochs=1)
-    lane = start_lane(learner, spec.seed)
-    job = workshop._job(spec.prefix(1), lane, 0)
-    learn_site(learner, [job], workshop.bank, brief)  # first call pays for caches
-    job = workshop._job(spec.prefix(1), lane, 0)
-    started = time.perf_counter()
-    (lane,) = learn_site(learner, [job], workshop.bank, brief)
-    took = time.perf_counter() - started
-    size = sum(v.numel() * v.element_size() for part in lane for v in part.values())
-    epochs = spec.training.epochs if learner.strategy.fits else 1
-    n_site = float(np.sum(workshop.cohort.site == site)) or float(len(view.train))
-    return took * epochs / n_site, size
+    took(1)  # the first call pays for caches and the generator
+    short, size = took(1)
+    per_epoch = max(took(3)[0] - short, 0.0) / 2
+    n = float(np.sum(workshop.cohort.site == site))
+    return Rate(per_epoch / n, max(short - per_epoch, 0.0), size)

@@ -204,7 +204,7 @@ class Workshop:
 
     def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
         spec = members[0][0].spec
-        jobs = [self._job(node.spec, lane, node.depth - 1) for node, lane in members]
+        jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
         started = time.perf_counter()
         lanes = learn_site(
             self.learner(spec),
@@ -221,12 +221,13 @@ class Workshop:
         learner, lane = self.learner(node.spec), self.load_lane(node)
         started = time.perf_counter()
         for position, _ in enumerate(node.spec.order):
-            job = self._job(node.spec.prefix(position + 1), lane, position)
+            job = self.job(node.spec.prefix(position + 1), lane, position)
             last = position == node.depth - 1
             (lane,) = learn_site(learner, [job], self.bank, node.spec.training, fit=last, tick=tick)
         self.write(node, lane, time.perf_counter() - started)
 
-    def _job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
+    def job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
+        """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         return Job(lane, self.view(spec, site, position), spec.seed, spec.order, peek)
