@@ -139,6 +139,19 @@ def list_things(
         print(f"{row['name']:<{width}}  {row['about']}")
 
 
+@app.command()
+def judge(
+    config: Config,
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option(help="Folder [runs/<config name>].")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+) -> None:
+    """Judge generators of synthetic FC: fidelity, diversity, use; the same command continues."""
+    from fcforge.commands.judge import judge_config
+
+    print(judge_config(config, overrides or [], out or Path("runs") / config.stem, device, say))
+
+
 def _load_config(path: Path) -> Any:
     from fcforge.config import load_experiment
 
@@ -148,10 +161,16 @@ def _load_config(path: Path) -> Any:
 def _mount() -> None:
     """Add the commands that other layers bring along; none of them imports torch here."""
     from fcforge.capsule.cli import register as mount_capsule
+    from fcforge.commands.study_cli import register as mount_study
     from fcforge.imaging.cli import mount as mount_imaging
+    from fcforge.privacy.cli import register as mount_privacy
+    from fcforge.serve.cli import register as mount_serve
 
+    mount_study(app)
     mount_imaging(app)
     mount_capsule(app, _load_config)
+    mount_privacy(app)
+    mount_serve(app)
 
 
 def _one_line(error: FCForgeError) -> None:

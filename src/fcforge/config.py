@@ -171,7 +171,7 @@ def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experime
         )
     paper = experiment.protocol == "paper"
     built = Experiment(
-        dataset=_dataset(config.dataset, where, folder),
+        dataset=resolve_dataset(config.dataset, where, folder),
         learners=tuple(
             _learner(t, f"{where}: learner {i}", paper) for i, t in enumerate(config.learner)
         ),
@@ -236,7 +236,8 @@ def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     return replace(component, params={**component.params, "preset": "paper"})
 
 
-def _dataset(table: dict[str, Any], where: str, folder: Path) -> Component:
+def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Component:
+    """Dataset a config names, with its path made absolute."""
     from fcforge.sites import DATASETS
 
     component = _component(table, "dataset", f"{where}: [dataset]")
