@@ -65,7 +65,7 @@ def prepare_series(folder: Path) -> None:
     rng = np.random.default_rng(0)
     signals = roi_signals(rng, 200, 116)
     np.save(folder / "truth.npy", signals)
-    write_scan(folder / "in" / "sub-01_task-rest_bold.nii.gz", grid, signals, affine, rng)
+    write_scan(folder / "in" / "scan.nii.gz", grid, signals, affine, rng)
 
 
 def prepare_raw(folder: Path, seed: int) -> None:

@@ -18,7 +18,8 @@ from fcforge.imaging.denoise import (
     make_denoise,
 )
 from fcforge.imaging.extract import Settings, extract_run
-from fcforge.imaging.layouts import Choice, find_sources
+from fcforge.imaging.layouts import find_sources
+from fcforge.imaging.sources import Choice
 
 N = 60
 

@@ -392,3 +392,36 @@ def test_odd_surprises_fail_one_subject_and_a_mixed_site_is_said(
     assert "sub-02 failed: ValueError: array must not contain infs" in lines
     assert "site North mixes TRs (2, 3 s): its subjects were not scanned alike." in lines
     assert len(pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")) == 5
+
+
+def test_native_space_scans_are_not_taken_for_mni(tmp_path: Path, blocks, small_grid, lines):
+    from imaging_trees import write_scan
+
+    rng = np.random.default_rng(0)
+    signals = roi_signals(rng, 60, 6)
+    raw = tmp_path / "in" / "sub-01" / "func" / "sub-01_task-rest_bold.nii.gz"
+    write_scan(raw, small_grid, signals, SMALL, rng)
+    ask = {"out": tmp_path / "out", "atlas": str(blocks[0]), "report": False, "say": lines.append}
+    assert fc_command(source=tmp_path / "in", **ask) == 2
+    assert "is in scanner space, FC needs MNI space" in lines[-1]
+    raw.rename(raw.with_name("sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"))
+    assert fc_command(source=tmp_path / "in", **ask) == 2
+    assert "is in T1w space" in lines[-1]
+    assert fc_command(source=tmp_path / "in", layout="nifti", **ask) == 0
+
+
+def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, lines):
+    import nibabel as nib
+    from imaging_trees import write_scan
+
+    rng = np.random.default_rng(0)
+    path = tmp_path / "in" / "anna.nii"
+    write_scan(path, small_grid, roi_signals(rng, 60, 6), SMALL, rng)
+    image = nib.load(path)
+    image.set_sform(SMALL, 1)
+    nib.save(image, tmp_path / "in" / "berta.nii")
+    ask = {"out": tmp_path / "out", "atlas": str(blocks[0]), "report": False, "say": lines.append}
+    assert fc_command(source=tmp_path / "in", **ask) == 0
+    said = [line for line in lines if "scanner space" in line]
+    assert len(said) == 1
+    assert said[0].startswith("sub-berta: ")

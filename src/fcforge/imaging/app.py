@@ -14,7 +14,7 @@ from typing import Any
 from fcforge.errors import ConfigError, DataError, FCForgeError
 from fcforge.imaging.atlas import Atlas, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import Settings, SubjectFC, subject_fc
-from fcforge.imaging.layouts import Choice, Source, entities, find_sources
+from fcforge.imaging.layouts import find_sources
 from fcforge.imaging.outputs import (
     bids_label,
     fingerprint,
@@ -31,6 +31,7 @@ from fcforge.imaging.outputs import (
 from fcforge.imaging.people import People, find_people
 from fcforge.imaging.quality import mixed_trs
 from fcforge.imaging.series import parse_columns, read_series
+from fcforge.imaging.sources import Choice, Source, entities
 
 Say = Callable[[str], None]
 # What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails

@@ -10,9 +10,9 @@ from fcforge.errors import ConfigError, FCForgeError
 from fcforge.imaging.app import Outcome, Request, make_fc
 from fcforge.imaging.denoise import make_denoise
 from fcforge.imaging.extract import Settings
-from fcforge.imaging.layouts import Choice
 from fcforge.imaging.raw.pipeline import Recipe
 from fcforge.imaging.raw.walk import preprocess_all
+from fcforge.imaging.sources import Choice
 
 OK, SOME_FAILED, NOTHING_DONE = 0, 1, 2
 Progress = Callable[[Iterable[Any], int], Iterable[Any]]

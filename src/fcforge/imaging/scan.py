@@ -30,12 +30,15 @@ class Scan:
         Voxel index to mm.
     tr : float or None
         Repetition time in the header, seconds; None where the header has none.
+    scanner_space : bool
+        The header says that the affine leads to the scanner's own coordinates.
     """
 
     path: Path
     shape: tuple[int, int, int, int]
     affine: np.ndarray
     tr: float | None
+    scanner_space: bool = False
 
     @property
     def n_volumes(self) -> int:
@@ -63,7 +66,8 @@ def open_scan(path: Path) -> Scan:
             where=str(path),
         )
     header = image.header
-    if int(header["sform_code"]) == 0 and int(header["qform_code"]) == 0:
+    code = int(header["sform_code"]) or int(header["qform_code"])
+    if code == 0:
         raise DataError(
             "wrong affine: the header places the voxels nowhere (sform and qform codes are 0).",
             where=str(path),
@@ -73,7 +77,7 @@ def open_scan(path: Path) -> Scan:
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.", where=str(path))
     x, y, z, t = (int(n) for n in image.shape)
-    return Scan(path, (x, y, z, t), affine, _header_tr(header))
+    return Scan(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
 
 
 def repetition_time(scan: Scan, sidecar: Path | None, override: float | None) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.layouts import Source, entities
+from fcforge.imaging.sources import Source, entities
 
 
 @dataclass(frozen=True)
