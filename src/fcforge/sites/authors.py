@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import pickle
 import re
+import struct
+import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,11 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
 
+# All that torch, pickle and zipfile were seen to raise on damaged bytes.
+DAMAGED = (
+    RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
+    OverflowError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
 _FIELD = re.compile(r"(roi_list|labels)_?(\d+)$")
 
 
@@ -106,7 +115,9 @@ def read_pt(path: Path) -> Any:
     from torch.serialization import safe_globals
 
     try:
-        with safe_globals(_numpy_parts()):
+        _check_zip(path)
+        with safe_globals(_numpy_parts()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
@@ -116,9 +127,18 @@ def read_pt(path: Path) -> Any:
             where=str(path),
             do="Have its owner save tensors, arrays, lists and dicts only, or an .npz.",
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"not a readable .pt file ({reason[:80]}).", where=str(path)) from None
+
+
+def _check_zip(path: Path) -> None:
+    """Torch does not verify the checksums inside its own files; a flipped bit would go unseen."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            bad = archive.testzip()
+        if bad:
+            raise ValueError(f"checksum of {bad} does not fit")
 
 
 def _numpy_parts() -> list[Any]:
