@@ -1,0 +1,143 @@
+"""Tables of the documentation, made from the registries so that they cannot go stale."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fcforge.generators import GENERATORS
+from fcforge.models import MODELS
+from fcforge.sites import DATASETS
+from fcforge.strategies import STRATEGIES
+
+GENERATOR_SOURCES = {
+    "fcm_vae": "FORGE paper and its code",
+    "regate": "Liu et al. 2021, public code read",
+    "brainnetgan": "Li et al. 2021, from its abstract: a reconstruction",
+    "gr_spd_gan": "Tan et al. 2022/2025, from the abstract: a reconstruction",
+    "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
+    "corr_flow": "Collas et al. 2025 (DiffeoCFM)",
+    "bootstrap": "reference: leaks everything",
+    "edge_gauss": "reference: independent edges",
+}
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def first_line(thing: object) -> str:
+    """First line of a docstring."""
+    return (inspect.getdoc(thing) or "").split("\n", 1)[0]
+
+
+def basis(source: str) -> str:
+    """What a method was written from."""
+    if "abstract" in source:
+        return "reconstruction"
+    if "reference" in source or not source:
+        return "reference"
+    return "paper, public code read" if "Mammoth" in source else "paper"
+
+
+def methods() -> str:
+    """Every method: what it does, what it keeps, where it is from."""
+    rows = [
+        (f"`{name}`", cls.title, first_line(cls), cls.keeps, cls.source, basis(cls.source))
+        for name, cls in STRATEGIES.items()
+    ]
+    return markdown(("name", "method", "what it does", "keeps", "source", "written from"), rows)
+
+
+def models() -> str:
+    """Every classifier."""
+    rows = [(f"`{name}`", first_line(cls), f"{cls.lr:g}") for name, cls in MODELS.items()]
+    return markdown(("name", "what it is", "learning rate"), rows)
+
+
+def generators() -> str:
+    """Every generator."""
+    rows = [
+        (f"`{name}`", first_line(cls), cls.releases, GENERATOR_SOURCES.get(name, ""))
+        for name, cls in GENERATORS.items()
+    ]
+    return markdown(("name", "what it does", "releases", "source"), rows)
+
+
+def datasets() -> str:
+    """Every dataset."""
+    return markdown(("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()])
+
+
+def commands() -> str:
+    """Every command with its arguments and options, read from the program itself."""
+    import typer.main
+
+    from fcforge import cli
+
+    mount = getattr(cli, "_mount", None)
+    if mount is not None and not getattr(cli.app, "_documented", False):
+        known = {c.name or c.callback.__name__ for c in cli.app.registered_commands}
+        if "learn" not in known:
+            mount()
+        cli.app._documented = True  # type: ignore[attr-defined]
+    group = typer.main.get_command(cli.app)
+    parts = []
+    for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
+        if command.hidden:
+            continue
+        rows = []
+        for p in command.params:
+            shown = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
+            text = getattr(p, "help", None) or ""
+            default = (
+                "" if p.default in (None, False, ()) or callable(p.default) else str(p.default)
+            )
+            if shown != "--help":
+                rows.append((f"`{shown}`", text, f"`{default}`" if default else ""))
+        parts.append(f"## fcforge {name}\n\n{inspect.cleandoc(command.help or '')}\n")
+        if rows:
+            parts.append(markdown(("argument or option", "meaning", "default"), rows))
+    return "\n".join(parts)
+
+
+def more() -> str:
+    """Contents list of the pages that the index does not name."""
+    here = Path(__file__).parent
+    named = (here / "index.md").read_text().split()
+    pages = [p.relative_to(here).with_suffix("").as_posix() for p in sorted(here.glob("*.md"))]
+    pages += [p.relative_to(here).with_suffix("").as_posix() for p in here.glob("results/**/*.md")]
+    found = [page for page in pages if page not in named and page != "index"]
+    if not found:
+        return ""
+    return "\n".join(["```{toctree}", ":maxdepth: 1", ":caption: More", "", *found, "```", ""])
+
+
+TABLES = {
+    "methods": methods,
+    "models": models,
+    "generators": generators,
+    "datasets": datasets,
+    "commands": commands,
+    "more": more,
+}
+
+
+def write_all(folder: Path) -> None:
+    """Write every table below `folder`, touching only what changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {name: make() for name, make in TABLES.items()}
+    record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
+    texts["reproducibility"] = record.read_text() if record.is_file() else ""
+    for name, text in texts.items():
+        path = folder / f"{name}.md"
+        if not path.is_file() or path.read_text() != text:
+            path.write_text(text)

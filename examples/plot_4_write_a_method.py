@@ -1,0 +1,111 @@
+r"""
+Write a method
+==============
+
+A method is a small frozen class: hyper-parameters are fields, what it learns lives in
+``lane.state``, and its loss is a pure function of one model's parameters. The engine runs it alone
+on a CPU or lifts it over many site orders on a GPU; the method does not know which.
+"""
+
+# %%
+# Parameter averaging in one screen
+# ---------------------------------
+# A simple guard against forgetting: after every site, go only a share of the way from the old
+# parameters to the new ones.
+#
+# .. math:: \theta \leftarrow \theta_{old} + s \, (\theta_{new} - \theta_{old})
+#
+# and while learning, stay near the old ones: :math:`L = CE + \frac{\lambda}{2}
+# \lVert \theta - \theta_{old} \rVert^2`.
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fcforge.strategies import STRATEGIES, Strategy
+
+
+# start of the method
+@dataclass(frozen=True)
+class Average(Strategy):
+    """Go a share of the way to the new site's parameters, tethered to the old ones."""
+
+    share: float = 0.5
+    strength: float = 0.0
+
+    name: ClassVar[str] = "average"
+    title: ClassVar[str] = "Parameter averaging"
+    keeps: ClassVar[str] = "nothing"
+
+    def begin_site(self, model, lane, site, rng):
+        """Remember where the parameters are now; the first site is free."""
+        if site.position == 0:
+            return lane
+        old = {f"old.{k}": v.clone() for k, v in lane.params.items()}
+        return lane._replace(state={**lane.state, **old})
+
+    def loss(self, model, params, lane, batch, replay, key):
+        """Cross-entropy and the tether."""
+        loss, stats = super().loss(model, params, lane, batch, replay, key)
+        for k, v in params.items():
+            if f"old.{k}" in lane.state:
+                loss = loss + 0.5 * self.strength * ((v - lane.state[f"old.{k}"]) ** 2).sum()
+        return loss, stats
+
+    def end_site(self, model, lane, site, rng):
+        """Average; nothing but the network travels on."""
+        old = {k: lane.state.get(f"old.{k}", v) for k, v in lane.params.items()}
+        share = self.share if site.position else 1.0
+        params = {k: old[k] + share * (v - old[k]) for k, v in lane.params.items()}
+        kept = {k: v for k, v in lane.state.items() if not k.startswith("old.")}
+        return lane._replace(params=params, state=kept)
+
+
+# end of the method
+
+# %%
+# To make it part of fcforge, put the class into its own file in ``fcforge/strategies`` and add it
+# to the table there; the contract tests then find it by themselves. For this script the table is
+# enough.
+STRATEGIES["average"] = Average
+
+# %%
+# Compare
+# -------
+import tempfile
+
+import matplotlib.pyplot as plt
+
+from fcforge.runner.collect import collect
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.stats import group, means
+from fcforge.types import Component, LearnerSpec, Training
+
+shares = (1.0, 0.7, 0.5, 0.3)
+hospitals = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.5}
+experiment = Experiment(
+    dataset=Component("simulated", {**hospitals, "d_scale": 8.0, "rho": -0.3}),
+    learners=tuple(
+        LearnerSpec(Component("average", {"share": s}), Component("linear"), label=f"{s:g}")
+        for s in shares
+    ),
+    orders=2,
+    training=Training(epochs=20, lr=1e-3),
+)
+with tempfile.TemporaryDirectory() as folder:
+    prepared = prepare(experiment)
+    store = open_store(prepared, folder)
+    run_experiment(prepared, store, group=4)
+    results, _ = collect(store)
+
+found = {k: means(runs, "accuracy", ("acc", "fm")) for k, runs in group(results).items()}
+for k, v in found.items():
+    print(f"share {k:>3}: final accuracy {v['acc']:.2f}, forgetting {v['fm']:.2f}")
+
+# %%
+# A share of 1 is plain fine-tuning; smaller steps forget less here.
+fig, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
+ax.plot(shares, [v["acc"] for v in found.values()], marker="o", lw=2, label="final accuracy")
+ax.plot(shares, [v["fm"] for v in found.values()], marker="s", lw=2, label="forgetting")
+ax.set(xlabel="share of the way to the new parameters")
+ax.legend(frameon=False)
+del STRATEGIES["average"]
