@@ -69,6 +69,7 @@ def test_absent_subjects_are_one_line_and_the_check_shows_it(cohort):
 
 
 def test_both_quality_lists(sample: Path):
+    assert "843 listed" in load_abide(sample, sites="all").findings[0].what  # 871 - 28
     everyone = load_abide(sample, quality="all")
     missing = next(f for f in everyone.findings if "no file" in f.what)
     # 175 + 98 + 140 + 71 subjects with a PCP file at the four sites

@@ -71,11 +71,11 @@ def test_the_papers_five_sites_are_decoded(shared: Path):
 
 
 def test_the_duplicate_site_is_left_out_and_said(shared: Path):
-    cohort = load_rest_meta_mdd(shared, sites=None)
+    cohort = load_rest_meta_mdd(shared, sites="all")
     assert "S4" not in cohort.site_names
     assert [f.site for f in cohort.findings] == ["S4"]
     assert "S14 again" in cohort.findings[0].what
-    kept = load_rest_meta_mdd(shared, sites=None, duplicates="keep")
+    kept = load_rest_meta_mdd(shared, sites="all", duplicates="keep")
     assert "S4" in kept.site_names
     with pytest.raises(DataError, match="S4 holds subjects of S14"):
         load_rest_meta_mdd(shared, sites=["S4"])

@@ -38,7 +38,7 @@ GIVE_UP = 3
 def load_abide(
     path: str | Path,
     *,
-    sites: Sequence[str | int] | None = ("NYU", "UCLA", "UM", "USM"),
+    sites: Sequence[str | int] | Literal["all"] = ("NYU", "UCLA", "UM", "USM"),
     derivative: str = "rois_aal",
     pipeline: str = "cpac",
     band_pass: bool = True,
@@ -54,8 +54,8 @@ def load_abide(
     ----------
     path : path
         Folder that holds (or, with `download`, will hold) nilearn's ``ABIDE_pcp``.
-    sites : sequence of str or int, optional
-        Site names, or the paper's numbers (6 = NYU, 14 = UCLA, 15 = UM, 16 = USM). None for all.
+    sites : sequence of str or int, or "all"
+        Site names, or the paper's numbers (6 = NYU, 14 = UCLA, 15 = UM, 16 = USM), or "all".
     derivative, pipeline, band_pass, global_signal
         What the PCP computed: ``rois_aal`` or another ROI set, ``cpac`` / ``ccs`` / ``dparsf`` /
         ``niak``, filtered or not, global signal removed or not.
@@ -93,7 +93,7 @@ def load_abide(
     )
     table = _phenotypes(root, quality, download, fetcher)
     table = table.assign(site=[_site_name(s, merge) for s in table["SITE_ID"]])
-    if sites is not None:
+    if sites != "all":
         names = [_paper_site(site) for site in sites]
         _known_sites(names, table)
         table = table[table["site"].isin(names)]
@@ -103,7 +103,7 @@ def load_abide(
     if not download and not all(here):
         findings.insert(0, _absent(table[~np.array(here)], folder))
     cohort = _cohort(series, rows, findings, folder, derivative)
-    if sites is not None:
+    if sites != "all":
         wanted = [n for n in dict.fromkeys(names) if n in cohort.site_names]
         cohort = cohort.select_sites(wanted) if wanted else cohort
     return cohort.stamped(

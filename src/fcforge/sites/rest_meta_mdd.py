@@ -51,7 +51,7 @@ class SubjectList:
 def load_rest_meta_mdd(
     path: str | Path,
     *,
-    sites: Sequence[str | int] | None = ("S1", "S9", "S14", "S20", "S21"),
+    sites: Sequence[str | int] | Literal["all"] = ("S1", "S9", "S14", "S20", "S21"),
     global_signal: bool = False,
     atlas: str = "aal",
     subjects: str | Path | None = None,
@@ -63,8 +63,8 @@ def load_rest_meta_mdd(
     ----------
     path : path
         The shared folder, its ``Results``, or the folder with the .mat files.
-    sites : sequence of str or int, optional
-        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21); None for all.
+    sites : sequence of str or int, or "all"
+        ``S20`` or the paper's number (1 = S1, 6 = S9, 10 = S14, 14 = S20, 15 = S21), or "all".
     global_signal : bool
         True reads ``FunImgARglobalCWF``, where DPARSF removed the global signal.
     atlas : str
@@ -153,7 +153,7 @@ def _folder(path: Path, global_signal: bool) -> Path:
 def _choose(
     files: Mapping[str, Path],
     listed: SubjectList | None,
-    sites: Sequence[str | int] | None,
+    sites: Sequence[str | int] | Literal["all"],
     duplicates: str,
 ) -> tuple[list[str], list[Finding]]:
     ids = sorted(listed.covariates if listed else files, key=_order)
@@ -161,7 +161,7 @@ def _choose(
         raise DataError("an id in the list is not like S20-1-0001.")
     findings: list[Finding] = []
     known = {s.split("-")[0] for s in ids}
-    if sites is None:
+    if sites == "all":
         names = sorted(known, key=lambda s: int(s[1:]))
         if duplicates == "exclude":
             twins = [s for s in names if s in DUPLICATE_SITES]
