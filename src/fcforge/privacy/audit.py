@@ -139,16 +139,30 @@ def summarise(
 
 
 def synthetic(
-    component: Component, train: FCBatch, labels: torch.Tensor, seed: int, *names: str | int
+    component: Component,
+    train: FCBatch,
+    labels: torch.Tensor,
+    seed: int,
+    *names: str | int,
+    device: str = "cpu",
 ) -> FCBatch:
-    """Fit a generator on `train` and draw one subject per label."""
+    """Fit a generator on `train` and draw one subject per label; back on the CPU."""
     generator = make_generator(component)
-    state = generator.fit(train, torch_rng(seed, "audit fit", component.name, *names))
-    return generator.sample(state, labels, torch_rng(seed, "audit draw", component.name, *names))
+    there = FCBatch(train.fc.to(device), train.y.to(device))
+    state = generator.fit(there, torch_rng(seed, "audit fit", component.name, *names))
+    rng = torch_rng(seed, "audit draw", component.name, *names)
+    made = generator.sample(state, labels.to(device), rng)
+    return FCBatch(made.fc.cpu(), made.y.cpu())
 
 
 def _releases(
-    component: Component, who: People, member: np.ndarray, plan: Plan, *, untrained: bool
+    component: Component,
+    who: People,
+    member: np.ndarray,
+    plan: Plan,
+    *,
+    untrained: bool,
+    device: str,
 ) -> list[Evidence]:
     """One release per world, attacked at once so that only scores stay in memory."""
     found = []
@@ -156,7 +170,8 @@ def _releases(
         train = who.batch.select(torch.from_numpy(inside))
         fitted_on = who.reference if untrained else train
         labels = train.y.repeat(plan.multiple)
-        released = synthetic(component, fitted_on, labels, plan.seed, "reference" * untrained, k)
+        name = "reference" * untrained
+        released = synthetic(component, fitted_on, labels, plan.seed, name, k, device=device)
         found.append(attack_records(who, released, plan.components))
     return found
 
@@ -180,6 +195,7 @@ def audit_generators(
     other: torch.Tensor | None = None,
     plan: Plan | None = None,
     untrained: Component | None = None,
+    device: str = "cpu",
     say: Say = lambda text: None,
 ) -> Audit:
     """Attack generators fitted on one site's subjects.
@@ -195,6 +211,8 @@ def audit_generators(
     plan : Plan
     untrained : Component
         Generator of the row "untrained", fitted on the reference people (corr_gauss).
+    device : str
+        Where generators are fitted; attacks run on the CPU.
     say : callable
 
     Returns
@@ -217,7 +235,7 @@ def audit_generators(
     seconds = {}
     for name, (component, blind) in asked.items():
         begun = time.perf_counter()
-        evidence = _releases(component, who, member, plan, untrained=blind)
+        evidence = _releases(component, who, member, plan, untrained=blind, device=device)
         rows += summarise(name, evidence, member, plan, is_reference=name in (BOOTSTRAP, UNTRAINED))
         seconds[name] = round(time.perf_counter() - begun, 1)
         say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")

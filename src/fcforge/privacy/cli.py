@@ -48,6 +48,9 @@ def register(app: typer.Typer) -> None:
             int, typer.Option(min=1, help="Synthetic subjects per training subject.")
         ] = 4,
         seed: Annotated[int, typer.Option(help="Seed of splits and generators.")] = 0,
+        device: Annotated[
+            str, typer.Option(help="Where generators are fitted: cpu, cuda.")
+        ] = "cpu",
         out: Annotated[Path | None, typer.Option(help="Folder for audit.json, audit.md.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
     ) -> None:
@@ -68,6 +71,7 @@ def register(app: typer.Typer) -> None:
             worlds=worlds,
             multiple=multiple,
             seed=seed,
+            device=device,
             out=out,
             as_json=as_json,
             say=_say,

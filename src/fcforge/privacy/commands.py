@@ -38,6 +38,7 @@ def audit_command(
     worlds: int = 8,
     multiple: int = 4,
     seed: int = 0,
+    device: str = "cpu",
     out: str | Path | None = None,
     as_json: bool = False,
     say: Say = lambda text: None,
@@ -65,6 +66,8 @@ def audit_command(
         Keys for `record` and for opening.
     worlds, multiple, seed
         See `fcforge.privacy.result.Plan`.
+    device : str
+        Where generators are fitted.
     out : path, optional
         Folder for audit.json and audit.md.
     as_json : bool
@@ -82,7 +85,7 @@ def audit_command(
     plan = Plan(worlds=worlds, multiple=multiple, seed=seed)
     cohort = load_sites(data, sites, kind)
     if capsule is None:
-        audit = _audit_generators(cohort, sites, generators, halves, plan, say)
+        audit = _audit_generators(cohort, sites, generators, halves, plan, device, say)
     else:
         opened = _open(capsule, trust)
         people = _batch(load_sites(reference, (), kind)) if reference is not None else None
@@ -187,6 +190,7 @@ def _audit_generators(
     generators: Sequence[str],
     halves: str | Path | None,
     plan: Plan,
+    device: str,
     say: Say,
 ) -> Audit:
     from dataclasses import replace
@@ -207,7 +211,7 @@ def _audit_generators(
         labels = batch.y[torch.from_numpy(keep)]
         batch = FCBatch(torch.stack([second[s] for s in ids]), labels)
     rows = dict(parse_generator(text) for text in generators)
-    audit = audit_generators(rows, batch, other=other, plan=plan, say=say)
+    audit = audit_generators(rows, batch, other=other, plan=plan, device=device, say=say)
     about = {"what": f"generators at {' + '.join(sites)}", "site": " + ".join(sites)}
     return replace(audit, about={**audit.about, **about, "halves": halves is not None})
 
