@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fcforge.generators import GENERATORS
 from fcforge.models import MODELS
@@ -45,7 +47,9 @@ def basis(source: str) -> str:
         return "reconstruction"
     if "reference" in source or not source:
         return "reference"
-    return "paper, public code read" if "Mammoth" in source else "paper"
+    if "Mammoth" in source:
+        return "paper, public code read"
+    return "paper" if "paper" in source or re.search(r"\b(19|20)\d\d\b", source) else "textbook"
 
 
 def methods() -> str:
@@ -77,32 +81,25 @@ def datasets() -> str:
     return markdown(("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()])
 
 
+def _option(p: Any) -> tuple[str, str, str]:
+    shown = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
+    plain = p.default is not None and p.default is not False and not callable(p.default)
+    default = f"`{p.default}`" if plain and p.default != () else ""
+    return f"`{shown}`", getattr(p, "help", None) or "", default
+
+
 def commands() -> str:
     """Every command with its arguments and options, read from the program itself."""
     import typer.main
 
     from fcforge import cli
 
-    mount = getattr(cli, "_mount", None)
-    if mount is not None and not getattr(cli.app, "_documented", False):
-        known = {c.name or c.callback.__name__ for c in cli.app.registered_commands}
-        if "learn" not in known:
-            mount()
-        cli.app._documented = True  # type: ignore[attr-defined]
     group = typer.main.get_command(cli.app)
     parts = []
     for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
         if command.hidden:
             continue
-        rows = []
-        for p in command.params:
-            shown = ", ".join(p.opts) if p.param_type_name == "option" else p.name.upper()
-            text = getattr(p, "help", None) or ""
-            default = (
-                "" if p.default in (None, False, ()) or callable(p.default) else str(p.default)
-            )
-            if shown != "--help":
-                rows.append((f"`{shown}`", text, f"`{default}`" if default else ""))
+        rows = [_option(p) for p in command.params if "--help" not in p.opts]
         parts.append(f"## fcforge {name}\n\n{inspect.cleandoc(command.help or '')}\n")
         if rows:
             parts.append(markdown(("argument or option", "meaning", "default"), rows))
@@ -112,7 +109,7 @@ def commands() -> str:
 def more() -> str:
     """Contents list of the pages that the index does not name."""
     here = Path(__file__).parent
-    named = (here / "index.md").read_text().split()
+    named = (here / "index.md").read_text().splitlines()
     pages = [p.relative_to(here).with_suffix("").as_posix() for p in sorted(here.glob("*.md"))]
     pages += [p.relative_to(here).with_suffix("").as_posix() for p in here.glob("results/**/*.md")]
     found = [page for page in pages if page not in named and page != "index"]

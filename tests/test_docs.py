@@ -1,0 +1,127 @@
+"""The documentation says what is there: tables are whole, links lead somewhere, examples run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from fcforge.generators import GENERATORS
+from fcforge.models import MODELS
+from fcforge.sites import DATASETS
+from fcforge.strategies import STRATEGIES
+
+ROOT = Path(__file__).parents[1]
+DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
+PAGES = sorted(p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts))
+
+
+@pytest.fixture(scope="module")
+def tables():
+    spec = importlib.util.spec_from_file_location("docs_tables", DOCS / "tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "registry"),
+    [
+        ("methods", STRATEGIES),
+        ("models", MODELS),
+        ("generators", GENERATORS),
+        ("datasets", DATASETS),
+    ],
+)
+def test_table_has_every_registered_name(tables, name, registry):
+    text = tables.TABLES[name]()
+    rows = re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert rows == list(registry)
+    assert f"{{include}} generated/{name}.md" in (DOCS / "methods.md").read_text()
+    lengths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}
+    assert len(lengths) == 1  # no cell broke a row
+
+
+def test_methods_table_says_what_is_kept(tables):
+    text = tables.methods()
+    for name, cls in STRATEGIES.items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        assert f"| {cls.keeps} |" in row
+    assert tables.basis("after Hoang et al. 2023 (TMLR), from its abstract") == "reconstruction"
+    assert tables.basis("sufficient statistics of ridge regression") == "textbook"
+
+
+def test_command_page_has_every_command(tables):
+    import typer.main
+
+    from fcforge.cli import app
+
+    text = tables.commands()
+    for name in typer.main.get_command(app).commands:
+        assert f"## fcforge {name}\n" in text
+    assert "| `--epochs` |" in text
+
+
+def test_index_reaches_every_page(tables):
+    text = (DOCS / "index.md").read_text() + tables.more()
+    for page in DOCS.glob("*.md"):
+        assert page.stem == "index" or re.search(rf"^{page.stem}$", text, flags=re.MULTILINE)
+    for name in re.findall(r"^([a-z_]+)$", text, flags=re.MULTILINE):
+        assert (DOCS / f"{name}.md").is_file() or (DOCS / f"{name}.rst").is_file(), name
+
+
+def test_api_page_names_what_exists():
+    names = re.findall(r"^   (fcforge\.[\w.]+)$", (DOCS / "api.rst").read_text(), re.MULTILINE)
+    assert len(names) > 40
+    for name in names:
+        module, _, thing = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), thing), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if target.startswith(("http", "mailto:")):
+            continue
+        example = re.fullmatch(r"(?:\.\./)*auto_examples/(\w+)\.rst", target)
+        if example:
+            name = example[1]
+            assert name == "index" or (ROOT / "examples" / f"{name}.py").is_file(), target
+        else:
+            assert (page.parent / target).exists(), target
+
+
+def test_experiments_named_in_the_docs_exist():
+    for page in PAGES:
+        for name in re.findall(r"experiments/[a-z0-9_/]+\.toml", page.read_text()):
+            assert (ROOT / name).is_file(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_compile_and_have_a_title(script):
+    text = script.read_text()
+    compile(text, str(script), "exec")
+    title, line = re.match(r'r?"""\n(.+)\n(=+)\n', text).groups()
+    assert len(title) == len(line)
+
+
+def test_there_are_the_examples_that_were_promised():
+    promised = "first_run see_forgetting own_data write_a_method two_hospitals read_an_audit"
+    assert [p.stem.split("_", 2)[2] for p in EXAMPLES] == promised.split()
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
+def test_examples_run(script, capsys):
+    import matplotlib.pyplot as plt
+
+    known = dict(STRATEGIES)
+    plt.switch_backend("Agg")
+    found = runpy.run_path(str(script))
+    plt.close("all")
+    assert "fig" in found
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+    assert known == STRATEGIES  # an example leaves the tables as it found them
