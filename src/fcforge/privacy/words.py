@@ -109,8 +109,12 @@ def ledger_result(audit: Audit) -> dict[str, Any]:
         "site": audit.about.get("site", ""),
         "seed": audit.about["plan"]["seed"],
         "words": sentences(audit),
-        "rows": [row.to_json() for row in audit.rows],
     }
+    for row in audit.rows:
+        found = row.to_json()
+        result[f"{row.release} / {row.attack}"] = {
+            key: found[key] for key in ("auc", "tpr_at_1pct_fpr", "identified", "control_auc")
+        }
     if "epsilon_of_method" in audit.about:
         result["epsilon"] = audit.about["epsilon_of_method"]
         result["noise_is_secret"] = audit.about["noise_is_secret"]
