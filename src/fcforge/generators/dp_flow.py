@@ -105,7 +105,7 @@ class DPFlow(Generator):
     draws: int = 16
     steps: int = 150
     batch_size: int = 64
-    lr: float = 3e-3
+    lr: float = 1e-2
     ode_steps: int = 10
     shrink: float = 0.02
     noise: Noise = "secret"
