@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
+import signal
+import subprocess
+import sys
 import threading
+import urllib.request
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -232,3 +237,18 @@ def test_command_line_has_serve():
     found = CliRunner().invoke(app, ["serve", "--help"])
     assert found.exit_code == 0
     assert "127.0.0.1" in found.stdout
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    """The real program in its own process: says where, answers, ends cleanly on Ctrl-C."""
+    command = [sys.executable, "-m", "fcforge.cli", "serve", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            said = program.stderr.readline()
+            url = re.search(r"http://127\.0\.0\.1:\d+/", said)[0]
+            with urllib.request.urlopen(url, timeout=60) as reply:
+                assert b"No capsule yet" in reply.read()
+        finally:
+            program.send_signal(signal.SIGINT)
+        assert program.wait(30) == 0
+        assert "stopped" in program.stderr.read()
