@@ -19,10 +19,13 @@ def datasets() -> list[dict[str, str]]:
 
 
 def models() -> list[dict[str, str]]:
-    """Classifiers."""
+    """Classifiers for any method; networks that belong to one method (PDGNN's) are left out."""
     from fcforge.models import MODELS
+    from fcforge.strategies import STRATEGIES
 
-    return [{"name": name, "about": _first_line(cls)} for name, cls in MODELS.items()]
+    own = {cls.models[0] for cls in STRATEGIES.values() if len(cls.models) == 1} - {"linear"}
+    found = [(name, cls) for name, cls in MODELS.items() if name not in own]
+    return [{"name": name, "about": _first_line(cls)} for name, cls in found]
 
 
 def methods() -> list[dict[str, str]]:
