@@ -133,7 +133,8 @@ def write_all(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     texts = {name: make() for name, make in TABLES.items()}
     record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
-    texts["reproducibility"] = record.read_text() if record.is_file() else ""
+    told = record.read_text() if record.is_file() else ""
+    texts["reproducibility"] = told.replace("](docs/", "](")  # links as seen from this folder
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:
