@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fcforge.errors import StoreError
+from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import describe_sites
+from fcforge.runner.environment import bfloat16_works
 from fcforge.runner.execute import Progress, default_jobs, missing_nodes, run_lanes, run_local
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Plan, make_plan
@@ -79,6 +80,17 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     return store
 
 
+def check_precision(experiment: Experiment, device: str) -> None:
+    """Refuse bfloat16 on a CPU that announces it and cannot do it."""
+    asked = {experiment.training.precision}
+    asked |= {str(learner.training.get("precision", "")) for learner in experiment.learners}
+    if "bfloat16" in asked and device == "cpu" and not bfloat16_works():
+        raise ConfigError(
+            "precision = 'bfloat16' kills the process on this CPU (tried in a child process).",
+            do="Set precision = 'float32', or ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 and try again.",
+        )
+
+
 def run_experiment(
     prepared: Prepared,
     store: Store,
@@ -90,6 +102,7 @@ def run_experiment(
 ) -> None:
     """Train every node that the store does not hold yet."""
     dataset = prepared.experiment.dataset
+    check_precision(prepared.experiment, device)
     if device == "cpu" and group is None:
         jobs = jobs or default_jobs()
         run_local(prepared.plan, dataset, store, jobs=jobs, progress=progress)
