@@ -18,7 +18,8 @@ from fcforge.privacy.audit import (
     world_members,
 )
 from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
-from fcforge.privacy.result import Audit, Plan
+from fcforge.privacy.measures import Estimate
+from fcforge.privacy.result import Audit, AuditRow, Plan
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch
 
@@ -179,3 +180,20 @@ def test_real_abide_references(shared_data) -> None:
     )
     assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
     assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1
+
+
+def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
+    def row(release: str, value: float, low: float, high: float) -> AuditRow:
+        half = Estimate(0.5, 0.4, 0.6)
+        return AuditRow(release, "DOMIAS", Estimate(value, low, high), half, None, half)
+
+    blind = row("untrained", 0.53, 0.47, 0.59)
+    about = {"what": "x", "plan": {"seed": 0}}
+    for found, named in (
+        (row("g", 0.60, 0.53, 0.67), True),
+        (row("g", 0.58, 0.51, 0.65), False),  # the untrained row reaches that far
+        (row("g", 0.62, 0.49, 0.70), False),  # guessing does
+    ):
+        said = words.sentences(Audit((blind, found), about))
+        assert ("can be told better than chance" in said[1]) is named
+        assert f"{found.auc.value:.3f}" in said[1]  # the number is there either way

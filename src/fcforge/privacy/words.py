@@ -61,9 +61,10 @@ def strongest(rows: Iterable[AuditRow]) -> AuditRow:
 
 
 def beats_chance(audit: Audit, row: AuditRow) -> bool:
-    """Whether an attack surely did better than guessing and than it does on the untrained row."""
-    blind = [r.auc.value for r in audit.rows if (r.release, r.attack) == (UNTRAINED, row.attack)]
-    return row.release != UNTRAINED and row.auc.low > max([0.5, *blind])
+    """Whether an attack surely beat guessing, and what it does on the untrained row."""
+    blind = [r.auc.high for r in audit.rows if (r.release, r.attack) == (UNTRAINED, row.attack)]
+    sure = row.auc.low > 0.5 and row.auc.value > max([0.5, *blind])
+    return row.release != UNTRAINED and sure
 
 
 def sentences(audit: Audit) -> list[str]:
@@ -84,7 +85,11 @@ def sentences(audit: Audit) -> list[str]:
                 f"TPR at 1 % FPR {row.tpr.value:.3f}."
             )
         else:
-            out.append(f"{release} ({kind}): no attack tried told members from others.")
+            row = max(own, key=lambda r: r.auc.value)
+            out.append(
+                f"{release} ({kind}): no attack tried surely told members from others; highest "
+                f"'{row.attack}', AUC {bracket(row.auc)}."
+            )
     left = audit.about.get("not_attacked")
     if left:
         out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
