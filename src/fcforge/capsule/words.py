@@ -28,7 +28,8 @@ def inspect_words(capsule: Capsule) -> list[str]:
 
 def printable(text: str) -> str:
     """Text without control characters: a site name must not drive the reader's terminal."""
-    return re.sub(r"[^\x20-\x7e\u00a0-\u2027\u202f-\ufefe]", "?", text)
+    # surrogates (\ud800-\udfff) cannot be printed at all
+    return re.sub(r"[^\x20-\x7e\u00a0-\u2027\u202f-\ud7ff\ue000-\ufefe]", "?", text)
 
 
 def summary(capsule: Capsule) -> dict[str, Any]:

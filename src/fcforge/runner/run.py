@@ -82,7 +82,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
 
 def check_precision(experiment: Experiment, device: str) -> None:
     """Refuse bfloat16 on a CPU that announces it and cannot do it."""
-    asked = {experiment.training.precision}
+    asked = {str(experiment.training.precision)}
     asked |= {str(learner.training.get("precision", "")) for learner in experiment.learners}
     if "bfloat16" in asked and device == "cpu" and not bfloat16_works():
         raise ConfigError(
