@@ -43,8 +43,8 @@ class Job(NamedTuple):
     seed : int
     prefix : tuple of str
         Sites so far, this one last. Randomness depends on (seed, prefix) alone.
-    peek : Tensor or None
-        Test rows of `Monitor.bank`, only ever given under the `select_on_test` leak.
+    peek : (inputs, labels) or None
+        The open site's test split, only ever given under the `select_on_test` leak.
     """
 
     lane: Lane
