@@ -45,12 +45,16 @@ class _Element:
         return np.frombuffer(self.data, dtype=self.order + STORED[self.kind])
 
 
+class OtherMatVersion(Exception):
+    """A .mat file of a version that is not read (7.3 is HDF5, 4 is from before 1996)."""
+
+
 def parse_mat(content: bytes) -> dict[str, np.ndarray]:
     """Numeric variables of a .mat file given as bytes.
 
     Raises
     ------
-    NotImplementedError
+    OtherMatVersion
         For MATLAB 7.3 (HDF5) and MATLAB 4 files.
     ValueError, struct.error, zlib.error
         For anything damaged.
@@ -60,10 +64,10 @@ def parse_mat(content: bytes) -> dict[str, np.ndarray]:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
         if content[:4].count(0) and content[:4] != bytes(4):
-            raise NotImplementedError("MATLAB 4")
+            raise OtherMatVersion("MATLAB 4")
         raise ValueError("no header of a .mat file")
     if struct.unpack(order + "H", content[124:126])[0] == 0x0200:
-        raise NotImplementedError("MATLAB 7.3")
+        raise OtherMatVersion("MATLAB 7.3")
     variables: dict[str, np.ndarray] = {}
     for element in _elements(content[128:], order):
         if element.kind == COMPRESSED:

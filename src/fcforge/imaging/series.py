@@ -14,7 +14,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
-from fcforge.imaging.matlab import parse_mat
+from fcforge.imaging.matlab import OtherMatVersion, parse_mat
 
 SUFFIXES = (".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz")
 _TEXT = (".1d", ".tsv", ".csv", ".txt")
@@ -187,7 +187,7 @@ def _number(cell: str, path: Path) -> float:
 def _read_mat(path: Path) -> dict[str, np.ndarray]:
     try:
         return parse_mat(path.read_bytes())
-    except NotImplementedError as error:
+    except OtherMatVersion as error:
         raise DataError(
             f"is a {error} file.", where=str(path), do="Save it again with save(..., '-v7')."
         ) from None

@@ -7,7 +7,6 @@ numbers; anything else is refused by name.
 
 from __future__ import annotations
 
-import pickle
 import re
 import struct
 import warnings
@@ -15,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def read_pt(path: Path) -> Any:
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
         asked = f"it asks for {name[1]}" if name else "it is not data alone"
         raise DataError(

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matlab import parse_mat
+from fcforge.imaging.matlab import OtherMatVersion, parse_mat
 from fcforge.sites.text_matrix import parse_text
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
@@ -192,7 +192,7 @@ def _read_npy(path: Path) -> np.ndarray:
 def _read_mat(path: Path) -> dict[str, np.ndarray]:
     try:
         return parse_mat(path.read_bytes())
-    except NotImplementedError as error:
+    except OtherMatVersion as error:
         raise DataError(
             f"is a {error} file, which is not read.",
             where=str(path),
