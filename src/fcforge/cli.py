@@ -79,6 +79,9 @@ def run(
     ] = False,
     jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    cluster: Annotated[
+        str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
@@ -89,7 +92,14 @@ def run(
     folder = out or Path("runs") / config.stem
     try:
         text = run_and_report(
-            experiment, folder, dry_run=dry_run, jobs=jobs, device=device, as_json=as_json, say=say
+            experiment,
+            folder,
+            dry_run=dry_run,
+            jobs=jobs,
+            device=device,
+            as_json=as_json,
+            say=say,
+            cluster=cluster,
         )
     except KeyboardInterrupt:  # typer would end without a word
         say("stopped; the same command again continues.", style="yellow")

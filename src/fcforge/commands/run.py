@@ -6,6 +6,7 @@ import io
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,29 +51,52 @@ def run_and_report(
     device: str,
     as_json: bool,
     say: Say,
+    cluster: str = "",
 ) -> str:
     """Check, train what is missing, write report and tables; returns the text for stdout."""
-    from fcforge.commands.progress import progress_on_stderr
-
     jobs = jobs or default_jobs()
-    where = pick_device(device)
+    where = pick_device(_device_of_cluster(device) if cluster else device)
     say("loading and checking the data ...")
     prepared = prepare(experiment)
     for note in leak_notes(experiment):
         say(note, style="red")
     if dry_run:
         return dry_run_text(prepared, Store(folder), jobs)
-    store = open_store(prepared, folder)
     plan = prepared.plan
+    by = f"cluster {cluster}" if cluster else f"{jobs} workers"
     say(
         f"{len(plan.stages)} runs = {plan.trainings} site trainings "
-        f"({plan.unshared_trainings} without shared prefixes) on {where}, {jobs} workers"
+        f"({plan.unshared_trainings} without shared prefixes) on {where}, {by}"
     )
     started = time.monotonic()
-    with progress_on_stderr("training") as progress:
-        run_experiment(prepared, store, jobs=jobs, device=where, progress=progress)
+    _train(prepared, folder, jobs, where, cluster)
     say(f"trained in {human_time(time.monotonic() - started)}; writing the report ...")
     return report_on(folder, folder / "report.html", as_json=as_json, say=say)
+
+
+def _device_of_cluster(wanted: str) -> str:
+    if wanted not in ("auto", "cpu"):
+        raise ConfigError(
+            f"device '{wanted}' was asked for, but the workers of a cluster train on CPUs.",
+            do="Leave out --device, or leave out --cluster.",
+        )
+    return "cpu"
+
+
+def _train(prepared: Prepared, folder: Path, jobs: int, device: str, cluster: str) -> None:
+    from fcforge.commands.progress import progress_on_stderr
+    from fcforge.runner.cluster import open_cluster, run_on
+
+    # before the folder is made: a cluster that does not answer leaves nothing behind
+    found: AbstractContextManager[Any] = open_cluster(cluster) if cluster else nullcontext()
+    with found as client:
+        store = open_store(prepared, folder)
+        with progress_on_stderr("training") as progress:
+            if client is None:
+                run_experiment(prepared, store, jobs=jobs, device=device, progress=progress)
+            else:
+                dataset = prepared.experiment.dataset
+                run_on(client, prepared.plan, dataset, store, progress=progress)
 
 
 def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
