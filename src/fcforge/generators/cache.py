@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -76,15 +77,17 @@ def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) 
 
     path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # a name of its own: workers on two machines may have the same process id
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with temporary.open("wb") as stream:
+        with os.fdopen(handle, "wb") as stream:
             stream.write(save(tensors, dict(metadata)))
             stream.flush()
             os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
 
 
 def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState:
