@@ -124,12 +124,16 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
 def report(
     folder: Folder,
     out: Annotated[Path | None, typer.Option(help="HTML file [FOLDER/report.html].")] = None,
+    audit: Annotated[
+        list[Path] | None, typer.Option(help="audit.json of `fcforge audit`; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
     from fcforge.commands.run import report_on
 
-    print(report_on(folder, out or folder / "report.html", as_json=as_json, say=say))
+    page = out or folder / "report.html"
+    print(report_on(folder, page, as_json=as_json, say=say, audits=audit or ()))
 
 
 @app.command("list")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -112,8 +112,13 @@ def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
     )
 
 
-def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
-    """Write the page and the tables of a run folder; returns the table for stdout."""
+def report_on(
+    folder: Path, out: Path, *, as_json: bool, say: Say, audits: Sequence[Path] = ()
+) -> str:
+    """Write the page and the tables of a run folder; returns the table for stdout.
+
+    `audits` are audit.json files of ``fcforge audit --out``; each becomes a section of the page.
+    """
     from fcforge.report import as_csv, as_markdown, write_report
     from fcforge.report import as_json as table_json
     from fcforge.stats import rows
@@ -137,11 +142,19 @@ def report_on(folder: Path, out: Path, *, as_json: bool, say: Say) -> str:
         expected=asked,
         settings=data["experiment"],
         environment=dict(results[0].environment),
+        extra_sections=[_audit_section(path) for path in audits],
     )
     write_text(folder / "table.csv", as_csv(found))
     write_text(folder / "table.md", as_markdown(found))
     say(f"report: {out}")
     return table_json(found) if as_json else _terminal(found)
+
+
+def _audit_section(path: Path) -> Any:
+    from fcforge.privacy.commands import read_audit
+    from fcforge.privacy.words import section
+
+    return section(read_audit(path))
 
 
 def kept_by(store: Store) -> dict[str, str]:

@@ -1,0 +1,38 @@
+"""`fcforge report --audit`: an audit becomes a section of the page; a wrong file is one error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fcforge.commands.run import _audit_section
+from fcforge.errors import DataError
+from fcforge.privacy.measures import Estimate
+from fcforge.privacy.result import Audit, AuditRow
+
+
+@pytest.fixture
+def audit() -> Audit:
+    some = Estimate(0.7, 0.6, 0.8)
+    rows = (
+        AuditRow("untrained (reference)", "distance ratio", some, some, None, some, True),
+        AuditRow("corr_gauss", "distance ratio", some, some, None, some),
+    )
+    return Audit(rows, {"what": "generators on <b>NYU</b>", "not_attacked": []})
+
+
+def test_an_audit_file_becomes_a_section(audit, tmp_path):
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(audit.to_json()))
+    section = _audit_section(path)
+    assert section.title.startswith("Privacy audit")
+    assert "corr_gauss" in str(section.html())
+    assert "<b>NYU" not in str(section.html())
+
+
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "audit.json"
+    path.write_text("{}")
+    with pytest.raises(DataError, match="no audit"):
+        _audit_section(path)
