@@ -200,10 +200,10 @@ def _fit(
     steps = plan.shape[-2]
     counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
     t = 0
-    for epoch in range(training.epochs):
-        if strategy.wakes(epoch, training.epochs):
+    for epoch in range(epochs):
+        if strategy.wakes(epoch, epochs):
             lane = begin_epoch(lane, _per_lane(counter[epoch], n), fold(key, counter[t]))
-        for s in range(plan.shape[-2]):
+        for s in range(steps):
             t += 1
             chosen = torch.gather(rows, -1, plan[..., epoch, s, :])
             lane, opt = step(lane, opt, chosen, fold(key, counter[t]))

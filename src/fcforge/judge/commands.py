@@ -25,6 +25,7 @@ from fcforge.judge.panel import (
     synthesise,
 )
 from fcforge.models import MODELS
+from fcforge.runner.store import write_text
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import Component, Site, Training
 
@@ -121,7 +122,7 @@ def judge_command(
             continue
         sites = {seed: split_site(cohort, name, seed) for seed in settings["seeds"]}
         done[name] = judge_site(panel, sites, device, make, say)
-        _write(store, json.dumps({"stamp": stamp, "sites": done}))
+        write_text(store, json.dumps({"stamp": stamp, "sites": done}))
     records = [record for name in names for record in done[name]]
     last = split_site(cohort, names[0], settings["seeds"][0])
     return write_outputs(panel, settings, records, last, out, make, device, say)
@@ -144,14 +145,14 @@ def write_outputs(
         say(f"WARNING {text}")
     findings = acceptance(summary, settings["check"]) if settings["check"] else []
     text = markdown_report(settings["title"], panel, summary, findings, warnings)
-    _write(out / "tables.md", text)
+    write_text(out / "tables.md", text)
     title, body = example_section(panel, example, make, device)
     page = (
         f"<!doctype html><meta charset=utf-8><title>{html.escape(settings['title'])}</title>"
         "<body style='font-family:sans-serif;max-width:75em;margin:2em auto'>"
         f"<pre style='white-space:pre-wrap'>{html.escape(text)}</pre><h2>{title}</h2>{body}"
     )
-    _write(out / "judge.html", page)
+    write_text(out / "judge.html", page)
     return {
         "rows": {r: {k: list(v) for k, v in m.items()} for r, m in summary.items()},
         "findings": [f._asdict() for f in findings],
@@ -226,12 +227,6 @@ def _read_records(path: Path, stamp: str) -> dict[str, list[dict[str, Any]]]:
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
     return found["sites"] if found.get("stamp") == stamp else {}
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def default_device() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from fcforge.report import numbers, words
 from fcforge.report.contents import MORE_METRICS, Contents, contents
 from fcforge.report.figures import heat, inline, share, ticks
 from fcforge.report.tables import as_csv, best_of
+from fcforge.runner.store import write_text
 from fcforge.stats import COLUMNS
 from fcforge.stats.bootstrap import N_DRAWS
 from fcforge.types import RunResult
@@ -242,14 +242,5 @@ def write_report(
         extra_sections=extra_sections,
         n_draws=n_draws,
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as f:
-            f.write(page)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(partial, out)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(out, page)
     return out
