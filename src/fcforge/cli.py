@@ -43,7 +43,7 @@ def init(
 ) -> None:
     """Write a commented config to start from."""
     from fcforge.commands.templates import EXPERIMENT
-    from fcforge.runner.store import write_text
+    from fcforge.writing import write_text
 
     if path.exists() and not force:
         raise FCForgeError("file exists.", where=str(path), do="Use --force to overwrite it.")

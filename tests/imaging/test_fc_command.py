@@ -143,7 +143,7 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     group = (out / "group.html").read_text()
     assert "2 of 2 subjects" in group
     assert "sub-02.html" in group
-    assert not list(out.rglob(".part-*"))
+    assert not list(out.rglob(".*"))
 
 
 @pytest.mark.parametrize("tool", ["xcpd", "cpac", "dpabi"])

@@ -110,7 +110,7 @@ def test_files_pages_and_trouble(done):
     assert (out / "sub-01.html").read_text().count("data:image/png") == 2
     assert sum("sub-02 failed" in line and "truncated" in line for line in lines) == 1
     assert sum("sub-03 failed: is listed" in line for line in lines) == 1
-    assert not list(out.rglob(".part-*"))
+    assert not list(out.rglob(".*"))
 
 
 def test_again_does_nothing_new(done):

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from fcforge.errors import StoreError
-from fcforge.runner import store as store_module
-from fcforge.runner.store import LANE, Store, write_text
+from fcforge.runner.store import LANE, Store
 
 SCORES = {"A": np.array([0.1, 0.9], dtype=np.float32), "B": np.array([0.5], dtype=np.float32)}
 TENSORS = {"params/w": torch.arange(6.0).reshape(2, 3), "state/n": torch.tensor(3)}
@@ -62,7 +61,7 @@ def test_a_crash_while_writing_leaves_nothing(moment, trouble, tmp_path, monkeyp
     where = {
         "scores": (np, "savez"),
         "lane": (safetensors.torch, "save_file"),
-        "rename": (store_module.os, "rename"),
+        "rename": (os, "rename"),
     }[moment]
     with monkeypatch.context() as patch:
         patch.setattr(*where, fail)
@@ -129,16 +128,6 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
     (tmp_path / "experiment.json").write_text('{"a": [1')
     with pytest.raises(StoreError, match="Delete this file and run the same command again"):
         store.read_experiment()
-
-
-def test_write_text_is_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "deep" / "x.json"
-    write_text(path, "old")
-    monkeypatch.setattr(store_module.os, "replace", lambda *a: (_ for _ in ()).throw(OSError(28)))
-    with pytest.raises(OSError):
-        write_text(path, "new")
-    assert path.read_text() == "old"
-    assert os.listdir(path.parent) == ["x.json"]
 
 
 def test_sweep_takes_old_leftovers_only(tmp_path):

@@ -180,8 +180,8 @@ def predict_command(
     from typing import get_args
 
     from fcforge.capsule import prediction
-    from fcforge.runner.store import write_text
     from fcforge.sites.reading import Kind
+    from fcforge.writing import write_text
 
     if kind not in get_args(Kind):
         raise unknown_name("kind", kind, get_args(Kind))

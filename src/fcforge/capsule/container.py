@@ -10,15 +10,14 @@ members. Ordinary tools open it; a folder with the six files is as good.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import struct
-import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from fcforge.errors import CapsuleError
+from fcforge.writing import whole_folder, write_bytes
 
 MANIFEST, LEDGER, SEAL = "manifest.json", "ledger.jsonl", "seal.json"
 LANE, REMEMBERED, HELD_OUT = "lane.safetensors", "remembered.safetensors", "held_out.safetensors"
@@ -157,37 +156,12 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
             do="Choose a smaller model or memory, or `projection` for analytic.",
         )
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        return _write_zip(parts, out) if out.suffix else _write_folder(parts, out)
+        if out.suffix:
+            write_bytes(out, pack(parts))
+        else:
+            with whole_folder(out) as folder:
+                for name in PARTS:
+                    write_bytes(folder / name, parts[name])
     except OSError as error:
         raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(out)) from error
-
-
-def _write_zip(parts: Mapping[str, bytes], out: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(pack(parts))
-            stream.flush()
-            os.fsync(stream.fileno())
-        temp.chmod(0o644)
-        os.replace(temp, out)
-    finally:
-        temp.unlink(missing_ok=True)
-    return out
-
-
-def _write_folder(parts: Mapping[str, bytes], out: Path) -> Path:
-    temp = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        for name in PARTS:
-            with (temp / name).open("wb") as stream:
-                stream.write(parts[name])
-                stream.flush()
-                os.fsync(stream.fileno())
-        temp.chmod(0o755)
-        os.rename(temp, out)
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
     return out

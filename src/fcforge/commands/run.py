@@ -24,7 +24,8 @@ from fcforge.runner.run import (
     prepare,
     run_experiment,
 )
-from fcforge.runner.store import Store, write_text
+from fcforge.runner.store import Store
+from fcforge.writing import write_text
 
 Say = Callable[..., None]
 

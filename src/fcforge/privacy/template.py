@@ -6,8 +6,6 @@ besides (centre, axes, spreads) comes from here: an open dataset, never a hospit
 
 from __future__ import annotations
 
-import io
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +16,7 @@ from fcforge.errors import DataError
 from fcforge.generators.coordinates import matrix_log, shrink_to_identity
 from fcforge.graphs import centre_edges, edges
 from fcforge.models.edge import edge_features
+from fcforge.writing import whole_file
 
 
 def principal_frame(x: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -56,8 +55,5 @@ def public_template(fc: Tensor, rank: int = 64, shrink: float = 0.02) -> dict[st
 
 def write_template(path: str | Path, fc: Tensor, rank: int = 64) -> None:
     """Write the template of public FC to an .npz file, whole or not at all."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **public_template(fc, rank))
-    part = Path(f"{path}.part")
-    part.write_bytes(buffer.getvalue())
-    os.replace(part, path)
+    with whole_file(path) as part, part.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **public_template(fc, rank))

@@ -21,10 +21,10 @@ from fcforge.report import numbers, words
 from fcforge.report.contents import MORE_METRICS, Contents, contents
 from fcforge.report.figures import heat, inline, share, ticks
 from fcforge.report.tables import as_csv, best_of
-from fcforge.runner.store import write_text
 from fcforge.stats import COLUMNS
 from fcforge.stats.bootstrap import N_DRAWS
 from fcforge.types import RunResult
+from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,9 +15,7 @@ whole node or nothing, and the same command again continues with the nodes that 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Mapping
@@ -28,28 +26,13 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fcforge.errors import StoreError
+from fcforge.writing import whole_folder, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
 _OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temp, 0o644)
-        os.replace(temp, path)
-    except BaseException:
-        Path(temp).unlink(missing_ok=True)
-        raise
 
 
 class Store:
@@ -113,24 +96,18 @@ class Store:
         """Write a node. A node that is already there (another worker was faster) stays."""
         from safetensors.torch import save_file
 
-        nodes = self.root / "nodes"
-        nodes.mkdir(parents=True, exist_ok=True)
-        temp = Path(tempfile.mkdtemp(dir=nodes, prefix=f".{key}."))
+        # numbered arrays: a site may have any name
+        numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
+        meta = {**meta, "sites": list(scores)}
         try:
-            # numbered arrays: a site may have any name
-            numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
-            np.savez(temp / "scores.npz", allow_pickle=False, **numbered)
-            meta = {**meta, "sites": list(scores)}
-            (temp / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
-            if tensors is not None:
-                save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, temp / LANE)
-            temp.chmod(0o755)
-            os.rename(temp, self._node(key))
+            with whole_folder(self._node(key)) as folder:
+                np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
+                (folder / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
+                if tensors is not None:
+                    save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, folder / LANE)
         except OSError:
             if not self.has(key):
                 raise
-        finally:
-            shutil.rmtree(temp, ignore_errors=True)
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""

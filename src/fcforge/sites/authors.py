@@ -21,6 +21,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
+from fcforge.writing import whole_file
 
 # All that torch, pickle and zipfile were seen to raise on damaged bytes.
 DAMAGED = (
@@ -82,25 +83,16 @@ def load_authors(
 
 def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
     """Write the authors' file as a plain .npz that the `folder` dataset loads."""
-    import os
-    import tempfile
-
     cohort = load_authors(path, **options)
-    out = Path(out)
-    handle, part = tempfile.mkstemp(suffix=".npz", dir=out.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(
-                file,
-                fc_upper=upper_from_fc(cohort.fc),
-                label=cohort.label,
-                site=cohort.site,
-                subject_id=cohort.subject_id,
-            )
-        os.replace(part, out)
-    finally:
-        Path(part).unlink(missing_ok=True)
-    return out
+    with whole_file(out) as part, part.open("wb") as stream:
+        np.savez_compressed(
+            stream,
+            fc_upper=upper_from_fc(cohort.fc),
+            label=cohort.label,
+            site=cohort.site,
+            subject_id=cohort.subject_id,
+        )
+    return Path(out)
 
 
 def read_pt(path: Path) -> Any:

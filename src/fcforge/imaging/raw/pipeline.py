@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.outputs import base_name, software, subject_folder, whole_file, write_json
+from fcforge.imaging.outputs import base_name, software, subject_folder, write_json
 from fcforge.imaging.raw import fsl_spm
 from fcforge.imaging.raw.distortion import estimate_field, phase_axis, unwarp
 from fcforge.imaging.raw.files import RawRun, volume_writer
@@ -31,6 +31,7 @@ from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
 from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
 from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
 from fcforge.imaging.scan import Scan, open_scan, read_volume, repetition_time
+from fcforge.writing import whole_file
 
 
 @dataclass(frozen=True)

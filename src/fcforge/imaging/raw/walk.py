@@ -19,11 +19,11 @@ from fcforge.imaging.outputs import (
     software,
     write_json,
     write_table,
-    write_text,
 )
 from fcforge.imaging.people import find_people
 from fcforge.imaging.raw.files import RawRun, find_raw
 from fcforge.imaging.raw.pipeline import Preprocessed, Recipe, output_path, preprocess_run
+from fcforge.writing import write_text
 
 
 def preprocess_all(

@@ -1,0 +1,68 @@
+"""Files and folders that are there whole or not at all, whatever kills the process.
+
+What is written goes to a temporary name in the same folder (it begins with a dot), then to the
+disk, then takes its name by `os.replace`. Two machines writing the same path on a network drive
+cannot share a temporary name. Permissions are the user's own (umask).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write to the path that is handed out; when the block ends well it becomes `path`.
+
+    Folders above `path` are made. The path handed out has the suffix of `path` (``.nii.gz``
+    too), for writers that go by it.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _beside(path, ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix)
+    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    try:
+        yield part
+        with part.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Fill the folder that is handed out; when the block ends well it becomes `path`.
+
+    A `path` that is there with something in it stays, and `OSError` is raised.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = _beside(path)
+    part.mkdir()
+    try:
+        yield part
+        os.rename(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a UTF-8 file, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def _beside(path: Path, suffix: str = "") -> Path:
+    """Temporary name in the folder of `path`; cut, since a long name may leave no room for more."""
+    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{suffix}")
