@@ -209,7 +209,7 @@ def test_a_report_of_nothing_says_so(tmp_path):
         (("--set", "training.epochs=0"), "training.epochs"),
         (("--set", "learner.0.method=fintune"), "Did you mean 'finetune'?"),
         (("--set", 'experiment.orders=[["Sim-NYU","X"]]'), "unknown site in order"),
-        (("--set", "dataset.colour=3"), "unknown setting of dataset 'simulated': 'colour'"),
+        (("--set", "dataset.colour=3"), "dataset 'simulated': unknown setting 'colour'"),
     ],
 )
 def test_a_run_that_cannot_be_is_one_line_and_writes_nothing(args, says, tmp_path):

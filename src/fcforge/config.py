@@ -18,6 +18,7 @@ from pydantic import (
     field_validator,
 )
 
+from fcforge.components import look_up
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.experiment import Experiment
 from fcforge.types import Component, Leaks, LearnerSpec, Training
@@ -63,7 +64,7 @@ class TrainingTable(_Table):
     weight_decay: float = Field(default=2e-4, ge=0)
     clip: float = Field(default=1.0, gt=0)
     selection: Literal["fixed", "inner_val"] = "fixed"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
 
 class LearnerTable(_Table):
@@ -213,10 +214,7 @@ def _checked(component: Component, kind: str, known: Mapping[str, Any], where: s
     `known` maps names to what is called with the settings: a dataclass or a function. Unknown
     settings are left to whoever builds the component.
     """
-    if component.name not in known:
-        error = unknown_name(kind, component.name, known)
-        raise ConfigError(error.what, where=where, do=error.do)
-    hints = get_type_hints(known[component.name])
+    hints = get_type_hints(look_up(kind, component.name, known, where=where))
     for key, value in component.params.items():
         try:  # as JSON: a list may stand for a tuple, but a word not for a number
             TypeAdapter(hints.get(key, Any)).validate_json(json.dumps(value), strict=True)

@@ -48,7 +48,7 @@ class CapsuleError(FCForgeError):
     """A capsule that is damaged, tampered with, or may not be sealed."""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "") -> ConfigError:
     """Error for a name that is not in a table: lists the known ones and the nearest.
 
     Examples
@@ -59,4 +59,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> ConfigError:
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
-    return ConfigError(f"unknown {kind} '{name}'.", do=f"{hint}Known: {', '.join(names)}.")
+    do = f"{hint}Known: {', '.join(names) or 'none'}."
+    return ConfigError(f"unknown {kind} '{name}'.", where=where, do=do)

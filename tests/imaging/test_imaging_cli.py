@@ -51,7 +51,7 @@ def test_unknown_settings_are_one_line(app: typer.Typer, tmp_path: Path):
     assert "Did you mean 'simple'?" in done.stderr
     done = CliRunner().invoke(app, ["fc", str(tmp_path), str(tmp_path / "o"), "partcipant"])
     assert done.exit_code == 2
-    assert "Known: participant, group" in done.stderr
+    assert "Known: group, participant" in done.stderr
 
 
 def test_help_imports_nothing_heavy():

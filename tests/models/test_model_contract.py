@@ -235,7 +235,7 @@ def test_an_unknown_model_or_parameter_names_the_nearest():
         make_model(Component("gnc"), R)
     with pytest.raises(ConfigError, match=r"'hiden'\. Did you mean 'hidden'\?"):
         make_model(Component("gat", {"hiden": 3}), R)
-    with pytest.raises(ConfigError, match="unknown parameter"):
+    with pytest.raises(ConfigError, match="model 'gcn': unknown setting 'n_rois'"):
         make_model(Component("gcn", {"n_rois": 3}), R)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fcforge.components import look_up
 from fcforge.errors import CapsuleError, ConfigError, FCForgeError, unknown_name
 
 if TYPE_CHECKING:
@@ -145,17 +146,13 @@ def _choose_learner(experiment: Experiment | None, given: Mapping[str, Any]) -> 
             f"the config has {len(names)} learners.",
             do=f"Choose one with --learner: {', '.join(names)}.",
         )
-    if wanted is not None and wanted not in names:
-        raise unknown_name("learner", wanted, names)
-    return names[wanted] if wanted is not None else experiment.learners[0]
+    return experiment.learners[0] if wanted is None else look_up("learner", wanted, names)
 
 
 def _first_model(method: str) -> str:
     from fcforge.strategies import STRATEGIES
 
-    if method not in STRATEGIES:
-        raise unknown_name("method", method, STRATEGIES)
-    return next(iter(STRATEGIES[method].models), "gcn")
+    return next(iter(look_up("method", method, STRATEGIES).models), "gcn")
 
 
 def open_trusted(path: str | Path, trust: Sequence[str | Path]) -> Capsule:

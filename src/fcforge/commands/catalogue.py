@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from fcforge.errors import unknown_name
+from fcforge.components import look_up
 
 
 def _first_line(thing: object) -> str:
@@ -50,6 +50,4 @@ KINDS = {"datasets": datasets, "models": models, "generators": generators, "meth
 
 def catalogue(what: str) -> list[dict[str, str]]:
     """Rows of one kind; an unknown kind says what is known."""
-    if what not in KINDS:
-        raise unknown_name("kind", what, KINDS)
-    return KINDS[what]()
+    return look_up("kind", what, KINDS)()

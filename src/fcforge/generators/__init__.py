@@ -17,9 +17,7 @@ edge_gauss     independent edges (calibration point)                       nothi
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import build
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.bootstrap import Bootstrap
 from fcforge.generators.brainnetgan import BrainNetGAN
@@ -56,15 +54,7 @@ def make_generator(component: Component) -> Generator:
     >>> make_generator(Component("corr_gauss", {"shrink": 0.05})).shrink
     0.05
     """
-    if component.name not in GENERATORS:
-        raise unknown_name("generator", component.name, GENERATORS)
-    cls = GENERATORS[component.name]
-    known = [f.name for f in fields(cls)]
-    for key in component.params:
-        if key not in known:
-            error = unknown_name("parameter", key, known)
-            raise ConfigError(error.what, where=f"generator '{component.name}'", do=error.do)
-    return cls(**component.params)
+    return build("generator", component, GENERATORS)
 
 
 __all__ = ["GENERATORS", "Generator", "GeneratorState", "make_generator"]

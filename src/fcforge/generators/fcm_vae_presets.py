@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fcforge.errors import unknown_name
+from fcforge.components import look_up
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,4 @@ PRESETS = {"paper": PAPER, "authors": AUTHORS, "careful": CAREFUL}
 
 def settings_of(preset: str, changes: dict[str, object]) -> Settings:
     """The preset's settings with `changes`; `ConfigError` names the nearest preset."""
-    if preset not in PRESETS:
-        raise unknown_name("fcm_vae preset", preset, PRESETS)
-    return replace(PRESETS[preset], **changes)  # type: ignore[arg-type]
+    return replace(look_up("fcm_vae preset", preset, PRESETS), **changes)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.errors import FCForgeError, unknown_name
 from fcforge.imaging.app import Outcome, Request, make_fc
 from fcforge.imaging.denoise import make_denoise
 from fcforge.imaging.extract import Settings
@@ -93,7 +93,7 @@ def fc_command(
     """
     try:
         if analysis_level not in ("participant", "group"):
-            raise ConfigError(f"level '{analysis_level}'.", do="Known: participant, group.")
+            raise unknown_name("level", analysis_level, ("participant", "group"))
         settings = Settings(
             make_denoise(
                 denoise,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fcforge.errors import unknown_name
+from fcforge.components import look_up
 
 THRESHOLD = 0.5
 """A subject is called a patient when P(patient) > 0.5 (a tie goes to control, as argmax does)."""
@@ -151,9 +151,7 @@ classes are NaN at a site whose test part has one."""
 
 def metric_named(name: str) -> Metric:
     """The metric of that name, or an error that lists the known ones."""
-    if name not in METRICS:
-        raise unknown_name("metric", name, METRICS)
-    return METRICS[name]
+    return look_up("metric", name, METRICS)
 
 
 def _features(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from fcforge import components
 from fcforge.errors import ConfigError
 
 
 def check_choice(model: str, field: str, value: str, known: tuple[str, ...]) -> None:
     """Raise when a setting is none of the known ones."""
-    if value not in known:
-        raise ConfigError(
-            f"{field} = '{value}' is unknown.",
-            where=f"model '{model}'",
-            do=f"Known: {', '.join(known)}.",
-        )
+    components.check_choice(f"model '{model}'", field, value, known)
 
 
 def check_positive(model: str, **values: int) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import check_settings, look_up
+from fcforge.errors import ConfigError
 from fcforge.sites.check import check_cohort, require_valid
 from fcforge.sites.cohort import Cohort, Finding
 from fcforge.sites.splits import make_sites, split_site
@@ -80,13 +81,9 @@ def load_dataset(component: Component) -> Cohort:
     DataError
         For files that cannot be read at all.
     """
-    if component.name not in DATASETS:
-        raise unknown_name("dataset", component.name, DATASETS)
-    dataset = DATASETS[component.name]
+    dataset = look_up("dataset", component.name, DATASETS)
     known = inspect.signature(dataset.loader).parameters
-    for key in component.params:
-        if key not in known:
-            raise unknown_name(f"setting of dataset '{component.name}':", key, known)
+    check_settings("dataset", component, known)
     for key, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and key not in component.params:
             raise ConfigError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import look_up
+from fcforge.errors import ConfigError
 from fcforge.sites.check import MIN_PER_CLASS
 
 
@@ -102,9 +103,7 @@ LAYOUTS: dict[str, tuple[SiteLayout, ...]] = {
 
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     """Recipe of a preset, with the given numbers in place of its own."""
-    if preset not in PRESETS:
-        raise unknown_name("preset", preset, PRESETS)
-    recipe = PRESETS[preset]
+    recipe = look_up("preset", preset, PRESETS)
     if d_scale is not None:
         recipe = replace(recipe, d_scale=d_scale)
     if rho is not None:
@@ -119,9 +118,7 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
     """Sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
-    if layout not in LAYOUTS:
-        raise unknown_name("layout", layout, LAYOUTS)
-    base = LAYOUTS[layout]
+    base = look_up("layout", layout, LAYOUTS)
     n_sites = len(base) if n_sites is None else n_sites
     if n_sites < 1 or not scale > 0:
         raise ConfigError(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import build
 from fcforge.strategies.analytic import Analytic
 from fcforge.strategies.base import Batch, Lane, Replay, Strategy
 from fcforge.strategies.cumulative import Cumulative, Joint
@@ -53,13 +51,4 @@ __all__ = ["STRATEGIES", "Batch", "Lane", "Replay", "Strategy", "make_strategy"]
 
 def make_strategy(component: Component) -> Strategy:
     """Method by name with its hyper-parameters; a wrong name or setting says what is known."""
-    if component.name not in STRATEGIES:
-        raise unknown_name("method", component.name, STRATEGIES)
-    cls = STRATEGIES[component.name]
-    known = [f.name for f in fields(cls)]
-    for key in component.params:
-        if key not in known:
-            if not known:
-                raise ConfigError(f"method '{cls.name}' has no settings, got '{key}'.")
-            raise unknown_name(f"setting of method '{cls.name}':", key, known)
-    return cls(**component.params)
+    return build("method", component, STRATEGIES)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from fcforge.components import check_choice
 from fcforge.errors import ConfigError
 
 
 def one_of(method: str, field: str, value: str, known: tuple[str, ...]) -> None:
     """Raise when a setting is none of the known ones."""
-    if value not in known:
-        raise ConfigError(
-            f"{field} = '{value}' is unknown.",
-            where=f"method '{method}'",
-            do=f"Known: {', '.join(known)}.",
-        )
+    check_choice(f"method '{method}'", field, value, known)
 
 
 def at_least(method: str, minimum: float, **values: float) -> None:

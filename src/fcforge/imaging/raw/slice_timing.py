@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import DataError, unknown_name
 
 ORDERS = ("ascending", "descending", "interleaved", "interleaved_even")
 
@@ -35,7 +35,7 @@ def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
         first = int(order == "interleaved_even")
         sequence = np.concatenate([index[first::2], index[1 - first :: 2]])
     else:
-        raise ConfigError(f"slice order '{order}'.", do=f"Known: {', '.join(ORDERS)}.")
+        raise unknown_name("slice order", order, ORDERS)
     times = np.empty(n_slices)
     times[sequence] = np.arange(n_slices) * tr / n_slices
     return times
