@@ -2,9 +2,10 @@
 
     python benchmarks/lanes.py [--device cuda|cpu] [--lanes 1 24 120 480] [--seconds 3]
 
-Prints, in one run and on one device: a PyG step as the authors write it (no replay), a plain dense
-loop (FORGE's step, eager, one lane), and the engine's lifted step at several numbers of lanes, with
-the achieved floating-point rate and memory traffic beside what a copy and a matrix product reach.
+Prints, in one run and on one device: a PyG step as the authors write it (without and with replay
+and distillation), a plain dense loop in PyTorch, and the engine's lifted step of FORGE at several
+numbers of lanes and precisions, with the achieved floating-point rate and memory traffic beside
+what a copy and a float32 matrix product reach.
 """
 
 from __future__ import annotations
@@ -14,23 +15,28 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
+from torch import nn
 
-from fcforge.engine.graphed import GraphedStep
+from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import lift, stack
 from fcforge.engine.loop import Learner, make_step, start_lane
 from fcforge.engine.optim import adam_start
+from fcforge.graphs import adjacency, gcn_norm
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName
-from fcforge.strategies import make_strategy
+from fcforge.strategies import Lane, make_strategy
 from fcforge.types import Component, FCBatch, Training
 
-BATCH, ROIS, WIDTH, DEPTH = 30, 116, 128, 4
+BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
+PYG, PLAIN = "PyG, replay and distillation", "plain dense loop, replay and distillation"
 
 
 def fake_fc(n: int) -> torch.Tensor:
@@ -41,25 +47,30 @@ def fake_fc(n: int) -> torch.Tensor:
     return torch.stack([torch.corrcoef(s) for s in series])
 
 
-def forge_lane(learner: Learner, seed: int, bank: Bank, rows: torch.Tensor) -> object:
-    """Lane with a full memory of one past site."""
-    lane = start_lane(learner, seed, bank.device)
-    state = dict(lane.state)
-    n = state["memory.row"].shape[0]
-    state["memory.row"] = rows[torch.arange(n, device=bank.device) % len(rows)]
-    return lane._replace(state=state)
-
-
-def er_like(device: str, n_lanes: int) -> tuple[Learner, list, Bank, torch.Tensor]:
-    """DER++-style step (replay, labels and logits): 32 remembered subjects beside 30 new ones."""
+def forge_lanes(device: str, n_lanes: int) -> tuple[Learner, list[Lane], Bank, torch.Tensor]:
+    """FORGE with a full memory of one past site: 32 remembered subjects beside 30 new ones."""
     learner = Learner(
-        make_strategy(Component("der", {"memory": 256, "replay": 32})),
+        make_strategy(Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})),
         make_model(Component("gcn"), ROIS),
     )
     bank = Bank(device)
     fc, y = fake_fc(200), torch.arange(200) % 2
     rows = bank.add(PoolName("real", "bench", 0, "train"), FCBatch(fc, y))
-    lanes = [forge_lane(learner, s, bank, rows) for s in range(n_lanes)]
+    slots = torch.arange(MEMORY, device=bank.device)
+    lanes = []
+    for seed in range(n_lanes):
+        lane = start_lane(learner, seed, bank.device)
+        held = rows[slots % len(rows)]
+        memory = {
+            "memory.row": held,
+            "memory.y": bank.y[held],
+            "memory.logits": torch.zeros(MEMORY, 2, device=bank.device),
+            "memory.embedding": torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
+            "memory.site": torch.zeros_like(held),
+            "replay.active": slots,
+            "replay.quota": torch.tensor([MEMORY], device=bank.device),
+        }
+        lanes.append(lane._replace(state={**lane.state, **memory}))
     return learner, lanes, bank, rows
 
 
@@ -78,69 +89,123 @@ def rate(step, n_lanes: int, seconds: float, device: str) -> float:
     return steps * n_lanes / (time.perf_counter() - started)
 
 
-def lanes_step(device: str, n: int, graphed: bool):
+def lanes_step(device: str, n: int, graphed: bool, precision: str = "float32"):
     """The engine's step on `n` lanes."""
-    learner, lanes, bank, rows = er_like(device, n)
-    step = lift(
-        make_step(learner, Training(), bank.inputs(learner.model), bank.y, replaying=True), n
-    )
+    learner, lanes, bank, rows = forge_lanes(device, n)
+    inputs = bank.inputs(learner.model)
+    step = lift(make_step(learner, Training(), inputs, bank.y, replaying=True), n)
     if graphed:
-        step = GraphedStep(step)
+        step = Graphed(step, carried=2)
     state = [stack(lanes), stack([adam_start(la.params) for la in lanes])]
     chosen = rows[torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)]
     key = torch.arange(n, dtype=torch.int32, device=bank.device)
     key = key[0] if n == 1 else key
 
     def run() -> None:
-        state[0], state[1] = step(state[0], state[1], chosen, key)
+        with products(precision):
+            state[0], state[1] = step(state[0], state[1], chosen, key)
 
     return run
 
 
-def pyg_step(device: str):
-    """The authors' step: PyG sparse message passing, batch collated anew each time, no replay."""
-    from torch import nn
-    from torch_geometric.data import Batch, Data
-    from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
+class Net(nn.Module):
+    """The paper's GCN in plain PyTorch, around a convolution and a pooling given from outside."""
 
-    fc = fake_fc(64)
-    graphs = []
-    for matrix in fc:
-        index = ((matrix >= 0.4) & ~torch.eye(ROIS, dtype=torch.bool)).nonzero().T
-        graphs.append(Data(x=matrix, edge_index=index, edge_weight=matrix[index[0], index[1]]))
-    y = torch.arange(64, device=device) % 2
+    def __init__(self, convs: list[nn.Module]) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(convs)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) for _ in range(DEPTH))
+        self.head = nn.Sequential(
+            nn.Linear(2 * WIDTH, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)
+        )
 
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            sizes = [ROIS] + [WIDTH] * DEPTH
-            self.convs = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(sizes))
-            self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) for _ in range(DEPTH))
-            self.head = nn.Sequential(
-                nn.Linear(2 * WIDTH, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)
-            )
+    def forward(self, x, graph, pool):
+        """Logits and readouts of nodes x (nodes, ROIS)."""
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = nn.functional.dropout(norm(conv(x, *graph)).relu(), 0.3, self.training)
+        readout = pool(x)
+        return self.head(readout), readout
 
-        def forward(self, b):
-            x = b.x
-            for conv, norm in zip(self.convs, self.norms, strict=True):
-                x = norm(conv(x, b.edge_index, b.edge_weight)).relu()
-                x = nn.functional.dropout(x, 0.3, self.training)
-            return self.head(
-                torch.cat([global_mean_pool(x, b.batch), global_max_pool(x, b.batch)], 1)
-            )
 
-    net = Net().to(device)
+def ordinary_step(device: str, net: Net, batch: Callable, replay: bool):
+    """A step of an ordinary training loop; with `replay`, a second batch of 32 remembered subjects.
+
+    It adds their cross-entropy and the distillation of logits and readouts, as the authors do.
+    """
+    y = torch.arange(SUBJECTS, device=device) % 2
+    teacher = (
+        torch.zeros(SUBJECTS, 2, device=device),
+        torch.zeros(SUBJECTS, 2 * WIDTH, device=device),
+    )
+    net = net.to(device)
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3, weight_decay=2e-4)
+    mse = nn.functional.mse_loss
 
     def run() -> None:
-        rows = torch.randperm(64)[:BATCH]
-        batch = Batch.from_data_list([graphs[i] for i in rows.tolist()]).to(device)
+        rows = torch.randperm(SUBJECTS)[:BATCH].to(device)
         optimiser.zero_grad()
-        nn.functional.cross_entropy(net(batch), y[rows.to(device)]).backward()
+        loss = nn.functional.cross_entropy(net(*batch(rows))[0], y[rows])
+        if replay:
+            rows = torch.randperm(SUBJECTS)[:32].to(device)
+            logits, readout = net(*batch(rows))
+            loss = loss + 0.2 * nn.functional.cross_entropy(logits, y[rows])
+            loss = loss + 0.35 * mse(logits, teacher[0][rows])
+            loss = loss + 0.15 * mse(readout, teacher[1][rows])
+        loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimiser.step()
 
     return run
+
+
+def pyg_step(device: str, replay: bool):
+    """The authors' step: PyG sparse message passing, batches collated anew each time."""
+    from torch_geometric.data import Batch, Data
+    from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
+
+    graphs = []
+    for matrix in fake_fc(SUBJECTS):
+        index = ((matrix >= 0.4) & ~torch.eye(ROIS, dtype=torch.bool)).nonzero().T
+        graphs.append(Data(x=matrix, edge_index=index, edge_weight=matrix[index[0], index[1]]))
+
+    def batch(rows: torch.Tensor):
+        b = Batch.from_data_list([graphs[i] for i in rows.tolist()]).to(device)
+        return (
+            b.x,
+            (b.edge_index, b.edge_weight),
+            lambda x: torch.cat([global_mean_pool(x, b.batch), global_max_pool(x, b.batch)], 1),
+        )
+
+    sizes = [ROIS] + [WIDTH] * DEPTH
+    return ordinary_step(device, Net([GCNConv(a, b) for a, b in pairwise(sizes)]), batch, replay)
+
+
+class DenseConv(nn.Module):
+    """``P x W + b`` of stacked graphs."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n_in, n_out)
+
+    def forward(self, x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        """x (n R, F), p (n, R, R)."""
+        return torch.bmm(p, self.linear(x).reshape(len(p), ROIS, -1)).flatten(0, 1)
+
+
+def dense_step(device: str, replay: bool):
+    """A plain dense loop: everything on the device, nothing collated, one network at a time."""
+    fc = fake_fc(SUBJECTS).to(device)
+    p = gcn_norm(adjacency(fc, 0.4, "positive"))
+
+    def pool(x: torch.Tensor) -> torch.Tensor:
+        nodes = x.reshape(-1, ROIS, WIDTH)
+        return torch.cat([nodes.mean(1), nodes.amax(1)], 1)
+
+    def batch(rows: torch.Tensor):
+        return fc[rows].flatten(0, 1), (p[rows],), pool
+
+    sizes = [ROIS] + [WIDTH] * DEPTH
+    return ordinary_step(device, Net([DenseConv(a, b) for a, b in pairwise(sizes)]), batch, replay)
 
 
 def ceilings(device: str) -> tuple[float, float]:
@@ -178,28 +243,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--lanes", type=int, nargs="*", default=[1, 24, 120, 480])
+    parser.add_argument("--precision", nargs="*", default=["float32", "tf32"])
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     cuda = args.device.startswith("cuda")
     name = torch.cuda.get_device_name() if cuda else f"{os.cpu_count()} cores"
     found: dict[str, float] = {}
-    found["PyG, as the authors write it (no replay)"] = rate(
-        pyg_step(args.device), 1, args.seconds, args.device
-    )
-    found["plain dense loop, eager"] = rate(
-        lanes_step(args.device, 1, False), 1, args.seconds, args.device
-    )
-    for n in args.lanes:
-        found[f"lanes {n}"] = rate(lanes_step(args.device, n, cuda), n, args.seconds, args.device)
+    measure = partial(rate, seconds=args.seconds, device=args.device)
+    try:
+        found["PyG, no replay"] = measure(pyg_step(args.device, replay=False), 1)
+        found[PYG] = measure(pyg_step(args.device, replay=True), 1)
+    except ImportError:
+        print("torch_geometric is not installed: no PyG rows")
+    found[PLAIN] = measure(dense_step(args.device, replay=True), 1)
+    for precision in args.precision:
+        for n in args.lanes:
+            step = lanes_step(args.device, n, cuda, precision)
+            found[f"lanes {n}, {precision}"] = measure(step, n)
+            del step
     copy, product = ceilings(args.device)
     flop, traffic = work_of_step()
     print(
         f"machine: {name}, torch {torch.__version__}; "
         f"copy {copy / 1e12:.2f} TB/s, fp32 product {product / 1e12:.1f} TFLOP/s"
     )
-    plain = found["plain dense loop, eager"]
-    pyg = found["PyG, as the authors write it (no replay)"]
+    plain, pyg = found[PLAIN], found.get(PYG, float("nan"))
     print("| variant | model-steps/s | x plain | x PyG | share of fp32 | share of copy |")
     print("|---|---|---|---|---|---|")
     for label, value in found.items():
@@ -208,7 +277,7 @@ def main() -> None:
             f"{value * flop / product:.2f} | {value * traffic / copy:.2f} |"
         )
     if args.out:
-        args.out.write_text(json.dumps(found, indent=1))
+        args.out.write_text(json.dumps({"machine": name, "model-steps/s": found}, indent=1))
 
 
 if __name__ == "__main__":

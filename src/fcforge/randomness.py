@@ -77,6 +77,11 @@ def normal(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.sqrt(-2.0 * torch.log(u)) * torch.cos(2.0 * torch.pi * v)
 
 
+def dropped_of_256(p: float) -> int:
+    """Drop probability `p` in 256ths, at most 255."""
+    return min(round(p * 256), 255)
+
+
 def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """Inverted-dropout mask: 0 with probability `p`, else 1 / (1 - p).
 
@@ -99,7 +104,7 @@ def keep_mask(key: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     import torch
 
     n = math.prod(shape)  # numpy here would break torch.compile's graph
-    dropped = min(round(p * 256), 255)
+    dropped = dropped_of_256(p)
     counter = torch.arange(-(-n // 4), dtype=torch.int32, device=key.device)
     u = _mix(_mix(counter * -1640531535 + key) ^ key)
     draws = torch.stack([u & 255, (u >> 8) & 255, (u >> 16) & 255, (u >> 24) & 255])

@@ -147,8 +147,9 @@ class Training:
         None takes the model's own rate from the paper's hyper-parameter table.
     selection : {"fixed", "inner_val"}
         Last epoch, or the epoch with the lowest loss on the validation part cut from train.
-    precision : {"float32", "bfloat16"}
-        Matrix products in bfloat16 keep float32 parameters and reductions.
+    precision : {"float32", "tf32", "bfloat16"}
+        Of matrix products; parameters, sums and everything else stay in float32. ``tf32``
+        rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
     """
 
     epochs: int = 100
@@ -157,7 +158,7 @@ class Training:
     weight_decay: float = 2e-4
     clip: float = 1.0
     selection: Literal["fixed", "inner_val"] = "fixed"
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
 
 @dataclass(frozen=True)

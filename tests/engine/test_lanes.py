@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
-from fcforge.engine.graphed import GraphedStep
+from fcforge.engine.graphed import Graphed
 from fcforge.engine.loop import make_step
 from fcforge.engine.optim import adam_start
 from fcforge.models import make_model
@@ -178,7 +178,7 @@ def test_a_graphed_step_is_the_step():
     step = make_step(learner, training, bank.inputs(learner.model), bank.y, replaying=False)
     lane = start_lane(learner, 0, "cuda")
     plain = graphed = (lane, adam_start(lane.params))
-    replay = GraphedStep(step)
+    replay = Graphed(step, carried=2)
     for i in range(4):
         key = torch.tensor(i, dtype=torch.int32, device="cuda")
         plain = step(*plain, rows[i : i + 8], key)

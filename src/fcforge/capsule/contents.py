@@ -114,7 +114,7 @@ class Settings:
             and t.batch_size >= 1
             and max(self.test_fraction, self.val_fraction) < 1
             and t.selection in ("fixed", "inner_val")
-            and t.precision in ("float32", "bfloat16")
+            and t.precision in ("float32", "tf32", "bfloat16")
             and self.protocol in ("strict", "paper")
             and self.calibrate in ("inner_val", "synthetic", "none")
             and isinstance(self.rois, str)

@@ -1,4 +1,4 @@
-"""One training step as a CUDA graph: hundreds of small kernels, one launch.
+"""What is done for speed on a GPU alone: CUDA graphs and the rounding of matrix products.
 
 Training lanes of small networks is bound by launch latency. Capturing the lifted step once and
 replaying it removes that without waiting for a compiler: a new shape costs a few eager steps.
@@ -6,14 +6,23 @@ replaying it removes that without waiting for a compiler: a new shape costs a fe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils import _pytree as pytree
 
-Step = Callable[[Any, Any, Tensor, Tensor], tuple[Any, Any]]
+
+@contextmanager
+def products(precision: str) -> Iterator[None]:
+    """Let float32 matrix products on CUDA round their factors to TF32, or not; then as before."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _copy(target: Any, source: Any) -> None:
@@ -22,34 +31,35 @@ def _copy(target: Any, source: Any) -> None:
             a.copy_(b)
 
 
-class GraphedStep:
-    """`step(lane, opt, rows, key)` captured on its first call and replayed ever after.
+class Graphed:
+    """A function captured on its first call and replayed ever after.
 
-    The lane and optimiser it returns are its own buffers: they are overwritten by the next call,
-    so whoever keeps one for later clones it.
+    ``fn(*carried, *given) -> carried``: the first `carried` arguments are pytrees of tensors that
+    the function advances and returns. What a call returns are its own buffers: they are
+    overwritten by the next call, so whoever keeps one for later clones it. Shapes never change.
     """
 
-    def __init__(self, step: Step, warmup: int = 3) -> None:
-        self._step, self._warmup = step, warmup
+    def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int, warmup: int = 3) -> None:
+        self._fn, self._carried, self._warmup = fn, carried, warmup
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._static: tuple[Any, Any, Tensor, Tensor] | None = None
+        self._static: tuple[Any, ...] = ()
 
-    def __call__(self, lane: Any, opt: Any, rows: Tensor, key: Tensor) -> tuple[Any, Any]:
-        """Advance one step."""
-        if self._static is None:
-            self._capture(lane, opt, rows, key)
-        assert self._static is not None
+    def __call__(self, *args: Any) -> tuple[Any, ...]:
+        """Advance once."""
+        if self._graph is None:
+            self._capture(args)
         assert self._graph is not None
-        _copy(self._static, (lane, opt, rows, key))
+        _copy(self._static, args)
         self._graph.replay()
-        return self._static[0], self._static[1]
+        return self._static[: self._carried]
 
-    def _capture(self, *args: Any) -> None:
+    def _capture(self, args: tuple[Any, ...]) -> None:
         self._static = pytree.tree_map(torch.clone, args)
-        _warm_up(self._step, self._static, self._warmup)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            _copy(self._static[:2], self._step(*self._static))
+        _warm_up(self._fn, self._static, self._warmup)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            _copy(self._static[: self._carried], self._fn(*self._static))
+        self._graph = graph
 
 
 def _warm_up(fn: Callable[..., Any], args: Any, times: int) -> None:

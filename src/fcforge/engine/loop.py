@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.engine.graphed import GraphedStep
+from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import clone, lift, stack, unstack, where_better
-from fcforge.engine.optim import Adam, adam_start, adam_step, clip_by_norm
+from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.errors import SealedError
 from fcforge.models.base import Inputs, Model
 from fcforge.randomness import derive, fold, torch_rng
@@ -114,6 +114,7 @@ def make_step(
     """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, key)."""
     strategy, model = learner.strategy, learner.model
     lr = model.lr if training.lr is None else training.lr
+    optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
     low = training.precision == "bfloat16"
 
     def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
@@ -125,10 +126,8 @@ def make_step(
                 return strategy.loss(model, params, lane, batch, replay, fold(key, 2))
 
         grads, stats = torch.func.grad(objective, has_aux=True)(lane.params)
-        clipped = clip_by_norm(strategy.after_grad(grads, lane), training.clip)
-        params, opt = adam_step(
-            lane.params, clipped, opt, lr=lr, weight_decay=training.weight_decay
-        )
+        masked = strategy.after_grad(grads, lane)
+        params, opt = adam_step(lane.params, masked, opt, **optimiser)
         moved = lane._replace(params=params, stats=stats)
         return strategy.after_step(lane.params, moved, grads), opt
 
@@ -161,7 +160,8 @@ def learn_site(
     strategy, model = learner.strategy, learner.model
     lanes = [strategy.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
     if fit and strategy.fits and training.epochs > 0:
-        lanes = _fit(learner, jobs, lanes, bank, training, tick)
+        with products(training.precision):
+            lanes = _fit(learner, jobs, lanes, bank, training, tick)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = strategy.end_site(model, lane, job.site, job.rng("end"))
@@ -194,7 +194,7 @@ def _fit(
     step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
     begin_epoch = lift(lambda la, e, k: strategy.begin_epoch(model, la, inputs, e, k), n)
     if bank.device.type == "cuda":
-        step = GraphedStep(step)
+        step = Graphed(step, carried=2)
     keep_best = _monitor(learner, jobs, training, bank)
 
     steps = plan.shape[-2]

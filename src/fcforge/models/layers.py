@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fcforge.models import fused
 from fcforge.models.base import Params
 from fcforge.randomness import keep_mask
 
@@ -101,11 +102,18 @@ def batch_norm(
     out, batch_mean, inverse_sd = torch.native_batch_norm(
         flat, weight, bias, None, None, True, MOMENTUM, EPSILON
     )
-    n = flat.shape[0]
+    mean, var = running(mean, var, offset, batch_mean, inverse_sd, flat.shape[0])
+    return out.reshape(h.shape), mean, var
+
+
+def running(
+    mean: Tensor, var: Tensor, offset: Tensor, batch_mean: Tensor, inverse_sd: Tensor, n: int
+) -> tuple[Tensor, Tensor]:
+    """Running mean and variance after a batch of n rows, to whose mean `offset` belongs."""
     batch_mean, inverse_sd = batch_mean.detach(), inverse_sd.detach()
     sample_var = (inverse_sd.square().reciprocal() - EPSILON) * (n / max(n - 1, 1))
     mean = mean + MOMENTUM * (batch_mean + offset.detach() - mean)
-    return out.reshape(h.shape), mean, var + MOMENTUM * (sample_var - var)
+    return mean, var + MOMENTUM * (sample_var - var)
 
 
 def layer_norm(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -131,6 +139,29 @@ def normalise(
     mean, var = stats[f"{name}.mean"], stats[f"{name}.var"]
     out, mean, var = batch_norm(h, weight, bias, mean, var, train, offset)
     return out, {f"{name}.mean": mean, f"{name}.var": var}
+
+
+def norm_relu_dropout(
+    kind: str,
+    h: Tensor,
+    offset: Tensor,
+    params: Params,
+    stats: Params,
+    name: str,
+    train: bool,
+    p: float,
+    key: Tensor | None,
+) -> tuple[Tensor, Params]:
+    """`normalise`, ReLU and `dropout`: on a GPU, in training with batch norm, one fused layer."""
+    if kind != "batch" or not train or not fused.fits(h):
+        h, new = normalise(kind, h, offset, params, stats, name, train)
+        return dropout(torch.relu(h), p, key), new
+    weight, bias = params[f"{name}.weight"], params[f"{name}.bias"] + 0.0 * offset
+    flat = h.reshape(-1, h.shape[-1])
+    out, batch_mean, inverse_sd = fused.norm_relu_dropout(flat, weight, bias, key, p, EPSILON)
+    old = stats[f"{name}.mean"], stats[f"{name}.var"]
+    mean, var = running(*old, offset, batch_mean, inverse_sd, flat.shape[0])
+    return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
 
 
 def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:

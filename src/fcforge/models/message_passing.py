@@ -82,9 +82,11 @@ class GraphModel(Model):
         for i in range(self.depth):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]
-            h, layer_stats = layers.normalise(self.norm, h, bias, params, stats, f"norm{i}", train)
+            drop = self.dropout, dropout_key(train, key, i)
+            h, layer_stats = layers.norm_relu_dropout(
+                self.norm, h, bias, params, stats, f"norm{i}", train, *drop
+            )
             new_stats |= layer_stats
-            h = layers.dropout(torch.relu(h), self.dropout, dropout_key(train, key, i))
         return h, new_stats
 
     def apply(

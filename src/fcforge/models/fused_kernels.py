@@ -1,0 +1,195 @@
+"""Triton kernels behind `fcforge.models.fused`. Imported only where Triton is installed.
+
+All arrays are (lanes, n, F) or (lanes, F), contiguous; a program works on ROWS rows of one lane.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _mix(h):
+    """Murmur3's finaliser, as `randomness._mix`."""
+    h = h ^ ((h >> 16) & 0xFFFF)
+    h = h * -2048144789
+    h = h ^ ((h >> 13) & 0x7FFFF)
+    h = h * -1028477387
+    return h ^ ((h >> 16) & 0xFFFF)
+
+
+@triton.jit
+def _kept(position, quarter, key, dropped):
+    """Whether positions are kept, as `randomness.keep_mask`: four bytes of a hash serve four."""
+    word = position % quarter
+    u = _mix(_mix(word * -1640531535 + key) ^ key)
+    return ((u >> ((position // quarter) * 8)) & 255) >= dropped
+
+
+@triton.jit
+def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """Mean and sum of squared deviations of a block of rows, (lanes, chunks, F)."""
+    chunk, lane = tl.program_id(0), tl.program_id(1)
+    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    there = (row[:, None] < n) & (col[None, :] < F)
+    base = lane.to(tl.int64) * n * F
+    x = tl.load(h + base + row[:, None] * F + col[None, :], mask=there, other=0.0)
+    count = tl.minimum(n - chunk * ROWS, ROWS)
+    average = tl.sum(x, 0) / count
+    apart = tl.where(there, x - average[None, :], 0.0)
+    place = (lane * tl.num_programs(0) + chunk) * F + col
+    tl.store(mean + place, average, mask=col < F)
+    tl.store(m2 + place, tl.sum(apart * apart, 0), mask=col < F)
+
+
+@triton.jit
+def _combine(
+    part, m2, mean, inverse_sd, n, chunks, epsilon,
+    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Chan's rule: moments of all rows of a lane from those of its blocks."""
+    lane, col = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.zeros([TILE, BLOCK], tl.float32)
+    for first in range(0, chunks, TILE):
+        chunk = first + tl.arange(0, TILE)
+        there = (chunk[:, None] < chunks) & (col[None, :] < F)
+        count = tl.minimum(n - chunk * ROWS, ROWS).to(tl.float32)
+        at = (lane * chunks + chunk[:, None]) * F + col[None, :]
+        total += tl.load(part + at, mask=there, other=0.0) * count[:, None]
+    average = tl.sum(total, 0) / n
+    square = tl.zeros([TILE, BLOCK], tl.float32)
+    for first in range(0, chunks, TILE):
+        chunk = first + tl.arange(0, TILE)
+        there = (chunk[:, None] < chunks) & (col[None, :] < F)
+        count = tl.minimum(n - chunk * ROWS, ROWS).to(tl.float32)
+        at = (lane * chunks + chunk[:, None]) * F + col[None, :]
+        apart = tl.load(part + at, mask=there, other=0.0) - average[None, :]
+        apart = tl.where(there, apart, 0.0)
+        square += apart * apart * count[:, None] + tl.load(m2 + at, mask=there, other=0.0)
+    variance = tl.sum(square, 0) / n
+    tl.store(mean + lane * F + col, average, mask=col < F)
+    tl.store(inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F)
+
+
+@triton.jit
+def _apply(
+    h, out, mean, inverse_sd, weight, bias, key, n, quarter, dropped, scale,
+    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """``relu(norm(h)) * mask``."""
+    chunk, lane = tl.program_id(0), tl.program_id(1)
+    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    there = (row[:, None] < n) & (col[None, :] < F)
+    base = lane.to(tl.int64) * n * F
+    position = row[:, None] * F + col[None, :]
+    x = tl.load(h + base + position, mask=there, other=0.0)
+    at, inside = lane * F + col, col < F
+    m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
+    r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
+    w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
+    b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
+    y = (x - m) * r * w + b
+    keep = _kept(position, quarter, tl.load(key + lane), dropped)
+    tl.store(out + base + position, tl.where(keep & (y > 0), y * scale, 0.0), mask=there)
+
+
+@triton.jit
+def _gradient_sums(
+    g, h, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
+    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Sums over a block of rows of the gradient at the norm's output, and of it times x-hat."""
+    chunk, lane = tl.program_id(0), tl.program_id(1)
+    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    there = (row[:, None] < n) & (col[None, :] < F)
+    base = lane.to(tl.int64) * n * F
+    position = row[:, None] * F + col[None, :]
+    x = tl.load(h + base + position, mask=there, other=0.0)
+    at, inside = lane * F + col, col < F
+    m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
+    r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
+    w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
+    b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
+    hat = (x - m) * r
+    keep = there & _kept(position, quarter, tl.load(key + lane), dropped) & (hat * w + b > 0)
+    dy = tl.where(keep, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
+    place = (lane * tl.num_programs(0) + chunk) * F + col
+    tl.store(dw + place, tl.sum(dy * hat, 0), mask=inside)
+    tl.store(db + place, tl.sum(dy, 0), mask=inside)
+
+
+@triton.jit
+def _gradient(
+    g, h, dh, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
+    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Gradient of h: ``w r (dy - (db + x-hat dw) / n)``."""
+    chunk, lane = tl.program_id(0), tl.program_id(1)
+    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    there = (row[:, None] < n) & (col[None, :] < F)
+    base = lane.to(tl.int64) * n * F
+    position = row[:, None] * F + col[None, :]
+    x = tl.load(h + base + position, mask=there, other=0.0)
+    at, inside = lane * F + col, col < F
+    m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
+    r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
+    w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
+    b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
+    sum_w = tl.load(dw + at, mask=inside, other=0.0)[None, :]
+    sum_b = tl.load(db + at, mask=inside, other=0.0)[None, :]
+    hat = (x - m) * r
+    keep = _kept(position, quarter, tl.load(key + lane), dropped) & (hat * w + b > 0)
+    dy = tl.where(keep, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
+    tl.store(dh + base + position, w * r * (dy - (sum_b + hat * sum_w) / n), mask=there)
+
+
+def _launch(h: Tensor, dropped: int, rows: int) -> tuple[tuple[int, int], tuple[int, ...], dict]:
+    """Grid, (n, quarter, dropped, scale) and constants of one launch."""
+    lanes, n, width = h.shape
+    grid = (triton.cdiv(n, rows), lanes)
+    numbers = (n, triton.cdiv(n * width, 4), dropped, 256.0 / (256 - dropped))
+    return grid, numbers, {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows}
+
+
+def forward(
+    h: Tensor, weight: Tensor, bias: Tensor, key: Tensor, dropped: int, epsilon: float, rows: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, mean and inverse standard deviation; see `fused.norm_relu_dropout`."""
+    grid, numbers, sizes = _launch(h, dropped, rows)
+    lanes, n, width = h.shape
+    weight, bias, key = weight.contiguous(), bias.contiguous(), key.contiguous()
+    part = h.new_empty(2, lanes, grid[0], width)
+    _moments[grid](h, part[0], part[1], n, **sizes)
+    mean, inverse_sd = h.new_empty(2, lanes, width)
+    _combine[(lanes,)](
+        part[0], part[1], mean, inverse_sd, n, grid[0], epsilon, TILE=32, **sizes
+    )  # fmt: skip
+    out = torch.empty_like(h)
+    _apply[grid](h, out, mean, inverse_sd, weight, bias, key, *numbers, **sizes)
+    return out, mean, inverse_sd
+
+
+def backward(
+    grad: Tensor,
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    key: Tensor,
+    mean: Tensor,
+    inverse_sd: Tensor,
+    dropped: int,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of h, weight and bias."""
+    grid, numbers, sizes = _launch(h, dropped, rows)
+    lanes, _, width = h.shape
+    given = [x.contiguous() for x in (mean, inverse_sd, weight, bias, key)]
+    part = h.new_empty(2, lanes, grid[0], width)
+    _gradient_sums[grid](grad, h, *given, part[0], part[1], *numbers, **sizes)
+    dw, db = part.sum(2)
+    dh = torch.empty_like(h)
+    _gradient[grid](grad, h, dh, *given, dw, db, *numbers, **sizes)
+    return dh, dw, db
