@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.atlas import Atlas, names_only
+from fcforge.imaging.denoise import make_denoise
+from fcforge.imaging.extract import Settings, subject_fc
 from fcforge.imaging.series import Series, match_atlas, parse_columns, read_series
+from fcforge.imaging.sources import Source
 
 X = np.random.default_rng(0).normal(size=(12, 4))
 
@@ -59,6 +63,7 @@ def test_every_format_gives_the_same_numbers(kind: str, tmp_path: Path):
     kind=st.sampled_from([".1D", ".tsv", ".csv", ".txt", ".npy"]),
 )
 def test_round_trip_of_any_numbers(values: np.ndarray, kind: str, tmp_path: Path):
+    values[0, 0] = 0.5  # a first row 0, 1, 2 ... is taken for the column numbers of pandas
     np.testing.assert_array_equal(read_series(_write(tmp_path / f"s{kind}", values)).values, values)
 
 
@@ -73,13 +78,13 @@ def test_missing_values_are_nan_not_dropped(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "match"),
     [
-        ("a.csv", "1,2\n3,4\n5\n", "different length"),
-        ("a.csv", "1,2\n3,x\n5,6\n", "'x' is not a number"),
+        ("a.csv", "1,2\n3,4\n5\n", "line 3 has 1 values, the lines before it 2"),
+        ("a.csv", "1,2\n3,x\n5,6\n", "line 2 holds 'x', which is no number"),
         ("a.tsv", "", "empty"),
         ("a.txt", "1 2\n3 4\n", "too little"),
-        ("a.mat", "no matlab", "not a readable .mat"),
-        ("a.npy", "no numpy", "not a readable numpy"),
-        ("a.pkl", "x", "not a time series file"),
+        ("a.mat", "no matlab", "cannot be read"),
+        ("a.npy", "no numpy", "cannot be read"),
+        ("a.pkl", "x", "unknown file type '.pkl'"),
     ],
 )
 def test_damage_is_named_with_its_file(name: str, text: str, match: str, tmp_path: Path):
@@ -91,7 +96,7 @@ def test_damage_is_named_with_its_file(name: str, text: str, match: str, tmp_pat
 
 def test_several_matrices_need_a_name(tmp_path: Path):
     savemat(tmp_path / "two.mat", {"a": X, "b": X + 1})
-    with pytest.raises(DataError, match="2 numeric matrices"):
+    with pytest.raises(DataError, match=r"2 matrices, not one. It has: a, b"):
         read_series(tmp_path / "two.mat")
     got = read_series(tmp_path / "two.mat", variable="b").values
     np.testing.assert_array_equal(got, X + 1)
@@ -99,7 +104,7 @@ def test_several_matrices_need_a_name(tmp_path: Path):
 
 def test_pickled_numpy_is_refused(tmp_path: Path):
     np.save(tmp_path / "o.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="not a readable numpy"):
+    with pytest.raises(DataError, match="pickled objects"):
         read_series(tmp_path / "o.npy")
 
 
@@ -111,6 +116,19 @@ def test_columns_are_matched_by_code_and_a_missing_roi_is_a_nan_column(aal: Atla
     assert got.shape == (10, 116)
     assert np.isnan(got[:, 40]).all()
     np.testing.assert_array_equal(got[:, keep], values)
+
+
+def test_an_roi_missing_in_some_volumes_fails_the_subject_by_name(tmp_path: Path):
+    atlas = names_only("four", ("Hip", "Amy", "Ins", "Cun"))
+    values = X.copy()
+    values[:, 1] = np.nan
+    path = _write(tmp_path / "s.npy", values)
+    source, settings = Source("01", path, "series", "series"), Settings(make_denoise("simple"))
+    assert subject_fc([source], atlas, dataclasses.replace(settings, max_empty=0.5)).empty == (1,)
+    values[4:6, 2] = np.nan
+    _write(path, values)
+    with pytest.raises(DataError, match=r"s.npy: Ins: NaN or infinite in 2 of 12 volumes"):
+        subject_fc([source], atlas, settings)
 
 
 @pytest.mark.parametrize(("n", "hint"), [(119, ""), (120, "AAL2"), (166, "AAL3"), (90, "")])

@@ -90,6 +90,19 @@ def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: P
     assert len(cohort) == len(list(folder.glob("NYU_*.1D"))) - 1
 
 
+def test_an_roi_with_gaps_is_named_with_its_subject(sample: Path, tmp_path: Path):
+    shutil.copytree(sample / "ABIDE_pcp", tmp_path / "ABIDE_pcp")
+    file = sorted(tmp_path.glob("ABIDE_pcp/*/*/UM_1_*_rois_aal.1D"))[0]
+    lines = file.read_text().splitlines()
+    lines[5] = "\t".join(["nan", *lines[5].split("\t")[1:]])
+    file.write_text("\n".join(lines))
+    cohort = load_abide(tmp_path)
+    (error,) = [f for f in cohort.findings if f.severity == "error"]
+    assert "Precentral_L: NaN or infinite in 1 of " in error.what
+    assert (error.site, error.subject in file.name) == ("UM", True)
+    assert len(cohort) == 27
+
+
 def test_download_asks_for_each_listed_subject_and_survives_a_failing_one(sample: Path):
     asked: list[str] = []
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.connectivity import pearson_fc
 from fcforge.sites import DATASETS, Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.folder import load_folder
 from fcforge.sites.participants import label_of
-from fcforge.sites.reading import pearson_fc
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component
 

@@ -14,7 +14,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
 from fcforge.errors import DataError
-from fcforge.sites.reading import SUFFIXES, looks_like_fc, pearson_fc, read_matrix, to_fc
+from fcforge.imaging.connectivity import pearson_fc
+from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file
+from fcforge.sites.reading import looks_like_fc, read_matrix, to_fc
 
 quick = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -40,7 +42,7 @@ def write(path: Path, matrix: np.ndarray) -> Path:
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
-    return pearson_fc(np.random.default_rng(seed).standard_normal((30, n_rois))).astype(float)
+    return pearson_fc(np.random.default_rng(seed).standard_normal((30, n_rois)))
 
 
 def attempt(path: Path, read: Callable[[], np.ndarray]) -> np.ndarray | None:
@@ -128,7 +130,15 @@ BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
 def test_text_as_toolboxes_write_it(name, text, tmp_path):
     path = tmp_path / name
     path.write_bytes(text.encode())
-    np.testing.assert_array_equal(read_matrix(path), BY_HAND)
+    values, names = read_matrix_file(path)
+    np.testing.assert_array_equal(values, BY_HAND)
+    assert names == {
+        "afni.1D": ("2001", "2002", "2003"),
+        "header.csv": ("Precentral_L", "Precentral_R", "Insula_L"),
+        "quoted.csv": ("a", "b", "c"),
+        "codes.csv": ("2001", "2002", "2003"),
+        "named.tsv": ("a", "b", "c"),
+    }.get(name, ())
 
 
 def test_missing_values_become_nan(tmp_path):
@@ -175,7 +185,7 @@ def test_choice_among_arrays(tmp_path):
     a, b = np.ones((2, 3)), np.zeros((4, 4))
     path = tmp_path / "two.mat"
     savemat(path, {"alpha": a, "beta": b})
-    with pytest.raises(DataError, match=r"no single matrix.*alpha, beta"):
+    with pytest.raises(DataError, match=r"2 matrices, not one.*alpha, beta"):
         read_matrix(path)
     np.testing.assert_array_equal(read_matrix(path, variable="beta"), b)
     with pytest.raises(DataError, match=r"no array 'gamma'.*alpha, beta"):
@@ -194,28 +204,49 @@ def test_matlab_73_says_how_to_save(tmp_path):
 
 def test_pearson_against_numpy():
     x = np.random.default_rng(0).standard_normal((50, 7)) * 1e3 + 1e4
-    np.testing.assert_allclose(pearson_fc(x), np.corrcoef(x.T), atol=1e-6)
+    np.testing.assert_allclose(pearson_fc(x), np.corrcoef(x.T), atol=1e-12)
+    for scale in (1e-200, 1e200):  # squares of these are out of range
+        np.testing.assert_allclose(pearson_fc(x * scale), pearson_fc(x), atol=1e-12)
 
 
-def test_pearson_of_a_flat_and_a_missing_roi():
+@pytest.mark.parametrize("nothing", [7.3, 0.0, np.nan, np.inf])
+def test_an_roi_without_signal_has_fc_zero(nothing):
     x = np.random.default_rng(0).standard_normal((50, 4))
-    x[:, 1] = 7.3
-    fc = pearson_fc(x)
-    np.testing.assert_array_equal(fc[1], [0, 1, 0, 0])
-    x[3, 2] = np.inf
-    fc = pearson_fc(x)
-    assert np.isnan(fc[2]).all()
-    assert np.isfinite(np.delete(np.delete(fc, 2, 0), 2, 1)).all()
+    whole = pearson_fc(x)
+    x[:, 1] = nothing
+    for fc in (pearson_fc(x), to_fc(x)):
+        np.testing.assert_array_equal(fc[1], [0, 1, 0, 0])
+        np.testing.assert_allclose(fc[2:, 2:], whole[2:, 2:], atol=1e-6)
+
+
+@pytest.mark.parametrize("gap", [np.nan, np.inf, -np.inf])
+def test_an_roi_with_gaps_is_an_error_that_names_it(gap):
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    x[3, 2] = gap
+    said = r"s1.csv: ROI 3: NaN or infinite in 1 of 50 volumes. Leave out censored"
+    with pytest.raises(DataError, match=said):
+        to_fc(x, where="s1.csv")
+    x[4, [0, 1, 5]] = gap
+    with pytest.raises(DataError, match=r"^a, b, c and 1 more: NaN or infinite in 2 of 50"):
+        pearson_fc(x, names=tuple("abcdef"))
+
+
+def test_a_series_without_any_signal_is_an_error():
+    x = np.full((50, 4), np.nan)
+    x[:, 1] = np.arange(50)
+    with pytest.raises(DataError, match="s1: 1 of 4 ROIs have a signal"):
+        pearson_fc(x, where="s1")
 
 
 def test_fc_or_time_series():
     series = np.random.default_rng(0).standard_normal((6, 6))  # as many volumes as ROIs
     assert not looks_like_fc(series)
-    np.testing.assert_array_equal(to_fc(series), pearson_fc(series))
+    np.testing.assert_array_equal(to_fc(series), pearson_fc(series).astype(np.float32))
     fc = fc_of()
     np.testing.assert_array_equal(to_fc(fc), fc.astype(np.float32))
     np.testing.assert_array_equal(to_fc(fc - np.eye(6)), (fc - np.eye(6)).astype(np.float32))
-    np.testing.assert_array_equal(to_fc(fc, kind="timeseries"), pearson_fc(fc))
+    again = pearson_fc(fc).astype(np.float32)
+    np.testing.assert_array_equal(to_fc(fc, kind="timeseries"), again)
     with pytest.raises(DataError, match="10 x 6, not square"):
         to_fc(np.zeros((10, 6)), kind="fc")
     with pytest.raises(DataError, match="first 4 rows of an FC matrix of 6"):

@@ -17,10 +17,11 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned
 from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.runner.workshop import build_learner
 from fcforge.sites.check import TOLERANCE
 from fcforge.sites.cohort import fc_from_upper
-from fcforge.sites.reading import SUFFIXES, Kind, read_matrix, read_npz, to_fc
+from fcforge.sites.reading import Kind, read_matrix, to_fc
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,13 @@
-"""ROI time series -> FC: Pearson correlation, with ROIs without signal set aside by name."""
+"""ROI time series -> FC: Pearson correlation, one convention for ROIs without signal.
+
+An ROI without signal (flat, or missing in every volume) has FC 0 with all others: the convention
+of the shared ABIDE matrices; `fcforge.sites.check` warns of it by subject and ROI. An ROI that is
+missing in some volumes only is damage, and an error.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,7 +15,7 @@ from fcforge.errors import DataError
 
 
 def empty_rois(series: np.ndarray) -> np.ndarray:
-    """Boolean mask of columns that hold no signal: not finite everywhere, or constant.
+    """Boolean mask of columns that hold no signal: not finite somewhere, or constant.
 
     Parameters
     ----------
@@ -20,7 +27,32 @@ def empty_rois(series: np.ndarray) -> np.ndarray:
     return ~finite | (spread <= 1e-10 * np.maximum(scale, 1e-300))
 
 
-def pearson_fc(series: np.ndarray) -> np.ndarray:
+def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> None:
+    """Raise `DataError` for ROIs that are NaN or infinite in some volumes but not in all.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+    names : sequence of str, optional
+        ROI names for the error; their numbers, counted from 1, without.
+    where : str
+        File or subject named in the error.
+    """
+    bad = ~np.isfinite(series)
+    holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
+    if holes.size:
+        known = len(names) == series.shape[1]
+        shown = ", ".join(names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist())
+        more = f" and {holes.size - 3} more" if holes.size > 3 else ""
+        volumes = int(bad[:, holes].any(axis=1).sum())
+        raise DataError(
+            f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes.",
+            where=where,
+            do="Leave out censored volumes; an ROI without signal is missing in all of them.",
+        )
+
+
+def pearson_fc(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> np.ndarray:
     r"""FC of one subject.
 
     .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
@@ -28,22 +60,36 @@ def pearson_fc(series: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     series : ndarray of shape (n_volumes, n_rois)
+    names : sequence of str, optional
+        ROI names for errors.
+    where : str
+        File or subject named in errors.
 
     Returns
     -------
     ndarray of shape (n_rois, n_rois), float64
         Symmetric, unit diagonal. An ROI without signal (see `empty_rois`) has FC 0 with all
-        others, the convention of the shared ABIDE matrices; who calls must report it.
+        others.
+
+    Raises
+    ------
+    DataError
+        No series, an ROI with gaps (`refuse_gaps`), or fewer than two ROIs with a signal.
     """
     series = np.asarray(series, dtype=float)
     if series.ndim != 2 or series.shape[0] < 3:
-        raise DataError(f"a time series of shape {series.shape} gives no FC.")
+        raise DataError(f"a time series of shape {series.shape} gives no FC.", where=where)
+    refuse_gaps(series, names, where)
     good = np.flatnonzero(~empty_rois(series))
+    if len(good) < 2:
+        raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.", where=where)
+    # Scaling by powers of two keeps the squares of very large or small signals in range.
+    x = series[:, good]
+    x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])
+    x -= x.mean(axis=0)
+    x /= np.linalg.norm(x, axis=0)
     fc = np.zeros((series.shape[1], series.shape[1]))
-    if len(good):
-        x = series[:, good] - series[:, good].mean(axis=0)
-        x /= np.linalg.norm(x, axis=0)
-        fc[np.ix_(good, good)] = np.clip(x.T @ x, -1.0, 1.0)
+    fc[np.ix_(good, good)] = np.clip(x.T @ x, -1.0, 1.0)
     np.fill_diagonal(fc, 1.0)
     return (fc + fc.T) / 2
 

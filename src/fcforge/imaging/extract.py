@@ -11,7 +11,7 @@ import pandas as pd
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc
+from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc, refuse_gaps
 from fcforge.imaging.denoise import (
     Denoise,
     clean_series,
@@ -142,7 +142,8 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: Settings) -> Subje
             where=str(sources[0].path),
             do="Look at its coverage; or allow more: --max-empty.",
         )
-    return SubjectFC(sources[0].subject, runs, pearson_fc(series), tuple(empty.tolist()))
+    fc = pearson_fc(series, atlas.roi_names, str(sources[0].path))
+    return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
 
 
 def _too_empty(runs: tuple[Run, ...], atlas: Atlas, empty: np.ndarray) -> str:
@@ -169,6 +170,7 @@ def _from_series(source: Source, atlas: Atlas, settings: Settings) -> Run:
         columns = slice(0, 116)
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
     values = match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
+    refuse_gaps(values, atlas.roi_names, str(source.path))
     report = {
         "Denoising": f"none by fcforge; as left by {source.tool}",
         "VolumesKept": len(values),

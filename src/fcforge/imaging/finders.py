@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fcforge.imaging.series import SUFFIXES
+from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.sources import Choice, Source, entities
 
 _DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
@@ -152,7 +152,7 @@ def _scans(root: Path, choice: Choice) -> Iterator[Source]:
 def _series(root: Path, choice: Choice) -> Iterator[Source]:
     del choice
     for path in root.glob("**/*"):
-        if path.suffix not in SUFFIXES or path.name.lower().startswith(_NOT_SERIES):
+        if path.suffix.lower() not in SUFFIXES or path.name.lower().startswith(_NOT_SERIES):
             continue
         found = entities(path.name)
         stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)

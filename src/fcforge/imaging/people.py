@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
 from fcforge.errors import DataError
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
@@ -68,6 +66,8 @@ def read_people(path: Path) -> People:
     DataError
         Not readable, no id column, or an id listed twice.
     """
+    import pandas as pd
+
     try:
         table = pd.read_csv(path, sep=None, engine="python", dtype=str, keep_default_na=False)
     except (OSError, ValueError, UnicodeDecodeError, pd.errors.ParserError) as error:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
-import zipfile
-import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +10,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
-from fcforge.imaging.matlab import OtherMatVersion, parse_mat
-
-SUFFIXES = (".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz")
-_TEXT = (".1d", ".tsv", ".csv", ".txt")
-_MISSING = {"n/a", "nan", "na", ""}
+from fcforge.imaging.matrix_files import read_matrix_file
 
 
 @dataclass(frozen=True)
@@ -53,21 +45,7 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     DataError
         Missing, empty, ragged, or not numbers.
     """
-    if not path.exists():
-        raise DataError("no such file.", where=str(path))
-    suffix = path.suffix.lower()
-    if suffix in _TEXT:
-        series = _read_text(path)
-    elif suffix == ".mat":
-        series = Series(_only_matrix(_read_mat(path), variable, path))
-    elif suffix in (".npy", ".npz"):
-        series = Series(_only_matrix(_read_numpy(path), variable, path))
-    else:
-        raise DataError(
-            f"'{path.suffix}' is not a time series file.",
-            where=str(path),
-            do=f"Known: {', '.join(SUFFIXES)}.",
-        )
+    series = Series(*read_matrix_file(path, variable, customary=("ROISignals",)))
     n_volumes, n_columns = series.values.shape
     if n_volumes < 3 or n_columns < 2:
         raise DataError(
@@ -132,92 +110,3 @@ def _wrong_count(n: int, atlas: Atlas) -> str:
     if atlas.name == "AAL116" and AAL_VERSIONS.get(n, "AAL") != "AAL":
         text += f" ({n} is {AAL_VERSIONS[n]})"
     return text + "."
-
-
-def _read_text(path: Path) -> Series:
-    try:
-        lines = [line for line in path.read_text().splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise DataError("is not text.", where=str(path)) from None
-    if not lines:
-        raise DataError("is empty.", where=str(path))
-    split = _splitter(next((line for line in lines if not line.startswith("#")), lines[0]))
-    names: tuple[str, ...] = ()
-    comments = [line for line in lines if line.startswith("#")]
-    body = [line for line in lines if not line.startswith("#")]
-    if comments:  # the last comment before the numbers is the header (AFNI, C-PAC)
-        cells = split(comments[-1].lstrip("# ")) if body else []
-        names = tuple(cell.strip().lstrip("#").strip() for cell in cells)
-    if body and not _is_numbers(split(body[0])):
-        names, body = tuple(cell.strip().strip('"') for cell in split(body[0])), body[1:]
-    rows = [[_number(cell, path) for cell in split(line)] for line in body]
-    if not rows or len({len(row) for row in rows}) > 1:
-        widths = sorted({len(row) for row in rows})
-        raise DataError(f"rows of different length {widths[:4]}: truncated?", where=str(path))
-    values = np.array(rows, dtype=float)
-    return Series(values, names if len(names) == values.shape[1] else ())
-
-
-def _splitter(line: str) -> Callable[[str], list[str]]:
-    mark = "\t" if "\t" in line else "," if "," in line else None
-    return lambda text: text.strip("\n\r").split(mark)
-
-
-def _is_numbers(cells: list[str]) -> bool:
-    return all(_parse(cell) is not None for cell in cells)
-
-
-def _parse(cell: str) -> float | None:
-    text = cell.strip().lower()
-    if text in _MISSING:
-        return float("nan")
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _number(cell: str, path: Path) -> float:
-    value = _parse(cell)
-    if value is None:
-        raise DataError(f"'{cell.strip()[:30]}' is not a number.", where=str(path))
-    return value
-
-
-def _read_mat(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return parse_mat(path.read_bytes())
-    except OtherMatVersion as error:
-        raise DataError(
-            f"is a {error} file.", where=str(path), do="Save it again with save(..., '-v7')."
-        ) from None
-    except (ValueError, OSError, TypeError, KeyError, struct.error, zlib.error) as error:
-        raise DataError(f"not a readable .mat file ({error}).", where=str(path)) from None
-
-
-def _read_numpy(path: Path) -> dict[str, np.ndarray]:
-    try:
-        data = np.load(path, allow_pickle=False)
-        return dict(data) if isinstance(data, np.lib.npyio.NpzFile) else {"array": data}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"not a readable numpy file ({error}).", where=str(path)) from None
-
-
-def _only_matrix(arrays: dict[str, np.ndarray], variable: str | None, path: Path) -> np.ndarray:
-    if variable is not None and variable not in arrays:
-        raise DataError(
-            f"no variable '{variable}'.", where=str(path), do=f"It has: {', '.join(arrays)}."
-        )
-    matrices = {
-        k: v for k, v in arrays.items() if v.ndim == 2 and v.dtype.kind in "fiu" and min(v.shape)
-    }
-    name = variable or ("ROISignals" if "ROISignals" in matrices else None)
-    if name is None and len(matrices) == 1:
-        name = next(iter(matrices))
-    if name is None or name not in matrices:
-        raise DataError(
-            f"{len(matrices)} numeric matrices ({', '.join(matrices) or 'none'}); one is needed.",
-            where=str(path),
-            do="Name it: --variable NAME.",
-        )
-    return matrices[name].astype(float)

@@ -271,23 +271,29 @@ def _cohort(
         )
     names = _roi_names(folder / f"{rows[0]['FILE_ID']}_{derivative}.1D", derivative)
     width = series[0].shape[1]
-    same = [i for i, x in enumerate(series) if x.shape[1] == width]
-    for i in set(range(len(series))) - set(same):
-        what = f"has {series[i].shape[1]} ROIs, others {width}."
-        findings.append(Finding("error", what, "", str(rows[i]["SUB_ID"]), str(rows[i]["site"])))
-    rows = [rows[i] for i in same]
+    matrices, kept, volumes = [], [], []
+    for values, row in zip(series, rows, strict=True):
+        try:
+            if values.shape[1] != width:
+                raise DataError(f"has {values.shape[1]} ROIs, others {width}.")
+            matrices.append(pearson_fc(values, names))
+            kept.append(row)
+            volumes.append(float(len(values)))
+        except DataError as error:
+            subject, site = str(row["SUB_ID"]), str(row["site"])
+            findings.append(Finding("error", error.what, error.do, subject, site))
     return Cohort(
         name="abide",
-        fc=np.stack([pearson_fc(series[i]) for i in same]).astype(np.float32),
-        label=np.array([int(row["DX_GROUP"] == 1) for row in rows], dtype=np.int64),
-        site=as_text([row["site"] for row in rows]),
-        subject_id=as_text([row["SUB_ID"] for row in rows]),
+        fc=np.array(matrices, dtype=np.float32).reshape(-1, width, width),
+        label=np.array([int(row["DX_GROUP"] == 1) for row in kept], dtype=np.int64),
+        site=as_text([row["site"] for row in kept]),
+        subject_id=as_text([row["SUB_ID"] for row in kept]),
         roi_names=names,
         covariates={
-            "age": _numbers(rows, "AGE_AT_SCAN"),
-            "sex": _numbers(rows, "SEX"),
-            "mean_fd": _numbers(rows, "func_mean_fd"),
-            "n_volumes": np.array([float(len(series[i])) for i in same]),
+            "age": _numbers(kept, "AGE_AT_SCAN"),
+            "sex": _numbers(kept, "SEX"),
+            "mean_fd": _numbers(kept, "func_mean_fd"),
+            "n_volumes": np.array(volumes),
         },
         findings=tuple(findings),
     )

@@ -10,9 +10,10 @@ from typing import Any, get_args
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.sites.cohort import Cohort, Finding, as_text, fc_from_upper
 from fcforge.sites.participants import Participant, label_of, read_participants
-from fcforge.sites.reading import SUFFIXES, Kind, read_matrix, read_npz, to_fc
+from fcforge.sites.reading import Kind, read_matrix, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
 ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.people import DIAGNOSIS_COLUMNS, ID_COLUMNS, SITE_COLUMNS
 from fcforge.sites.cohort import Finding
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "subject": ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id"),
-    "site": ("site", "site_id", "center", "centre", "hospital", "site_name"),
-    "diagnosis": ("diagnosis", "dx", "dx_group", "group", "label", "y"),
+    "subject": ID_COLUMNS,
+    "site": SITE_COLUMNS,
+    "diagnosis": DIAGNOSIS_COLUMNS,
     "file": ("file", "filename", "file_name", "path"),
 }
 PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")

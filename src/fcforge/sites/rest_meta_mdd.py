@@ -96,7 +96,8 @@ def load_rest_meta_mdd(
             if subject not in files:
                 raise DataError("is listed, but has no file.")
             series = _columns(files[subject], atlas)
-            loaded.append((subject, pearson_fc(series), len(series)))
+            fc = pearson_fc(series, where=str(files[subject]))
+            loaded.append((subject, fc, len(series)))
         except DataError as error:
             where = f"{Path(error.where).name}: " if error.where else ""
             site = subject.split("-")[0]

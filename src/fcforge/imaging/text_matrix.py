@@ -11,7 +11,10 @@ from fcforge.errors import DataError
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
 
 
-def parse_text(text: str, delimiter: str | None, where: str) -> np.ndarray:
+Rows = list[tuple[int, list[str]]]  # line number and cells
+
+
+def parse_text(text: str, delimiter: str | None, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
 
     Parameters
@@ -25,21 +28,30 @@ def parse_text(text: str, delimiter: str | None, where: str) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (rows, columns), float64
+    values : ndarray of shape (rows, columns), float64
         Missing values (``nan``, ``n/a``, empty) are NaN.
+    names : tuple of str
+        Column names of the header row or, as AFNI and C-PAC write them, of the last comment
+        before the numbers; empty where there are none.
     """
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
-    lines = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
-    if not lines:
+    numbers = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
+    if not numbers:
         raise DataError("is empty.", where=where, do="Make the file again.")
-    delimiter = _delimiter(lines[0][1], delimiter)
-    rows = [(i, _cells(line, delimiter)) for i, line in lines]
+    delimiter = _delimiter(numbers[0][1], delimiter)
+    rows = [(i, _cells(line, delimiter)) for i, line in numbers]
     if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
         rows = [(i, cells[:-1]) for i, cells in rows]  # AFNI and DPABI end lines with a tab
-    rows = _without_header(rows)
+    header, rows = _without_header(rows)
+    if not header:
+        comments = [line for i, line in lines if i < numbers[0][0]]
+        header = _cells(comments[-1].strip().lstrip("#% "), delimiter) if comments else []
     if rows and all(_number(cells[0]) is None for _, cells in rows):
         rows = [(i, cells[1:]) for i, cells in rows]  # row names
-    return _numbers(rows, where)
+        header = header[1:]
+    values = _numbers(rows, where)
+    names = tuple(cell.lstrip("#").strip() for cell in header)
+    return values, names if len(names) == values.shape[1] else ()
 
 
 def _delimiter(line: str, wanted: str | None) -> str | None:
@@ -57,9 +69,13 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
     return [cell.strip() for cell in line.split(delimiter)]
 
 
-def _without_header(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """Drop a header row: words, or the column numbers that pandas writes (0, 1, 2, ...)."""
-    first = [_number(cell) for cell in rows[0][1]]
+def _without_header(rows: Rows) -> tuple[list[str], Rows]:
+    """Header row, and the rest: words, or the column numbers that pandas writes (0, 1, 2, ...).
+
+    Column numbers are no names: the header is empty then.
+    """
+    header = rows[0][1]
+    first = [_number(cell) for cell in header]
     words = all(value is None for value in first)
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
     counted = len(inner) > 2 and inner in (
@@ -67,13 +83,13 @@ def _without_header(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[s
         list(range(1, len(inner) + 1)),
     )
     whole = all(value is None or value == int(value) for value in inner if value == value)
-    blank = rows[0][1][0] in ("", "Unnamed: 0") and whole
+    blank = header[0] in ("", "Unnamed: 0") and whole
     counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
-    if (words or counted or blank) and len(rows) > 1:
-        rows = rows[1:]
-        if blank:  # pandas index column
-            rows = [(i, cells[1:]) for i, cells in rows]
-    return rows
+    if not (words or counted or blank) or len(rows) == 1:
+        return [], rows
+    if blank:  # pandas index column
+        return [] if counted else header[1:], [(i, cells[1:]) for i, cells in rows[1:]]
+    return [] if counted else header, rows[1:]
 
 
 def _number(cell: str) -> float | None:
@@ -86,7 +102,7 @@ def _number(cell: str) -> float | None:
         return None
 
 
-def _numbers(rows: list[tuple[int, list[str]]], where: str) -> np.ndarray:
+def _numbers(rows: Rows, where: str) -> np.ndarray:
     width = len(rows[0][1]) if rows else 0
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(rows):
