@@ -1,8 +1,9 @@
-"""Shared fixtures: small simulated sites, the real data where it is, a quiet torch."""
+"""Shared fixtures: the real data where it is, a browser, a quiet torch."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,40 @@ def shared_data() -> Path:
     if not (root / "abide1_aal116.npz").exists():
         pytest.skip(f"real ABIDE data not found at {root} (set FCFORGE_DATA)")
     return root
+
+
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-prefers-reduced-motion",  # a click must not wait for smooth scrolling
+    # offline: every name but the served address fails to resolve
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Debian's chromium, headless and offline, or skip with the reason; see `browsing`."""
+    for needed in (CHROMIUM, DRIVER):
+        if not shutil.which(needed):
+            pytest.skip(f"{needed} is not installed (Debian: chromium, chromium-driver)")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()

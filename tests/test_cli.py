@@ -13,7 +13,7 @@ import pytest
 
 from fcforge import __version__
 from fcforge.config import load_experiment
-from fcforge.runner.run import Estimate, estimate, human_bytes, human_time, open_store, prepare
+from fcforge.runner.run import Estimate, estimate, open_store, prepare
 from fcforge.runner.store import Store
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
@@ -261,18 +261,3 @@ def test_dry_run_of_a_finished_run_has_nothing_to_do():
     answer = fcforge("run", small_config(), "--dry-run", "--out", finished().folder)
     assert answer.code == 0
     assert "still to do     0" in answer.out
-
-
-def test_words_for_time_and_size():
-    assert [human_time(s) for s in (0.2, 59, 95, 3700)] == [
-        "1 s",
-        "59 s",
-        "1 min 35 s",
-        "1 h 1 min",
-    ]
-    assert [human_bytes(n) for n in (7, 2048, 5 * 2**20, 3 * 2**40)] == [
-        "7 B",
-        "2.0 KiB",
-        "5.0 MiB",
-        "3072.0 GiB",
-    ]

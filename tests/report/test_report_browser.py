@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
+from browsing import complaints, poor_contrast, resources, show, sticking_out
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge.report import write_report
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-prefers-reduced-motion",  # a click must not wait for smooth scrolling
-)
 LONG = "a-learner-with-a-very-long-name-that-has-no-place-to-break-at-all"
 
 
@@ -38,52 +26,18 @@ def page(tmp_path_factory) -> Path:
     )
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    for needed in (CHROMIUM, DRIVER):
-        if not shutil.which(needed):
-            pytest.skip(f"{needed} is not installed (Debian: chromium, chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    options = Options()
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
-def load(browser, page, width):
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(page.as_uri())
-
-
 @pytest.mark.parametrize("width", [1280, 390, 320])
 def test_loads_without_errors_or_sideways_scrolling(browser, page, width):
-    load(browser, page, width)
-    assert [e for e in browser.get_log("browser") if e["level"] != "INFO"] == []
+    show(browser, page.as_uri(), width)
+    assert complaints(browser) == []
     assert browser.execute_script("return window.innerWidth") == width
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    # Nothing outside a scrolling box sticks out of the page.
-    outside = browser.execute_script(
-        "return [...document.querySelectorAll('body *')].filter(e => !e.closest("
-        "'.scroll, pre, nav, .skip') && e.getBoundingClientRect().right > innerWidth + 1)"
-        ".map(e => e.outerHTML.slice(0, 120))"
-    )
-    assert outside == []
+    assert sticking_out(browser) == []
 
 
 def test_requests_nothing_but_itself(browser, page):
-    load(browser, page, 1280)
-    names = browser.execute_script(
-        "return performance.getEntriesByType('resource').map(e => e.name)"
-    )
-    assert [n for n in names if not n.startswith("data:")] == []
+    show(browser, page.as_uri(), 1280)
+    assert [n for n in resources(browser) if not n.startswith("data:")] == []
 
 
 def column(browser, k):
@@ -97,7 +51,7 @@ def column(browser, k):
 def test_table_sorts_on_click(browser, page):
     from selenium.webdriver.common.by import By
 
-    load(browser, page, 1280)
+    show(browser, page.as_uri(), 1280)
     heads = browser.find_elements(By.CSS_SELECTOR, "table.results thead th")
     titles = [h.find_element(By.TAG_NAME, "button").text for h in heads]
     aaa, fm, learner = titles.index("AAA"), titles.index("FM"), titles.index("Learner")
@@ -131,36 +85,18 @@ def test_table_sorts_on_click(browser, page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast(browser, page, scheme):
-    """Every visible text against its own background: at least 4.5 : 1 (WCAG AA)."""
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    load(browser, page, 1280)
-    poor = browser.execute_script(CONTRAST)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert poor == []
+    """Every visible text against its own background."""
+    assert poor_contrast(browser, page.as_uri(), scheme) == []
 
 
-CONTRAST = """
-const lum = (c) => c.map(v => v / 255)
-  .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-  .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
-const rgb = (s) => s.match(/[\\d.]+/g).map(Number);
-const back = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = rgb(getComputedStyle(e).backgroundColor);
-    if (c.length < 4 || c[3] > 0) return c.slice(0, 3);
-  }
-  return [255, 255, 255];
-};
-const poor = [];
-for (const e of document.querySelectorAll('body *')) {
-  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-  if (!own || e.closest('script, style, .skip') || !e.getClientRects().length) continue;
-  const style = getComputedStyle(e);
-  const ink = lum(rgb(e.closest('svg') ? style.fill : style.color).slice(0, 3));
-  const paper = lum(back(e));
-  const ratio = (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05);
-  if (ratio < 4.5) poor.push([e.tagName, e.textContent.slice(0, 30), ratio]);
-}
-return poor;
-"""
+def test_the_checks_see_a_bad_page(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<!doctype html><body style='background:#fff'><p style='width:3000px;color:#999'>pale"
+        "<script>console.error('oops')</script>"
+    )
+    show(browser, bad.as_uri(), 390)
+    assert ["oops" in c["message"] for c in complaints(browser)] == [True]
+    assert len(sticking_out(browser)) == 1
+    assert [p[:2] for p in poor_contrast(browser, bad.as_uri(), "light")] == [["P", "pale"]]
+    browser.get_log("browser")

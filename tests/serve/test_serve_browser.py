@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-from pathlib import Path
-
 import pytest
 from served_world import item_id, make_world, serving
 
+from browsing import complaints, poor_contrast, resources, show, sticking_out
+
 pytestmark = pytest.mark.browser
 
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-prefers-reduced-motion",  # a click must not wait for smooth scrolling
-    # offline: every name but the served address fails to resolve
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)
 PAGES = {
     "overview": "/",
     "run": f"/run/{item_id('runs/first')}",
@@ -42,44 +26,21 @@ def server(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    for needed in (CHROMIUM, DRIVER):
-        if not shutil.which(needed):
-            pytest.skip(f"{needed} is not installed (Debian: chromium, chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.options import Options
-    from selenium.webdriver.chrome.service import Service
-
-    options = Options()
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
-
-
 def load(browser, server, path, width=1280):
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(server.url.rstrip("/") + path)
+    show(browser, address(server, path), width)
+
+
+def address(server, path):
+    return server.url.rstrip("/") + path
 
 
 @pytest.mark.parametrize("width", [1280, 390, 320])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_console_error_and_no_sideways_scrolling(browser, server, name, width):
     load(browser, server, PAGES[name], width)
-    assert [e for e in browser.get_log("browser") if e["level"] != "INFO"] == []
+    assert complaints(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    outside = browser.execute_script(
-        "return [...document.querySelectorAll('body *')].filter(e => !e.closest("
-        "'.scroll, pre, nav, .skip') && e.getBoundingClientRect().right > innerWidth + 1)"
-        ".map(e => e.outerHTML.slice(0, 120))"
-    )
-    assert outside == []
+    assert sticking_out(browser) == []
 
 
 def test_loads_only_from_itself(browser, server):
@@ -89,13 +50,11 @@ def test_loads_only_from_itself(browser, server):
         "p.loading = 'eager'; p.decode().then(() => done(p.naturalWidth), e => done(String(e)))"
     )
     assert pictures == 1152
-    names = browser.execute_script(
-        "return performance.getEntriesByType('resource').map(e => e.name)"
-    )
+    names = resources(browser)
     files = {n.rsplit("/", 1)[-1] for n in names} - {"icon.svg"}  # not always listed
     assert files == {"style.css", "fc.png", "uses.png", "glass.png"}
     assert all(n.startswith(server.url) for n in names)
-    assert [e for e in browser.get_log("browser") if e["level"] != "INFO"] == []
+    assert complaints(browser) == []
 
 
 def test_no_script_of_a_file_ever_runs(browser, server):
@@ -139,22 +98,9 @@ def test_one_can_walk_from_page_to_page(browser, server):
     assert browser.title == "fcforge report"
 
 
-def contrast_script() -> str:
-    """The one that checks the report page, whose folder is not on the path of this one."""
-    path = Path(__file__).parents[1] / "report" / "test_report_browser.py"
-    spec = importlib.util.spec_from_file_location("report_browser", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.CONTRAST
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["overview", "run", "capsule", "damaged"])
 def test_text_has_contrast(browser, server, name, scheme):
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    load(browser, server, PAGES[name])
-    poor = browser.execute_script(contrast_script())
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    poor = poor_contrast(browser, address(server, PAGES[name]), scheme)
     # cells of the heatmap lie on their own rectangles, which the check does not see
     assert [p for p in poor if p[0] != "text" or not p[1].replace(".", "").isdigit()] == []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fcforge.runner.run import human_time
+from fcforge.report.numbers import duration
 
 Report = Callable[[int, int, str], None]
 
@@ -59,7 +59,7 @@ def _plain(what: str, every: float) -> Report:
             return
         shown[0] = now
         moved = done - first[0]
-        left = human_time((now - started) / moved * (total - done)) if moved else "unknown"
+        left = duration((now - started) / moved * (total - done)) if moved else "unknown"
         tail = "" if done == total else f", about {left} left"
         print(f"{what}: {done}/{total}{tail} {last}".rstrip(), file=sys.stderr, flush=True)
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError, StoreError
+from fcforge.report.numbers import duration, memory
 from fcforge.runner.collect import collect, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import (
     Prepared,
     estimate,
-    human_bytes,
-    human_time,
     leak_notes,
     open_store,
     prepare,
@@ -71,7 +70,7 @@ def run_and_report(
     )
     started = time.monotonic()
     _train(prepared, folder, jobs, where, cluster)
-    say(f"trained in {human_time(time.monotonic() - started)}; writing the report ...")
+    say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
     return report_on(folder, folder / "report.html", as_json=as_json, say=say)
 
 
@@ -107,8 +106,8 @@ def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
         [
             f"site trainings  {cost.trainings} ({cost.unshared} without shared prefixes)",
             f"still to do     {cost.todo}",
-            f"estimated time  {human_time(cost.seconds)} on {jobs} CPU workers",
-            f"estimated disk  {human_bytes(cost.disk)}",
+            f"estimated time  {duration(cost.seconds)} on {jobs} CPU workers",
+            f"estimated disk  {memory(cost.disk)}",
         ]
     )
 
@@ -193,5 +192,5 @@ def status_of(folder: Path) -> dict[str, Any]:
     lines = [f"{experiment.title}: {trained} of {plan.trainings} site trainings done"]
     width = max(len(title) for title in found)
     lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.items()]
-    lines.append(f"  {human_bytes(store.size())} in {folder}")
+    lines.append(f"  {memory(store.size())} in {folder}")
     return {"lines": lines, "learners": found, "trained": trained, "trainings": plan.trainings}

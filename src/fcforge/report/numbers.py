@@ -37,7 +37,13 @@ def with_interval(e: Estimate) -> str:
 
 
 def memory(n_bytes: float) -> str:
-    """Bytes in the unit a person would say."""
+    """Bytes in the unit a person would say, by thousands as disks are sold.
+
+    Examples
+    --------
+    >>> memory(0), memory(178_000), memory(2e9)
+    ('0', '178 kB', '2 GB')
+    """
     if not n_bytes:
         return "0"
     for unit in ("B", "kB", "MB"):
@@ -48,7 +54,13 @@ def memory(n_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the unit a person would say."""
+    """Seconds in the unit a person would say.
+
+    Examples
+    --------
+    >>> duration(4), duration(600), duration(9000)
+    ('4 s', '10 min', '2.5 h')
+    """
     if seconds < 120:
         return f"{seconds:.3g} s" if seconds else "0"
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"

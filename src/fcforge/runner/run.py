@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,26 +134,6 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Estimate:
         seconds / max(1, min(jobs, len(todo))) if todo else 0.0,
         disk,
     )
-
-
-def human_time(seconds: float) -> str:
-    """Readable duration: 95 -> '1 min 35 s'."""
-    if seconds < 60:
-        return f"{math.ceil(seconds)} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min"
-
-
-def human_bytes(n: float) -> str:
-    """Readable size: 2048 -> '2.0 KiB'."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if n < 1024 or unit == "GiB":
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    return ""
 
 
 def leak_notes(experiment: Experiment) -> Sequence[str]:

@@ -1,0 +1,69 @@
+"""What is asked of any page in a real browser (fixture `browser`): width, console, contrast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def show(browser: Any, url: str, width: int = 1280) -> None:
+    """Load a page in a window of that many pixels, a phone's below 600."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(url)
+
+
+def complaints(browser: Any) -> list[Any]:
+    """What the console said since it was last asked, beyond information."""
+    return [e for e in browser.get_log("browser") if e["level"] != "INFO"]
+
+
+def resources(browser: Any) -> list[str]:
+    """Addresses of what the page has loaded."""
+    return browser.execute_script(
+        "return performance.getEntriesByType('resource').map(e => e.name)"
+    )
+
+
+def sticking_out(browser: Any) -> list[str]:
+    """Elements outside a scrolling box that reach over the right edge of the page."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('body *')].filter(e => !e.closest("
+        "'.scroll, pre, nav, .skip') && e.getBoundingClientRect().right > innerWidth + 1)"
+        ".map(e => e.outerHTML.slice(0, 120))"
+    )
+
+
+def poor_contrast(browser: Any, url: str, scheme: str) -> list[Any]:
+    """(tag, text, ratio) of visible text below 4.5 : 1 (WCAG AA) in a light or dark scheme."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    show(browser, url)
+    poor = browser.execute_script(CONTRAST)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    return poor
+
+
+CONTRAST = """
+const lum = (c) => c.map(v => v / 255)
+  .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
+const rgb = (s) => s.match(/[\\d.]+/g).map(Number);
+const back = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] > 0) return c.slice(0, 3);
+  }
+  return [255, 255, 255];
+};
+const poor = [];
+for (const e of document.querySelectorAll('body *')) {
+  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  if (!own || e.closest('script, style, .skip') || !e.getClientRects().length) continue;
+  const style = getComputedStyle(e);
+  const ink = lum(rgb(e.closest('svg') ? style.fill : style.color).slice(0, 3));
+  const paper = lum(back(e));
+  const ratio = (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05);
+  if (ratio < 4.5) poor.push([e.tagName, e.textContent.slice(0, 30), ratio]);
+}
+return poor;
+"""
