@@ -1,0 +1,331 @@
+"""Every table of the paper on one GPU machine, most wanted first, inside a wall-clock limit.
+
+    python benchmarks/tables_schedule.py .carry/tables.json                     # here
+    python benchmarks/run_tables.py .carry/tables.json --limit 540 --out $OUT   # there: torch alone
+    python benchmarks/write_tables.py OUT                                       # here: Markdown
+
+Trains learner by learner in the order of the schedule. All tables of a dataset share one store and
+one bank, so a learner that two tables name is trained once; generators are fitted and sampled, and
+ridge is solved, by CPU processes beside the one that feeds the GPU. After the limit nothing new is
+started. Scores and metadata (no lane, no generator) go into ``OUT/*.tar.gz``. The same command
+again continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from itertools import groupby
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from tables_beside import pack_nodes, pack_tables, sample_site, start_helper, train_on_cpu
+from tables_schedule import model_steps
+
+from fcforge.errors import FCForgeError
+from fcforge.runner.execute import missing_nodes
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.run import Prepared, open_store, prepare
+from fcforge.runner.store import Store
+from fcforge.strategies import make_strategy
+from fcforge.types import Component, FCBatch, LearnerSpec
+
+FAILURES = (FCForgeError, RuntimeError, ValueError, LookupError, OSError, TypeError, AssertionError)
+
+
+# -- run ------------------------------------------------------------------------------------------
+class OutOfTime(RuntimeError):
+    """The wall-clock limit has passed."""
+
+
+@dataclass
+class Unit:
+    """One learner of one table."""
+
+    table: str
+    label: str
+    prepared: Prepared
+    experiment: Experiment
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.experiment.learners[0].method.name == "analytic"
+
+
+class Tables:
+    """Trains units; one store and one workshop per dataset."""
+
+    def __init__(self, plan: dict[str, Any], args: argparse.Namespace) -> None:
+        self.plan, self.args, self.started = plan, args, time.monotonic()
+        self.root = Path(args.root)
+        self.experiments = {k: Experiment.from_json(v) for k, v in plan["tables"].items()}
+        self.pool = ProcessPoolExecutor(args.helpers, get_context("spawn"), start_helper)
+        self.cohorts: dict[str, Prepared] = {}
+        self.workshops: dict[str, Any] = {}
+        self.samples: dict[tuple[str, Any], Future[Any]] = {}
+        self.packed = 0.0
+        self.log: list[str] = []
+
+    # -- small things --
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def say(self, text: str) -> None:
+        self.log.append(f"{self.seconds():7.1f} s  {text}")
+        print(self.log[-1], flush=True)
+
+    def late(self, grace: float = 0.0) -> bool:
+        return self.seconds() > self.args.limit + grace
+
+    def tick(self) -> None:
+        if self.late(self.args.grace):
+            raise OutOfTime("stopped in the middle of a group")
+
+    def place(self, experiment: Experiment) -> str:
+        """Name of a dataset's store."""
+        params = experiment.dataset.params
+        return (
+            "abide"
+            if experiment.dataset.name == "folder"
+            else str(params.get("layout", "sim")) + (str(params.get("n_sites", "")))
+        )
+
+    def store(self, experiment: Experiment) -> Store:
+        return Store(self.root / self.place(experiment))
+
+    def workshop(self, unit: Unit) -> Any:
+        from fcforge.runner.workshop import Workshop
+
+        place = self.place(unit.experiment)
+        if place not in self.workshops:
+            store = self.store(unit.experiment)
+            cohort = unit.prepared.cohort
+            self.workshops[place] = Workshop(cohort, store, self.args.device, self.args.group)
+        return self.workshops[place]
+
+    # -- units --
+    def units(self) -> Iterator[Unit]:
+        from fcforge.runner.plan import make_plan
+        from fcforge.runner.workshop import build_learner
+
+        done = set(Path(self.args.skip).read_text().split("\n")) if self.args.skip else set()
+        for table, label in self.plan["schedule"]:
+            if self.args.only and table not in (*self.args.only.split(","), "main_abide_tuned"):
+                continue
+            if f"{table}/{label}" in done:
+                continue
+            whole = self.experiments[table]
+            place = self.place(whole)
+            if place not in self.cohorts:
+                self.cohorts[place] = prepare(replace(whole, learners=whole.learners[:1]))
+            base = self.cohorts[place]
+            mine = tuple(le for le in whole.learners if le.title == label)
+            experiment = replace(whole, learners=mine)
+            build_learner(mine[0], base.cohort.n_rois)
+            specs = experiment.specs(base.sites, base.data_sha256)
+            plan = make_plan(specs, base.sites)
+            prepared = Prepared(experiment, base.cohort, plan, base.data_sha256)
+            yield Unit(table, label, prepared, experiment)
+
+    def wanted_samples(self, unit: Unit) -> list[tuple[str, Any]]:
+        """Ask for the synthetic subjects of a unit; what to wait for."""
+        from fcforge.runner.pools import synthetic_name
+
+        learner = unit.experiment.learners[0]
+        if learner.generator is None:
+            return []
+        method: Any = make_strategy(learner.method)
+        n, place = method.candidates + method.dev, self.place(unit.experiment)
+        names = []
+        for node in unit.prepared.plan.nodes.values():
+            if node.depth == 1:
+                name = synthetic_name(node.spec, node.spec.order[0], n)
+                names.append((place, name))
+                if names[-1] not in self.samples:
+                    cache = str(self.store(unit.experiment).generators)
+                    task = self.pool.submit(sample_site, node, name.site, n, cache)
+                    self.samples[names[-1]] = task
+        return names
+
+    def train(self, unit: Unit) -> None:
+        """Train what is missing, depth by depth."""
+        workshop, store = self.workshop(unit), self.store(unit.experiment)
+        for place, name in self.wanted_samples(unit):
+            if name not in workshop.bank:
+                fc, y = self.samples[place, name].result()
+                workshop.bank.add(name, FCBatch.from_numpy(fc, y))
+        todo = missing_nodes(unit.prepared.plan, store)
+        before = self.seconds()
+        for _, members in groupby(todo, key=lambda n: n.depth):
+            if self.late():
+                raise OutOfTime("stopped between two depths")
+            workshop.run(list(members), tick=self.tick)
+        took, steps = self.seconds() - before, sum(model_steps(unit.prepared, n) for n in todo)
+        rate = f"{len(todo)} nodes, {steps:,d} steps, {steps / max(took, 1e-9):,.0f}/s"
+        self.say(f"{unit.table}/{unit.label}: {took:.1f} s, {rate}")
+
+    def attempt(self, unit: Unit) -> bool:
+        """Whether to go on after this unit."""
+        try:
+            self.train(unit)
+        except OutOfTime as reason:
+            self.say(f"{unit.table}/{unit.label}: {reason}")
+            return False
+        except FAILURES:
+            self.say(f"{unit.table}/{unit.label} FAILED: {traceback.format_exc()[-1500:]}")
+        return True
+
+    def run(self) -> None:
+        units = list(self.units())
+        beside: dict[Future[int], Unit] = {}
+        for unit in units:
+            self.wanted_samples(unit)
+            if unit.on_cpu:
+                task = self.pool.submit(
+                    train_on_cpu, unit.experiment, str(self.store(unit.experiment).root)
+                )
+                beside[task] = unit
+        self.say(f"{len(units)} units, {len(self.samples)} generators, {len(beside)} on the CPU")
+        waiting = [u for u in units if not u.on_cpu]
+        while waiting and not self.late():
+            unit = next((u for u in waiting if self.ready(u)), None)
+            if unit is None:
+                first = [self.samples[k] for k in self.wanted_samples(waiting[0])]
+                wait([f for f in first if not f.done()], 5, FIRST_COMPLETED)
+                continue
+            waiting.remove(unit)
+            if not self.attempt(unit):
+                break
+            if self.seconds() - self.packed > self.args.pack_every:
+                self.pack()
+        if self.args.tune and not self.late():
+            self.tune()
+        left = max(self.args.limit - self.seconds(), 0.0)
+        done, late = wait(beside, left)
+        for task in done:
+            error = task.exception()
+            unit = beside[task]
+            self.say(f"{unit.table}/{unit.label} on the CPU: {error or 'done'}")
+        for unit in [*waiting, *(beside[t] for t in late)]:
+            self.say(f"{unit.table}/{unit.label}: not done")
+
+    def close(self) -> None:
+        """Pack what there is, end the helpers."""
+        self.pack()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for process in list((self.pool._processes or {}).values()):
+            process.terminate()
+
+    def ready(self, unit: Unit) -> bool:
+        return all(self.samples[k].done() for k in self.wanted_samples(unit))
+
+    # -- tuning --
+    def tune(self) -> None:
+        """`fcforge tune` on the main table's learners, then the chosen ones over all orders."""
+        from fcforge.commands.tune import as_csv, as_toml, judge_trials, prepare_tuning
+        from fcforge.runner.collect import collect
+        from fcforge.runner.workshop import Workshop
+
+        main = self.experiments["main_abide"]
+        mine = [le for le in main.learners if le.title in self.plan["tune"]]
+        mine = [_bounded(le) for le in mine]
+        asked = replace(main, learners=tuple(mine))
+        folder = self.root / "tune"
+        prepared = prepare_tuning(asked, folder, self.args.repeats)
+        store = open_store(prepared, folder / "runs")
+        workshop = Workshop(prepared.cohort, store, self.args.device, self.args.group)
+        todo = sorted(
+            missing_nodes(prepared.plan, store), key=lambda n: (n.spec.learner.title, n.depth)
+        )
+        self.say(f"tuning: {len(prepared.experiment.learners)} settings, {len(todo)} nodes")
+        try:
+            for _, members in groupby(todo, key=lambda n: (n.spec.learner.title, n.depth)):
+                if self.late():
+                    raise OutOfTime("stopped between two settings")
+                workshop.run(list(members), tick=self.tick)
+        except (OutOfTime, FCForgeError, RuntimeError):
+            self.say(f"tuning stopped: {traceback.format_exc()[-600:]}")
+            return
+        tuned = judge_trials(asked, collect(store)[0])
+        orders = [" > ".join(o) for o in prepared.experiment.list_orders(prepared.sites)]
+        (folder / "tuned.toml").write_text(as_toml(tuned, orders, main.seeds[0], self.args.repeats))
+        (folder / "trials.csv").write_text(as_csv(tuned))
+        print(as_csv(tuned), flush=True)
+        changed = [t.learner for t, old in zip(tuned, mine, strict=True) if _moved(t.trials, t)]
+        self.say(f"tuning changed: {', '.join(le.title for le in changed) or 'nothing'}")
+        if not changed:
+            return
+        self.experiments["main_abide_tuned"] = replace(
+            main, learners=tuple(changed), title="Main table on ABIDE: strengths tuned"
+        )
+        self.plan["schedule"] += [["main_abide_tuned", le.title] for le in changed]
+        for unit in self.units():
+            if unit.table == "main_abide_tuned" and (self.late() or not self.attempt(unit)):
+                return
+
+    def pack(self) -> None:
+        """Scores, metadata, experiments and the log so far."""
+        out = Path(self.args.out)
+        out.mkdir(parents=True, exist_ok=True)
+        places = {self.place(e) for e in self.experiments.values()}
+        for place in places:
+            pack_nodes(self.root, place, out)
+        known = [(k, e) for k, e in self.experiments.items() if self.place(e) in self.cohorts]
+        for name, experiment in known:
+            base = self.cohorts[self.place(experiment)]
+            open_store(replace(base, experiment=experiment), self.root / "experiments" / name)
+        log = self.root / f"log-{os.getpid()}.txt"
+        log.write_text("\n".join(self.log) + "\n")
+        pack_tables(self.root, {name: self.place(e) for name, e in known}, out)
+        self.packed = self.seconds()
+        self.say(f"packed {sum(p.stat().st_size for p in out.glob('*.tar.gz')) / 1e6:.1f} MB")
+
+
+def _bounded(learner: LearnerSpec) -> LearnerSpec:
+    """TWP's second strength stays at its authors' value, so that six settings are tried."""
+    if learner.method.name != "twp":
+        return learner
+    return replace(learner, method=Component("twp", {"topology_strength": 100.0}))
+
+
+def _moved(trials: Sequence[Any], tuned: Any) -> bool:
+    return bool(trials) and tuned.chosen is not trials[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, help="of benchmarks/tables_schedule.py")
+    parser.add_argument("--limit", type=float, default=540, help="seconds; then nothing new starts")
+    parser.add_argument("--grace", type=float, default=15, help="seconds a started group may go on")
+    parser.add_argument("--out", default="out", help="where the archives go")
+    parser.add_argument("--root", default="/tmp/tables", help="where the stores are")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--group", type=int, default=128)
+    parser.add_argument("--helpers", type=int, default=11, help="CPU processes beside the GPU's")
+    parser.add_argument("--only", default="", help="tables, by comma")
+    parser.add_argument("--skip", default="", help="file of TABLE/LABEL lines that are done")
+    parser.add_argument(
+        "--tune", action="store_true", help="tune the main table's rivals at the end"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="inner cuts of the tuning")
+    parser.add_argument("--pack-every", type=float, default=120)
+    args = parser.parse_args()
+    tables = Tables(json.loads(args.file.read_text()), args)
+    try:
+        tables.run()
+    finally:
+        tables.close()
+
+
+if __name__ == "__main__":
+    main()
