@@ -92,7 +92,7 @@ def test_text_has_contrast(browser, page, scheme):
 def test_the_checks_see_a_bad_page(browser, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text(
-        "<!doctype html><body style='background:#fff'><p style='width:3000px;color:#999'>pale"
+        "<!doctype html><body style='background:#fff'><p style='width:3000px;color:#999'>pale</p>"
         "<script>console.error('oops')</script>"
     )
     show(browser, bad.as_uri(), 390)
