@@ -40,7 +40,14 @@ REST = (
     "FORGE (FCM-VAE)",
 )
 TUNED = ("EWC", "SI", "LwF", "TWP", "UGCL (reconstruction)", "DER", "FORGE (Gaussian)")
-# table, seeds, labels in order of importance (None: as in the file)
+LEAKY = (
+    "experiment.protocol=paper",
+    "leaks.select_on_test=true",
+    "leaks.context_on_test=true",
+    "leaks.generator_sees_test=true",
+)
+# table, seeds, labels in order of importance (None: as in the file); "+leaks": under the paper's
+# protocol with its leaks on
 WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("main_abide", 5, MAIN_FIRST),
     ("leaks", 3, ("Base", "ER", "DER++", "FORGE", "Cumulative")),
@@ -50,8 +57,13 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("ladder", 3, None),
     ("buffer", 3, None),
     *((table, 1, (label,)) for label in CORE for table in ("main_mdd", "main_bsnip")),
+    ("leaks", 3, ("PDGNN", "UGCL (reconstruction)", "TWP", "SI", "DER", "LwF", "PackNet", "EWC")),
     ("tau", 3, None),
+    ("ablation+leaks", 1, None),
     ("lambda", 3, None),
+    ("ladder+leaks", 1, None),
+    ("buffer+leaks", 1, None),
+    ("tau+leaks", 1, None),
     *((table, 1, (label,)) for label in REST for table in ("main_mdd", "main_bsnip")),
 )
 
@@ -63,7 +75,8 @@ def make_plan_file(path: Path, data: str, precision: str, tiny: bool) -> None:
     tables: dict[str, Any] = {}
     schedule: list[list[str]] = []
     for name, seeds, labels in WANTED:
-        experiment = load_experiment(FOLDER / f"{name}.toml")
+        file, plus, _ = name.partition("+")
+        experiment = load_experiment(FOLDER / f"{file}.toml", LEAKY if plus else ())
         training = replace(experiment.training, precision=precision)
         experiment = replace(experiment, seeds=tuple(range(seeds)), training=training)
         if experiment.dataset.name == "folder":
