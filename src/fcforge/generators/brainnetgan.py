@@ -7,7 +7,7 @@ on the label, the edge baseline and the schedule are ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.layers import Params, frozen, linear, linear_init, with_prefix
-from fcforge.generators.wgan import Schedule, train_wgan
+from fcforge.generators.wgan import Schedule, train_wgan_lanes
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.types import FCBatch
 
@@ -46,7 +46,7 @@ def _leaky(x: Tensor) -> Tensor:
 
 
 def _onehot(y: Tensor) -> Tensor:
-    return torch.nn.functional.one_hot(y, N_CLASSES).to(torch.float32)
+    return torch.eye(N_CLASSES, device=y.device)[y]
 
 
 def critic(p: Params, fc: Tensor, y: Tensor) -> Tensor:
@@ -98,7 +98,32 @@ class BrainNetGAN(Generator):
 
     def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Adversarial training; edge baselines start at the mean FC."""
-        counts = check_site(batch, self.name)
+        return self.fit_lanes([batch], [rng])[0]
+
+    def fit_lanes(
+        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
+    ) -> list[GeneratorState]:
+        """One generator per site, trained side by side: what a GPU is for."""
+        counts = [check_site(batch, self.name) for batch in batches]
+        schedule = Schedule(
+            self.steps, self.n_critic, self.batch_size, self.lr, (0.0, 0.9), 10.0, self.noise
+        )
+        done = train_wgan_lanes(
+            [b.fc for b in batches],
+            [b.y for b in batches],
+            generate,
+            critic,
+            [self._start(b, rng) for b, rng in zip(batches, rngs, strict=True)],
+            schedule,
+            rngs,
+        )
+        return [
+            {**frozen(params, "net."), "distance": distance, "counts": n}
+            for (params, distance), n in zip(done, counts, strict=True)
+        ]
+
+    def _start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+        """Fresh generator and critic."""
         rois = batch.n_rois
         gen: Params = {}
         linear_init(gen, "nodes", self.noise + N_CLASSES, 8 * rois, rng)
@@ -112,13 +137,7 @@ class BrainNetGAN(Generator):
         linear_init(cri, "n2g", rois, 256, rng)
         linear_init(cri, "fc1", 256 + N_CLASSES, 128, rng)
         linear_init(cri, "fc2", 128, 1, rng)
-        schedule = Schedule(
-            self.steps, self.n_critic, self.batch_size, self.lr, (0.0, 0.9), 10.0, self.noise
-        )
-        params, distance = train_wgan(
-            batch.fc, batch.y, generate, critic, (gen, cri), schedule, rng
-        )
-        return {**frozen(params, "net."), "distance": distance, "counts": counts}
+        return gen, cri
 
     @torch.no_grad()
     def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:

@@ -6,7 +6,7 @@ whose samples live on the SPD manifold, with population-graph regularisers. All 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from fcforge.generators.layers import (
     norm_init,
     with_prefix,
 )
-from fcforge.generators.wgan import Schedule, train_wgan
+from fcforge.generators.wgan import Schedule, train_wgan_lanes
 from fcforge.types import FCBatch
 
 _SQRT2 = 2.0**0.5
@@ -53,15 +53,18 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     """Sum W_ij |v_i - v_j|^2 / sum W over the population graph of the real batch.
 
     W_ij = [y_i = y_j] exp(-d_ij^2 / 2 h^2) on the `k` nearest real neighbours, h the median
-    distance; generated subject i takes the place of real subject i.
+    distance; generated subject i takes the place of real subject i. Subjects (..., n, p): one
+    value per lane.
     """
     d = torch.cdist(real, real)
-    h = d[d > 0].median().clamp_min(1e-6) if bool((d > 0).any()) else d.new_ones(())
-    near = d <= d.kthvalue(min(k + 1, len(d)), dim=1, keepdim=True).values
-    weight = (-(d**2) / (2 * h**2)).exp() * near * (y[:, None] == y[None])
-    weight = weight - weight.diag().diag()
+    apart = torch.where(d > 0, d, torch.nan).flatten(-2).nanmedian(-1).values
+    h = torch.where(apart.isfinite(), apart, 1.0).clamp_min(1e-6)[..., None, None]
+    near = d <= d.kthvalue(min(k + 1, d.shape[-1]), dim=-1, keepdim=True).values
+    weight = (-(d**2) / (2 * h**2)).exp() * near * (y[..., :, None] == y[..., None, :])
+    weight = weight * (1.0 - torch.eye(d.shape[-1], device=d.device))
     gaps = torch.cdist(fake, fake, compute_mode="donot_use_mm_for_euclid_dist").square()
-    return (weight * gaps).sum() / weight.sum().clamp_min(1e-6) / fake.shape[1]
+    total = weight.sum((-1, -2)).clamp_min(1e-6)
+    return (weight * gaps).sum((-1, -2)) / total / fake.shape[-1]
 
 
 def _with_label(x: Tensor, p: Params, y: Tensor) -> Tensor:
@@ -97,6 +100,18 @@ def _mlp_init(sizes: list[int], normalised: bool, rng: torch.Generator) -> Param
     return p
 
 
+def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
+    """Standardised tangent vectors (n, R(R+1)/2) at the log-Euclidean mean, and the way back."""
+    spd = shrink_to_identity(fc, alpha)
+    values, vectors = torch.linalg.eigh(matrix_log(spd).mean(0))
+    root = (vectors * (0.5 * values).exp()) @ vectors.T
+    inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
+    whitened = inverse @ spd @ inverse
+    tangent = to_vector(matrix_log(0.5 * (whitened + whitened.mT)))
+    centre, unit = tangent.mean(0), tangent.std().clamp_min(1e-6)
+    return (tangent - centre) / unit, {"root": root, "centre": centre, "unit": unit}
+
+
 @dataclass(frozen=True)
 class GRSPDGAN(Generator):
     """WGAN-GP in the tangent space at the log-Euclidean mean M, C = M^1/2 exp(S) M^1/2.
@@ -129,39 +144,39 @@ class GRSPDGAN(Generator):
 
     def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Tangent vectors once, then adversarial training on them."""
-        counts = check_site(batch, self.name)
-        spd = shrink_to_identity(batch.fc, self.alpha)
-        values, vectors = torch.linalg.eigh(matrix_log(spd).mean(0))
-        root = (vectors * (0.5 * values).exp()) @ vectors.T
-        inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
-        whitened = inverse @ spd @ inverse
-        tangent = to_vector(matrix_log(0.5 * (whitened + whitened.mT)))
-        centre, unit = tangent.mean(0), tangent.std().clamp_min(1e-6)
-        v = (tangent - centre) / unit
-        w, size = self.width, v.shape[1]
-        gen = _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng)
-        cri = _mlp_init([size, w, w // 2, w // 4, 1], False, rng)
+        return self.fit_lanes([batch], [rng])[0]
+
+    def fit_lanes(
+        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
+    ) -> list[GeneratorState]:
+        """One generator per site, trained side by side: what a GPU is for."""
+        counts = [check_site(batch, self.name) for batch in batches]
+        spaces = [tangent_space(batch.fc, self.alpha) for batch in batches]
+        w, size = self.width, spaces[0][0].shape[1]
+        starts = [
+            (
+                _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng),
+                _mlp_init([size, w, w // 2, w // 4, 1], False, rng),
+            )
+            for rng in rngs
+        ]
         schedule = Schedule(
             self.steps, self.n_critic, self.batch_size, self.lr, (0.5, 0.9), 10.0, self.noise
         )
-        params, distance = train_wgan(
-            v,
-            batch.y,
+        done = train_wgan_lanes(
+            [v for v, _ in spaces],
+            [batch.y for batch in batches],
             make_tangent,
             critic,
-            (gen, cri),
+            starts,
             schedule,
-            rng,
+            rngs,
             lambda fake, real, y: self.graph_weight * graph_penalty(fake, real, y, self.neighbours),
         )
-        return {
-            **frozen(params, "net."),
-            "root": root,
-            "centre": centre,
-            "unit": unit,
-            "distance": distance,
-            "counts": counts,
-        }
+        return [
+            {**frozen(params, "net."), **space, "distance": distance, "counts": n}
+            for (params, distance), (_, space), n in zip(done, spaces, counts, strict=True)
+        ]
 
     @torch.no_grad()
     def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:

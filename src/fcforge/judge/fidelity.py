@@ -131,7 +131,11 @@ def _efficiency(a: Tensor) -> Tensor:
 def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
     edges2 = degree.sum(-1).clamp_min(1.0)
     b = a - degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
-    side = torch.where(torch.linalg.eigh(b).eigenvectors[..., -1] < 0, -1.0, 1.0)
+    # Collapsed generators give near-copies of one sparse graph with hundreds of equal eigenvalues,
+    # on which float32 eigh may not converge; a ramp far below any gap of interest separates them.
+    ramp = torch.linspace(0.0, 1e-6, a.shape[-1], dtype=torch.float64, device=a.device).diag()
+    leading = torch.linalg.eigh(b.double() + ramp).eigenvectors[..., -1]
+    side = torch.where(leading < 0, -1.0, 1.0).to(b.dtype)
     return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * edges2)
 
 

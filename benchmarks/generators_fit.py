@@ -1,0 +1,270 @@
+"""Fit generators in many single-thread processes until a time limit; pack and unpack results.
+
+Every worker takes the next job nobody has claimed. A worker that is killed loses its job and is
+replaced; what is finished lies in the work folder and is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import generators_rows as g
+import numpy as np
+import torch
+
+from fcforge.generators import make_generator
+from fcforge.graphs import edges
+from fcforge.judge import judge_fidelity
+from fcforge.judge.figures import portrait
+from fcforge.judge.panel import REAL, augment
+from fcforge.judge.utility import Task, classify
+from fcforge.randomness import torch_rng
+from fcforge.types import Component, FCBatch, Training
+
+MIB = 2**20
+PART_MIB = 14
+
+
+def fit_one(job: g.JobKey, args: argparse.Namespace) -> str:
+    """Fit, sample, measure, store; a line on how it went."""
+    start = time.perf_counter()
+    whole = g.load(args.data, job.site, job.seed)
+    train = whole.learning(with_val=True)
+    fake, info = (train, {}) if job.row == REAL else synthesise(job, train, args)
+    numbers: dict[str, Any] = judge_fidelity(train, whole.test, fake, seed=job.seed)
+    for prefix, used in (("tstr", fake), ("aug", augment(job.row, train, fake))):
+        (found,) = classify([Task(used, whole.test, job.seed)], "linear", Training())
+        numbers |= {f"{prefix}_linear_{k}": v for k, v in found.items()}
+    few = fake.select(slice(0, len(train)))
+    if (job.site, job.seed) == ("NYU", 0):
+        g.write_arrays(g.portrait_file(args.work, job), portrait(few)._asdict())
+    arrays = {"fc": edges(few.fc).numpy().astype(np.float16), "y": few.y.numpy()}
+    g.write_arrays(g.samples_file(args.work, job), arrays)
+    took = time.perf_counter() - start
+    record = {"info": info, "numbers": numbers, "seconds": took}
+    g.write_bytes(g.numbers_file(args.work, job), json.dumps(record).encode())
+    return f"{took:.0f} s (expected {g.seconds(job):.0f})"
+
+
+def synthesise(
+    job: g.JobKey, train: FCBatch, args: argparse.Namespace
+) -> tuple[FCBatch, dict[str, Any]]:
+    """Synthetic subjects, `multiple` per training subject, and diagnostics."""
+    generator = make_generator(g.component(job.row, args.tiny))
+    start = time.perf_counter()
+    if g.state_file(args.work, job).exists():
+        with np.load(g.state_file(args.work, job)) as found:
+            state = {k: torch.from_numpy(found[k]) for k in found.files}
+        fitted = float(state.pop("fit_seconds"))
+    else:
+        state = generator.fit(train, torch_rng(job.seed, "generator", job.site))
+        fitted = time.perf_counter() - start
+    rng = torch_rng(job.seed, "judge", job.site, job.row)
+    out = generator.sample(state, train.y.repeat(args.multiple), rng)
+    return out, {**generator.diagnostics(state), "fit_seconds": fitted}
+
+
+def worker(jobs: list[g.JobKey], args: argparse.Namespace, start: float, end: float) -> None:
+    """Take unclaimed jobs in order while there is time."""
+    torch.set_num_threads(1)
+    slow = 1.0
+    for job in jobs:
+        left = end - time.time()
+        state = g.state_file(args.work, job).exists()
+        if job.row in g.GANS and not state and args.gans == "lanes":
+            continue
+        if not args.tiny and (5.0 if state else slow * g.seconds(job)) > left:
+            continue
+        try:
+            os.close(os.open(args.work / f"{job.name}.claim", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            continue
+        began = time.time()
+        try:
+            text = fit_one(job, args)
+        except Exception:  # noqa: BLE001 - one failed job must not lose the others
+            text = f"FAILED\n{traceback.format_exc()}"
+        took = time.time() - began
+        if g.seconds(job) > 4 and not state:
+            slow = max(0.3, 0.5 * slow + 0.5 * took / g.seconds(job))
+        print(f"[{time.time() - start:4.0f} s] {job.row} {job.site} {job.seed}: {text}", flush=True)
+
+
+def fit(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
+    """All jobs that are neither finished nor stored, until --limit."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    for claim in args.work.glob("*.claim"):
+        claim.unlink()
+    todo = g.jobs(args.rows, args.sites, args.seeds, args.all_seeds)
+    todo = [j for j in todo if j not in finished and not g.samples_file(args.work, j).exists()]
+    cost = sum(map(g.seconds, todo))
+    print(f"{len(todo)} fits, about {cost:.0f} CPU s on {args.procs} processes", flush=True)
+    start = time.time()
+    end = start + args.limit
+    context = multiprocessing.get_context("spawn")
+
+    def launch() -> Any:
+        process = context.Process(target=worker, args=(todo, args, start, end), daemon=True)
+        process.start()
+        return process
+
+    crew = [launch() for _ in range(min(args.procs, len(todo)))]
+    spare = 2 * len(crew)  # a fault that ends every worker must not go on for ever
+    while any(p.is_alive() for p in crew) and time.time() < end:
+        time.sleep(0.2)
+        for i, process in enumerate(crew):
+            if process.exitcode not in (None, 0) and spare > 0:
+                spare -= 1
+                print(f"a worker ended with {process.exitcode}; a new one starts", flush=True)
+                crew[i] = launch()
+    for process in crew:
+        process.terminate()
+        process.join()
+    left = [j for j in todo if not g.samples_file(args.work, j).exists()]
+    names = ", ".join(j.name for j in left[:20])
+    print(f"fit: {len(todo) - len(left)} done, {len(left)} left: {names}", flush=True)
+
+
+def gan(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
+    """GANs of all sites and seeds as lanes on --device; `fit` then samples and measures them."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    end = time.time() + args.limit
+    for row, share in zip(g.GANS, (0.35, 1.0), strict=True):
+        todo = [
+            j
+            for j in g.jobs([row], args.sites, args.seeds, True)
+            if j not in finished
+            and not g.samples_file(args.work, j).exists()
+            and not g.state_file(args.work, j).exists()
+        ]
+        if todo:
+            _gan_lanes(args, row, todo, share * (end - time.time()))
+
+
+def _gan_lanes(args: argparse.Namespace, row: str, todo: list[g.JobKey], budget: float) -> None:
+    """Fit in one go with as many of the wanted steps as `budget` seconds allow."""
+    start = time.perf_counter()
+    settings = g.component(row, args.tiny, lanes=True)
+    batches = []
+    for job in todo:
+        train = g.load(args.data, job.site, job.seed).learning(with_val=True)
+        batches.append(FCBatch(train.fc.to(args.device), train.y.to(args.device)))
+
+    def fit_steps(steps: int) -> list[dict[str, torch.Tensor]]:
+        generator = make_generator(Component(row, {**settings.params, "steps": steps}))
+        rngs = [torch_rng(job.seed, "generator", job.site) for job in todo]
+        states = generator.fit_lanes(batches, rngs)  # type: ignore[attr-defined]
+        return [{k: v.cpu() for k, v in state.items()} for state in states]
+
+    steps = settings.params["steps"]
+    if not args.tiny:
+        fit_steps(2)  # libraries load and choose kernels
+        began = time.perf_counter()
+        fit_steps(10)
+        each = (time.perf_counter() - began) / 10
+        steps = min(steps, int((budget - (time.perf_counter() - start)) / each / 1.1))
+        print(f"{row}: {each:.3f} s per step of {len(todo)} lanes, {steps} steps", flush=True)
+    if steps < 1:
+        return
+    began = time.perf_counter()
+    states = fit_steps(steps)
+    took = time.perf_counter() - began
+    for job, state in zip(todo, states, strict=True):
+        arrays = {k: v.numpy() for k, v in state.items()}
+        arrays["fit_seconds"] = np.array(took / len(todo))
+        g.write_arrays(g.state_file(args.work, job), arrays)
+    print(f"{row}: {steps} steps of {len(todo)} lanes in {took:.0f} s", flush=True)
+
+
+# -- to another machine and back ----------------------------------------------------------------
+def pack(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
+    """All numbers, portraits and, dearest first, samples that are still needed, into --out."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    everything = g.jobs([], args.sites, args.seeds, True)
+    found = {
+        j.name: g.read_json(g.numbers_file(args.work, j))
+        for j in everything
+        if g.numbers_file(args.work, j).exists()
+    }
+    g.write_bytes(args.out / "gen_numbers.json", json.dumps(found).encode())
+    judged = args.work / "judged.jsonl"
+    if judged.exists():
+        g.write_bytes(args.out / "gen_judged.jsonl", judged.read_bytes())
+    pictures: dict[str, np.ndarray] = {}
+    for job in everything:
+        if g.portrait_file(args.work, job).exists():
+            with np.load(g.portrait_file(args.work, job)) as p:
+                pictures |= {f"{job.name}|{k}": p[k].astype(np.float16) for k in p.files}
+    if pictures:
+        g.write_arrays(args.out / "gen_portraits.npz", pictures)
+    wanted = [
+        j
+        for j in sorted(everything, key=lambda j: -g.seconds(j))
+        if j not in finished and j.row not in g.CHEAP and g.samples_file(args.work, j).exists()
+    ]
+    _pack_samples(args, wanted)
+
+
+def _pack_samples(args: argparse.Namespace, wanted: list[g.JobKey]) -> None:
+    def small(job: g.JobKey) -> dict[str, np.ndarray]:
+        with np.load(g.samples_file(args.work, job)) as found:
+            return g.squeeze(found["fc"], found["y"])
+
+    total, part, parts = 0, {}, 0
+    carried = 0
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
+        for job, arrays in zip(wanted, pool.map(small, wanted), strict=True):
+            size = sum(a.nbytes for a in arrays.values()) + 2048
+            if total + size > args.budget * MIB:
+                break
+            if sum(a.nbytes for a in part.values()) + size > PART_MIB * MIB:
+                g.write_arrays(args.out / f"gen_samples_{parts}.npz", part)
+                part, parts = {}, parts + 1
+            part |= {f"{job.name}|{k}": np.asarray(v) for k, v in arrays.items()}
+            total, carried = total + size, carried + 1
+    if part:
+        g.write_arrays(args.out / f"gen_samples_{parts}.npz", part)
+    print(f"packed {carried} of {len(wanted)} sample sets, {total / MIB:.1f} MiB", flush=True)
+
+
+def unpack(args: argparse.Namespace) -> None:
+    """What `pack` wrote to --back into the work folder, where it is not there already."""
+    args.work.mkdir(parents=True, exist_ok=True)
+    for name, record in _read_back(args.back, "gen_numbers.json").items():
+        if not (args.work / f"{name}.json").exists():
+            g.write_bytes(args.work / f"{name}.json", json.dumps(record).encode())
+    old = args.back / "gen_judged.jsonl"
+    new = args.work / "judged.jsonl"
+    if old.exists():
+        lines = dict.fromkeys(old.read_text().splitlines())
+        lines |= dict.fromkeys(new.read_text().splitlines() if new.exists() else [])
+        g.write_bytes(new, ("\n".join(lines) + "\n").encode())
+    for file in sorted(args.back.glob("gen_*.npz")):
+        for name, arrays in _by_job(file).items():
+            if "q" in arrays and not (args.work / f"{name}.npz").exists():
+                fc, y = g.unsqueeze(arrays)
+                g.write_arrays(args.work / f"{name}.npz", {"fc": fc, "y": y})
+            elif "q" not in arrays and not (args.work / f"{name}.portrait.npz").exists():
+                g.write_arrays(args.work / f"{name}.portrait.npz", arrays)
+    print(f"unpacked {len(list(args.work.glob('*.npz')))} files", flush=True)
+
+
+def _read_back(folder: Path, name: str) -> dict[str, Any]:
+    return g.read_json(folder / name) if (folder / name).exists() else {}
+
+
+def _by_job(file: Path) -> dict[str, dict[str, np.ndarray]]:
+    out: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(file) as found:
+        for key in found.files:
+            name, field = key.split("|")
+            out.setdefault(name, {})[field] = found[key]
+    return out
