@@ -1,0 +1,328 @@
+"""Every table of the paper in Markdown: the paper's value, ours, ours with the leaks on.
+
+    python benchmarks/write_tables.py ARCHIVES [--runs runs/tables] [--done FILE] > tables.md
+
+ARCHIVES is a folder with what `benchmarks/run_tables.py` sent back (any depth), or a folder of run
+folders of `fcforge run experiments/NAME.toml --out FOLDER/NAME`. Archives are unpacked into one run
+folder per table under --runs, on which `fcforge report` works as on any other. Intervals are 95 %
+over test subjects; differences are paired over orders, seeds and subjects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+import numpy as np
+import paper_tables as paper
+
+from fcforge.commands.run import kept_by
+from fcforge.metrics import finite
+from fcforge.report.contents import curves
+from fcforge.runner.collect import collect, stored_plan
+from fcforge.runner.store import Store
+from fcforge.stats import Comparer, Estimate, estimate, group, with_majority
+from fcforge.types import RunResult
+
+Runs = list[RunResult]
+SUMMARIES = ("aaa", "fm", "for_literal", "acc")
+DRAWS = 1000
+NONE = "–"
+
+
+# -- from archives to run folders -----------------------------------------------------------------
+def unpack(archives: Path, runs: Path) -> None:
+    """One run folder per table; tables of one dataset share their nodes by a link."""
+    pool = runs / ".pool"
+    for path in sorted(archives.rglob("*.tar.gz")):
+        with tarfile.open(path) as tar:
+            tar.extractall(pool, filter="data")
+    for table in sorted(pool.glob("*/tables/*.json")):
+        folder = runs / table.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "experiment.json").write_bytes(table.read_bytes())
+        nodes = folder / "nodes"
+        if not nodes.is_symlink() and not nodes.exists():
+            nodes.symlink_to((table.parents[1] / "nodes").resolve(), target_is_directory=True)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Finished runs of a run folder by learner."""
+
+    groups: Mapping[str, Runs]
+    keeps: Mapping[str, str]
+    asked: Mapping[str, int]
+
+    def complete(self) -> list[str]:
+        """Learners all of whose runs are there."""
+        return [k for k, runs in self.groups.items() if len(runs) == self.asked.get(k)]
+
+
+def read(folder: Path) -> Table:
+    store = Store(folder)
+    results, _ = collect(store)
+    _, plan, _ = stored_plan(store)
+    titles = [spec.learner.title for spec, _ in plan.stages]
+    groups = group(results)
+    asked = {title: titles.count(title) for title in dict.fromkeys(titles)}
+    # a learner that was stopped half-way would be a mean over other orders than its rivals'
+    whole = {k: v for k, v in groups.items() if len(v) == asked[k]}
+    return Table(whole, kept_by(store), asked)
+
+
+# -- cells ----------------------------------------------------------------------------------------
+class Numbers:
+    """Estimates and comparisons, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Runs, dict[str, Estimate]]] = {}
+        self._comparers = {s: Comparer("accuracy", s, DRAWS) for s in ("aaa", "fm", "for_literal")}
+
+    def of(self, runs: Runs) -> dict[str, Estimate]:
+        if id(runs) not in self._known:
+            good = [r for r in runs if finite(r)]
+            nothing = dict.fromkeys(SUMMARIES, Estimate(*[math.nan] * 4))
+            found = estimate(good, "accuracy", SUMMARIES, n_draws=DRAWS) if good else nothing
+            self._known[id(runs)] = (runs, found)
+        return self._known[id(runs)][1]
+
+    def minus(self, a: Runs, b: Runs, summary: str = "aaa") -> str:
+        c = self._comparers[summary].compare(
+            [r for r in a if finite(r)], [r for r in b if finite(r)]
+        )
+        return f"{signed(c.difference)} [{signed(c.low)}, {signed(c.high)}]"
+
+
+def plain(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else NONE
+
+
+def signed(value: float) -> str:
+    return f"{value:+.3f}".replace("+0.000", "0.000").replace("-0.000", "0.000")
+
+
+def cell(e: Estimate) -> str:
+    return f"{plain(e.mean)} [{plain(e.low)}, {plain(e.high)}]" if math.isfinite(e.mean) else NONE
+
+
+def pair(value: tuple[float, float] | None) -> str:
+    return f"{value[0]:.3f} / {value[1]:.3f}" if value else NONE
+
+
+def lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join(out + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def seconds(runs: Runs) -> float:
+    return float(np.mean([r.seconds.sum() for r in runs]))
+
+
+def about(table: Table) -> str:
+    """Orders and seeds behind a table, and what is missing from it."""
+    everything = [r for runs in table.groups.values() for r in runs]
+    orders = len({r.spec.order for r in everything})
+    seeds = sorted({r.spec.seed for r in everything})
+    epochs = sorted({r.spec.training.epochs for r in everything})
+    devices = sorted({str(r.environment.get("gpu", r.environment["device"])) for r in everything})
+    missing = [k for k in table.asked if k not in table.groups]
+    precision = sorted({r.spec.training.precision for r in everything})
+    text = f"{orders} orders, seeds {seeds}, {epochs} epochs, {', '.join(precision)}, {devices}"
+    return text + (f"; not finished: {', '.join(missing)}" if missing else "")
+
+
+# -- sections -------------------------------------------------------------------------------------
+def main_table(
+    table: Table, leaky: Table | None, printed: Mapping[str, tuple[float, float]], n: Numbers
+) -> str:
+    """All learners by falling AAA, the majority class first."""
+    everything = with_majority([r for runs in table.groups.values() for r in runs])
+    majority = [r for r in everything if r.spec.learner.method.name == "majority"]
+    groups = dict(table.groups)
+    order = sorted(groups, key=lambda k: -n.of(groups[k])["aaa"].mean)
+    base = seconds(groups["Base"]) if "Base" in groups else math.nan
+    same = {"FORGE (FCM-VAE)": "FORGE"}
+    rows = []
+    for k, runs in [("majority class", majority), *((k, groups[k]) for k in order)]:
+        e = n.of(runs)
+        leak = leaky.groups.get(same.get(k, k)) if leaky else None
+        cost = seconds(runs) / base
+        on_cpu = runs[0].environment.get("device") == "cpu" or k == "majority class"
+        rows.append(
+            [
+                k,
+                table.keeps.get(k, "counts"),
+                pair(printed.get(k)),
+                cell(e["aaa"]),
+                cell(e["fm"]),
+                cell(e["for_literal"]),
+                plain(e["acc"].mean),
+                *([cell(n.of(leak)["aaa"]) if leak else NONE] if leaky else []),
+                NONE if on_cpu or not math.isfinite(cost) else f"{cost:.1f}",
+            ]
+        )
+    heads = ["learner", "keeps", "paper AAA / FOR", "AAA", "FM", "FOR literal", "final"]
+    heads += [*(["AAA, leaks on"] if leaky else []), "time, Base = 1"]
+    return lines(heads, rows)
+
+
+def differences(groups: Mapping[str, Runs], one: str, others: Sequence[str], n: Numbers) -> str:
+    """Paired differences of one learner from others, as a sentence."""
+    if one not in groups:
+        return f"{one} is not there."
+    found = [
+        f"{o} {n.minus(groups[one], groups[o])} (FM {n.minus(groups[one], groups[o], 'fm')})"
+        for o in others
+        if o in groups and o != one
+    ]
+    return f"Paired, {one} minus the other, AAA: " + "; ".join(found) + "."
+
+
+def ranking(
+    groups: Mapping[str, Runs], printed: Mapping[str, tuple[float, float]], n: Numbers
+) -> str:
+    """Spearman's correlation of our AAA with the paper's over the methods both have."""
+    both = [k for k in printed if k in groups]
+    if len(both) < 4:
+        return ""
+    ours = np.array([n.of(groups[k])["aaa"].mean for k in both])
+    theirs = np.array([printed[k][0] for k in both])
+    ranks = [np.argsort(np.argsort(x)) for x in (ours, theirs)]
+    rho = float(np.corrcoef(*ranks)[0, 1])
+    best = sorted(both, key=lambda k: -n.of(groups[k])["aaa"].mean)
+    rank = f"Spearman with the paper's AAA {rho:+.2f} ({len(both)} methods)"
+    return f"Order here: {' > '.join(best)}; {rank}."
+
+
+def leaks_table(leaky: Table, strict: Table | None, literal: Table | None, n: Numbers) -> str:
+    """Paper, the paper's protocol without leaks, and with them."""
+    rows = []
+    without: dict[str, Runs] = {}
+    if strict:
+        seeds = {r.spec.seed for runs in leaky.groups.values() for r in runs}
+        for k, runs in strict.groups.items():
+            without[k] = [r for r in runs if r.spec.seed in seeds]
+    if literal and "FORGE" in literal.groups:
+        without["FORGE"] = literal.groups["FORGE"]
+    for k in sorted(leaky.groups, key=lambda k: -n.of(leaky.groups[k])["aaa"].mean):
+        runs, old = leaky.groups[k], without.get(k)
+        e = n.of(runs)
+        before = cell(n.of(old)["aaa"]) if old else NONE
+        gain = n.minus(runs, old) if old else NONE
+        ours = [before, cell(e["aaa"]), gain, cell(e["fm"]), cell(e["for_literal"])]
+        rows.append([k, pair(paper.LEAKS.get(k)), *ours])
+    heads = ["learner", "paper AAA / FOR", "AAA without leaks", "AAA with leaks", "gain (paired)"]
+    return lines([*heads, "FM with leaks", "FOR literal with leaks"], rows)
+
+
+def rows_table(
+    table: Table,
+    leaky: Table | None,
+    printed: Mapping[str, tuple[float, float]],
+    n: Numbers,
+    against: str = "",
+) -> str:
+    """Learners in the order of the config, with differences from one of them."""
+    rows = []
+    for k in table.asked:
+        if k not in table.groups:
+            continue
+        runs = table.groups[k]
+        e = n.of(runs)
+        row = [k, pair(printed.get(k)), cell(e["aaa"]), cell(e["fm"]), cell(e["for_literal"])]
+        if against:
+            row.append(NONE if k == against else n.minus(runs, table.groups[against]))
+        if leaky:
+            there = leaky.groups.get(k)
+            found = n.of(there) if there else None
+            row += [cell(found["aaa"]), plain(found["for_literal"].mean)] if found else [NONE] * 2
+        rows.append(row)
+    heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FOR literal"]
+    heads += [f"AAA minus {against}"] if against else []
+    return lines(heads + (["AAA, leaks on", "FOR, leaks on"] if leaky else []), rows)
+
+
+def stages(table: Table) -> str:
+    """Accuracy on the sites so far, and forgetting, after every stage."""
+    rows, n_stages = [], 0
+    for k, runs in table.groups.items():
+        accuracy, forgetting = curves([r for r in runs if finite(r)], 200)
+        n_stages = len(accuracy.mean)
+        rows.append([k, *map(plain, accuracy.mean), *map(plain, forgetting.mean[1:])])
+    heads = [f"accuracy after {t + 1}" for t in range(n_stages)]
+    heads += [f"forgetting after {t + 1}" for t in range(1, n_stages)]
+    return lines(["learner", *heads], rows)
+
+
+def write(tables: Mapping[str, Table]) -> None:
+    n = Numbers()
+    rivals = ["Base", "ER", "DER++", "PDGNN", "Cumulative", "Joint", "Analytic ridge"]
+    forges = ["FORGE (Gaussian)", "FORGE (FCM-VAE)"]
+    for name, column in (("main_abide", "asd"), ("main_mdd", "mdd"), ("main_bsnip", "bsnip")):
+        if name in tables:
+            table, printed = tables[name], paper.MAIN[column]
+            leaky = tables.get("leaks") if name == "main_abide" else None
+            print(f"## {name}\n\n{about(table)}\n\n{main_table(table, leaky, printed, n)}\n")
+            for forge in forges:
+                print(differences(table.groups, forge, [*rivals, *forges], n) + "\n")
+            print(ranking(table.groups, printed, n) + "\n")
+            print(f"### {name}: over the stages\n\n{stages(table)}\n")
+    if "main_abide_tuned" in tables:
+        tuned, main = tables["main_abide_tuned"], tables["main_abide"]
+        found = rows_table(tuned, None, paper.MAIN["asd"], n)
+        print(f"## main_abide_tuned\n\n{about(tuned)}\n\n{found}\n")
+        for k in tuned.groups:
+            if k in main.groups:
+                print(f"- {k}: tuned minus default {n.minus(tuned.groups[k], main.groups[k])}")
+        print()
+    if "leaks" in tables:
+        leaky = tables["leaks"]
+        strict, literal = tables.get("main_abide"), tables.get("paper_protocol")
+        print(f"## leaks\n\n{about(leaky)}\n\n{leaks_table(leaky, strict, literal, n)}\n")
+        print(differences(leaky.groups, "FORGE", list(leaky.groups), n) + "\n")
+        print(differences(leaky.groups, "DER++", ["ER", "Base"], n) + "\n")
+        print(differences(leaky.groups, "ER", ["Base"], n) + "\n")
+        print(ranking(leaky.groups, paper.LEAKS, n) + "\n")
+    for name, printed, against in (
+        ("ablation", paper.ABLATION, "FORGE"),
+        ("ladder", paper.LADDER, "DER++ real"),
+        ("buffer", paper.BUFFER, ""),
+        ("tau", paper.TAU, ""),
+        ("lambda", {}, "l1 0.2 l2 0.35 l3 0.15"),
+    ):
+        if name in tables and tables[name].groups:
+            table, leaky = tables[name], tables.get(f"{name}+leaks")
+            there = against if against in table.groups else ""
+            print(f"## {name}\n\n{about(table)}\n\n{rows_table(table, leaky, printed, n, there)}\n")
+            if leaky:
+                print(f"Leaks on: {about(leaky)}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("archives", type=Path)
+    parser.add_argument("--runs", type=Path, default=Path("runs/tables"))
+    parser.add_argument("--done", type=Path, help="write TABLE/LABEL of what is complete")
+    args = parser.parse_args()
+    folders = sorted(args.archives.glob("*/experiment.json"))
+    if not folders:
+        unpack(args.archives, args.runs)
+        folders = sorted(args.runs.glob("*/experiment.json"))
+    tables = {p.parent.name: read(p.parent) for p in folders}
+    tables = {k: t for k, t in tables.items() if t.groups}
+    if args.done:
+        done = [f"{name}/{k}" for name, table in tables.items() for k in table.complete()]
+        args.done.write_text("\n".join(done) + "\n")
+    write(tables)
+
+
+if __name__ == "__main__":
+    main()
