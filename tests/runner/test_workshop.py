@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, FCForgeError
 from fcforge.runner.collect import collect
+from fcforge.runner.execute import fitted_generators
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pools import class_counts, synthetic_name
 from fcforge.runner.run import open_store, prepare, run_experiment
@@ -196,3 +197,86 @@ def test_a_pool_is_named_by_all_that_decides_it():
 def test_a_learner_that_cannot_be_built_says_so_before_training(learner, says):
     with pytest.raises(ConfigError, match=says):
         build_learner(learner, 9)
+
+
+# -- groups of lanes ---------------------------------------------------------------------------
+def _small_card(monkeypatch, most: int) -> list[int]:
+    """A device that runs out of memory with more than `most` lanes; returns the sizes tried."""
+    from fcforge.runner import workshop
+
+    tried, learn = [], workshop.learn_site
+
+    def limited(learner, jobs, *args, **kwargs):
+        tried.append(len(jobs))
+        if len(jobs) > most:
+            raise torch.OutOfMemoryError("no room")
+        return learn(learner, jobs, *args, **kwargs)
+
+    monkeypatch.setattr(workshop, "learn_site", limited)
+    return tried
+
+
+def _several_seeds():
+    base = run_spec(learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16))
+    return plan_of(*(replace(base, seed=s) for s in range(5)))
+
+
+def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):
+    plan = _several_seeds()
+    run_plan(plan, tmp_path / "plain", group=1)
+    tried = _small_card(monkeypatch, most=2)
+    run_plan(plan, tmp_path / "small", group=5)
+    assert tried == [5, 3, 2, 2, 1]
+    small = stored_lanes(plan, tmp_path / "small")
+    for key, tensors in stored_lanes(plan, tmp_path / "plain").items():
+        for name in tensors:
+            torch.testing.assert_close(small[key][name], tensors[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_card_too_small_for_one_lane_says_so(monkeypatch, tmp_path):
+    _small_card(monkeypatch, most=0)
+    with pytest.raises(FCForgeError, match="no memory for a single lane"):
+        run_plan(_several_seeds(), tmp_path, group=4)
+    assert not any(n.depth for n in map(_several_seeds().nodes.get, Store(tmp_path).done()))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
+    from fcforge.engine import lanes_that_fit
+
+    plan = _several_seeds()
+    shop = Workshop(cohort(), Store(tmp_path), "cuda", 64)
+    node = next(n for n in plan.nodes.values() if n.depth == 1)
+    shop.run([n for n in plan.nodes.values() if n.depth == 0])
+    job, learner = shop.job(node.spec, shop.load_lane(node), 0), shop.learner(node.spec)
+    whole = lanes_that_fit(learner, job, shop.bank, node.spec.training)
+    torch.cuda.set_per_process_memory_fraction(0.25)
+    try:
+        quarter = lanes_that_fit(learner, job, shop.bank, node.spec.training)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert 1 < quarter < whole / 2
+
+
+def test_generators_are_fitted_ahead_and_found(tmp_path):
+    """Several processes fit each (site, seed) once; the run then only reads them."""
+    spec = replace(run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16))
+    plan = plan_of(spec, replace(spec, seed=1))
+    path = tmp_path / "data.npz"
+    made = cohort()
+    np.savez(path, fc=made.fc, label=made.label, site=made.site, subject_id=made.subject_id)
+    dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
+    nodes = list(plan.nodes.values())
+    with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:
+        wait_for(nodes)
+        ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    assert len(ahead) == 4  # two sites, two seeds
+    run_plan(plan, store.root)
+    assert {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()} == ahead
+
+
+def test_one_job_fits_nothing_ahead(tmp_path):
+    plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
+    with fitted_generators(list(plan.nodes.values()), Component("folder"), store, 1) as wait_for:
+        wait_for(list(plan.nodes.values()))
+    assert not store.generators.exists()

@@ -3,5 +3,14 @@
 from fcforge.engine.evaluate import Evaluator
 from fcforge.engine.lift import shapes
 from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.engine.memory import lanes_that_fit
 
-__all__ = ["Evaluator", "Job", "Learner", "learn_site", "shapes", "start_lane"]
+__all__ = [
+    "Evaluator",
+    "Job",
+    "Learner",
+    "lanes_that_fit",
+    "learn_site",
+    "shapes",
+    "start_lane",
+]

@@ -161,7 +161,7 @@ def learn_site(
     lanes = [strategy.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
     if fit and strategy.fits and training.epochs > 0:
         with products(training.precision):
-            lanes = _fit(learner, jobs, lanes, bank, training, tick)
+            lanes = learn_lanes(learner, jobs, lanes, bank, training, tick)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = strategy.end_site(model, lane, job.site, job.rng("end"))
@@ -173,40 +173,46 @@ def learn_site(
     return ended
 
 
-def _fit(
+def learn_lanes(
     learner: Learner,
     jobs: Sequence[Job],
     lanes: Sequence[Lane],
     bank: Bank,
     training: Training,
-    tick: Callable[[], Any],
+    tick: Callable[[], Any] = lambda: None,
+    *,
+    graphed: bool = True,
 ) -> list[Lane]:
+    """The epochs of one site for all lanes; on a GPU as a CUDA graph unless told otherwise."""
     strategy, model, n = learner.strategy, learner.model, len(jobs)
     inputs = bank.inputs(model)
     rows = stack([strategy.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
     size, epochs = training.batch_size, training.epochs
     plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
     plan = stack(plans).to(bank.device)  # ([lanes,] epochs, steps, b)
+    plan = torch.gather(rows, -1, plan.flatten(-3)).reshape(plan.shape)  # places -> bank rows
+    steps = plan.shape[-2]
+    counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
     key = stack([j.key for j in jobs]).to(bank.device)
+    keys = fold(key[..., None], counter)  # ([lanes,] one per step and per epoch's begin)
     lane, opt = stack(lanes), stack([adam_start(la.params) for la in lanes])
     replaying = strategy.replay_size > 0 and jobs[0].site.position > 0
 
     step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
-    begin_epoch = lift(lambda la, e, k: strategy.begin_epoch(model, la, inputs, e, k), n)
-    if bank.device.type == "cuda":
+    begin_epoch = lift(lambda la, e, k: (strategy.begin_epoch(model, la, inputs, e, k),), n)
+    if graphed and bank.device.type == "cuda":
         step = Graphed(step, carried=2)
+        if strategy.captures:
+            begin_epoch = Graphed(begin_epoch, carried=1, warmup=1)
     keep_best = _monitor(learner, jobs, training, bank)
 
-    steps = plan.shape[-2]
-    counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
     t = 0
     for epoch in range(epochs):
         if strategy.wakes(epoch, epochs):
-            lane = begin_epoch(lane, _per_lane(counter[epoch], n), fold(key, counter[t]))
+            (lane,) = begin_epoch(lane, _per_lane(counter[epoch], n), keys[..., t])
         for s in range(steps):
             t += 1
-            chosen = torch.gather(rows, -1, plan[..., epoch, s, :])
-            lane, opt = step(lane, opt, chosen, fold(key, counter[t]))
+            lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])
         t += 1
         keep_best(lane)
         tick()

@@ -12,6 +12,9 @@ the mask is the same bit by bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -34,9 +37,22 @@ def kernels() -> ModuleType | None:
     return fused_kernels
 
 
+_wanted = ContextVar("fused layers", default=True)
+
+
+@contextmanager
+def off() -> Iterator[None]:
+    """Use torch's own operations inside: for second derivatives, and to compare with."""
+    before = _wanted.set(False)
+    try:
+        yield
+    finally:
+        _wanted.reset(before)
+
+
 def fits(h: Tensor) -> bool:
-    """Whether the kernels can take h: float32 on a CUDA device, Triton there."""
-    return h.is_cuda and h.dtype == torch.float32 and kernels() is not None
+    """Whether the kernels can take h: float32 on a CUDA device, Triton there, not `off`."""
+    return h.is_cuda and h.dtype == torch.float32 and _wanted.get() and kernels() is not None
 
 
 def norm_relu_dropout(
@@ -56,7 +72,89 @@ def norm_relu_dropout(
     out, mean, inverse_sd = _Forward.apply(
         h[None], weight[None], bias[None], key[None], dropped, epsilon
     )
-    return out[0], mean[0], inverse_sd[0]
+    return out.squeeze(0), mean.squeeze(0), inverse_sd.squeeze(0)  # [0] would copy backwards
+
+
+def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
+    """Inverted dropout of x (any shape) with the mask of `keep_mask`, one pass each way."""
+    return _Dropout.apply(x.reshape(1, -1), key[None], dropped_of_256(p)).reshape(x.shape)
+
+
+def mean_max(h: Tensor) -> Tensor:
+    """Mean and maximum over ROIs, (n, R, F) -> (n, 2 F), one pass each way.
+
+    Where several ROIs share the maximum, the first gets the gradient; torch's ``amax`` divides it.
+    That is the same after a ReLU (ties are zeros, no gradient passes) and without one (no ties).
+    """
+    return _MeanMax.apply(h[None])[0].squeeze(0)
+
+
+class _MeanMax(torch.autograd.Function):
+    """Of h (lanes, n, R, F); also returns where the maximum is."""
+
+    @staticmethod
+    def forward(h: Tensor) -> tuple[Tensor, Tensor]:
+        return _module().mean_max(h.contiguous())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+        ctx.n_rois = inputs[0].shape[2]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
+        return _MeanMaxBackward.apply(grad, *ctx.saved_tensors, ctx.n_rois)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        out = _MeanMax.apply(*_merge(info.batch_size, in_dims, args))
+        return _split(info.batch_size, out), (0, 0)
+
+
+class _MeanMaxBackward(torch.autograd.Function):
+    """Gradient of h; itself not differentiable again."""
+
+    @staticmethod
+    def forward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
+        return _module().mean_max_backward(grad.contiguous(), where.contiguous(), n_rois)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, int]:
+        (out,) = _split(
+            info.batch_size, (_MeanMaxBackward.apply(*_merge(info.batch_size, in_dims, args)),)
+        )
+        return out, 0
+
+
+class _Dropout(torch.autograd.Function):
+    """Of x (lanes, n) and key (lanes,); linear in x, so the gradient is dropped alike."""
+
+    @staticmethod
+    def forward(x: Tensor, key: Tensor, dropped: int) -> Tensor:
+        return _module().dropout(x.contiguous(), key, dropped)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, key, ctx.dropped = inputs
+        ctx.save_for_backward(key)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _Dropout.apply(grad, *ctx.saved_tensors, ctx.dropped), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, int]:
+        out = _Dropout.apply(*_merge(info.batch_size, in_dims, args))
+        return out.reshape(info.batch_size, -1, *out.shape[1:]), 0
 
 
 class _Forward(torch.autograd.Function):
@@ -107,11 +205,11 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.mark_non_differentiable(*output)
+        pass
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
-        raise RuntimeError("the fused layer has a first derivative only")
+        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:

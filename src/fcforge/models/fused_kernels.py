@@ -3,7 +3,10 @@
 All arrays are (lanes, n, F) or (lanes, F), contiguous; a program works on ROWS rows of one lane.
 """
 
+# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
@@ -24,9 +27,11 @@ def _mix(h):
 @triton.jit
 def _kept(position, quarter, key, dropped):
     """Whether positions are kept, as `randomness.keep_mask`: four bytes of a hash serve four."""
-    word = position % quarter
+    byte = (position >= quarter).to(tl.int32)  # no division: it costs as much as the hash
+    byte += (position >= 2 * quarter).to(tl.int32) + (position >= 3 * quarter).to(tl.int32)
+    word = position - byte * quarter
     u = _mix(_mix(word * -1640531535 + key) ^ key)
-    return ((u >> ((position // quarter) * 8)) & 255) >= dropped
+    return ((u >> (byte * 8)) & 255) >= dropped
 
 
 @triton.jit
@@ -146,7 +151,81 @@ def _gradient(
     tl.store(dh + base + position, w * r * (dy - (sum_b + hat * sum_w) / n), mask=there)
 
 
-def _launch(h: Tensor, dropped: int, rows: int) -> tuple[tuple[int, int], tuple[int, ...], dict]:
+@triton.jit
+def _dropout(x, out, key, n, quarter, dropped, scale, BLOCK: tl.constexpr):
+    """``x * mask`` of one block of a lane."""
+    lane = tl.program_id(1)
+    position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = lane.to(tl.int64) * n + position
+    keep = _kept(position, quarter, tl.load(key + lane), dropped)
+    value = tl.load(x + at, mask=position < n, other=0.0)
+    tl.store(out + at, tl.where(keep, value * scale, 0.0), mask=position < n)
+
+
+def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
+    """Dropout of x (lanes, n); see `fused.dropout`."""
+    lanes, n = x.shape
+    out, block = torch.empty_like(x), 1024
+    numbers = n, triton.cdiv(n, 4), dropped, 256.0 / (256 - dropped)
+    _dropout[(triton.cdiv(n, block), lanes)](x, out, key.contiguous(), *numbers, BLOCK=block)
+    return out
+
+
+@triton.jit
+def _mean_max(h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """Mean, maximum and its place over the ROIs of one graph."""
+    graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    total, top = tl.zeros([BLOCK], tl.float32), tl.full([BLOCK], float("-inf"), tl.float32)
+    place = tl.zeros([BLOCK], tl.int32)
+    for first in range(0, R, TILE):
+        row = first + tl.arange(0, TILE)
+        there = (row[:, None] < R) & (col[None, :] < F)
+        at = (graph * R + row[:, None]) * F + col[None, :]
+        x = tl.load(h + at, mask=there, other=float("-inf"))
+        total += tl.sum(tl.where(there, x, 0.0), 0)
+        high, index = tl.max(x, 0, return_indices=True)
+        place = tl.where(high > top, first + index, place)
+        top = tl.maximum(high, top)
+    tl.store(out + graph * 2 * F + col, total / R, mask=col < F)
+    tl.store(out + graph * 2 * F + F + col, top, mask=col < F)
+    tl.store(where + graph * F + col, place, mask=col < F)
+
+
+@triton.jit
+def _mean_max_gradient(g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """A share of the mean's gradient everywhere, the maximum's where it was."""
+    graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    even = tl.load(g + graph * 2 * F + col, mask=col < F, other=0.0) / R
+    top = tl.load(g + graph * 2 * F + F + col, mask=col < F, other=0.0)
+    place = tl.load(where + graph * F + col, mask=col < F, other=0)
+    for first in range(0, R, TILE):
+        row = first + tl.arange(0, TILE)
+        there = (row[:, None] < R) & (col[None, :] < F)
+        at = (graph * R + row[:, None]) * F + col[None, :]
+        value = even[None, :] + tl.where(row[:, None] == place[None, :], top[None, :], 0.0)
+        tl.store(dh + at, value, mask=there)
+
+
+def mean_max(h: Tensor) -> tuple[Tensor, Tensor]:
+    """Readout (lanes, n, 2 F) and place of the maximum (lanes, n, F) of h (lanes, n, R, F)."""
+    lanes, n, n_rois, width = h.shape
+    out = h.new_empty(lanes, n, 2 * width)
+    where = torch.empty(lanes, n, width, dtype=torch.int32, device=h.device)
+    sizes = {"F": width, "BLOCK": triton.next_power_of_2(width), "TILE": 32}
+    _mean_max[(lanes * n,)](h, out, where, n_rois, **sizes)
+    return out, where
+
+
+def mean_max_backward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
+    """Gradient of h (lanes, n, R, F)."""
+    lanes, n, width = where.shape
+    dh = grad.new_empty(lanes, n, n_rois, width)
+    sizes = {"F": width, "BLOCK": triton.next_power_of_2(width), "TILE": 32}
+    _mean_max_gradient[(lanes * n,)](grad, where, dh, n_rois, **sizes)
+    return dh
+
+
+def _launch(h: Tensor, dropped: int, rows: int) -> tuple[tuple[int, int], tuple[Any, ...], dict]:
     """Grid, (n, quarter, dropped, scale) and constants of one launch."""
     lanes, n, width = h.shape
     grid = (triton.cdiv(n, rows), lanes)

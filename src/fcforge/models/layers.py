@@ -54,6 +54,8 @@ def dropout(x: Tensor, p: float, key: Tensor | None) -> Tensor:
     """Inverted dropout drawn from the int32 scalar `key`; without a key nothing is dropped."""
     if key is None or p == 0.0:
         return x
+    if fused.fits(x):
+        return fused.dropout(x, p, key)
     return x * keep_mask(key, tuple(x.shape), p)
 
 
@@ -181,6 +183,8 @@ def join_heads(h: Tensor) -> Tensor:
 
 def mean_max(h: Tensor) -> Tensor:
     """Graph-level readout: mean and maximum over ROIs, (n, R, F) -> (n, 2 F)."""
+    if fused.fits(h):
+        return fused.mean_max(h)
     return torch.cat([h.mean(1), h.amax(1)], dim=-1)
 
 

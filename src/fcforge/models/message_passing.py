@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,12 +80,12 @@ class GraphModel(Model):
         """Node embeddings (n, R, hidden) and the new running statistics."""
         h = inputs["features"]
         new_stats: Params = {}
+        keys = layer_keys(train, key, self.depth)
         for i in range(self.depth):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]
-            drop = self.dropout, dropout_key(train, key, i)
             h, layer_stats = layers.norm_relu_dropout(
-                self.norm, h, bias, params, stats, f"norm{i}", train, *drop
+                self.norm, h, bias, params, stats, f"norm{i}", train, self.dropout, keys[i]
             )
             new_stats |= layer_stats
         return h, new_stats
@@ -116,8 +117,16 @@ def dropout_key(train: bool, key: Tensor | None, number: int) -> Tensor | None:
     return fold(key, number) if train and key is not None else None
 
 
+def layer_keys(train: bool, key: Tensor | None, n: int) -> Sequence[Tensor | None]:
+    """Dropout keys of layers 0 to n - 1: those of `dropout_key`, folded all at once."""
+    if not train or key is None:
+        return [None] * n
+    return fold(key, torch.arange(n, dtype=torch.int32, device=key.device)).unbind()
+
+
 def head_keys(train: bool, key: Tensor | None, n: int) -> tuple[Tensor, ...] | None:
     """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
     if not train or key is None:
         return None
-    return tuple(fold(key, HEAD_KEYS + i) for i in range(n))
+    numbers = torch.arange(HEAD_KEYS, HEAD_KEYS + n, dtype=torch.int32, device=key.device)
+    return fold(key, numbers).unbind()

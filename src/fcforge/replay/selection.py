@@ -52,6 +52,7 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     Tensor of shape (n,)
         Zero for those who are not members.
     """
+    z, dtype = z.double(), z.dtype  # a small ridge is lost in float32's rounding of G
     w = member.to(z.dtype)
     n = w.sum().clamp(min=1.0)
     centred = (z - (w @ z) / n) * w[:, None]
@@ -62,9 +63,11 @@ def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:
     else:
         load = n * ridge
     eye = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
-    inverse, _ = torch.linalg.inv_ex(gram + load * eye)
-    left = 1.0 - load * inverse.diagonal(dim1=-2, dim2=-1)
-    return (n * left).clamp(min=0.0).sqrt() * w
+    # by Cholesky, unchecked: what a CUDA graph can hold (a checked one waits for the device)
+    factor, _ = torch.linalg.cholesky_ex(gram + load * eye)
+    root = torch.linalg.solve_triangular(factor, eye, upper=False)
+    left = 1.0 - load * root.square().sum(-2)
+    return ((n * left).clamp(min=0.0).sqrt() * w).to(dtype)
 
 
 def closeness(z: Tensor, y: Tensor, scaling: Scaling = "mean") -> Tensor:

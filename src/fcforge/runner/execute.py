@@ -6,9 +6,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
@@ -81,7 +82,7 @@ def run_local(
                 node = running.pop(future)
                 future.result()
                 finished += 1
-                progress(finished, total, f"{node.spec.learner.title} {'>'.join(node.spec.order)}")
+                progress(finished, total, node.title)
     except BrokenProcessPool as error:
         raise FCForgeError(
             "a worker process died (killed, or out of memory).",
@@ -102,23 +103,84 @@ def _ready(waiting: dict[str, Node], running: Iterable[Node]) -> list[Node]:
 
 
 def run_lanes(
-    plan: Plan, cohort: Cohort, store: Store, *, device: str, group: int, progress: Progress
+    plan: Plan,
+    cohort: Cohort,
+    dataset: Component,
+    store: Store,
+    *,
+    device: str,
+    group: int,
+    jobs: int = 1,
+    progress: Progress,
 ) -> None:
-    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes."""
+    """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
+
+    With several `jobs`, generators are fitted meanwhile in that many processes; learners without
+    one go first.
+    """
     from fcforge.runner.workshop import Workshop
 
     todo = missing_nodes(plan, store)
     total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
     progress(finished, total, "")
     workshop = Workshop(cohort, store, device, group)
-    by_learner = sorted(todo, key=lambda n: (n.spec.learner.title, n.depth))
-    for (learner, depth), nodes in groupby(
-        by_learner, key=lambda n: (n.spec.learner.title, n.depth)
-    ):
-        members = list(nodes)
-        workshop.run(members)
-        finished += len(members)
-        progress(finished, total, f"{learner}, depth {depth}")
+    by_learner = sorted(todo, key=_lane_order)
+    with fitted_generators(todo, dataset, store, jobs) as wait_for:
+        for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
+            members = list(nodes)
+            wait_for(members)
+            workshop.run(members)
+            finished += len(members)
+            progress(finished, total, f"{learner}, depth {depth}")
+
+
+def _lane_order(node: Node) -> tuple[bool, str, int]:
+    learner = node.spec.learner
+    return learner.generator is not None, learner.title, node.depth
+
+
+@contextmanager
+def fitted_generators(
+    nodes: Sequence[Node], dataset: Component, store: Store, jobs: int
+) -> Iterator[Callable[[Sequence[Node]], None]]:
+    """Fit the generators that nodes need in `jobs` processes, each once, into the store.
+
+    Yields a function that waits for the generators of some nodes. With one job nothing is done
+    ahead: whoever needs a generator fits it.
+    """
+    wanted = {generator_name(n): n for n in nodes if n.depth and n.spec.learner.generator}
+    if jobs < 2 or len(wanted) < 2:
+        yield lambda members: None
+        return
+    with ProcessPoolExecutor(
+        max_workers=min(jobs, len(wanted)),
+        mp_context=get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(dataset, str(store.root), os.getpid()),
+    ) as pool:
+        running = {name: pool.submit(_fit_generator, node) for name, node in wanted.items()}
+
+        def wait_for(members: Sequence[Node]) -> None:
+            for name in {generator_name(n) for n in members} & running.keys():
+                running[name].result()
+
+        try:
+            yield wait_for
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def generator_name(node: Node) -> Hashable:
+    """What decides the generator of a node's last site; None where there is none."""
+    from fcforge.runner.pools import synthetic_name
+
+    if node.depth == 0 or node.spec.learner.generator is None:
+        return None
+    return synthetic_name(node.spec, node.spec.order[-1], 0)
+
+
+def _fit_generator(node: Node) -> None:
+    _workshop.fit_generator(node.spec, node.spec.order[-1])
 
 
 def default_jobs() -> int:

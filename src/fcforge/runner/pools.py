@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from fcforge.errors import ConfigError
+from fcforge.generators.base import Generator, GeneratorState
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PoolName
 from fcforge.types import FCBatch, RunSpec, Site
@@ -35,8 +36,10 @@ def class_counts(y: torch.Tensor, n: int) -> torch.Tensor:
     return (torch.arange(n) >= n - patients).long()
 
 
-def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) -> FCBatch:
-    """`n` synthetic subjects of a site, from a generator fitted on its training part alone.
+def fit_generator(
+    site: Site, spec: RunSpec, cache: Path | None
+) -> tuple[Generator, GeneratorState, FCBatch]:
+    """The learner's generator, its state fitted on a site's training part alone, and that part.
 
     Under the `generator_sees_test` leak the test subjects are added to what it is fitted on,
     as in the authors' code.
@@ -51,6 +54,11 @@ def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) ->
     if spec.leaks.generator_sees_test:
         source = FCBatch.concat([source, site.test])
     names = (spec.seed, "generator", site.name)
-    state = fit_cached(generator, source, names, cache)
-    labels = class_counts(source.y, n)
-    return generator.sample(state, labels, torch_rng(*names, "sample", n))
+    return generator, fit_cached(generator, source, names, cache), source
+
+
+def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) -> FCBatch:
+    """`n` synthetic subjects of a site with the class shares of those the generator saw."""
+    generator, state, source = fit_generator(site, spec, cache)
+    rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
+    return generator.sample(state, class_counts(source.y, n), rng)

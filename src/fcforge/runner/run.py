@@ -79,6 +79,9 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     return store
 
 
+MOST_LANES = 128  # together on a GPU: from there on more lanes win little
+
+
 def check_precision(experiment: Experiment, device: str) -> None:
     """Refuse bfloat16 on a CPU that announces it and cannot do it."""
     asked = {str(experiment.training.precision)}
@@ -106,8 +109,17 @@ def run_experiment(
         jobs = jobs or default_jobs()
         run_local(prepared.plan, dataset, store, jobs=jobs, progress=progress)
     else:
-        together, plan = group or 128, prepared.plan
-        run_lanes(plan, prepared.cohort, store, device=device, group=together, progress=progress)
+        ahead = jobs or (default_jobs() - 1 if device != "cpu" else 1)
+        run_lanes(
+            prepared.plan,
+            prepared.cohort,
+            dataset,
+            store,
+            device=device,
+            group=group or MOST_LANES,
+            jobs=ahead,
+            progress=progress,
+        )
 
 
 @dataclass(frozen=True)

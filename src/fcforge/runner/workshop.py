@@ -12,14 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.engine import Evaluator, Job, Learner, learn_site, shapes, start_lane
-from fcforge.errors import ConfigError
+from fcforge.engine import (
+    Evaluator,
+    Job,
+    Learner,
+    lanes_that_fit,
+    learn_site,
+    shapes,
+    start_lane,
+)
+from fcforge.errors import ConfigError, FCForgeError
 from fcforge.generators import make_generator
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.environment import describe
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import synthetic_name, synthetic_subjects
+from fcforge.runner.pools import fit_generator, synthetic_name, synthetic_subjects
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.harmonise import harmonise_sites
@@ -57,7 +65,7 @@ class Workshop:
     store : Store
     device : str
     group : int
-        Lanes trained together. 1 on a CPU; on a GPU as many as the card holds.
+        Most lanes trained together. 1 on a CPU; on a GPU fewer where the card holds fewer.
     """
 
     def __init__(self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1) -> None:
@@ -66,6 +74,7 @@ class Workshop:
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
+        self._fit: dict[tuple[int, int, int], int] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec, labelled: bool = True) -> dict[str, Site]:
@@ -128,6 +137,10 @@ class Workshop:
             return self.bank.rows(name)
         batch = synthetic_subjects(self.sites(spec)[site], spec, n, self.store.generators)
         return self.bank.add(name, batch)
+
+    def fit_generator(self, spec: RunSpec, site: str) -> None:
+        """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
+        fit_generator(self.sites(spec)[site], spec, self.store.generators)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
@@ -199,8 +212,36 @@ class Workshop:
             signature = (replace(node.spec, order=(site,), seed=0).key, node.depth, shapes(lane))
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
-            for i in range(0, len(members), self.group):
-                self._run_group(members[i : i + self.group], tick)
+            self._run_alike(members, tick)
+
+    def _run_alike(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+        """Train lanes of one shape, as many at once as the device holds."""
+        node = members[0][0]
+        size, done = min(self.group, self._lanes_that_fit(*members[0])), 0
+        while done < len(members):
+            try:
+                self._run_group(members[done : done + size], tick)
+            except torch.OutOfMemoryError as error:
+                # another program took memory since it was measured; nothing of the group is written
+                if size == 1:
+                    raise FCForgeError(
+                        "the device has no memory for a single lane.",
+                        where=f"learner '{node.spec.learner.title}', {'>'.join(node.spec.order)}",
+                        do="Free the card, use a smaller batch_size or model, or --device cpu. "
+                        "The same command again continues.",
+                    ) from error
+                size = -(-size // 2)
+                torch.cuda.empty_cache()
+                continue
+            done += size
+
+    def _lanes_that_fit(self, node: Node, lane: Lane) -> int:
+        learner = self.learner(node.spec)
+        key = id(learner), node.depth, node.spec.training.batch_size
+        if key not in self._fit:
+            job = self.job(node.spec, lane, node.depth - 1)
+            self._fit[key] = lanes_that_fit(learner, job, self.bank, node.spec.training)
+        return self._fit[key]
 
     def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
         spec = members[0][0].spec

@@ -103,6 +103,8 @@ class Strategy:
         Whether the learner must name a generator for its memory.
     models
         Names of the models it works on (empty: all).
+    captures
+        Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
     row_keys
         Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and capsules
         turn them into subjects or addresses; the engine checks them against `keeps`.
@@ -116,6 +118,7 @@ class Strategy:
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
+    captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()
 
     @property

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.models import fused
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import linear
 from fcforge.replay.bank import SiteView
@@ -102,7 +103,8 @@ class TWP(Strategy):
 
         if self.beta == 0:
             return plain(params)[1]
-        grads, (value, stats) = torch.func.grad(plain, has_aux=True)(params)
+        with fused.off():  # differentiated once more by the engine
+            grads, (value, stats) = torch.func.grad(plain, has_aux=True)(params)
         norm = torch.stack([grads[k].abs().sum() for k in sorted(grads)]).sum()
         return value + self.beta * norm, stats
 

@@ -1,0 +1,42 @@
+"""How many lanes a card holds: one lane is tried, the rest is arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from fcforge.engine.loop import Job, Learner, learn_lanes
+from fcforge.replay.bank import Bank
+from fcforge.types import Training
+
+SHARE = 0.7  # of the free memory; the rest is for fragments and the libraries' own workspaces
+UNBOUNDED = 1 << 30
+
+
+def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -> int:
+    """Lanes like `job` that the bank's device can train together, from one epoch of one lane.
+
+    Peak memory of that epoch is what a lane needs; a CUDA graph holds no more. A CPU has no limit
+    here: its groups are small anyway.
+    """
+    if bank.device.type != "cuda" or not learner.strategy.fits:
+        return UNBOUNDED
+    torch.cuda.synchronize(bank.device)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(bank.device)
+    before = torch.cuda.memory_allocated(bank.device)
+    lane = learner.strategy.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    learn_lanes(learner, [job], [lane], bank, replace(training, epochs=1), graphed=False)
+    each = torch.cuda.max_memory_allocated(bank.device) - before
+    del lane
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(bank.device)
+    return max(1, int(SHARE * _allowed(bank.device, free) / max(each, 1)))
+
+
+def _allowed(device: torch.device, free: int) -> float:
+    """Free memory within what this process may use of the card."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    share = torch.cuda.get_per_process_memory_fraction(device)
+    return max(0.0, min(free, share * total - torch.cuda.memory_reserved(device)))
