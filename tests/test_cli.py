@@ -187,6 +187,8 @@ def test_status_and_report_of_a_finished_run(tmp_path):
     table = json.loads(report.out)
     assert len(table) >= 6
     assert f"report: {page}" in report.err
+    # what the page warns of, the terminal does too: one line each, away from the table
+    assert "caution: only 1 seed: differences may come from one lucky split.\n" in report.err
 
 
 def test_a_report_of_nothing_says_so(tmp_path):

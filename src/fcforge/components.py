@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -17,6 +17,13 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
     if name not in table:
         raise unknown_name(kind, name, table, where=where)
     return table[name]
+
+
+def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise `ConfigError` for the first name that is not known."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
 
 
 def check_settings(kind: str, component: Component, known: Collection[str]) -> None:

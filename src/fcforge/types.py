@@ -15,8 +15,6 @@ from fcforge.errors import SealedError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Split = Literal["train", "val", "test"]
-
 
 @dataclass(frozen=True)
 class FCBatch:

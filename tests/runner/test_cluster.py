@@ -16,7 +16,7 @@ distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is 
 
 from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
 from fcforge.runner import cluster as ours  # noqa: E402
-from fcforge.runner.cluster import run_cluster, shareable, train_node, versions  # noqa: E402
+from fcforge.runner.cluster import run_on, shareable, train_node, versions  # noqa: E402
 from fcforge.runner.experiment import Experiment  # noqa: E402
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment  # noqa: E402
 from fcforge.runner.store import Store  # noqa: E402
@@ -94,16 +94,21 @@ def worker_processes(cluster: Any) -> list[int]:
     return [nanny.pid for nanny in cluster.workers.values()]
 
 
+def train_on(cluster, prepared, store, dataset=None, progress=lambda *step: None) -> None:
+    with ours.open_cluster(cluster.scheduler_address) as client:
+        run_on(
+            client,
+            prepared.plan,
+            dataset or prepared.experiment.dataset,
+            store,
+            progress=progress,
+        )
+
+
 def test_the_same_numbers_as_the_local_run(prepared, local_run, dask_cluster, tmp_path):
     seen: list[tuple[int, int, str]] = []
     store = open_store(prepared, tmp_path / "run")
-    run_cluster(
-        prepared.plan,
-        prepared.experiment.dataset,
-        store,
-        address=dask_cluster.scheduler_address,
-        progress=lambda *step: seen.append(step),
-    )
+    train_on(dask_cluster, prepared, store, progress=lambda *step: seen.append(step))
     assert_same_run(store.root, local_run)
     total = len(prepared.plan.nodes)
     assert [done for done, _, _ in seen] == list(range(total + 1))
@@ -123,13 +128,7 @@ def test_workers_that_are_killed_change_nothing(prepared, local_run, dask_cluste
             killed_at.append(done)
 
     store = open_store(prepared, tmp_path / "run")
-    run_cluster(
-        prepared.plan,
-        prepared.experiment.dataset,
-        store,
-        address=dask_cluster.scheduler_address,
-        progress=kill_some,
-    )
+    train_on(dask_cluster, prepared, store, progress=kill_some)
     assert len(killed_at) == 2
     assert max(killed_at) < len(prepared.plan.nodes)  # there was work left
     assert not set(victims) & {p.pid for p in psutil.process_iter() if p.status() != "zombie"}
@@ -152,13 +151,7 @@ def test_the_command_uses_the_cluster_and_trains_nothing_twice(dask_cluster, tmp
 def test_an_error_on_a_worker_arrives_as_it_is(prepared, dask_cluster, tmp_path):
     elsewhere = Component("simulated", {"n_sites": 3, "n_rois": 8, "scale": 0.1, "seed": 5})
     with pytest.raises(DataError, match=r"other data.*drive that all machines share"):
-        run_cluster(
-            prepared.plan,
-            elsewhere,
-            open_store(prepared, tmp_path / "run"),
-            address=dask_cluster.scheduler_address,
-            progress=lambda *step: None,
-        )
+        train_on(dask_cluster, prepared, open_store(prepared, tmp_path / "run"), dataset=elsewhere)
 
 
 # -- without a cluster -------------------------------------------------------------------------

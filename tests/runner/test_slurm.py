@@ -92,14 +92,9 @@ def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(slurm, prepared, tmp
             subprocess.run(["scancel", *cancelled], check=True)
 
     settings = {"jobqueue.slurm.memory": "1.5 GiB", "distributed.deploy.lost-worker-timeout": "1s"}
-    with dask.config.set(settings):
-        cluster.run_cluster(
-            prepared.plan,
-            prepared.experiment.dataset,
-            store,
-            address="slurm:1",
-            progress=cancel_the_job,
-        )
+    with dask.config.set(settings), cluster.open_cluster("slurm:1") as client:
+        dataset = prepared.experiment.dataset
+        cluster.run_on(client, prepared.plan, dataset, store, progress=cancel_the_job)
     assert_same_run(store.root, local.root)
     assert len(cancelled) == 1
     assert seen > set(cancelled)  # the rest was done by another job

@@ -18,7 +18,7 @@ from fcforge.commands.unseen import results_of
 from fcforge.errors import DataError, unknown_name
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort, load_dataset, make_sites, require_valid
+from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import Row, rows
 from fcforge.types import Component, LearnerSpec, RunResult, RunSpec, Site
 
@@ -95,12 +95,7 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
     )
     results = []
     for seed in experiment.seeds:
-        sites = make_sites(
-            cohort,
-            seed,
-            test_fraction=experiment.test_fraction,
-            val_fraction=experiment.val_fraction,
-        )
+        sites = experiment.split(cohort, seed)
         specs = {s.order: s for s in seed_specs if s.seed == seed}
         learned: dict[frozenset[str], dict[str, np.ndarray]] = {}
         for order in orders:

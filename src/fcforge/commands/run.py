@@ -119,9 +119,9 @@ def report_on(
 
     `audits` are audit.json files of ``fcforge audit --out``; each becomes a section of the page.
     """
-    from fcforge.report import as_csv, as_markdown, write_report
+    from fcforge.report import as_csv, as_markdown, print_findings, write_report
     from fcforge.report import as_json as table_json
-    from fcforge.stats import rows
+    from fcforge.stats import findings, rows
 
     store = Store(folder)
     results, asked = collect(store)
@@ -146,6 +146,7 @@ def report_on(
     )
     write_text(folder / "table.csv", as_csv(found))
     write_text(folder / "table.md", as_markdown(found))
+    print_findings(findings(results, expected=asked))
     say(f"report: {out}")
     return table_json(found) if as_json else _terminal(found)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.imaging.matrix_files import SUFFIXES
-from fcforge.imaging.sources import Choice, Source, entities
+from fcforge.imaging.sources import Choice, Source, entities, loose_source
 
 _DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
 
@@ -133,19 +133,16 @@ def _dpabi(root: Path, choice: Choice) -> Iterator[Source]:
 def _scans(root: Path, choice: Choice) -> Iterator[Source]:
     del choice
     for path in _nifti(root, "**/*"):
-        found = entities(path.name)
         if "mask" in path.name or "dseg" in path.name or path.name.startswith("atlas-"):
             continue
-        yield Source(
-            subject=found.get("sub", path.name.split(".")[0]),
-            path=path,
+        stem = path.name.split(".")[0]
+        yield loose_source(
+            path,
+            stem,
             kind="scan",
             tool="nifti",
-            session=found.get("ses", ""),
-            task=found.get("task", "rest"),
-            run=found.get("run", ""),
-            space=found.get("space", "MNI152"),
-            sidecar=path.with_name(path.name.split(".")[0] + ".json"),
+            space=entities(path.name).get("space", "MNI152"),
+            sidecar=path.with_name(f"{stem}.json"),
         )
 
 
@@ -154,18 +151,9 @@ def _series(root: Path, choice: Choice) -> Iterator[Source]:
     for path in root.glob("**/*"):
         if path.suffix.lower() not in SUFFIXES or path.name.lower().startswith(_NOT_SERIES):
             continue
-        found = entities(path.name)
         stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
-        yield Source(
-            subject=found.get("sub", stem.removeprefix("ROISignals_")),
-            path=path,
-            kind="series",
-            tool="series",
-            session=found.get("ses", ""),
-            task=found.get("task", "rest"),
-            run=found.get("run", ""),
-            denoised=True,
-        )
+        subject = stem.removeprefix("ROISignals_")
+        yield loose_source(path, subject, kind="series", tool="series", denoised=True)
 
 
 def _names_atlas(path: Path, atlas: str) -> bool:

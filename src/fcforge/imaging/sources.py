@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
@@ -64,6 +64,28 @@ class Choice:
             and (not self.space or source.space == self.space)
             and self.select in source.path.name
         )
+
+
+def loose_source(path: Path, subject: str, **fields: Any) -> Source:
+    """Source of a file that need not have a BIDS name: what the name does not say is default.
+
+    Parameters
+    ----------
+    path : Path
+    subject : str
+        Taken where the name has no ``sub-``.
+    **fields
+        Other attributes of `Source`.
+    """
+    found = entities(path.name)
+    return Source(
+        subject=found.get("sub", subject),
+        path=path,
+        session=found.get("ses", ""),
+        task=found.get("task", "rest"),
+        run=found.get("run", ""),
+        **fields,
+    )
 
 
 def entities(name: str) -> dict[str, str]:

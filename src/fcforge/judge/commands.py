@@ -5,15 +5,14 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import check_names
+from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.judge import figures, tables
 from fcforge.judge.panel import (
@@ -45,11 +44,13 @@ Say = Callable[[str], None]
 
 def read_panel(config: Mapping[str, Any]) -> tuple[Panel, dict[str, Any]]:
     """Panel and ``[judge]`` settings of a parsed config; mistakes name the nearest known thing."""
-    _known("table of a judge config", config, KEYS)
+    check_names("table of a judge config", config, KEYS)
     settings = {**JUDGE_KEYS, **config.get("judge", {})}
-    _known("setting of [judge]", settings, JUDGE_KEYS)
-    _known("setting of [training]", config.get("training", {}), [f.name for f in fields(Training)])
-    _known("model", [*settings["classifiers"], *settings["augment"]], MODELS)
+    check_names("setting of [judge]", settings, JUDGE_KEYS)
+    check_names(
+        "setting of [training]", config.get("training", {}), [f.name for f in fields(Training)]
+    )
+    check_names("model", [*settings["classifiers"], *settings["augment"]], MODELS)
     panel = Panel(
         dict(_row(table) for table in config.get("generator", [])),
         classifiers=tuple(settings["classifiers"]),
@@ -58,14 +59,8 @@ def read_panel(config: Mapping[str, Any]) -> tuple[Panel, dict[str, Any]]:
         training=Training(**config.get("training", {})),
     )
     if settings["check"]:
-        _known("row to check", [settings["check"]], panel.rows)
+        check_names("row to check", [settings["check"]], panel.rows)
     return panel, settings
-
-
-def _known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise unknown_name(kind, name, known)
 
 
 def _row(table: Mapping[str, Any]) -> tuple[str, Component]:
@@ -227,8 +222,3 @@ def _read_records(path: Path, stamp: str) -> dict[str, list[dict[str, Any]]]:
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
     return found["sites"] if found.get("stamp") == stamp else {}
-
-
-def default_device() -> str:
-    """``cuda`` where there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -85,10 +85,6 @@ def fidelity_table(summary: Summary) -> str:
     return markdown(["", *rows], body)
 
 
-def _four(metrics: Mapping[str, Interval], model: str) -> list[str]:
-    return [cell(metrics.get(f"aug_{model}_{m}")) for m in ("acc", "pre", "rec", "f1")]
-
-
 def augmentation_table(summary: Summary, classifiers: Sequence[str]) -> str:
     """Classifier and generation option against ACC, PRE, REC, F1 and the paper's ACC."""
     titles = [*PAPER_ROWS]

@@ -58,23 +58,24 @@ class Section:
         return figure.format(self.alt or self.title, inline(self.body))
 
 
-def environment_of_templates() -> jinja2.Environment:
-    """Jinja with autoescape on: site names and labels are other people's text."""
+def templates_of(package: str) -> jinja2.Environment:
+    """Jinja with autoescape on: names, labels and ledgers are other people's text."""
     env = jinja2.Environment(
-        loader=jinja2.PackageLoader("fcforge.report", "templates"),
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.filters.update(number=numbers.number, memory=numbers.memory, flat=flat_settings)
+    return env
+
+
+def environment_of_templates() -> jinja2.Environment:
+    """Templates of the report page."""
+    env = templates_of("fcforge.report")
     env.globals.update(heat=heat, share=share, ticks=ticks, isfinite=np.isfinite)
-    env.filters.update(
-        number=numbers.number,
-        memory=numbers.memory,
-        duration=numbers.duration,
-        flat=flat_settings,
-        p_value=numbers.p_value,
-    )
+    env.filters.update(duration=numbers.duration, p_value=numbers.p_value)
     env.globals.update(bracket=numbers.bracket)
     return env
 

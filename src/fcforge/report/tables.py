@@ -105,7 +105,7 @@ def print_findings(found: Sequence[Finding], console: Console | None = None) -> 
     out = console or Console(stderr=True)
     for f in found:
         line = Text(f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow")
-        out.print(line.append(f"{f.learner} {f.text}".strip(), style=""))
+        out.print(line.append(f"{f.learner} {f.text}".strip(), style=""), soft_wrap=True)
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:

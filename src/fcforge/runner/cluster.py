@@ -189,14 +189,6 @@ def _slurm(jobs: int) -> Iterator[Any]:
             thread.join()
 
 
-def run_cluster(
-    plan: Plan, dataset: Component, store: Store, *, address: str, progress: Progress
-) -> None:
-    """Train all missing nodes on the workers of a Dask cluster; see `open_cluster`."""
-    with open_cluster(address) as client:
-        run_on(client, plan, dataset, store, progress=progress)
-
-
 def run_on(
     client: Client, plan: Plan, dataset: Component, store: Store, *, progress: Progress
 ) -> None:
@@ -212,9 +204,8 @@ def run_on(
     try:
         for future in as_completed(futures, loop=client.loop):
             future.result()
-            node = node_of[future.key]
             finished += 1
-            progress(finished, total, f"{node.spec.learner.title} {'>'.join(node.spec.order)}")
+            progress(finished, total, node_of[future.key].title)
     except KilledWorker as error:
         raise FCForgeError(
             "too many workers died under one site training (out of memory?).",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from fcforge.runner.experiment import Experiment
@@ -9,22 +11,17 @@ from fcforge.runner.plan import Plan, make_plan
 from fcforge.runner.store import Store
 from fcforge.types import RunResult
 
+if TYPE_CHECKING:
+    from fcforge.sites import Cohort
 
-def describe_sites(cohort, experiment: Experiment) -> dict:  # type: ignore[no-untyped-def]
+
+def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
     """Labels, subject ids and training prevalence of every (seed, site): no FC.
 
     Written beside the experiment so that reports need neither the data nor torch.
     """
-    from fcforge.sites import make_sites
-
-    found = {}
+    found: dict[str, Any] = {}
     for seed in experiment.seeds:
-        sites = make_sites(
-            cohort,
-            seed,
-            test_fraction=experiment.test_fraction,
-            val_fraction=experiment.val_fraction,
-        )
         found[str(seed)] = {
             name: {
                 "labels": site.test.y.tolist(),
@@ -32,7 +29,7 @@ def describe_sites(cohort, experiment: Experiment) -> dict:  # type: ignore[no-u
                 "n_train": len(site.train) + len(site.val),
                 "train_positive": float(site.learning(with_val=True).y.float().mean()),
             }
-            for name, site in sites.items()
+            for name, site in experiment.split(cohort, seed).items()
         }
     return found
 

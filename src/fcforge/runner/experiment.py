@@ -7,13 +7,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import permutations
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.components import check_names
+from fcforge.errors import ConfigError
 from fcforge.randomness import numpy_rng
-from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Training
+from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Site, Training
+
+if TYPE_CHECKING:
+    from fcforge.sites import Cohort
 
 MOST_ORDERS = 5040  # all orders of 7 sites
 
@@ -42,12 +46,18 @@ class Experiment:
         if not self.orders or len(set(self.orders)) < len(self.orders):
             raise ConfigError("orders is empty or lists an order twice.", do=known)
         for order in self.orders:
-            for site in order:
-                if site not in sites:
-                    raise unknown_name(f"site in order {list(order)}:", site, sites)
+            check_names(f"site in order {list(order)}:", order, sites)
             if not order or len(set(order)) < len(order):
                 raise ConfigError(f"order {list(order)} is empty or repeats a site.", do=known)
         return [tuple(order) for order in self.orders]
+
+    def split(self, cohort: Cohort, seed: int) -> dict[str, Site]:
+        """Sites of a dataset, split into train, val and test as this experiment asks."""
+        from fcforge.sites import make_sites
+
+        return make_sites(
+            cohort, seed, test_fraction=self.test_fraction, val_fraction=self.val_fraction
+        )
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""

@@ -33,6 +33,11 @@ class Node:
         return self.spec.key
 
     @property
+    def title(self) -> str:
+        """Learner and sites so far, for progress."""
+        return f"{self.spec.learner.title} {'>'.join(self.spec.order)}"
+
+    @property
     def depth(self) -> int:
         """Number of sites seen."""
         return len(self.spec.order)

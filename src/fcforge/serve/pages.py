@@ -16,8 +16,7 @@ import jinja2
 
 from fcforge import __version__
 from fcforge.errors import StoreError
-from fcforge.report import numbers
-from fcforge.report.html import environment_of_templates, flat_settings
+from fcforge.report.html import environment_of_templates, templates_of
 from fcforge.serve import drawing
 from fcforge.serve.audits import audit_table
 from fcforge.serve.capsules import CapsuleView, uses_of, view_capsule
@@ -50,18 +49,10 @@ class Answer:
 
 @lru_cache(maxsize=1)
 def templates() -> jinja2.Environment:
-    """Jinja with autoescape on: names, ledgers and manifests are other people's text."""
-    env = jinja2.Environment(
-        loader=jinja2.PackageLoader("fcforge.serve", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    """Templates of the served pages."""
+    env = templates_of("fcforge.serve")
     env.globals.update(version=__version__, colour_of=colour_of)
-    env.filters.update(
-        number=numbers.number, memory=numbers.memory, flat=flat_settings, short=drawing.short
-    )
+    env.filters.update(short=drawing.short)
     return env
 
 

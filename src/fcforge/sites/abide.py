@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fcforge.components import check_names
 from fcforge.errors import DataError, unknown_name
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.cohort import Cohort, Finding, as_text
+from fcforge.sites.cohort import Cohort, Finding, as_text, paper_site
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,10 +76,8 @@ def load_abide(
     """
     root = _root(Path(path), download)
     folder = root / "ABIDE_pcp" / pipeline / _strategy(band_pass, global_signal)
-    if pipeline not in PIPELINES:
-        raise unknown_name("ABIDE pipeline", pipeline, PIPELINES)
-    if derivative not in ATLASES:
-        raise unknown_name("ABIDE derivative", derivative, ATLASES)
+    check_names("ABIDE pipeline", [pipeline], PIPELINES)
+    check_names("ABIDE derivative", [derivative], ATLASES)
     fetcher = _Fetcher(
         fetch or _nilearn_fetch(),
         {
@@ -94,8 +93,8 @@ def load_abide(
     table = _phenotypes(root, quality, download, fetcher)
     table = table.assign(site=[_site_name(s, merge) for s in table["SITE_ID"]])
     if sites != "all":
-        names = [_paper_site(site) for site in sites]
-        _known_sites(names, table)
+        names = [paper_site(site, PAPER_SITES, "ABIDE") for site in sites]
+        check_names("ABIDE site", names, set(table["site"]))
         table = table[table["site"].isin(names)]
     here = [(folder / f"{f}_{derivative}.1D").exists() for f in table["FILE_ID"]]
     listed = table if download else table[here]
@@ -226,22 +225,6 @@ def _phenotypes(root: Path, quality: str, download: bool, fetcher: _Fetcher) -> 
 
 def _site_name(site: str, merge: bool) -> str:
     return re.sub(r"_\d$", "", site) if merge else site
-
-
-def _paper_site(site: str | int) -> str:
-    match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
-    if not match:
-        return str(site)
-    if int(match[1]) not in PAPER_SITES:
-        raise unknown_name("ABIDE site number", str(site), map(str, PAPER_SITES))
-    return PAPER_SITES[int(match[1])]
-
-
-def _known_sites(names: Sequence[str], table: pd.DataFrame) -> None:
-    known = set(table["site"])
-    for name in names:
-        if name not in known:
-            raise unknown_name("ABIDE site", name, known)
 
 
 def _absent(table: pd.DataFrame, folder: Path) -> Finding:

@@ -14,7 +14,6 @@ from fcforge.sites.cohort import Cohort, Finding
 from fcforge.sites.folder import load_folder
 from fcforge.sites.reading import Kind
 
-PAPER_COUNTS = {"Hartford": 297, "Chicago": 239, "Dallas": 197, "Georgia": 152, "Baltimore": 120}
 LABELS = {
     "HC": 0, "NC": 0, "Normal Control": 0, "Healthy Control": 0,
     "SZ": 1, "SZP": 1, "Schizophrenia": 1, "Schizophrenia Proband": 1,

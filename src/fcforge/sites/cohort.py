@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.components import check_names, look_up
+from fcforge.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,12 @@ class Cohort:
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
-        known = {*self.site_names, *(f.site for f in self.findings)}
+        known = {*self.site_names, *(f.site for f in self.findings)} - {""}
         taken: dict[str, str] = {}
         for new, parts in merge.items():
-            for part in [parts] if isinstance(parts, str) else parts:
-                if part not in known:
-                    raise unknown_name("site to merge", part, known - {""})
+            together = [parts] if isinstance(parts, str) else parts
+            check_names("site to merge", together, known)
+            for part in together:
                 if part in taken:
                     raise ConfigError(f"site '{part}' is merged into both {taken[part]} and {new}.")
                 taken[part] = new
@@ -109,9 +111,7 @@ class Cohort:
     def select_sites(self, names: Sequence[str]) -> Cohort:
         """Cohort of the named sites, grouped in the order of `names`."""
         known = {*self.site_names, *(f.site for f in self.findings)} - {""}
-        for name in names:
-            if name not in known:
-                raise unknown_name("site", name, known)
+        check_names("site", names, known)
         if not names or len(set(names)) < len(names):
             raise ConfigError(f"sites {list(names)} cannot be picked.", do="Name each site once.")
         index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
@@ -179,3 +179,17 @@ def upper_from_fc(fc: np.ndarray) -> np.ndarray:
     """Upper triangle without diagonal of FC (n, R, R), shape (n, R (R - 1) / 2)."""
     rows, cols = np.triu_indices(fc.shape[-1], 1)
     return fc[:, rows, cols]
+
+
+def paper_site(site: str | int, numbered: Mapping[int, str], dataset: str) -> str:
+    """Name of a site that may be given by the paper's number: ``6``, ``"6"`` or ``"Site 6"``.
+
+    Examples
+    --------
+    >>> paper_site("Site 6", {6: "NYU"}, "ABIDE"), paper_site("UM", {6: "NYU"}, "ABIDE")
+    ('NYU', 'UM')
+    """
+    match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
+    if not match:
+        return str(site)
+    return look_up(f"{dataset} site number", match[1], {str(k): v for k, v in numbered.items()})

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fcforge.errors import DataError, unknown_name
+from fcforge.components import check_names
+from fcforge.errors import DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.cohort import Cohort, Finding, as_text
+from fcforge.sites.cohort import Cohort, Finding, as_text, paper_site
 from fcforge.sites.reading import read_matrix
 
 # The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
@@ -80,8 +81,7 @@ def load_rest_meta_mdd(
     Cohort
         Label 1 = MDD: the middle part of the id, ``S20-1-0001``, is 1 for MDD, 2 for control.
     """
-    if atlas not in COLUMNS:
-        raise unknown_name("column block", atlas, COLUMNS)
+    check_names("column block", [atlas], COLUMNS)
     folder = _folder(Path(path).expanduser(), global_signal)
     listed = read_subject_list(Path(subjects)) if subjects else None
     files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
@@ -171,11 +171,9 @@ def _choose(
                 findings.append(Finding("warning", what, "duplicates = 'keep' keeps it.", "", twin))
             names = [s for s in names if s not in twins]
     else:
-        names = [_site(site) for site in sites]
+        names = [paper_site(site, PAPER_SITES, "REST-meta-MDD") for site in sites]
         _refuse_twins(names, duplicates)
-    for name in names:
-        if name not in known:
-            raise unknown_name("REST-meta-MDD site", name, known)
+    check_names("REST-meta-MDD site", names, known)
     rank = {name: i for i, name in enumerate(names)}
     chosen = [s for s in ids if s.split("-")[0] in rank]
     return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), findings
@@ -188,15 +186,6 @@ def _refuse_twins(names: Sequence[str], duplicates: str) -> None:
                 f"site {twin} holds subjects of {original} again.",
                 do=f"Leave {twin} out, or set duplicates = 'keep'.",
             )
-
-
-def _site(site: str | int) -> str:
-    match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
-    if not match:
-        return str(site)
-    if int(match[1]) not in PAPER_SITES:
-        raise unknown_name("REST-meta-MDD site number", str(site), map(str, PAPER_SITES))
-    return PAPER_SITES[int(match[1])]
 
 
 def _order(subject: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.sources import Source, entities
+from fcforge.imaging.sources import Source, entities, loose_source
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,8 @@ def find_raw(root: Path) -> list[RawRun]:
 
 
 def _describe(path: Path, root: Path) -> RawRun:
-    found = entities(path.name)
     info = _sidecars(path, root)
-    source = Source(
-        subject=found.get("sub", path.name.split(".")[0]),
-        path=path,
-        kind="scan",
-        tool="raw",
-        session=found.get("ses", ""),
-        task=found.get("task", "rest"),
-        run=found.get("run", ""),
-    )
+    source = loose_source(path, path.name.split(".")[0], kind="scan", tool="raw")
     phase = str(info.get("PhaseEncodingDirection", ""))
     return RawRun(
         source,
