@@ -176,3 +176,11 @@ def test_builders_work_under_vmap():
     lifted = torch.func.vmap(build)(fc)
     for a, b in zip(lifted, build(fc[1]), strict=True):
         assert torch.allclose(a[1], b, atol=1e-6)
+
+
+def test_eigenvectors_in_threads_are_those_of_one_call() -> None:
+    x = torch.randn(37, 9, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    matrices = x + x.mT
+    together, threaded = torch.linalg.eigh(matrices), graphs._eigh_in_threads(matrices)
+    assert torch.equal(together.eigenvalues, threaded[0])
+    assert torch.equal(together.eigenvectors, threaded[1])

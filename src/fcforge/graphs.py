@@ -7,6 +7,7 @@ a real and a synthetic subject with equal edges give equal graphs.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import torch
@@ -145,7 +146,7 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     ----------
     Dwivedi and Bresson, A generalization of transformer networks to graphs, 2021.
     """
-    values, vectors = torch.linalg.eigh(laplacian(adj.double()))  # ascending
+    values, vectors = _eigh(laplacian(adj.double()))  # ascending
     n, rois = values.shape
     first = (values < tolerance).sum(-1, keepdim=True)  # (n, 1)
     column = first + torch.arange(k, device=adj.device)  # (n, k)
@@ -153,6 +154,24 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     column = column.clamp_max(rois - 1)
     picked = vectors.gather(2, column[:, None, :].expand(n, rois, k))
     return (_fix_sign(picked) * exists[:, None, :]).to(adj.dtype)
+
+
+def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and -vectors of a batch, always computed on CPU cores.
+
+    A GPU takes matrices of this size nearly one by one, and its basis of a repeated eigenvalue
+    would not be the CPU's: models would depend on the device.
+    """
+    if matrices.device.type == "cpu":
+        return tuple(torch.linalg.eigh(matrices))
+    values, vectors = _eigh_in_threads(matrices.cpu())
+    return values.to(matrices.device), vectors.to(matrices.device)
+
+
+def _eigh_in_threads(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(torch.linalg.eigh, matrices.split(16)))
+    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
 
 def _fix_sign(vectors: Tensor) -> Tensor:
