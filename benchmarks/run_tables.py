@@ -19,8 +19,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
 from multiprocessing import get_context
@@ -31,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from tables_beside import pack_nodes, pack_tables, sample_site, start_helper, train_on_cpu
 from tables_schedule import model_steps
+from tables_tuning import OutOfTime, tune
 
 from fcforge.errors import FCForgeError
 from fcforge.runner.execute import missing_nodes
@@ -38,14 +40,22 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare
 from fcforge.runner.store import Store
 from fcforge.strategies import make_strategy
-from fcforge.types import Component, FCBatch, LearnerSpec
+from fcforge.types import FCBatch
 
 FAILURES = (FCForgeError, RuntimeError, ValueError, LookupError, OSError, TypeError, AssertionError)
 
 
 # -- run ------------------------------------------------------------------------------------------
-class OutOfTime(RuntimeError):
-    """The wall-clock limit has passed."""
+@contextmanager
+def without_graphs() -> Iterator[None]:
+    """Steps as they are written, without CUDA graphs."""
+    from fcforge.engine import loop
+
+    graphed, loop.Graphed = loop.Graphed, lambda fn, **_: fn  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        loop.Graphed = graphed  # type: ignore[misc]
 
 
 @dataclass
@@ -176,13 +186,17 @@ class Tables:
 
     def attempt(self, unit: Unit) -> bool:
         """Whether to go on after this unit."""
-        try:
-            self.train(unit)
-        except OutOfTime as reason:
-            self.say(f"{unit.table}/{unit.label}: {reason}")
-            return False
-        except FAILURES:
-            self.say(f"{unit.table}/{unit.label} FAILED: {traceback.format_exc()[-1500:]}")
+        for graphs in (nullcontext(), without_graphs()):  # a capture that fails runs eagerly
+            try:
+                with graphs:
+                    self.train(unit)
+            except OutOfTime as reason:
+                self.say(f"{unit.table}/{unit.label}: {reason}")
+                return False
+            except FAILURES:
+                self.say(f"{unit.table}/{unit.label} FAILED: {traceback.format_exc()[-1500:]}")
+            else:
+                break
         return True
 
     def run(self) -> None:
@@ -209,7 +223,7 @@ class Tables:
             if self.seconds() - self.packed > self.args.pack_every:
                 self.pack()
         if self.args.tune and not self.late():
-            self.tune()
+            tune(self)
         left = max(self.args.limit - self.seconds(), 0.0)
         done, late = wait(beside, left)
         for task in done:
@@ -229,50 +243,6 @@ class Tables:
     def ready(self, unit: Unit) -> bool:
         return all(self.samples[k].done() for k in self.wanted_samples(unit))
 
-    # -- tuning --
-    def tune(self) -> None:
-        """`fcforge tune` on the main table's learners, then the chosen ones over all orders."""
-        from fcforge.commands.tune import as_csv, as_toml, judge_trials, prepare_tuning
-        from fcforge.runner.collect import collect
-        from fcforge.runner.workshop import Workshop
-
-        main = self.experiments["main_abide"]
-        mine = [le for le in main.learners if le.title in self.plan["tune"]]
-        mine = [_bounded(le) for le in mine]
-        asked = replace(main, learners=tuple(mine))
-        folder = self.root / "tune"
-        prepared = prepare_tuning(asked, folder, self.args.repeats)
-        store = open_store(prepared, folder / "runs")
-        workshop = Workshop(prepared.cohort, store, self.args.device, self.args.group)
-        todo = sorted(
-            missing_nodes(prepared.plan, store), key=lambda n: (n.spec.learner.title, n.depth)
-        )
-        self.say(f"tuning: {len(prepared.experiment.learners)} settings, {len(todo)} nodes")
-        try:
-            for _, members in groupby(todo, key=lambda n: (n.spec.learner.title, n.depth)):
-                if self.late():
-                    raise OutOfTime("stopped between two settings")
-                workshop.run(list(members), tick=self.tick)
-        except (OutOfTime, FCForgeError, RuntimeError):
-            self.say(f"tuning stopped: {traceback.format_exc()[-600:]}")
-            return
-        tuned = judge_trials(asked, collect(store)[0])
-        orders = [" > ".join(o) for o in prepared.experiment.list_orders(prepared.sites)]
-        (folder / "tuned.toml").write_text(as_toml(tuned, orders, main.seeds[0], self.args.repeats))
-        (folder / "trials.csv").write_text(as_csv(tuned))
-        print(as_csv(tuned), flush=True)
-        changed = [t.learner for t, old in zip(tuned, mine, strict=True) if _moved(t.trials, t)]
-        self.say(f"tuning changed: {', '.join(le.title for le in changed) or 'nothing'}")
-        if not changed:
-            return
-        self.experiments["main_abide_tuned"] = replace(
-            main, learners=tuple(changed), title="Main table on ABIDE: strengths tuned"
-        )
-        self.plan["schedule"] += [["main_abide_tuned", le.title] for le in changed]
-        for unit in self.units():
-            if unit.table == "main_abide_tuned" and (self.late() or not self.attempt(unit)):
-                return
-
     def pack(self) -> None:
         """Scores, metadata, experiments and the log so far."""
         out = Path(self.args.out)
@@ -289,17 +259,6 @@ class Tables:
         pack_tables(self.root, {name: self.place(e) for name, e in known}, out)
         self.packed = self.seconds()
         self.say(f"packed {sum(p.stat().st_size for p in out.glob('*.tar.gz')) / 1e6:.1f} MB")
-
-
-def _bounded(learner: LearnerSpec) -> LearnerSpec:
-    """TWP's second strength stays at its authors' value, so that six settings are tried."""
-    if learner.method.name != "twp":
-        return learner
-    return replace(learner, method=Component("twp", {"topology_strength": 100.0}))
-
-
-def _moved(trials: Sequence[Any], tuned: Any) -> bool:
-    return bool(trials) and tuned.chosen is not trials[0]
 
 
 def main() -> None:
