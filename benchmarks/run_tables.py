@@ -83,7 +83,7 @@ class Tables:
         self.cohorts: dict[str, Prepared] = {}
         self.workshops: dict[str, Any] = {}
         self.samples: dict[tuple[str, Any], Future[Any]] = {}
-        self.packed = 0.0
+        self.packed, self.described = 0.0, set[str]()
         self.log: list[str] = []
 
     # -- small things --
@@ -253,7 +253,9 @@ class Tables:
         known = [(k, e) for k, e in self.experiments.items() if self.place(e) in self.cohorts]
         for name, experiment in known:
             base = self.cohorts[self.place(experiment)]
-            open_store(replace(base, experiment=experiment), self.root / "experiments" / name)
+            if name not in self.described:  # takes a second
+                open_store(replace(base, experiment=experiment), self.root / "experiments" / name)
+                self.described.add(name)
         log = self.root / f"log-{os.getpid()}.txt"
         log.write_text("\n".join(self.log) + "\n")
         pack_tables(self.root, {name: self.place(e) for name, e in known}, out)
