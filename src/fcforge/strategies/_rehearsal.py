@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,7 +15,7 @@ from fcforge.replay.bank import SiteView
 from fcforge.replay.buffer import RULES, Rule, admit, empty_buffer, subjects_of
 from fcforge.replay.memory import ROWS, uniform_slots
 from fcforge.strategies._settings import at_least, one_of
-from fcforge.strategies.base import Keeps, Lane, Strategy
+from fcforge.strategies.base import Batch, Keeps, Lane, Replay, Strategy, cross_entropy
 
 ReplayForward = Literal["joint", "separate"]
 FORWARDS = ("joint", "separate")
@@ -72,6 +73,45 @@ class Rehearsal(Strategy):
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
         new = subjects_of(site, model, lane.params, lane.stats, rng)
         return lane._replace(state=admit(lane.state, new, self.rule))
+
+
+@dataclass(frozen=True)
+class TwoBatches(Rehearsal, ABC):
+    """Rehearsal whose loss is made of the current and a remembered batch (ER, DER).
+
+    Parameters
+    ----------
+    forward : {"joint", "separate"}
+        Whether batch norm sees current and remembered subjects together.
+    """
+
+    forward: ReplayForward = "joint"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.name, "forward", self.forward, FORWARDS)
+
+    @abstractmethod
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+        """Loss from the current subjects' cross-entropy and the logits z (b, 2) of the others."""
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """`combine` of both batches; cross-entropy alone while nobody is remembered."""
+        if replay is None:
+            return super().loss(model, params, lane, batch, replay, key)
+        now, then = both_batches(
+            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
+        )
+        loss = self.combine(cross_entropy(now.logits, batch.y), then.logits, replay)
+        return loss + now.penalty, then.stats
 
 
 def both_batches(

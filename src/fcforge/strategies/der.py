@@ -11,12 +11,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Model, Params
 from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
-from fcforge.strategies._rehearsal import FORWARDS, Rehearsal, ReplayForward, both_batches
+from fcforge.strategies._rehearsal import TwoBatches
 from fcforge.strategies._settings import at_least, one_of
-from fcforge.strategies.base import Batch, Lane, Replay, cross_entropy
+from fcforge.strategies.base import Lane, Replay, cross_entropy
 
 FORMS = ("mean", "sum")
 
@@ -28,7 +27,7 @@ def logit_distance(z: Tensor, u: Tensor, form: str) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DER(Rehearsal):
+class DER(TwoBatches):
     """Dark experience replay: stored logits of real subjects are distilled.
 
     Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode;
@@ -42,13 +41,10 @@ class DER(Rehearsal):
     form : {"mean", "sum"}
         Mean over the two logits (Mammoth, Avalanche, the authors' FORGE code) or their sum
         (the equations): ``alpha_mean = 2 alpha_sum``.
-    forward : {"joint", "separate"}
-        Whether batch norm sees current and remembered subjects together.
     """
 
     alpha: float = 0.5
     form: Literal["mean", "sum"] = "mean"
-    forward: ReplayForward = "joint"
 
     name: ClassVar[str] = "der"
     title: ClassVar[str] = "DER"
@@ -58,7 +54,6 @@ class DER(Rehearsal):
         super().__post_init__()
         at_least(self.name, 0.0, alpha=self.alpha)
         one_of(self.name, "form", self.form, FORMS)
-        one_of(self.name, "forward", self.forward, FORWARDS)
 
     @property
     def draws(self) -> int:
@@ -69,23 +64,9 @@ class DER(Rehearsal):
         """What the remembered subjects add to the loss; z (b, 2) are their logits now."""
         return self.alpha * logit_distance(z, replay.logits, self.form)
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Cross-entropy on current subjects, distillation on remembered ones."""
-        if replay is None:
-            return super().loss(model, params, lane, batch, replay, key)
-        now, then = both_batches(
-            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
-        )
-        loss = cross_entropy(now.logits, batch.y) + self.replayed(then.logits, replay)
-        return loss + now.penalty, then.stats
+        return current + self.replayed(z, replay)
 
 
 @dataclass(frozen=True)
