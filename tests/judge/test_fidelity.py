@@ -83,3 +83,10 @@ def test_spectrum_distance_is_zero_only_for_equal_sets(real) -> None:
     assert fidelity.shape_of_graphs(train.fc, train.fc)["spectrum_distance"] == 0.0
     eye = torch.eye(12).expand_as(train.fc) * 1.0
     assert fidelity.shape_of_graphs(train.fc, eye + 1e-3 * train.fc)["spectrum_distance"] > 0.3
+
+
+def test_topology_of_copies_and_of_equal_edges_is_finite() -> None:
+    flat = from_edges(torch.full((3, 4005), 0.5))  # 90 ROIs, every eigenvalue but one repeated
+    ring = from_edges(torch.zeros(2, 4005))
+    for fc in (flat, ring):
+        assert all(bool(v.isfinite().all()) for v in fidelity.topology(fc).values())

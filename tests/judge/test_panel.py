@@ -9,6 +9,7 @@ from fcforge.judge.panel import (
     Interval,
     Panel,
     acceptance,
+    add_utility,
     best_tstr,
     interval,
     judge_site,
@@ -64,3 +65,7 @@ def test_sites_are_averaged_within_a_seed() -> None:
 def test_best_classifier_counts() -> None:
     one = {"tstr_gcn_acc": Interval(0.6, 0, 1), "tstr_linear_acc": Interval(0.7, 0, 1)}
     assert best_tstr({"a": one}, "a") == 0.7
+
+
+def test_nothing_to_classify_is_no_error() -> None:
+    add_utility([], "aug", [], ["gcn"], Panel({}), "cpu", print)

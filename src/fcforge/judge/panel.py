@@ -164,7 +164,7 @@ def add_utility(
     say: Callable[[str], None],
 ) -> None:
     """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
-    for model in models:
+    for model in models if records else ():
         for record, found in zip(
             records, classify(tasks, model, panel.training, device, panel.lanes), strict=True
         ):

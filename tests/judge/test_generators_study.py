@@ -1,0 +1,117 @@
+"""The study of benchmarks/: what is kept, what is done first, what goes on where it stopped."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import generators_fit
+import generators_rows as g
+import generators_study
+
+
+def test_squeezed_edges_come_back_within_their_rounding() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    fc = (0.3 * y[:, None] + 0.1 * rng.standard_normal((40, 300))).astype(np.float16)
+    small = g.squeeze(fc, y)
+    back, labels = g.unsqueeze(small)
+    assert np.array_equal(labels, y)
+    error = back.astype(float) - fc.astype(float)
+    assert np.abs(error).max() < 0.55 * float(small["step"]) + 1e-3
+    assert error.std() < 0.06 * 0.1
+    assert sum(a.nbytes for a in small.values()) < 0.6 * fc.nbytes
+
+
+def test_important_rows_first_and_long_jobs_first_within_a_class() -> None:
+    jobs = g.jobs([], g.SITES, 5, all_seeds=False)
+    classes = [g.PRIORITY[j.row][0] for j in jobs]
+    assert classes == sorted(classes)
+    for level in set(classes):
+        cost = [g.seconds(j) for j in jobs if g.PRIORITY[j.row][0] == level]
+        assert cost == sorted(cost, reverse=True)
+    assert {j.seed for j in jobs if j.row == "fcm_vae paper"} == {0, 1}
+    assert set(g.PRIORITY) == set(generators_study.Panel(g.ROWS).rows)
+
+
+def arguments(folder: Path, **changes: object) -> Namespace:
+    given = {
+        "work": folder / "work",
+        "out": folder / "out",
+        "back": folder / "out",
+        "sites": ["NYU"],
+        "seeds": 2,
+        "classifiers": ("gcn",),
+        "augment": ("gat",),
+        "budget": 40.0,
+    }
+    return Namespace(**{**given, **changes})
+
+
+def store(args: Namespace, job: g.JobKey, n: int = 12) -> None:
+    args.work.mkdir(exist_ok=True, parents=True)
+    rng = np.random.default_rng(job.seed)
+    fc = (0.1 * rng.standard_normal((n, 66))).astype(np.float16)
+    g.write_arrays(g.samples_file(args.work, job), {"fc": fc, "y": np.arange(n) % 2})
+    numbers = {"variance_ratio": 1.0, "class_difference_r": 0.1}
+    g.write_bytes(
+        g.numbers_file(args.work, job),
+        generators_fit.json.dumps({"numbers": numbers, "info": {}}).encode(),
+    )
+
+
+def judge(args: Namespace, job: g.JobKey, *units: tuple[str, str]) -> None:
+    with (args.work / "judged.jsonl").open("a") as stream:
+        for prefix, model in units:
+            line = {"job": job.name, "prefix": prefix, "model": model, "scores": {"acc": 0.6}}
+            stream.write(generators_fit.json.dumps(line) + "\n")
+
+
+def test_another_machine_goes_on_with_what_was_packed(tmp_path) -> None:
+    args = arguments(tmp_path)
+    done, half = g.JobKey("fcm_vae", "NYU", 0), g.JobKey("fcm_vae", "NYU", 1)
+    for job in (done, half):
+        store(args, job)
+    judge(args, done, ("tstr", "gcn"), ("aug", "gat"))
+    judge(args, half, ("tstr", "gcn"))
+    assert generators_study.finished(args) == {done}
+    generators_fit.pack(args, generators_study.finished(args))
+    other = arguments(tmp_path, work=tmp_path / "other")
+    generators_fit.unpack(other)
+    assert generators_study.finished(other) == {done}
+    assert not g.samples_file(other.work, done).exists()  # needed no more
+    before = g.read_samples(args.work, half)
+    after = g.read_samples(other.work, half)
+    assert float((before.fc - after.fc).abs().max()) < 0.02
+    records = generators_study.records(Namespace(**vars(other)))
+    assert [r["numbers"].get("aug_gat_acc") for r in records] == [0.6, None]
+
+
+def test_a_torn_line_is_not_read(tmp_path) -> None:
+    args = arguments(tmp_path)
+    job = g.JobKey("regate", "NYU", 0)
+    store(args, job)
+    judge(args, job, ("tstr", "gcn"))
+    with (args.work / "judged.jsonl").open("a") as stream:
+        stream.write('{"job": "regate-NYU-0", "pre')
+    assert list(generators_study.read_judged(args.work)) == [(job.name, "tstr", "gcn")]
+
+
+def test_seeds_without_all_sites_are_left_out(tmp_path) -> None:
+    args = arguments(tmp_path, sites=["NYU", "UM"])
+    for site, seed in (("NYU", 0), ("UM", 0), ("NYU", 1)):
+        store(args, g.JobKey("corr_gauss", site, seed))
+    assert {r["seed"] for r in generators_study.records(args)} == {0}
+
+
+@pytest.mark.parametrize(("row", "in_table"), [("regate", True), ("edge_gauss", False)])
+def test_only_the_papers_options_are_augmented(row, in_table) -> None:
+    job = g.JobKey(row, "NYU", 0)
+    assert generators_study.needs(job, ("aug", "gat")) is in_table
+    assert generators_study.needs(job, ("tstr", "gcn"))
