@@ -13,69 +13,22 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import numpy as np
 import paper_tables as paper
+from tables_read import Runs, Table, read, unpack
 
-from fcforge.commands.run import kept_by
 from fcforge.metrics import finite
 from fcforge.report.contents import curves
-from fcforge.runner.collect import collect, stored_plan
-from fcforge.runner.store import Store
-from fcforge.stats import Comparer, Estimate, estimate, group, with_majority
-from fcforge.types import RunResult
+from fcforge.stats import Comparer, Estimate, estimate, with_majority
 
-Runs = list[RunResult]
 SUMMARIES = ("aaa", "fm", "for_literal", "acc")
 DRAWS = 1000
 NONE = "–"
-
-
-# -- from archives to run folders -----------------------------------------------------------------
-def unpack(archives: Path, runs: Path) -> None:
-    """One run folder per table; tables of one dataset share their nodes by a link."""
-    pool = runs / ".pool"
-    for path in sorted(archives.rglob("*.tar.gz")):
-        with tarfile.open(path) as tar:
-            tar.extractall(pool, filter="data")
-    for table in sorted(pool.glob("*/tables/*.json")):
-        folder = runs / table.stem
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "experiment.json").write_bytes(table.read_bytes())
-        nodes = folder / "nodes"
-        if not nodes.is_symlink() and not nodes.exists():
-            nodes.symlink_to((table.parents[1] / "nodes").resolve(), target_is_directory=True)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Finished runs of a run folder by learner."""
-
-    groups: Mapping[str, Runs]
-    keeps: Mapping[str, str]
-    asked: Mapping[str, int]
-
-    def complete(self) -> list[str]:
-        """Learners all of whose runs are there."""
-        return [k for k, runs in self.groups.items() if len(runs) == self.asked.get(k)]
-
-
-def read(folder: Path) -> Table:
-    store = Store(folder)
-    results, _ = collect(store)
-    _, plan, _ = stored_plan(store)
-    titles = [spec.learner.title for spec, _ in plan.stages]
-    groups = group(results)
-    asked = {title: titles.count(title) for title in dict.fromkeys(titles)}
-    # a learner that was stopped half-way would be a mean over other orders than its rivals'
-    whole = {k: v for k, v in groups.items() if len(v) == asked[k]}
-    return Table(whole, kept_by(store), asked)
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -306,11 +259,23 @@ def write(tables: Mapping[str, Table]) -> None:
                 print(f"Leaks on: {about(leaky)}\n")
 
 
+def draw(tables: Mapping[str, Table], folder: Path) -> None:
+    from tables_figures import draw_lambda, draw_stages
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("main_abide", "main_mdd", "main_bsnip"):
+        if name in tables:
+            draw_stages(tables[name].groups, folder / f"stages_{name}.svg")
+    if "lambda" in tables:
+        draw_lambda(tables["lambda"].groups, Numbers().of, folder / "lambda_abide.svg")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archives", type=Path)
     parser.add_argument("--runs", type=Path, default=Path("runs/tables"))
     parser.add_argument("--done", type=Path, help="write TABLE/LABEL of what is complete")
+    parser.add_argument("--figures", type=Path, help="folder for the two curve figures")
     args = parser.parse_args()
     folders = sorted(args.archives.glob("*/experiment.json"))
     if not folders:
@@ -322,6 +287,8 @@ def main() -> None:
         done = [f"{name}/{k}" for name, table in tables.items() for k in table.complete()]
         args.done.write_text("\n".join(done) + "\n")
     write(tables)
+    if args.figures:
+        draw(tables, args.figures)
 
 
 if __name__ == "__main__":
