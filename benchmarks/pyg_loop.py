@@ -1,0 +1,227 @@
+"""FORGE as the authors write it: PyG, one order at a time, nothing shared. For timing only.
+
+Follows the structure of the authors' loop (../shared/reference/methods.md, sections 2 and 4), not
+its text: `GCNConv` on thresholded FC with edge weights, batch norm, mean and max readout, a
+`DataLoader` that collates in every step, Adam anew at every site, clipping at 1, current and
+replayed subjects forwarded one after the other, logits and readouts of the generated subjects
+stored at the end of a site, the choice of replayed subjects renewed at the start of a site and
+every 80 epochs, and the open site's held-out subjects evaluated after every epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from setting import Stopwatch
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
+
+from fcforge.generators import fcm_vae_network as vae
+from fcforge.generators.checks import N_CLASSES, device_rng
+from fcforge.generators.fcm_vae import FCMVAE, _to_coordinates
+from fcforge.generators.fcm_vae_training import _loss
+from fcforge.generators.layers import trainable
+from fcforge.graphs import adjacency, node_features
+from fcforge.randomness import torch_rng
+from fcforge.replay.hcts import HCTS, Look, held_out
+from fcforge.replay.selection import closeness, distances, margin
+from fcforge.types import FCBatch, Site
+
+TAU, BATCH, CANDIDATES, DEV = 0.4, 32, 256, 64
+L1, L2, L3 = 0.20, 0.35, 0.15
+
+
+class Net(nn.Module):
+    """The authors' backbone: 4 x 128, head 256-64-32-2, dropout 0.3."""
+
+    def __init__(self, rois: int, width: int = 128, depth: int = 4) -> None:
+        super().__init__()
+        sizes = [rois] + [width] * depth
+        self.convs = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(sizes))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(depth))
+        self.head = nn.Sequential(
+            *[nn.Linear(2 * width, 64), nn.ReLU(), nn.Dropout(0.3)],
+            *[nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2)],
+        )
+
+    def forward(self, data: Batch) -> tuple[Tensor, Tensor]:
+        """Logits (n, 2) and readout (n, 256)."""
+        x = data.x
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = norm(conv(x, data.edge_index, data.edge_attr)).relu()
+            x = F.dropout(x, 0.3, self.training)
+        z = torch.cat([global_mean_pool(x, data.batch), global_max_pool(x, data.batch)], 1)
+        return self.head(z), z
+
+
+def build_graphs(batch: FCBatch) -> list[Data]:
+    """One PyG graph per subject, on the CPU as a DataLoader wants it."""
+    features, adj = node_features(batch.fc), adjacency(batch.fc, TAU)
+    graphs = []
+    for x, a, y in zip(features, adj, batch.y, strict=True):
+        index = a.nonzero().t().contiguous()
+        graphs.append(Data(x=x, edge_index=index, edge_attr=a[index[0], index[1]], y=y.reshape(1)))
+    return graphs
+
+
+def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
+    """The authors' generator: their sizes, the Laplacian's eigenvectors anew in every step."""
+    s = FCMVAE(preset="authors").settings
+    p = trainable(vae.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
+    rng = device_rng(torch_rng(0), batch.fc.device)
+    optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
+    target = _to_coordinates(batch.fc, s, {})
+    for _ in range(epochs):
+        order = torch.randperm(len(batch), generator=rng, device=rng.device)
+        for index in order.split(s.batch_size):
+            inputs = vae.prepare(batch.fc[index], s)
+            loss, _ = _loss(p, target[index], batch.y[index], inputs, s, s.beta, rng)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+
+
+@dataclass
+class Past:
+    """Generated subjects of a learned site; their graphs carry stored logits and readouts."""
+
+    kept: list[Data]
+    dev: list[Data]
+
+
+@dataclass
+class Order:
+    """One order of the authors' loop; every stage is timed under its own name."""
+
+    sites: dict[str, Site]
+    synthetic: dict[str, FCBatch]
+    watch: Stopwatch
+    device: str = "cpu"
+    replay: int = 32
+    net: Net = field(init=False)
+    past: list[Past] = field(default_factory=list)
+    active: list[Data] = field(default_factory=list)
+    state: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rois = next(iter(self.sites.values())).n_rois
+        self.net = Net(rois).to(self.device)
+        self.sampler = HCTS()
+        self.state = self.sampler.start("cpu")
+        with self.watch.stage("graphs"):
+            self.train = {n: build_graphs(s.learning(with_val=True)) for n, s in self.sites.items()}
+            self.test = {n: build_graphs(s.test) for n, s in self.sites.items()}
+
+    # -- stages ----------------------------------------------------------------------------------
+    def epochs(self, site: str, n: int, replaying: bool) -> None:
+        """`n` epochs at a site; Adam is new, as at the start of a site."""
+        optimiser = torch.optim.Adam(self.net.parameters(), lr=1e-3, weight_decay=2e-4)
+        loader = DataLoader(self.train[site], batch_size=BATCH, shuffle=True)
+        name = f"{site}:{'replay' if replaying else 'plain'}"
+        for _ in range(n):
+            with self.watch.stage(name):
+                self.net.train()
+                for data in loader:
+                    self._step(optimiser, data.to(self.device), replaying)
+            with self.watch.stage(f"{site}:watch"):
+                self.accuracy(self.test[site])
+
+    def _step(self, optimiser: torch.optim.Optimizer, data: Batch, replaying: bool) -> None:
+        optimiser.zero_grad()
+        loss = F.cross_entropy(self.net(data)[0], data.y)
+        if replaying:
+            places = torch.randint(len(self.active), (self.replay,)).tolist()
+            old = Batch.from_data_list([self.active[i] for i in places]).to(self.device)
+            logits, z = self.net(old)
+            loss = loss + L1 * F.cross_entropy(logits, old.y)
+            loss = loss + L2 * F.mse_loss(logits, old.u) + L3 * F.mse_loss(z, old.r)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        optimiser.step()
+
+    @torch.no_grad()
+    def outputs(self, graphs: list[Data]) -> tuple[Tensor, Tensor]:
+        """Evaluation-mode logits and readouts, on the CPU."""
+        self.net.eval()
+        parts = [self.net(b.to(self.device)) for b in DataLoader(graphs, batch_size=BATCH)]
+        return torch.cat([p[0] for p in parts]).cpu(), torch.cat([p[1] for p in parts]).cpu()
+
+    def accuracy(self, graphs: list[Data]) -> float:
+        """Share of subjects classified correctly."""
+        y = torch.cat([g.y for g in graphs])
+        return float((self.outputs(graphs)[0].argmax(-1) == y).float().mean())
+
+    def remember(self, site: str) -> None:
+        """Build the site's generated graphs and store what the network says of them."""
+        with self.watch.stage("memory"):
+            graphs = build_graphs(self.synthetic[site])
+            kept, dev = graphs[:CANDIDATES], graphs[CANDIDATES:]
+            logits, z = self.outputs(kept)
+            for graph, u, r in zip(kept, logits, z, strict=True):
+                graph.u, graph.r = u[None], r[None]
+            self.past.append(Past(kept, dev))
+            best = torch.tensor(self.accuracy(dev))
+            self.state = self.sampler.add_site(self.state, best)
+
+    def refresh(self) -> None:
+        """Look at every past site's generated subjects and choose those to replay."""
+        with self.watch.stage("refresh, per past site", len(self.past)):
+            looks = []
+            for past in self.past:
+                logits, z = self.outputs(past.kept)
+                out, _ = self.outputs(past.dev)
+                y = torch.cat([g.y for g in past.dev])
+                accuracy, ce = held_out(out, y, torch.ones_like(y, dtype=torch.bool))
+                labels = torch.cat([g.y for g in past.kept])
+                psi = torch.stack([margin(logits), closeness(z, labels)], -1)
+                looks.append(Look(accuracy, ce, psi, distances(z)))
+            look = Look(*(torch.stack(part) for part in zip(*looks, strict=True)))
+            key = torch.tensor(len(self.past), dtype=torch.int32)
+            self.state, choice = self.sampler.refresh(self.state, look, key)
+            every = [g for past in self.past for g in past.kept]
+            self.active = [every[i] for i in choice.active.tolist()]
+
+    def evaluate(self) -> None:
+        """Every site's test subjects, once per site of the order."""
+        with self.watch.stage("evaluation"):
+            for graphs in self.test.values():
+                self.accuracy(graphs)
+
+
+def measure_order(order: Order, n: int, vae_epochs: int) -> None:
+    """One order with `n` epochs per site, plain and with replay, and all that lies between.
+
+    The first site is trained without replay, as it must; so that every site is timed both ways,
+    later ones get `n` plain epochs before theirs with replay and the first gets its replayed ones
+    at the end.
+    """
+    names = list(order.sites)
+    for position, site in enumerate(names):
+        order.epochs(site, n, replaying=False)
+        if position:
+            order.refresh()
+            order.epochs(site, n, replaying=True)
+        if vae_epochs:
+            source = order.sites[site].learning(with_val=True)
+            on_device = FCBatch(source.fc.to(order.device), source.y.to(order.device))
+            with order.watch.stage(f"{site}:generator epoch", vae_epochs):
+                fit_authors_vae(on_device, vae_epochs)
+        order.remember(site)
+        order.evaluate()
+    order.refresh()
+    order.epochs(names[0], n, replaying=True)
+
+
+def warm_up(order: Order, site: str) -> None:
+    """A few steps and one generator step that count for nothing."""
+    kept, order.watch = order.watch, Stopwatch(order.device)
+    order.train[site], full = order.train[site][:BATCH], order.train[site]
+    order.epochs(site, 2, replaying=False)
+    source = order.sites[site].train.select(slice(0, 16))
+    fit_authors_vae(FCBatch(source.fc.to(order.device), source.y.to(order.device)), 1)
+    order.train[site], order.watch = full, kept
