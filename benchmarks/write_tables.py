@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
@@ -215,35 +216,43 @@ def stages(table: Table) -> str:
     return lines(["learner", *heads], rows)
 
 
-def write(tables: Mapping[str, Table]) -> None:
-    n = Numbers()
+class Section(NamedTuple):
+    """A table with what is to be said about it."""
+
+    name: str
+    table: str
+    notes: list[str]
+
+
+def main_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
     rivals = ["Base", "ER", "DER++", "PDGNN", "Cumulative", "Joint", "Analytic ridge"]
     forges = ["FORGE (Gaussian)", "FORGE (FCM-VAE)"]
     for name, column in (("main_abide", "asd"), ("main_mdd", "mdd"), ("main_bsnip", "bsnip")):
         if name in tables:
             table, printed = tables[name], paper.MAIN[column]
             leaky = tables.get("leaks") if name == "main_abide" else None
-            print(f"## {name}\n\n{about(table)}\n\n{main_table(table, leaky, printed, n)}\n")
-            for forge in forges:
-                print(differences(table.groups, forge, [*rivals, *forges], n) + "\n")
-            print(ranking(table.groups, printed, n) + "\n")
-            print(f"### {name}: over the stages\n\n{stages(table)}\n")
+            notes = [differences(table.groups, f, [*rivals, *forges], n) for f in forges]
+            notes += [ranking(table.groups, printed, n), f"Over the stages:\n\n{stages(table)}"]
+            yield Section(name, main_table(table, leaky, printed, n), notes)
     if "main_abide_tuned" in tables:
-        tuned, main = tables["main_abide_tuned"], tables["main_abide"]
-        found = rows_table(tuned, None, paper.MAIN["asd"], n)
-        print(f"## main_abide_tuned\n\n{about(tuned)}\n\n{found}\n")
-        for k in tuned.groups:
-            if k in main.groups:
-                print(f"- {k}: tuned minus default {n.minus(tuned.groups[k], main.groups[k])}")
-        print()
+        tuned, main = tables["main_abide_tuned"].groups, tables["main_abide"].groups
+        both = [k for k in tuned if k in main]
+        notes = [f"{k}: tuned minus default {n.minus(tuned[k], main[k])}" for k in both]
+        found = rows_table(tables["main_abide_tuned"], None, paper.MAIN["asd"], n)
+        yield Section("main_abide_tuned", found, notes)
     if "leaks" in tables:
         leaky = tables["leaks"]
         strict, literal = tables.get("main_abide"), tables.get("paper_protocol")
-        print(f"## leaks\n\n{about(leaky)}\n\n{leaks_table(leaky, strict, literal, n)}\n")
-        print(differences(leaky.groups, "FORGE", list(leaky.groups), n) + "\n")
-        print(differences(leaky.groups, "DER++", ["ER", "Base"], n) + "\n")
-        print(differences(leaky.groups, "ER", ["Base"], n) + "\n")
-        print(ranking(leaky.groups, paper.LEAKS, n) + "\n")
+        notes = [
+            differences(leaky.groups, "FORGE", list(leaky.groups), n),
+            differences(leaky.groups, "DER++", ["ER", "Base"], n),
+            differences(leaky.groups, "ER", ["Base"], n),
+            ranking(leaky.groups, paper.LEAKS, n),
+        ]
+        yield Section("leaks", leaks_table(leaky, strict, literal, n), notes)
+
+
+def small_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
     for name, printed, against in (
         ("ablation", paper.ABLATION, "FORGE"),
         ("ladder", paper.LADDER, "DER++ real"),
@@ -251,12 +260,11 @@ def write(tables: Mapping[str, Table]) -> None:
         ("tau", paper.TAU, ""),
         ("lambda", {}, "l1 0.2 l2 0.35 l3 0.15"),
     ):
-        if name in tables and tables[name].groups:
+        if name in tables:
             table, leaky = tables[name], tables.get(f"{name}+leaks")
             there = against if against in table.groups else ""
-            print(f"## {name}\n\n{about(table)}\n\n{rows_table(table, leaky, printed, n, there)}\n")
-            if leaky:
-                print(f"Leaks on: {about(leaky)}\n")
+            notes = [f"Leaks on: {about(leaky)}"] if leaky else []
+            yield Section(name, rows_table(table, leaky, printed, n, there), notes)
 
 
 def draw(tables: Mapping[str, Table], folder: Path) -> None:
@@ -276,6 +284,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/tables"))
     parser.add_argument("--done", type=Path, help="write TABLE/LABEL of what is complete")
     parser.add_argument("--figures", type=Path, help="folder for the two curve figures")
+    parser.add_argument("--reports", action="store_true", help="report.html of every run folder")
     args = parser.parse_args()
     folders = sorted(args.archives.glob("*/experiment.json"))
     if not folders:
@@ -286,7 +295,14 @@ def main() -> None:
     if args.done:
         done = [f"{name}/{k}" for name, table in tables.items() for k in table.complete()]
         args.done.write_text("\n".join(done) + "\n")
-    write(tables)
+    n = Numbers()
+    found = [*main_sections(tables, n), *small_sections(tables, n)]
+    for name, text, notes in found:
+        print("\n\n".join([f"## {name}", about(tables[name]), text, *filter(None, notes)]) + "\n")
+    if args.reports:
+        from tables_reports import write_reports
+
+        write_reports({p.parent.name: p.parent for p in folders}, found)
     if args.figures:
         draw(tables, args.figures)
 
