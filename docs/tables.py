@@ -20,6 +20,7 @@ GENERATOR_SOURCES = {
     "gr_spd_gan": "Tan et al. 2022/2025, from the abstract: a reconstruction",
     "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
     "corr_flow": "Collas et al. 2025 (DiffeoCFM)",
+    "dp_flow": "corr_flow by DP-SGD (Abadi et al. 2016)",
     "bootstrap": "reference: leaks everything",
     "edge_gauss": "reference: independent edges",
 }
@@ -70,7 +71,7 @@ def models() -> str:
 def generators() -> str:
     """Every generator."""
     rows = [
-        (f"`{name}`", first_line(cls), cls.releases, GENERATOR_SOURCES.get(name, ""))
+        (f"`{name}`", first_line(cls), cls.releases, GENERATOR_SOURCES[name])
         for name, cls in GENERATORS.items()
     ]
     return markdown(("name", "what it does", "releases", "source"), rows)

@@ -41,6 +41,14 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert (out.read_text(), names(tmp_path)) == ("old", ["kept.txt"])
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError) as caught:
+        write_text(tmp_path / "folder", "x")
+    assert caught.value.filename == str(tmp_path / "folder")
+    assert names(tmp_path) == ["folder"]
+
+
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "deep" / "x.json"
     write_text(path, "old")

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 import secrets
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -160,9 +162,9 @@ def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Te
     import torch
 
     try:
-        with np.load(Path(path), allow_pickle=False) as arrays:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             found = {name: np.asarray(arrays[name], dtype=np.float32) for name in names}
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise DataError(
             f"is no public template ({error}).",
             where=path,

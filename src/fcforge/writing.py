@@ -25,12 +25,16 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path, ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix)
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         yield part
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())
         os.replace(part, path)
+    except OSError as error:
+        if str(error.filename) != str(part):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the one asked for
     finally:
         part.unlink(missing_ok=True)
 

@@ -216,6 +216,10 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
         learn_command(**common)
     with pytest.raises(ConfigError, match="Did you mean 'analytic'"):
         learn_command(**common, method="analytics")
+    with pytest.raises(ConfigError, match="--learner was given without --config"):
+        learn_command(**common, method="analytic", learner="analytic/linear")
+    with pytest.raises(ConfigError, match=r"calibration 'inner'.*mean 'inner_val'"):
+        learn_command(**common, method="analytic", calibrate="inner")
     text = learn_command(**common, state=path)
     assert "Analytic ridge on linear" in text
     assert open_capsule(tmp_path / "x.capsule").sites == SITES

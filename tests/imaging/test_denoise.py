@@ -108,6 +108,13 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     assert np.isnan(cleaned[:, 1]).all()  # a flat ROI is no signal
     assert report["Confounds"] == ["noise"]
     assert report["HighPassBy"] == "butterworth"
+    cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
+    for high_pass in (0.01, None):
+        way = make_denoise("none", high_pass=high_pass)
+        _, report = clean_series(series, way, tr=TR, confounds=cosine)
+        assert (report["HighPassHz"], report["HighPassBy"]) == (None, "cosine regressors")
+    _, report = clean_series(series, way, tr=TR)
+    assert report["HighPassBy"] == "nothing"
 
 
 def test_names_that_do_not_exist_and_empty_bands():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.mechanisms import read_template
 from fcforge.privacy import words
 from fcforge.privacy.audit import (
     audit_generators,
@@ -147,10 +148,26 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
         audit_command(data=data, sites=["A"], generators=["edge_gauss"], record=tmp_path / "x")
     with pytest.raises(ConfigError, match="corr_gauss"):
         parse_generator("corr_gaus")
-    with pytest.raises(DataError, match="halves"):
+    with pytest.raises(DataError, match="holds no halves of runs: no fc_first, fc_second"):
         read_halves(data)
+    cut = tmp_path / "cut.npz"
+    for share in (0.3, 0.9):
+        cut.write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
+        with pytest.raises(DataError, match=r"cut.npz: cannot be read"):
+            read_halves(cut)
+        with pytest.raises(DataError, match=r"cut.npz: is no public template"):
+            read_template(str(cut), ("edge_mean",), 91)
     with pytest.raises(DataError, match="is no audit"):
         read_audit(data)
+
+
+def test_an_audit_of_broken_data_is_refused(files, tmp_path) -> None:
+    with np.load(files[0]) as arrays:
+        broken = {name: arrays[name].copy() for name in arrays.files}
+    broken["fc_upper"][3, 5] = np.nan
+    np.savez(tmp_path / "broken.npz", allow_pickle=False, **broken)
+    with pytest.raises(DataError, match=r"subject 's003'.*NaN or infinite"):
+        audit_command(data=tmp_path / "broken.npz", sites=["A"], generators=["edge_gauss"])
 
 
 def test_cli_lists_audit() -> None:

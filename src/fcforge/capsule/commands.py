@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fcforge.components import look_up
-from fcforge.errors import CapsuleError, ConfigError, FCForgeError, unknown_name
+from fcforge.components import check_names, look_up
+from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule, Settings
@@ -109,8 +109,8 @@ def first_settings(
             "val_fraction": experiment.val_fraction,
         }
     rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
-    if rest.get("calibrate", "none") not in ("inner_val", "synthetic", "none"):
-        raise unknown_name("calibration", rest["calibrate"], ["inner_val", "synthetic", "none"])
+    if "calibrate" in rest:
+        check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
     return settings_for(_choose_learner(experiment, given), cohort.n_rois, **rest)
 
 
@@ -128,6 +128,8 @@ def _choose_learner(experiment: Experiment | None, given: Mapping[str, Any]) -> 
     from fcforge.types import Component, LearnerSpec
 
     if experiment is None:
+        if "learner" in given:
+            raise ConfigError("--learner was given without --config.", do="Use --method.")
         if "method" not in given:
             raise ConfigError(
                 "the first site needs a method.",
@@ -180,8 +182,7 @@ def predict_command(
     from fcforge.sites.reading import Kind
     from fcforge.writing import write_text
 
-    if kind not in get_args(Kind):
-        raise unknown_name("kind", kind, get_args(Kind))
+    check_names("kind", [kind], get_args(Kind))
     opened = open_trusted(capsule, trust)
     rows = prediction.predict(opened, list(scans), kind)  # type: ignore[arg-type]
     silent = sum(row.status == "unlike anything seen" for row in rows)

@@ -212,8 +212,10 @@ def clean_series(
     from fcforge.imaging.connectivity import empty_rois
 
     high_pass, low_pass = denoise.high_pass, denoise.low_pass
+    high_pass_by = "butterworth" if high_pass else "nothing"
     if confounds is not None and any(c.startswith("cosine") for c in confounds.columns):
         high_pass = None  # fMRIPrep's cosine regressors are the high-pass already
+        high_pass_by = "cosine regressors"
     if (high_pass or low_pass) and tr is None:
         raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
     if low_pass and tr and low_pass >= 0.5 / tr:
@@ -245,7 +247,7 @@ def clean_series(
         )
     return out, {
         "HighPassHz": high_pass,
-        "HighPassBy": "cosine regressors" if high_pass != denoise.high_pass else "butterworth",
+        "HighPassBy": high_pass_by,
         "LowPassHz": low_pass,
         "Confounds": [] if confounds is None else list(confounds.columns),
         "VolumesKept": n_kept,

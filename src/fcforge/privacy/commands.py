@@ -113,12 +113,15 @@ def _check_choice(
 
 
 def load_sites(data: str | Path, sites: Sequence[str], kind: str = "auto") -> Cohort:
-    """Subjects of some sites (all when none is named) from a dataset file or folder."""
-    from fcforge.sites import load_dataset
+    """Subjects of some sites, checked; of all when none is named, whoever they are."""
+    from fcforge.sites import load_dataset, require_valid
     from fcforge.types import Component
 
     named = {"sites": list(sites)} if sites else {}
-    return load_dataset(Component("folder", {"path": str(data), "kind": kind, **named}))
+    cohort = load_dataset(Component("folder", {"path": str(data), "kind": kind, **named}))
+    if sites:
+        require_valid(cohort)
+    return cohort
 
 
 def _batch(cohort: Cohort) -> FCBatch:
@@ -136,16 +139,17 @@ def read_halves(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, to
     import torch
 
     from fcforge.graphs import from_edges
+    from fcforge.imaging.matrix_files import read_npz
 
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            ids, first, second = (np.asarray(arrays[name]) for name in HALVES)
-    except (OSError, KeyError, ValueError) as error:
+    arrays = read_npz(path)
+    missing = [name for name in HALVES if name not in arrays]
+    if missing:
         raise DataError(
-            f"cannot be read as halves ({error}).",
+            f"holds no halves of runs: no {', '.join(missing)}.",
             where=str(path),
             do=f"It must be an .npz with {', '.join(HALVES)}.",
-        ) from error
+        )
+    ids, first, second = (arrays[name] for name in HALVES)
     if first.ndim != 2 or first.shape != second.shape or len(ids) != len(first):
         raise DataError(
             f"has shapes {ids.shape}, {first.shape}, {second.shape}.",
