@@ -258,6 +258,8 @@ def test_unusable_settings(subjects) -> None:
     fc, y, _ = subjects
     with pytest.raises(ValueError, match="Did you mean 'analytic'"):
         ForgeClassifier("analytics").fit(fc, y)
+    with pytest.raises(ValueError, match="training setting 'epoch'"):
+        ForgeClassifier(training={"epoch": 3}).fit(fc, y)
     with pytest.raises(ValueError, match="needs FC"):
         ForgeClassifier("finetune", "gcn", features="any").fit(fc[:, 0], y)
     with pytest.raises(ValueError, match="neither of"):

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from fcforge.components import check_names
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.matrices import (
     InputError,
@@ -153,7 +154,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         X, y
             As in `fit`; one hospital's subjects.
         classes : sequence of two, optional
-            All classes, where the first site might lack an order; by default those of `y`.
+            All classes, where the first site may lack one; by default those of `y`.
         site : str, optional
             Name of the hospital, new each time; by default site-1, site-2, ...
         """
@@ -195,6 +196,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         if self.features == "any" and model not in ("linear", "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
         own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
+        check_names("training setting", self.training or {}, [f.name for f in fields(Training)])
         training = Training(**{**own, **(self.training or {})})
         generator = part(self.generator, self.generator_params) if self.generator else None
         learner = LearnerSpec(
@@ -282,13 +284,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "capsule_")
         if self.features == "any":
             raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
-        self.capsule_ = seal(
-            self.capsule_,
-            path,
-            key=key,
-            allow_real_subjects=allow_real_subjects,
-            overwrite=overwrite,
-        )
+        allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
+        self.capsule_ = seal(self.capsule_, path, key=key, **allowed)
         return self.capsule_.id
 
     @classmethod

@@ -22,13 +22,12 @@ from fcforge.imaging.text_matrix import parse_text
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")
 
-# All that numpy, zipfile and zlib were seen to raise on damaged bytes.
+# All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
 DAMAGED = (
     OSError,
     ValueError,
     EOFError,
-    KeyError,
-    IndexError,
+    LookupError,
     TypeError,
     OverflowError,
     MemoryError,

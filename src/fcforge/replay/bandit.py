@@ -92,9 +92,8 @@ class Bandit:
         if self.form == "ridge":
             a = a + self.prior * torch.eye(2, device=s.device)
             second = torch.arange(2, device=s.device)
-            b = (
-                b + self.prior * self.belief * second
-            )  # prior precision times prior mean (0, belief)
+            # prior precision times prior mean (0, belief)
+            b = b + self.prior * self.belief * second
         return solve_2x2(a, b), a
 
     def draw(self, s: Tensor, b: Tensor, normal: Tensor) -> Tensor:

@@ -8,10 +8,8 @@ numbers; anything else is refused by name.
 from __future__ import annotations
 
 import re
-import struct
 import warnings
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,14 +18,10 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import DAMAGED
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
 from fcforge.writing import whole_file
 
-# All that torch, pickle and zipfile were seen to raise on damaged bytes.
-DAMAGED = (
-    RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
-    OverflowError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile,
-)  # fmt: skip
 _FIELD = re.compile(r"(roi_list|labels)_?(\d+)$")
 
 
