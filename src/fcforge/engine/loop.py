@@ -202,7 +202,7 @@ def learn_lanes(
     begin_epoch = lift(lambda la, e, k: (strategy.begin_epoch(model, la, inputs, e, k),), n)
     if graphed and bank.device.type == "cuda":
         step = Graphed(step, carried=2)
-        if strategy.captures:
+        if strategy.captures and replaying:
             begin_epoch = Graphed(begin_epoch, carried=1, warmup=1)
     keep_best = _monitor(learner, jobs, training, bank)
 

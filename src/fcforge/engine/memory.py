@@ -22,21 +22,22 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     """
     if bank.device.type != "cuda" or not learner.strategy.fits:
         return UNBOUNDED
-    torch.cuda.synchronize(bank.device)
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats(bank.device)
-    before = torch.cuda.memory_allocated(bank.device)
     lane = learner.strategy.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
-    learn_lanes(learner, [job], [lane], bank, replace(training, epochs=1), graphed=False)
-    each = torch.cuda.max_memory_allocated(bank.device) - before
-    del lane
+    each = 1
+    for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
+        torch.cuda.synchronize(bank.device)
+        torch.cuda.reset_peak_memory_stats(bank.device)
+        before = torch.cuda.memory_allocated(bank.device)
+        learn_lanes(learner, [job], [lane], bank, replace(training, epochs=1), graphed=False)
+        each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(bank.device)
-    return max(1, int(SHARE * _allowed(bank.device, free) / max(each, 1)))
+    return max(1, int(SHARE * _allowed(bank.device, free) / each))
 
 
 def _allowed(device: torch.device, free: int) -> float:
     """Free memory within what this process may use of the card."""
     total = torch.cuda.get_device_properties(device).total_memory
-    share = torch.cuda.get_per_process_memory_fraction(device)
+    number = torch.cuda.current_device() if device.index is None else device.index
+    share = torch.cuda.get_per_process_memory_fraction(number)
     return max(0.0, min(free, share * total - torch.cuda.memory_reserved(device)))

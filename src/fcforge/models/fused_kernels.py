@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+# do_not_specialize: sizes differ from site to site, and each would be compiled anew (a second).
+
 
 @triton.jit
 def _mix(h):
@@ -34,7 +36,7 @@ def _kept(position, quarter, key, dropped):
     return ((u >> (byte * 8)) & 255) >= dropped
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     """Mean and sum of squared deviations of a block of rows, (lanes, chunks, F)."""
     chunk, lane = tl.program_id(0), tl.program_id(1)
@@ -50,7 +52,7 @@ def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.cons
     tl.store(m2 + place, tl.sum(apart * apart, 0), mask=col < F)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "chunks"])
 def _combine(
     part, m2, mean, inverse_sd, n, chunks, epsilon,
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
@@ -79,7 +81,7 @@ def _combine(
     tl.store(inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _apply(
     h, out, mean, inverse_sd, weight, bias, key, n, quarter, dropped, scale,
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
@@ -101,7 +103,7 @@ def _apply(
     tl.store(out + base + position, tl.where(keep & (y > 0), y * scale, 0.0), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _gradient_sums(
     g, h, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
@@ -126,7 +128,7 @@ def _gradient_sums(
     tl.store(db + place, tl.sum(dy, 0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _gradient(
     g, h, dh, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
@@ -151,7 +153,7 @@ def _gradient(
     tl.store(dh + base + position, w * r * (dy - (sum_b + hat * sum_w) / n), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _dropout(x, out, key, n, quarter, dropped, scale, BLOCK: tl.constexpr):
     """``x * mask`` of one block of a lane."""
     lane = tl.program_id(1)
@@ -171,7 +173,7 @@ def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["R"])
 def _mean_max(h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """Mean, maximum and its place over the ROIs of one graph."""
     graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
@@ -191,7 +193,7 @@ def _mean_max(h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.c
     tl.store(where + graph * F + col, place, mask=col < F)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["R"])
 def _mean_max_gradient(g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """A share of the mean's gradient everywhere, the maximum's where it was."""
     graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
