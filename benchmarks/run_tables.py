@@ -83,6 +83,9 @@ class Tables:
         self.cohorts: dict[str, Prepared] = {}
         self.workshops: dict[str, Any] = {}
         self.samples: dict[tuple[str, Any], Future[Any]] = {}
+        self.loading: dict[str, Future[Prepared]] = {}
+        self.opened: dict[tuple[str, str], Unit] = {}
+        self.beside: dict[Future[int], Unit] = {}
         self.packed, self.described = 0.0, set[str]()
         self.log: list[str] = []
 
@@ -104,11 +107,8 @@ class Tables:
     def place(self, experiment: Experiment) -> str:
         """Name of a dataset's store."""
         params = experiment.dataset.params
-        return (
-            "abide"
-            if experiment.dataset.name == "folder"
-            else str(params.get("layout", "sim")) + (str(params.get("n_sites", "")))
-        )
+        simulated = f"{params.get('layout', 'sim')}{params.get('n_sites', '')}"
+        return "abide" if experiment.dataset.name == "folder" else simulated
 
     def store(self, experiment: Experiment) -> Store:
         return Store(self.root / self.place(experiment))
@@ -124,28 +124,41 @@ class Tables:
         return self.workshops[place]
 
     # -- units --
-    def units(self) -> Iterator[Unit]:
+    def entries(self) -> list[tuple[str, str]]:
+        """(table, label) to do, most wanted first."""
+        done = set(Path(self.args.skip).read_text().split("\n")) if self.args.skip else set()
+        only = {*self.args.only.split(","), "main_abide_tuned"} if self.args.only else None
+        wanted = [(t, k) for t, k in self.plan["schedule"] if only is None or t in only]
+        return [(t, k) for t, k in wanted if f"{t}/{k}" not in done]
+
+    def load(self) -> None:
+        """The first dataset now; the others in helpers, so that the GPU need not wait."""
+        tables = {self.place(self.experiments[t]): t for t, _ in reversed(self.entries())}
+        for place, table in reversed(tables.items()):
+            whole = self.experiments[table]
+            one = replace(whole, learners=whole.learners[:1])
+            if not self.cohorts:
+                self.cohorts[place] = prepare(one)
+            else:
+                self.loading[place] = self.pool.submit(prepare, one)
+
+    def loaded(self, place: str) -> bool:
+        if place in self.loading and self.loading[place].done():
+            self.cohorts[place] = self.loading.pop(place).result()
+        return place in self.cohorts
+
+    def unit(self, table: str, label: str) -> Unit:
         from fcforge.runner.plan import make_plan
         from fcforge.runner.workshop import build_learner
 
-        done = set(Path(self.args.skip).read_text().split("\n")) if self.args.skip else set()
-        for table, label in self.plan["schedule"]:
-            if self.args.only and table not in (*self.args.only.split(","), "main_abide_tuned"):
-                continue
-            if f"{table}/{label}" in done:
-                continue
-            whole = self.experiments[table]
-            place = self.place(whole)
-            if place not in self.cohorts:
-                self.cohorts[place] = prepare(replace(whole, learners=whole.learners[:1]))
-            base = self.cohorts[place]
-            mine = tuple(le for le in whole.learners if le.title == label)
-            experiment = replace(whole, learners=mine)
-            build_learner(mine[0], base.cohort.n_rois)
-            specs = experiment.specs(base.sites, base.data_sha256)
-            plan = make_plan(specs, base.sites)
-            prepared = Prepared(experiment, base.cohort, plan, base.data_sha256)
-            yield Unit(table, label, prepared, experiment)
+        whole = self.experiments[table]
+        base = self.cohorts[self.place(whole)]
+        mine = tuple(le for le in whole.learners if le.title == label)
+        experiment = replace(whole, learners=mine)
+        build_learner(mine[0], base.cohort.n_rois)
+        plan = make_plan(experiment.specs(base.sites, base.data_sha256), base.sites)
+        prepared = Prepared(experiment, base.cohort, plan, base.data_sha256)
+        return Unit(table, label, prepared, experiment)
 
     def wanted_samples(self, unit: Unit) -> list[tuple[str, Any]]:
         """Ask for the synthetic subjects of a unit; what to wait for."""
@@ -199,39 +212,43 @@ class Tables:
                 break
         return True
 
-    def run(self) -> None:
-        units = list(self.units())
-        beside: dict[Future[int], Unit] = {}
-        for unit in units:
+    def open(self, entry: tuple[str, str]) -> bool:
+        """Make a unit of an entry whose data are there; ask for what it needs of the helpers."""
+        if entry not in self.opened and self.loaded(self.place(self.experiments[entry[0]])):
+            unit = self.opened[entry] = self.unit(*entry)
             self.wanted_samples(unit)
             if unit.on_cpu:
-                task = self.pool.submit(
-                    train_on_cpu, unit.experiment, str(self.store(unit.experiment).root)
-                )
-                beside[task] = unit
-        self.say(f"{len(units)} units, {len(self.samples)} generators, {len(beside)} on the CPU")
-        waiting = [u for u in units if not u.on_cpu]
+                root = str(self.store(unit.experiment).root)
+                self.beside[self.pool.submit(train_on_cpu, unit.experiment, root)] = unit
+        return entry in self.opened
+
+    def run(self) -> None:
+        self.load()
+        waiting = self.entries()
         while waiting and not self.late():
-            unit = next((u for u in waiting if self.ready(u)), None)
+            there = [self.opened[e] for e in waiting if self.open(e)]
+            waiting = [e for e in waiting if e not in self.opened or not self.opened[e].on_cpu]
+            unit = next((u for u in there if not u.on_cpu and self.ready(u)), None)
             if unit is None:
-                first = [self.samples[k] for k in self.wanted_samples(waiting[0])]
-                wait([f for f in first if not f.done()], 5, FIRST_COMPLETED)
+                tasks = [*self.samples.values(), *self.loading.values()]
+                wait([f for f in tasks if not f.done()], 5, FIRST_COMPLETED)
                 continue
-            waiting.remove(unit)
+            waiting.remove((unit.table, unit.label))
             if not self.attempt(unit):
                 break
             if self.seconds() - self.packed > self.args.pack_every:
                 self.pack()
         if self.args.tune and not self.late():
             tune(self)
-        left = max(self.args.limit - self.seconds(), 0.0)
-        done, late = wait(beside, left)
+        done, late = wait(self.beside, max(self.args.limit - self.seconds(), 0.0))
         for task in done:
-            error = task.exception()
-            unit = beside[task]
+            unit, error = self.beside[task], task.exception()
             self.say(f"{unit.table}/{unit.label} on the CPU: {error or 'done'}")
-        for unit in [*waiting, *(beside[t] for t in late)]:
-            self.say(f"{unit.table}/{unit.label}: not done")
+        for table, label in [
+            *waiting,
+            *((self.beside[f].table, self.beside[f].label) for f in late),
+        ]:
+            self.say(f"{table}/{label}: not done")
 
     def close(self) -> None:
         """Pack what there is, end the helpers."""

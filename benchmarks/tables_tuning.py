@@ -27,6 +27,8 @@ class OutOfTime(RuntimeError):
 def tune(tables: Any) -> None:
     """`fcforge tune` on the main table's learners, then the chosen ones over all orders."""
     main = tables.experiments["main_abide"]
+    if not tables.loaded(tables.place(main)):
+        return
     mine = [le for le in main.learners if le.title in tables.plan["tune"]]
     mine = [_bounded(le) for le in mine]
     asked = replace(main, learners=tuple(mine))
@@ -58,9 +60,9 @@ def tune(tables: Any) -> None:
     tables.experiments["main_abide_tuned"] = replace(
         main, learners=tuple(changed), title="Main table on ABIDE: strengths tuned"
     )
-    tables.plan["schedule"] += [["main_abide_tuned", le.title] for le in changed]
-    for unit in tables.units():
-        if unit.table == "main_abide_tuned" and (tables.late() or not tables.attempt(unit)):
+    for learner in changed:
+        unit = tables.unit("main_abide_tuned", learner.title)
+        if tables.late() or not tables.attempt(unit):
             return
 
 
