@@ -127,13 +127,17 @@ def report(
     audit: Annotated[
         list[Path] | None, typer.Option(help="audit.json of `fcforge audit`; may be repeated.")
     ] = None,
+    judge: Annotated[
+        list[Path] | None, typer.Option(help="Folder of `fcforge judge`; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
     from fcforge.commands.run import report_on
 
     page = out or folder / "report.html"
-    print(report_on(folder, page, as_json=as_json, say=say, audits=audit or ()))
+    text = report_on(folder, page, as_json=as_json, say=say, audits=audit or (), judged=judge or ())
+    print(text)
 
 
 @app.command("list")

@@ -2,9 +2,10 @@ import json
 
 import pytest
 
-from fcforge.errors import ConfigError
+from fcforge.errors import ConfigError, DataError
 from fcforge.judge.commands import collapse_list, judge_command, read_panel
 from fcforge.judge.figures import system_order
+from fcforge.judge.page import report_section
 from fcforge.sites.atlas import atlas_of
 
 CONFIG = {
@@ -30,14 +31,31 @@ def test_one_command_writes_everything_and_resumes(tmp_path) -> None:
     page = (tmp_path / "judge.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     table = (tmp_path / "tables.md").read_text()
-    assert "paper's ACC" in table
+    assert "paper's ACC / PRE / REC / F1" in table
     assert "TSTR linear" in table
+    section = report_section(tmp_path)
+    assert section.html().count("data:image/png;base64,") == 3
+    assert "<th scope=row>flow</th>" in section.html()
     said.clear()
     again = judge_command(CONFIG, out=tmp_path, say=said.append)
     assert sum("already judged" in s for s in said) == len(
         json.loads((tmp_path / "records.json").read_text())["sites"]
     )
     assert again["rows"]["real"].keys() == first["rows"]["real"].keys()
+
+
+def test_a_page_shows_names_as_text_and_says_what_is_missed(tmp_path) -> None:
+    hostile = {**CONFIG, "judge": {**CONFIG["judge"], "title": "<b>x</b>", "check": "edge_gauss"}}
+    judge_command(hostile, out=tmp_path, say=lambda text: None)
+    page = (tmp_path / "judge.html").read_text()
+    assert "<b>x</b>" not in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert "misses" in page  # independent edges are no correlation matrix
+
+
+def test_a_folder_without_judgement_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match="holds no finished judgement"):
+        report_section(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +81,9 @@ def test_collapse_is_counted_per_row() -> None:
         {"row": "vae", "numbers": {"warnings": [text]}},
         {"row": "vae", "numbers": {"warnings": []}},
     ]
-    assert collapse_list(records) == ["vae COLLAPSED in 1 of 2 site-seeds: no latent unit."]
+    assert collapse_list(records) == [
+        "vae COLLAPSED in 1 of 2 site-seeds: no latent unit is active."
+    ]
 
 
 def test_rois_are_grouped_by_system() -> None:

@@ -113,11 +113,18 @@ def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
 
 
 def report_on(
-    folder: Path, out: Path, *, as_json: bool, say: Say, audits: Sequence[Path] = ()
+    folder: Path,
+    out: Path,
+    *,
+    as_json: bool,
+    say: Say,
+    audits: Sequence[Path] = (),
+    judged: Sequence[Path] = (),
 ) -> str:
     """Write the page and the tables of a run folder; returns the table for stdout.
 
-    `audits` are audit.json files of ``fcforge audit --out``; each becomes a section of the page.
+    `audits` are audit.json files of ``fcforge audit --out``, `judged` folders of ``fcforge judge``;
+    each becomes a section of the page.
     """
     from fcforge.report import as_csv, as_markdown, print_findings, write_report
     from fcforge.report import as_json as table_json
@@ -142,7 +149,7 @@ def report_on(
         expected=asked,
         settings=data["experiment"],
         environment=dict(results[0].environment),
-        extra_sections=[_audit_section(path) for path in audits],
+        extra_sections=[*map(_judge_section, judged), *map(_audit_section, audits)],
     )
     write_text(folder / "table.csv", as_csv(found))
     write_text(folder / "table.md", as_markdown(found))
@@ -156,6 +163,12 @@ def _audit_section(path: Path) -> Any:
     from fcforge.privacy.words import section
 
     return section(read_audit(path))
+
+
+def _judge_section(folder: Path) -> Any:
+    from fcforge.judge.page import report_section
+
+    return report_section(folder)
 
 
 def kept_by(store: Store) -> dict[str, str]:

@@ -6,6 +6,8 @@ import base64
 import html
 import io
 from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,8 +18,10 @@ from fcforge.graphs import edges
 from fcforge.judge.fidelity import spectrum
 from fcforge.sites.atlas import atlas_of
 from fcforge.types import FCBatch
+from fcforge.writing import write_bytes
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLE = "Generated functional connectivity"
@@ -59,51 +63,66 @@ def system_order(n_rois: int) -> tuple[np.ndarray, list[tuple[str, int]]]:
     return order, starts
 
 
-def matrices(portraits: Mapping[str, Portrait]) -> Figure:
-    """Typical control (top) and patient (bottom) of every row, ROIs ordered by brain system."""
+def matrices(portraits: Mapping[str, Portrait], across: int = 5) -> Figure:
+    """Typical control and, below, patient of every row, ROIs ordered by brain system."""
     from matplotlib.figure import Figure
 
-    n = len(portraits)
-    figure = Figure(figsize=(1.9 * n + 0.6, 4.4), layout="constrained")
-    axes = figure.subplots(2, n, squeeze=False)
+    bands = -(-len(portraits) // across)
+    figure = Figure(figsize=(2.25 * across + 1.6, 4.75 * bands), layout="constrained")
+    axes = figure.subplots(2 * bands, across, squeeze=False)
     first = next(iter(portraits.values()))
     order, starts = system_order(first.control.shape[0])
-    for column, (name, p) in enumerate(portraits.items()):
-        for row, fc in enumerate((p.control, p.patient)):
-            ax = axes[row, column]
+    for ax in axes.flat:
+        ax.set_axis_off()
+    for i, (name, p) in enumerate(portraits.items()):
+        band, column = divmod(i, across)
+        for row, (title, fc) in enumerate((("control", p.control), ("patient", p.patient))):
+            ax = axes[2 * band + row, column]
+            ax.set_axis_on()
             image = ax.imshow(fc[np.ix_(order, order)], vmin=-1, vmax=1, cmap="RdBu_r")
-            for _, place in starts[1:]:
-                ax.axhline(place - 0.5, color="k", lw=0.3)
-                ax.axvline(place - 0.5, color="k", lw=0.3)
-            ax.set_xticks([])
-            ax.set_yticks([])
-        axes[0, column].set_title(name, fontsize=8)
-    places = [place for _, place in starts]
-    for row, title in enumerate(("control", "patient")):
-        axes[row, 0].set_ylabel(title, fontsize=8)
-        axes[row, 0].set_yticks(places, [name for name, _ in starts], fontsize=4)
-    figure.colorbar(image, ax=axes, shrink=0.7, label="correlation")
+            _rule_systems(ax, starts, len(order), labelled=column == 0)
+            if column == 0:
+                ax.set_ylabel(title, fontsize=10)
+        axes[2 * band, column].set_title(name, fontsize=10, fontweight="bold" if i == 0 else None)
+    figure.colorbar(image, ax=axes, shrink=0.4, aspect=30, label="correlation")
     return figure
 
 
-def edge_scatter(portraits: Mapping[str, Portrait]) -> Figure:
+def _rule_systems(ax: Axes, starts: list[tuple[str, int]], n: int, *, labelled: bool) -> None:
+    """Thin lines between brain systems, their names in the middle of each."""
+    ax.set_xticks([])
+    ax.set_yticks([])
+    edges_of = [place for _, place in starts] + [n]
+    for place in edges_of[1:-1]:
+        ax.axhline(place - 0.5, color="k", lw=0.3)
+        ax.axvline(place - 0.5, color="k", lw=0.3)
+    if labelled:
+        middle = [(a + b - 1) / 2 for a, b in pairwise(edges_of)]
+        ax.set_yticks(middle, [name for name, _ in starts], fontsize=6)
+        ax.tick_params(axis="y", length=0)
+
+
+def edge_scatter(portraits: Mapping[str, Portrait], across: int = 5) -> Figure:
     """Mean of every edge, generated against real; the first row is the reference."""
     from matplotlib.figure import Figure
 
     names = list(portraits)
     real = portraits[names[0]].edge_mean
-    n = max(len(names) - 1, 1)
-    figure = Figure(figsize=(1.9 * n + 0.6, 2.3), layout="constrained")
-    axes = figure.subplots(1, n, squeeze=False, sharey=True)[0]
-    for ax, name in zip(axes, names[1:], strict=False):
+    bands = max(-(-(len(names) - 1) // across), 1)
+    figure = Figure(figsize=(2.25 * across + 1.6, 2.4 * bands), layout="constrained")
+    axes = figure.subplots(bands, across, squeeze=False, sharex=True, sharey=True)
+    for ax in axes.flat[len(names) - 1 :]:
+        ax.set_axis_off()
+    for ax, name in zip(axes.flat, names[1:], strict=False):
         ax.plot([-1, 1], [-1, 1], color="0.6", lw=0.8)
-        ax.scatter(real, portraits[name].edge_mean, s=0.5, alpha=0.3, rasterized=True)
+        ax.scatter(real, portraits[name].edge_mean, s=0.6, alpha=0.3, rasterized=True)
+        r = np.corrcoef(real, portraits[name].edge_mean)[0, 1]
+        ax.set_title(f"{name}  (r = {r:.3f})", fontsize=9)
         ax.set_xlim(-0.6, 1)
         ax.set_ylim(-0.6, 1)
-        ax.set_title(name, fontsize=8)
-        ax.set_xlabel("real edge mean", fontsize=7)
-        ax.tick_params(labelsize=6)
-    axes[0].set_ylabel("generated", fontsize=7)
+        ax.tick_params(labelsize=7)
+    figure.supxlabel("mean of an edge, real training subjects", fontsize=9)
+    figure.supylabel("generated", fontsize=9)
     return figure
 
 
@@ -111,26 +130,34 @@ def spectra(portraits: Mapping[str, Portrait]) -> Figure:
     """Mean eigenvalue by rank on a symmetric log axis; below zero is invalid."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     ax = figure.subplots()
+    styles = ("-", "--", ":")
     for i, (name, p) in enumerate(portraits.items()):
-        style = {"color": "k", "lw": 2.0} if i == 0 else {"lw": 1.0}
-        ax.plot(np.arange(1, len(p.spectrum) + 1), p.spectrum, label=name, **style)
+        colour, line = f"C{(i - 1) % 10}", styles[(i - 1) // 10 % 3]
+        rank = np.arange(1, len(p.spectrum) + 1)
+        if i == 0:
+            ax.plot(rank, p.spectrum, label=name, color="k", lw=2.4)
+        else:
+            ax.plot(rank, p.spectrum, label=name, color=colour, ls=line, lw=1.3)
     ax.set_yscale("symlog", linthresh=0.01)
     ax.axhline(0, color="0.6", lw=0.6)
     ax.set_xlabel("rank")
     ax.set_ylabel("mean eigenvalue")
-    ax.legend(fontsize=6, ncols=2)
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
 def as_image(figure: Figure, alt: str) -> str:
     """``<img>`` with the figure inside as PNG."""
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=130)
+    figure.savefig(stream, format="png", dpi=110)
     data = base64.b64encode(stream.getvalue()).decode()
     text = html.escape(alt, quote=True)
-    return f'<img style="max-width:100%" alt="{text}" src="data:image/png;base64,{data}">'
+    return (
+        f'<img style="max-width:100%;height:auto;background:#fff" alt="{text}" '
+        f'src="data:image/png;base64,{data}">'
+    )
 
 
 def section(portraits: Mapping[str, Portrait], intro: str = "") -> tuple[str, str]:
@@ -141,14 +168,37 @@ def section(portraits: Mapping[str, Portrait], intro: str = "") -> tuple[str, st
     """
     body = "".join(
         [
-            f"<p>{html.escape(intro)}</p>" if intro else "",
-            "<p>The most typical control and patient of every generator, ROIs ordered by brain "
-            "system.</p>",
+            f'<p class="note">{html.escape(intro)}</p>' if intro else "",
+            '<p class="note">The most typical control and patient of every generator (nearest to '
+            "its class mean), ROIs ordered by brain system. Real and bootstrap show single real "
+            "subjects: share the page only where those may be seen.</p>",
             as_image(matrices(portraits), "FC matrices, real and generated"),
-            "<p>Mean of every edge, generated against real.</p>",
+            '<p class="note">Mean of every edge, generated against real.</p>',
             as_image(edge_scatter(portraits), "edge means, generated against real"),
-            "<p>Mean eigenvalues; a correlation matrix has none below zero.</p>",
+            '<p class="note">Mean eigenvalues; a correlation matrix has none below zero.</p>',
             as_image(spectra(portraits), "mean eigenvalues by rank"),
         ]
     )
     return TITLE, body
+
+
+def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
+    """Keep what the figures show, for ``fcforge report --judge``."""
+    arrays = {
+        f"{i}|{name}|{field}": getattr(p, field).astype(np.float32)
+        for i, (name, p) in enumerate(portraits.items())
+        for field in Portrait._fields
+    }
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    write_bytes(path, stream.getvalue())
+
+
+def read_portraits(path: Path) -> dict[str, Portrait]:
+    """Inverse of `write_portraits`."""
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(path, allow_pickle=False) as found:
+        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
+            _, name, field = key.split("|")
+            parts.setdefault(name, {})[field] = found[key]
+    return {name: Portrait(**fields) for name, fields in parts.items()}

@@ -1,61 +1,74 @@
-"""The judge's tables as Markdown, with the paper's numbers beside ours."""
+"""The judge's tables, with the paper's numbers beside ours; as Markdown here, as HTML in `page`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from fcforge.judge.panel import Interval
+from fcforge.judge import paper
+from fcforge.judge.panel import Finding, Interval
 
 Summary = Mapping[str, Mapping[str, Interval]]
 
+# Groups of metrics; every group is one table with a line per generator.
 FIDELITY = {
-    "active_units": "active units",
-    "psd_share": "PSD share",
-    "min_eigenvalue": "min eig.",
-    "edge_mean_r": "edge-mean r",
-    "variance_ratio": "variance ratio",
-    "sd_ratio": "SD ratio",
-    "class_difference_r": "class-diff. r",
-    "class_difference_norm": "class-diff. norm",
-    "spectrum_distance": "spectrum",
-    "topology_strength": "strength KS",
-    "topology_clustering": "clustering KS",
-    "topology_efficiency": "efficiency KS",
-    "topology_modularity": "modularity KS",
-    "mmd2": "MMD²",
-    "c2st_auc": "C2ST",
-    "precision": "prec.",
-    "recall": "recall",
-    "density": "density",
-    "coverage": "cover.",
-    "tstr_linear_acc": "TSTR linear",
-    "tstr_gcn_acc": "TSTR GCN",
+    "Validity, moments, class effect": {
+        "active_units": "active units",
+        "psd_share": "PSD share",
+        "min_eigenvalue": "min eig.",
+        "edge_mean_r": "edge-mean r",
+        "variance_ratio": "variance ratio",
+        "sd_ratio": "SD ratio",
+        "class_difference_r": "class-diff. r",
+        "class_difference_norm": "class-diff. norm",
+    },
+    "Spectrum and topology (distance from held-out subjects; 0 is best)": {
+        "spectrum_distance": "spectrum",
+        "topology_strength": "strength KS",
+        "topology_clustering": "clustering KS",
+        "topology_efficiency": "efficiency KS",
+        "topology_modularity": "modularity KS",
+    },
+    "Two-sample tests and coverage (against held-out subjects)": {
+        "mmd2": "MMD²",
+        "c2st_auc": "C2ST AUC",
+        "precision": "precision",
+        "recall": "recall",
+        "density": "density",
+        "coverage": "coverage",
+    },
+    "Train on synthetic, test on real": {
+        "tstr_linear_acc": "TSTR linear",
+        "tstr_linear_auc": "its AUC",
+        "tstr_gcn_acc": "TSTR GCN",
+        "tstr_gcn_auc": "its AUC",
+    },
 }
-PAPER_ROWS = {
-    "real": "No augmentation",
-    "regate": "ReGate",
-    "brainnetgan": "BrainNetGAN",
-    "gr_spd_gan": "GR-SPD-GAN",
-    "fcm_vae": "FCM-VAE",
+WHOLE = ("active_units",)
+ACCURACY = ("acc", "pre", "rec", "f1")
+TITLES = {
+    "linear": "ridge on edges",
+    "gae": "GAE",
+    "gat": "GAT",
+    "gcn": "GCN",
+    "sage": "GraphSAGE",
+    "graph_transformer": "GraphTransformer",
 }
-# ACC of the paper's ABIDE (ASD) columns, appendix table; the paper's classifiers.
-PAPER_AUGMENTATION = {
-    "gae": (0.726, 0.711, 0.723, 0.704, 0.760),
-    "gat": (0.713, 0.683, 0.721, 0.762, 0.776),
-    "gcn": (0.762, 0.724, 0.758, 0.780, 0.783),
-    "sage": (0.740, 0.708, 0.695, 0.729, 0.740),
-    "graph_transformer": (0.694, 0.679, 0.692, 0.725, 0.711),
-}
-# Full framework, without node feature, without LAE, without SGE: ACC on ABIDE.
-PAPER_ABLATION = {
-    "gae": (0.760, 0.723, 0.744, 0.734),
-    "gat": (0.776, 0.737, 0.743, 0.735),
-    "gcn": (0.783, 0.746, 0.762, 0.760),
-    "sage": (0.740, 0.721, 0.738, 0.721),
-    "graph_transformer": (0.711, 0.693, 0.708, 0.690),
-}
-ABLATION_ROWS = ("fcm_vae", "w/o node feature", "w/o LAE", "w/o SGE")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Title, column names and text cells; the first column names the line."""
+
+    title: str
+    header: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """As a Markdown table."""
+        lines = [self.header, ("---",) * len(self.header), *self.body]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def cell(value: Interval | None, digits: int = 3) -> str:
@@ -63,57 +76,60 @@ def cell(value: Interval | None, digits: int = 3) -> str:
     if value is None or not math.isfinite(value.mean):
         return "–"
     text = f"{value.mean:.{digits}f}"
-    if math.isfinite(value.low):
+    if math.isfinite(value.low) and value.high - value.low >= 10.0**-digits:
         text += f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
     return text
 
 
-def markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def fidelity_tables(summary: Summary) -> list[Table]:
+    """One table per group of metrics, one line per generator."""
+    out = []
+    for title, metrics in FIDELITY.items():
+        used = [m for m in metrics if any(m in values for values in summary.values())]
+        body = tuple(
+            (row, *(cell(values.get(m), 1 if m in WHOLE else 3) for m in used))
+            for row, values in summary.items()
+        )
+        if used:
+            out.append(Table(title, ("generator", *(metrics[m] for m in used)), body))
+    return out
 
 
-def fidelity_table(summary: Summary) -> str:
-    """One line per metric, one column per generator."""
-    rows = list(summary)
-    body = []
-    for name, title in FIDELITY.items():
-        values = [summary[row].get(name) for row in rows]
-        if any(v is not None for v in values):
-            body.append([title, *(cell(v) for v in values)])
-    return markdown(["", *rows], body)
+def augmentation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]:
+    """Per classifier: the paper's five options, then ours, with the paper's numbers."""
+    rows = {**paper.OPTIONS, **{r: r for r in summary if r not in _known_rows()}}
+    return _by_classifier(summary, classifiers, rows)
 
 
-def augmentation_table(summary: Summary, classifiers: Sequence[str]) -> str:
-    """Classifier and generation option against ACC, PRE, REC, F1 and the paper's ACC."""
-    titles = [*PAPER_ROWS]
-    body = []
+def ablation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]:
+    """Per classifier: the paper's ablation of FCM-VAE; none when nothing was ablated."""
+    if not any(row in summary for row in list(paper.ABLATIONS)[1:]):
+        return []
+    return _by_classifier(summary, classifiers, paper.ABLATIONS)
+
+
+def _known_rows() -> set[str]:
+    return {*paper.OPTIONS, *paper.ABLATIONS}
+
+
+def _by_classifier(
+    summary: Summary, classifiers: Sequence[str], rows: Mapping[str, str]
+) -> list[Table]:
+    header = ("training set", "ACC", "PRE", "REC", "F1", "paper's ACC / PRE / REC / F1")
+    out = []
     for model in classifiers:
-        for row in [*titles, *(r for r in summary if r not in titles)]:
-            if row not in summary or f"aug_{model}_acc" not in summary[row]:
-                continue
-            cells = [
-                cell(summary[row].get(f"aug_{model}_{m}")) for m in ("acc", "pre", "rec", "f1")
-            ]
-            paper = "–"
-            if row in titles and model in PAPER_AUGMENTATION:
-                paper = f"{PAPER_AUGMENTATION[model][titles.index(row)]:.3f}"
-            body.append([model, PAPER_ROWS.get(row, row), *cells, paper])
-    return markdown(["classifier", "generator", "ACC", "PRE", "REC", "F1", "paper's ACC"], body)
+        body = []
+        for row, title in rows.items():
+            values = summary.get(row, {})
+            if f"aug_{model}_acc" in values:
+                four = (cell(values.get(f"aug_{model}_{m}")) for m in ACCURACY)
+                body.append((title, *four, paper.published(model, row)))
+        if body:
+            out.append(Table(TITLES.get(model, model), header, tuple(body)))
+    return out
 
 
-def ablation_table(summary: Summary, classifiers: Sequence[str]) -> str:
-    """The paper's ablation of FCM-VAE: ACC, PRE, REC, F1 and the paper's ACC."""
-    body = []
-    for model in classifiers:
-        for i, row in enumerate(ABLATION_ROWS):
-            if row not in summary or f"aug_{model}_acc" not in summary[row]:
-                continue
-            cells = [
-                cell(summary[row].get(f"aug_{model}_{m}")) for m in ("acc", "pre", "rec", "f1")
-            ]
-            paper = f"{PAPER_ABLATION[model][i]:.3f}" if model in PAPER_ABLATION else "–"
-            title = "full framework" if row == "fcm_vae" else row
-            body.append([model, title, *cells, paper])
-    return markdown(["classifier", "ablation", "ACC", "PRE", "REC", "F1", "paper's ACC"], body)
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """What was asked of the checked generator, and whether it was found."""
+    body = tuple((f.what, f"{f.found:.3f}", f.asked, "yes" if f.ok else "**NO**") for f in findings)
+    return Table("Requirements", ("required", "found", "asked", "met"), body)

@@ -1,0 +1,99 @@
+"""The judge as one self-contained HTML page, and as a section of a run's report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from markupsafe import Markup
+
+from fcforge.errors import DataError
+from fcforge.judge import figures, tables
+from fcforge.judge.panel import Finding, Panel, summarise
+from fcforge.report import Section
+from fcforge.report.html import templates_of
+
+READING = "Mean over sites, then over seeds; brackets: 95 % t interval over seeds."
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything the page shows."""
+
+    title: str
+    where: str
+    panel: Panel
+    summary: tables.Summary
+    findings: Sequence[Finding]
+    warnings: Sequence[str]
+    portraits: Mapping[str, figures.Portrait]
+
+
+def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tables.Table]]]:
+    """Headings and their tables, empty ones left out."""
+    groups = [
+        ("Fidelity and use", tables.fidelity_tables(summary)),
+        ("1:1 augmentation", tables.augmentation_tables(summary, panel.augment)),
+        ("Ablation of FCM-VAE", tables.ablation_tables(summary, panel.augment)),
+    ]
+    return [(heading, found) for heading, found in groups if found]
+
+
+def headline(findings: Sequence[Finding], warnings: Sequence[str]) -> str:
+    """One sentence on top."""
+    collapsed = len({text.split(" COLLAPSED")[0] for text in warnings})
+    said = f"{collapsed} of the generators collapsed. " if collapsed else "No generator collapsed. "
+    if not findings:
+        return said.strip()
+    missed = [f.what for f in findings if not f.ok]
+    if not missed:
+        return f"{said}The checked generator meets all {len(findings)} requirements."
+    return f"{said}The checked generator misses {len(missed)} of {len(findings)} requirements: " + (
+        ", ".join(missed) + "."
+    )
+
+
+def render(page: Page) -> str:
+    """The page as text."""
+    css = resources.files("fcforge.report").joinpath("templates/report.css").read_text("utf-8")
+    title, body = figures.section(page.portraits, page.where)
+    template = templates_of("fcforge.judge").get_template("judge.html.j2")
+    return template.render(
+        css=Markup(css),
+        page=page,
+        headline=headline(page.findings, page.warnings),
+        groups=groups_of(page.panel, page.summary),
+        figure_title=title,
+        figures=Markup(body),
+        reading=READING,
+    )
+
+
+def report_section(folder: Path) -> Section:
+    """Figures and warnings of a judged folder, for ``fcforge report --judge FOLDER``."""
+    store, pictures = folder / "records.json", folder / "portraits.npz"
+    if not (store.exists() and pictures.exists()):
+        raise DataError(
+            "holds no finished judgement (records.json and portraits.npz).",
+            where=str(folder),
+            do="Run `fcforge judge CONFIG --out FOLDER` first.",
+        )
+    stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
+    records = [record for site in stored.values() for record in site]
+    first = tables.fidelity_tables(summarise(records))[0]
+    title, body = figures.section(figures.read_portraits(pictures))
+    lines = Markup("").join(
+        Markup("<tr><th scope=row>{}</th>{}</tr>").format(
+            line[0], Markup("").join(Markup("<td>{}</td>").format(c) for c in line[1:])
+        )
+        for line in first.body
+    )
+    head = Markup("").join(Markup("<th scope=col>{}</th>").format(h) for h in first.header)
+    table = Markup(
+        '<div class="scroll"><table class="results"><thead><tr>{}</tr></thead>'
+        '<tbody>{}</tbody></table></div><p class="note">{}</p>'
+    ).format(head, lines, READING)
+    return Section(title, table + Markup(body))
