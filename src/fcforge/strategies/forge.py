@@ -113,6 +113,7 @@ class Forge(Strategy):
     title: ClassVar[str] = "FORGE"
     source: ClassVar[str] = "the FORGE paper"
     keeps: ClassVar[Keeps] = "synthetic subjects"
+    captures: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = True
     row_keys: ClassVar[tuple[str, ...]] = (ROWS, "dev.row")
 
