@@ -231,5 +231,12 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
     assert (run.tr, run.slice_timing, run.phase) == (2.0, (0.0, 1.0), "j")
     assert run.reverse is not None
     assert run.reverse.name == "sub-01_dir-PA_epi.nii.gz"
+    for text, says in (("{half", "not JSON"), ("[1]", "no names and values")):
+        (fmap / "sub-01_dir-PA_epi.json").write_text(text)
+        with pytest.raises(DataError, match=f"PA_epi.json: {says}"):
+            find_raw(tmp_path)
+    (tmp_path / "task-rest_bold.json").write_text('{"RepetitionTime": "two"}')
+    with pytest.raises(DataError, match=r"sub-01_task-rest_bold.nii.gz: .* is no number"):
+        find_raw(tmp_path)
     with pytest.raises(DataError, match="no \\*_bold"):
         find_raw(fmap.parent.parent / "sub-01" / "func" / "..")

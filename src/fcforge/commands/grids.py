@@ -1,8 +1,8 @@
 """What `fcforge tune` tries for each method, and where the values come from.
 
-Section numbers are those of the method specifications (docs/experiments.md lists the sources).
-A method that is not here has nothing to choose: its penalty is found from its own statistics
-(analytic), or it has no weight at all (fine-tuning, cumulative, joint).
+docs/experiments.md shows the same to users. A method that is not here has nothing to choose: its
+penalty is found from its own statistics (analytic), or it has no weight at all (fine-tuning,
+cumulative, joint).
 """
 
 from __future__ import annotations

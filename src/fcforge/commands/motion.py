@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from fcforge.commands.run import kept_by
-from fcforge.commands.unseen import results_of
 from fcforge.errors import DataError, unknown_name
+from fcforge.runner.collect import collect_some
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -158,6 +158,7 @@ def motion_command(
         cohort = with_phenotypes(cohort, phenotypes)
     results, keeps = motion_results(experiment, cohort), {LEARNER.title: KEEPS}
     if beside is not None:
-        results += results_of(beside)
-        keeps |= kept_by(Store(beside))
+        store = Store(beside)
+        results += collect_some(store)[0]
+        keeps |= kept_by(store)
     return rows(results, keeps=keeps)

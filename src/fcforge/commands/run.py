@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import ConfigError, StoreError
+from fcforge.errors import ConfigError
 from fcforge.report.numbers import duration, memory
-from fcforge.runner.collect import collect, stored_plan
+from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import (
@@ -131,13 +131,7 @@ def report_on(
     from fcforge.stats import findings, rows
 
     store = Store(folder)
-    results, asked = collect(store)
-    if not results:
-        raise StoreError(
-            f"none of the {asked} runs is complete yet.",
-            where=str(folder),
-            do="See `fcforge status`; `fcforge run` with the same config continues.",
-        )
+    results, asked = collect_some(store)
     keeps = kept_by(store)
     found = rows(results, keeps=keeps)
     data = store.read_experiment()

@@ -20,7 +20,7 @@ import numpy as np
 from fcforge.errors import StoreError
 from fcforge.metrics import cell_values, finite, metric_named
 from fcforge.report.numbers import with_interval
-from fcforge.runner.collect import collect
+from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import (
     Estimate,
@@ -151,22 +151,10 @@ def _longest(runs: Sequence[RunResult]) -> list[RunResult]:
     return [r for r in runs if len(r.spec.order) == most]
 
 
-def results_of(folder: Path) -> list[RunResult]:
-    """Complete runs of a folder; an error when there is none."""
-    results, asked = collect(Store(folder))
-    if not results:
-        raise StoreError(
-            f"none of the {asked} runs is complete yet.",
-            where=str(folder),
-            do="`fcforge run` with the same config continues.",
-        )
-    return results
-
-
 def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:
     """Tables of `fcforge unseen RUNDIR`."""
     metric_named(metric)
-    results = results_of(folder)
+    results, _ = collect_some(Store(folder))
     if max(len(r.spec.order) for r in results) < 2:
         raise StoreError("the runs of this folder have one site: none is unseen.")
     return unseen_tables(results, metric)
@@ -174,4 +162,5 @@ def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:
 
 def calibration_command(folder: Path) -> list[Table]:
     """Tables of `fcforge calibration RUNDIR`."""
-    return calibration_tables(results_of(folder))
+    results, _ = collect_some(Store(folder))
+    return calibration_tables(results)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcforge.errors import StoreError
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Plan, make_plan
 from fcforge.runner.store import Store
@@ -40,6 +41,18 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     experiment = Experiment.from_json(data["experiment"])
     specs = experiment.specs(data["sites"], data["data_sha256"])
     return experiment, make_plan(specs, data["sites"]), data
+
+
+def collect_some(store: Store) -> tuple[list[RunResult], int]:
+    """As `collect`; `StoreError` when no run is complete."""
+    results, asked = collect(store)
+    if not results:
+        raise StoreError(
+            f"none of the {asked} runs is complete yet.",
+            where=str(store.root),
+            do="See `fcforge status`; `fcforge run` with the same config continues.",
+        )
+    return results, asked
 
 
 def collect(store: Store) -> tuple[list[RunResult], int]:

@@ -62,14 +62,14 @@ def _describe(path: Path, root: Path) -> RawRun:
     info = _sidecars(path, root)
     source = loose_source(path, path.name.split(".")[0], kind="scan", tool="raw")
     phase = str(info.get("PhaseEncodingDirection", ""))
-    return RawRun(
-        source,
-        tr=float(info["RepetitionTime"]) if info.get("RepetitionTime") else None,
-        slice_timing=tuple(float(t) for t in info.get("SliceTiming", ())),
-        phase=phase,
-        readout=float(info.get("TotalReadoutTime", 0.05)),
-        reverse=_reverse(path, phase),
-    )
+    try:
+        tr = float(info["RepetitionTime"]) if info.get("RepetitionTime") else None
+        slice_timing = tuple(float(t) for t in info.get("SliceTiming", ()))
+        readout = float(info.get("TotalReadoutTime", 0.05))
+    except (TypeError, ValueError) as error:
+        what = "RepetitionTime, SliceTiming or TotalReadoutTime is no number"
+        raise DataError(f"its sidecar's {what} ({error}).", where=str(path)) from None
+    return RawRun(source, tr, slice_timing, phase, readout, _reverse(path, phase))
 
 
 def _sidecars(path: Path, root: Path) -> dict[str, Any]:
@@ -80,12 +80,21 @@ def _sidecars(path: Path, root: Path) -> dict[str, Any]:
         root / f"task-{task}_bold.json",
         path.with_name(f"{path.name.split('.')[0]}.json"),
     ):
-        if file.exists():
-            try:
-                info |= json.loads(file.read_text())
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise DataError(f"not JSON ({error}).", where=str(file)) from None
+        info |= _read_json(file)
     return info
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Content of a sidecar; nothing where there is none."""
+    if not file.exists():
+        return {}
+    try:
+        found = json.loads(file.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"not JSON ({error}).", where=str(file)) from None
+    if not isinstance(found, dict):
+        raise DataError("no names and values in it, as a BIDS sidecar has.", where=str(file))
+    return found
 
 
 def _reverse(path: Path, phase: str) -> Path | None:
@@ -94,7 +103,7 @@ def _reverse(path: Path, phase: str) -> Path | None:
     opposite = phase.removesuffix("-") if phase.endswith("-") else f"{phase}-"
     for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
         side = image.with_name(image.name.split(".")[0] + ".json")
-        if side.exists() and json.loads(side.read_text()).get("PhaseEncodingDirection") == opposite:
+        if _read_json(side).get("PhaseEncodingDirection") == opposite:
             return image
     return None
 
