@@ -145,11 +145,15 @@ def records(args: argparse.Namespace) -> list[dict[str, Any]]:
             numbers = {**stored["numbers"], **judged[job.name]}
             record = record_of(job.row, job.site, job.seed, numbers, stored["info"])
             found[job.row, job.seed].append(record)
-    return [r for group in found.values() if len(group) == len(args.sites) for r in group]
+    order = list(g.PRIORITY)
+    whole = {key: group for key, group in found.items() if len(group) == len(args.sites)}
+    return [r for key in sorted(whole, key=lambda k: order.index(k[0])) for r in whole[key]]
 
 
 def tables(args: argparse.Namespace) -> None:
     """Markdown of all tables, printed and written with records.json to --out."""
+    import generators_docs as docs
+
     from fcforge.judge.commands import collapse_list, markdown_report
 
     args.out.mkdir(parents=True, exist_ok=True)
@@ -167,6 +171,11 @@ def tables(args: argparse.Namespace) -> None:
     )
     g.write_bytes(args.out / "generators.md", text.encode())
     print(text)
+    models = ("linear", *args.augment)
+    if findings:
+        pieces = [docs.must_show(found).markdown(), docs.schedule(found).markdown()]
+        pieces.append(docs.reproducibility(found, models))
+        g.write_bytes(args.out / "documents.md", "\n\n".join(pieces).encode())
 
 
 def main() -> None:
