@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +92,9 @@ def task(args: argparse.Namespace, job: g.JobKey, prefix: str) -> Task:
 
 def train_group(args: argparse.Namespace, members: list[g.JobKey], unit: Unit) -> None:
     """Train and keep; a card without room for all of them gets half at a time."""
-    training = Training(epochs=1 if args.tiny else args.epochs)
+    training = Training(
+        epochs=1 if args.tiny else args.epochs, precision="tf32" if args.tf32 else "float32"
+    )
     tasks = [task(args, job, unit[0]) for job in members]
     try:
         scores = classify(tasks, unit[1], training, args.device, len(tasks))
@@ -113,8 +116,6 @@ def train_group(args: argparse.Namespace, members: list[g.JobKey], unit: Unit) -
 
 def judge(args: argparse.Namespace) -> None:
     """Scores of every classifier still missing, until --limit."""
-    if args.tf32:
-        torch.set_float32_matmul_precision("high")
     start = time.perf_counter()
     rate = 0.0  # seconds per lane of the dearest group so far
     for unit in units(args):
@@ -123,7 +124,10 @@ def judge(args: argparse.Namespace) -> None:
             if passed + rate * len(members) > args.limit:
                 print(f"[{passed:4.0f} s] no time for {unit} at {members[0].site}", flush=True)
                 continue
-            train_group(args, members, unit)
+            try:
+                train_group(args, members, unit)
+            except Exception:  # noqa: BLE001 - one classifier that fails must not lose the others
+                print(f"{unit} at {members[0].site} FAILED\n{traceback.format_exc()}", flush=True)
             if torch.device(args.device).type == "cuda":
                 torch.cuda.empty_cache()
             took = time.perf_counter() - start - passed
