@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import generators_docs as docs
 import generators_fit
 import generators_rows as g
 import generators_study
@@ -115,3 +116,58 @@ def test_only_the_papers_options_are_augmented(row, in_table) -> None:
     job = g.JobKey(row, "NYU", 0)
     assert generators_study.needs(job, ("aug", "gat")) is in_table
     assert generators_study.needs(job, ("tstr", "gcn"))
+
+
+def record(row: str, seed: int, acc: float, **numbers: float) -> dict:
+    given = {
+        "variance_ratio": 1.0,
+        "sd_ratio": 1.0,
+        "edge_mean_r": 0.99,
+        "edge_mean_r_test": 0.96,
+        "class_difference_r": 0.1,
+        "psd_share": 1.0,
+        "tstr_linear_acc": acc,
+        **{f"aug_gcn_{m}": acc for m in ("acc", "pre", "rec", "f1")},
+    }
+    units = {"active_units": numbers.pop("active_units", 12)}
+    return {
+        "row": row,
+        "site": "NYU",
+        "seed": seed,
+        "diagnostics": units,
+        "numbers": {**given, **numbers},
+    }
+
+
+def made_up() -> list[dict]:
+    found = []
+    for seed, base in enumerate((0.60, 0.64)):
+        found += [record("real", seed, base), record("corr_gauss", seed, base)]
+        found += [record("corr_flow", seed, base, psd_share=0.99 if seed else 1.0)]
+        found += [record("fcm_vae", seed, base - 0.03, class_difference_r=0.07)]
+        found += [record("fcm_vae authors", seed, base, sd_ratio=0.3, active_units=seed)]
+    return found
+
+
+def test_criteria_are_met_or_not_as_computed_by_hand() -> None:
+    lines = {line[0]: line for line in docs.must_show(made_up()).body}
+    met = {what: line[3] == "yes" for what, line in lines.items()}
+    assert met.pop("authors preset: edge SD ratio")
+    assert not met.pop("authors preset: active units")  # one unit in one seed
+    assert not met.pop("corr_flow: valid matrices, smallest share")
+    share = lines["careful: class-difference r / another real sample's"]
+    assert share[2].startswith("0.70")
+    assert not met.pop(share[0])
+    gap = lines["careful: train-on-real minus TSTR accuracy, best of ridge and GCN"]
+    assert gap[2].startswith("+0.030 (0.620 - 0.590")
+    assert not met.pop(gap[0])
+    assert all(met.values())
+
+
+def test_gains_are_paired_by_seed_and_stand_beside_the_paper() -> None:
+    found = docs.difference(made_up(), "fcm_vae", "real", "aug_gcn_acc")
+    assert found.mean == pytest.approx(-0.03)
+    assert found.high - found.low == pytest.approx(0, abs=1e-9)  # the same in both seeds
+    text = docs.reproducibility(made_up(), ["gcn"])
+    assert "| GCN | FCM-VAE | 0.590" in text
+    assert "| -0.030 | 0.783 / 0.776 / 0.775 / 0.771 |" in text
