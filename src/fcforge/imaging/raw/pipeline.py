@@ -30,7 +30,7 @@ from fcforge.imaging.raw.motion import (
 from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
 from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
 from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
-from fcforge.imaging.scan import Scan, open_scan, read_volume, repetition_time
+from fcforge.imaging.scan import TR_TOLERANCE_S, Scan, open_scan, read_volume, repetition_time
 from fcforge.writing import whole_file
 
 
@@ -117,7 +117,7 @@ def preprocess_run(run: RawRun, out: Path, recipe: Recipe, key: str = "") -> Pre
         plan["motion"] = recipe.motion
     scan = open_scan(run.source.path)
     tr = recipe.tr or repetition_time(scan, None, None) or run.tr
-    if run.tr and scan.tr and recipe.tr is None and abs(run.tr - scan.tr) > 0.005:
+    if run.tr and scan.tr and recipe.tr is None and abs(run.tr - scan.tr) > TR_TOLERANCE_S:
         raise DataError(
             f"mixed TRs: the header says {scan.tr:g} s, the sidecar {run.tr:g} s.",
             where=str(scan.path),
