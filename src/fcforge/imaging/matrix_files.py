@@ -93,8 +93,12 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file; pickled objects are refused."""
     path = Path(path)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        with path.open("rb") as stream:
+            if stream.read(2) != b"PK":  # numpy would call anything unknown a pickle
+                raise ValueError("it is no .npz archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
     except DAMAGED as error:
         raise _damaged(path, error) from error
 
