@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from fcforge.errors import StoreError
+from fcforge.runner.collect import stored_plan
+from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import LANE, Store
+from fcforge.types import Component, LearnerSpec
 
 SCORES = {"A": np.array([0.1, 0.9], dtype=np.float32), "B": np.array([0.5], dtype=np.float32)}
 TENSORS = {"params/w": torch.arange(6.0).reshape(2, 3), "state/n": torch.tensor(3)}
@@ -125,9 +128,38 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
         store.read_experiment()
     store.write_experiment({"a": [1, "é"]})
     assert store.read_experiment() == {"a": [1, "é"]}
-    (tmp_path / "experiment.json").write_text('{"a": [1')
-    with pytest.raises(StoreError, match="Delete this file and run the same command again"):
-        store.read_experiment()
+    for text in ('{"a": [1', "[1]", "3"):
+        (tmp_path / "experiment.json").write_text(text)
+        with pytest.raises(StoreError, match="Delete this file and run the same command again"):
+            store.read_experiment()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"experiment": 3}, "not subscriptable"),
+        ({"experiment": {}}, "no 'orders'"),
+        ({"sites": None}, "NoneType"),
+        ({"site_facts": {}}, "no '0'"),
+        ({"experiment": {"new": 1}}, "unexpected keyword argument 'new'"),
+    ],
+)
+def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_path):
+    learner = LearnerSpec(Component("finetune"), Component("linear"))
+    whole = {
+        "experiment": Experiment(Component("simulated"), (learner,)).to_json(),
+        "sites": ["A", "B"],
+        "data_sha256": "0" * 64,
+        "site_facts": {"0": {}},
+    }
+    store = Store(tmp_path)
+    store.write_experiment(whole)
+    assert len(stored_plan(store)[1].stages) == 2
+    if change.get("experiment") == {"new": 1}:
+        change = {"experiment": {**whole["experiment"], "new": 1}}
+    store.write_experiment({**whole, **change})
+    with pytest.raises(StoreError, match=f"another version of fcforge.*{says}.*Delete this file"):
+        stored_plan(store)
 
 
 def test_sweep_takes_old_leftovers_only(tmp_path):

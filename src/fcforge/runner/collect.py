@@ -38,9 +38,14 @@ def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
 def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
     data = store.read_experiment()
-    experiment = Experiment.from_json(data["experiment"])
-    specs = experiment.specs(data["sites"], data["data_sha256"])
-    return experiment, make_plan(specs, data["sites"]), data
+    try:
+        experiment = Experiment.from_json(data["experiment"])
+        specs = experiment.specs(data["sites"], data["data_sha256"])
+        for seed in experiment.seeds:
+            data["site_facts"][str(seed)]
+        return experiment, make_plan(specs, data["sites"]), data
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise store.unreadable(error) from error
 
 
 def collect_some(store: Store) -> tuple[list[RunResult], int]:

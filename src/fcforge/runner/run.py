@@ -53,6 +53,8 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     store = Store(out)
     if (store.root / "experiment.json").is_file():
         there = store.read_experiment()
+        if "data_sha256" not in there:
+            raise store.unreadable(KeyError("data_sha256"))
         if there["data_sha256"] != prepared.data_sha256:
             raise StoreError(
                 "this folder holds a run on other data.",

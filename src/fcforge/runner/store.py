@@ -113,7 +113,10 @@ class Store:
         """Spec, seconds, memory and addresses of a node."""
         path = self._read(key, "meta.json")
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError("no names and values in it")
+            return found
         except ValueError as error:
             raise self._damaged(path, error) from error
 
@@ -151,13 +154,21 @@ class Store:
                 do="Give the folder that was --out of `fcforge run`.",
             )
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError("no names and values in it")
+            return found
         except ValueError as error:
-            raise StoreError(
-                f"damaged file ({error}).",
-                where=str(path),
-                do="Delete this file and run the same command again: nothing is trained twice.",
-            ) from error
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> StoreError:
+        """The error for an experiment.json that makes no sense."""
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        return StoreError(
+            f"damaged, or written by another version of fcforge ({reason}).",
+            where=str(self.root / "experiment.json"),
+            do="Delete this file and run the same command again: nothing is trained twice.",
+        )
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -170,8 +181,4 @@ class Store:
         return path
 
     def _damaged(self, path: Path, error: Exception) -> StoreError:
-        return StoreError(
-            f"damaged file ({error}).",
-            where=str(path),
-            do=self._REDO,
-        )
+        return StoreError(f"damaged file ({error}).", where=str(path), do=self._REDO)
