@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import dataclass
 
 import pytest
 
-from fcforge import components
 from fcforge.components import build, check_choice, check_settings, look_up
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
@@ -35,10 +33,6 @@ class Bell:
 
 
 TABLE = {"bell": Bell, "empty": dataclass(type("Empty", (), {}))}
-
-
-def test_examples():
-    assert doctest.testmod(components, optionflags=doctest.ELLIPSIS).failed == 0
 
 
 def test_build_takes_settings_and_what_the_caller_gives():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import importlib.util
 import re
@@ -17,6 +18,8 @@ from fcforge.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
+SRC = ROOT / "src"
+WITH_EXAMPLES = sorted(p for p in SRC.rglob("*.py") if "\n    >>> " in p.read_text())
 PAGES = sorted(p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts))
 
 
@@ -80,6 +83,14 @@ def test_api_page_names_what_exists():
     for name in names:
         module, _, thing = name.rpartition(".")
         assert hasattr(importlib.import_module(module), thing), name
+
+
+@pytest.mark.parametrize("file", WITH_EXAMPLES, ids=lambda p: p.stem)
+def test_examples_in_docstrings_give_what_they_say(file):
+    name = ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
+    ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert ran.attempted > 0
+    assert ran.failed == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
