@@ -79,12 +79,13 @@ def worker(jobs: list[g.JobKey], args: argparse.Namespace, start: float, end: fl
     for job in jobs:
         left = end - time.time()
         state = g.state_file(args.work, job).exists()
-        if job.row in g.GANS and not state and args.gans == "lanes":
+        if job.row in g.GANS and not state and args.gans != "cpu":
             continue
         if not args.tiny and (5.0 if state else slow * g.seconds(job)) > left:
             continue
         try:
-            os.close(os.open(args.work / f"{job.name}.claim", os.O_CREAT | os.O_EXCL))
+            claim = args.work / f"{job.name}.{start:.0f}.claim"
+            os.close(os.open(claim, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
         began = time.time()
@@ -101,10 +102,10 @@ def worker(jobs: list[g.JobKey], args: argparse.Namespace, start: float, end: fl
 def fit(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
     """All jobs that are neither finished nor stored, until --limit."""
     args.work.mkdir(parents=True, exist_ok=True)
-    for claim in args.work.glob("*.claim"):
-        claim.unlink()
     todo = g.jobs(args.rows, args.sites, args.seeds, args.all_seeds)
     todo = [j for j in todo if j not in finished and not g.samples_file(args.work, j).exists()]
+    if args.gans == "later":
+        todo = [j for j in todo if j.row not in g.GANS]
     cost = sum(map(g.seconds, todo))
     print(f"{len(todo)} fits, about {cost:.0f} CPU s on {args.procs} processes", flush=True)
     start = time.time()

@@ -35,7 +35,7 @@ ROWS = {
     "fcm_vae paper": Component("fcm_vae", {"preset": "paper"}),
     "fcm_vae authors": Component("fcm_vae", {"preset": "authors"}),
     "regate": Component("regate"),
-    "brainnetgan": Component("brainnetgan", {"steps": 1000, "width": 16}),
+    "brainnetgan": Component("brainnetgan", {"steps": 1000}),
     "gr_spd_gan": Component("gr_spd_gan", {"steps": 1500}),
 }
 # The GANs' schedule where they are fitted on a CPU core, one site at a time.

@@ -22,7 +22,7 @@ import os
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from fcforge.judge.utility import Task, classify
 from fcforge.types import FCBatch, Training
 
 Unit = tuple[str, str]  # ("tstr" or "aug", classifier)
+LEAST = 10  # lanes worth a group while more are on their way
 
 
 def units(args: argparse.Namespace) -> list[Unit]:
@@ -66,18 +67,27 @@ def finished(args: argparse.Namespace) -> set[g.JobKey]:
     }
 
 
-def groups(args: argparse.Namespace, unit: Unit) -> Iterator[list[g.JobKey]]:
-    """Jobs still to be judged by one classifier, in groups that train side by side."""
+def groups(args: argparse.Namespace, unit: Unit) -> list[list[g.JobKey]]:
+    """Jobs still to be judged by one classifier, in groups that train side by side.
+
+    While fits go on (--follow), only whole rows of a site, and not a few lanes at a time: they
+    would take as long as many.
+    """
     judged = read_judged(args.work)
+    waiting = args.follow and not (args.work / "fit.done").exists()
     together: dict[tuple[str, bool], list[g.JobKey]] = defaultdict(list)
-    for job in g.jobs([], args.sites, args.seeds, True):
-        there = g.samples_file(args.work, job).exists()
-        if there and needs(job, unit) and (job.name, *unit) not in judged:
+    for row, site in product(g.PRIORITY, args.sites):
+        jobs = [j for j in g.jobs([row], [site], args.seeds, True) if needs(j, unit)]
+        there = [j for j in jobs if g.samples_file(args.work, j).exists()]
+        if not waiting or len(there) >= min(args.seeds, g.PRIORITY[row][2]):
             # real subjects alone are half as many as augmented ones
-            together[job.site, unit[0] == "aug" and job.row == REAL].append(job)
-    for members in together.values():
-        for i in range(0, len(members), args.lanes):
-            yield members[i : i + args.lanes]
+            alone = unit[0] == "aug" and row == REAL
+            together[site, alone] += [j for j in there if (j.name, *unit) not in judged]
+    found = []
+    for (_, alone), members in together.items():
+        if members and (alone or not waiting or len(members) >= LEAST):
+            found += [members[i : i + args.lanes] for i in range(0, len(members), args.lanes)]
+    return found
 
 
 def task(args: argparse.Namespace, job: g.JobKey, prefix: str) -> Task:
@@ -117,23 +127,45 @@ def train_group(args: argparse.Namespace, members: list[g.JobKey], unit: Unit) -
 def judge(args: argparse.Namespace) -> None:
     """Scores of every classifier still missing, until --limit."""
     start = time.perf_counter()
-    rate = 0.0  # seconds per lane of the dearest group so far
-    for unit in units(args):
-        for members in groups(args, unit):
-            passed = time.perf_counter() - start
-            if passed + rate * len(members) > args.limit:
-                print(f"[{passed:4.0f} s] no time for {unit} at {members[0].site}", flush=True)
-                continue
-            try:
-                train_group(args, members, unit)
-            except Exception:  # noqa: BLE001 - one classifier that fails must not lose the others
-                print(f"{unit} at {members[0].site} FAILED\n{traceback.format_exc()}", flush=True)
-            if torch.device(args.device).type == "cuda":
-                torch.cuda.empty_cache()
-            took = time.perf_counter() - start - passed
-            rate = max(rate, 0.9 * took / len(members))
-            where = f"{members[0].site}, {len(members)} lanes"
-            print(f"[{passed:4.0f} s] {unit[0]} {unit[1]} {where}: {took:.1f} s", flush=True)
+    rate: dict[str, float] = {}  # seconds per lane of a classifier
+    failed: set[tuple[Unit, g.JobKey]] = set()
+    while True:
+        over = not args.follow or (args.work / "fit.done").exists()
+        trained = sum(_judge_unit(args, unit, start, rate, failed) for unit in units(args))
+        passed = time.perf_counter() - start
+        if passed > args.limit or (over and not trained):
+            return
+        if not trained:
+            time.sleep(3)
+
+
+def _judge_unit(
+    args: argparse.Namespace,
+    unit: Unit,
+    start: float,
+    rate: dict[str, float],
+    failed: set[tuple[Unit, g.JobKey]],
+) -> int:
+    """Train what is there for one classifier; how many groups."""
+    trained = 0
+    for members in groups(args, unit):
+        passed = time.perf_counter() - start
+        late = passed + rate.get(unit[1], 0.0) * len(members) > args.limit
+        if late or (unit, members[0]) in failed:
+            continue
+        try:
+            train_group(args, members, unit)
+        except Exception:  # noqa: BLE001 - one classifier that fails must not lose the others
+            failed.add((unit, members[0]))
+            print(f"{unit} at {members[0].site} FAILED\n{traceback.format_exc()}", flush=True)
+        if torch.device(args.device).type == "cuda":
+            torch.cuda.empty_cache()
+        took = time.perf_counter() - start - passed
+        rate[unit[1]] = max(rate.get(unit[1], 0.0), 0.8 * took / max(len(members), 8))
+        trained += 1
+        where = f"{members[0].site}, {len(members)} lanes"
+        print(f"[{passed:4.0f} s] {unit[0]} {unit[1]} {where}: {took:.1f} s", flush=True)
+    return trained
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -195,7 +227,9 @@ def main() -> None:
     parser.add_argument("--all-seeds", action="store_true", help="also for the dearest rows")
     parser.add_argument("--sites", nargs="*", default=g.SITES)
     parser.add_argument("--rows", nargs="*", default=[])
-    parser.add_argument("--gans", choices=("lanes", "cpu"), default="lanes", help="GANs: where")
+    parser.add_argument(
+        "--gans", choices=("lanes", "cpu", "later"), default="lanes", help="GANs: where"
+    )
     parser.add_argument("--augment", nargs="*", default=g.FIVE)
     parser.add_argument("--classifiers", nargs="*", default=("gcn",))
     parser.add_argument("--limit", type=float, default=500.0, help="begin nothing after so long")
@@ -203,6 +237,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--multiple", type=int, default=4)
     parser.add_argument("--lanes", type=int, default=80)
+    parser.add_argument("--follow", action="store_true", help="judge: until work/fit.done is there")
     parser.add_argument("--tf32", action="store_true", help="tensor cores in judge's products")
     parser.add_argument("--tiny", action="store_true", help="one epoch of everything: a test")
     args = parser.parse_args()
