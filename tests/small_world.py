@@ -33,6 +33,7 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
 }
 QUICK_METHODS: dict[str, dict[str, Any]] = {
     "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},
+    "forge_ridge": {"memory": 8, "candidates": 8, "dev": 4, "rounds": 2},
     "dp_analytic": {"noise": "seeded"},  # secret noise never repeats
 }
 TRAINING = Training(epochs=2, batch_size=8)

@@ -18,15 +18,18 @@ EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, neve
 
 
 LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
-FEATURES = ("z", "centred", "centred+log")
+Features = Literal["z", "centred", "log", "centred+log"]
+FEATURES = ("z", "centred", "log", "centred+log")
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
     """Edges of roughly unit spread, (n, R, R) -> (n, E) or (n, 2 E).
 
     "z": Fisher-z edges. "centred": without the strength of their ROIs (`graphs.centre_edges`).
-    "centred+log": those, and beside them the edges of the matrix logarithm.
+    "log": edges of the matrix logarithm (`graphs.log_edges`). "centred+log": both, side by side.
     """
+    if kind == "log":
+        return graphs.log_edges(fc) / LOG_SCALE
     z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
     if kind == "z":
         return z
@@ -49,7 +52,7 @@ class Linear(Model):
     never removes it.
     """
 
-    features: Literal["z", "centred", "centred+log"] = "z"
+    features: Features = "z"
 
     name: ClassVar[str] = "linear"
     lr: ClassVar[float] = 3e-5
@@ -97,7 +100,7 @@ class MLP(Model):
     hidden: int = 256
     dropout: float = 0.5
     norm: layers.Norm = "none"
-    features: Literal["z", "centred", "centred+log"] = "z"
+    features: Features = "z"
     name: ClassVar[str] = "mlp"
     lr: ClassVar[float] = 1e-4
 

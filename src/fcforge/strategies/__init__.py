@@ -12,6 +12,7 @@ from fcforge.strategies.er import ER
 from fcforge.strategies.ewc import EWC
 from fcforge.strategies.finetune import Finetune
 from fcforge.strategies.forge import Forge
+from fcforge.strategies.forge_ridge import ForgeRidge
 from fcforge.strategies.independent import Independent
 from fcforge.strategies.lwf import LwF
 from fcforge.strategies.majority import Majority
@@ -43,6 +44,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
         UGCL,
         PDGNN,
         Forge,
+        ForgeRidge,
     )
 }
 

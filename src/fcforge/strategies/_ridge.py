@@ -1,0 +1,59 @@
+r"""Weighted ridge regression in the dual: as many unknowns as subjects, not as edges.
+
+.. math:: \min_{w, b} \sum_i m_i\,(t_i - b - x_i^\top w)^2 + \alpha\,\|w\|^2
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Dual(NamedTuple):
+    """Solution as a combination of subjects: w = sum_i coefficient_i x_i, and b.
+
+    Attributes
+    ----------
+    coefficient : Tensor of shape (n,)
+        Adds up to zero, because the intercept is free.
+    bias : Tensor of shape ()
+    """
+
+    coefficient: Tensor
+    bias: Tensor
+
+
+def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Dual:
+    r"""Exact minimum, the unpenalised intercept included.
+
+    With :math:`\bar x, \bar t` the means weighted by m and :math:`s_i = \sqrt{m_i}`,
+
+    .. math:: c = S\,(S K_c S + \alpha I)^{-1} S\,(t - \bar t), \qquad
+              w = X^\top c, \qquad b = \bar t - \bar x^\top w
+
+    where :math:`K_c` is the Gram matrix of :math:`x_i - \bar x`. Since :math:`K_c m = 0`, c adds
+    up to zero and w needs no centring.
+
+    Parameters
+    ----------
+    gram : Tensor of shape (n, n), float64
+        :math:`K = X X^\top`.
+    target : Tensor of shape (n,)
+    mass : Tensor of shape (n,)
+        m, at least zero: how many subjects a subject counts for.
+    penalty : float
+        :math:`\alpha > 0`.
+    """
+    share = mass / mass.sum()
+    mean = gram @ share
+    centred = gram - mean[:, None] - mean[None, :] + share @ mean
+    root = mass.sqrt()
+    kernel = root[:, None] * centred * root[None, :]
+    kernel.diagonal().add_(penalty)
+    level = share @ target
+    factor = torch.linalg.cholesky(kernel)
+    right = (root * (target - level))[:, None]
+    coefficient = root * torch.cholesky_solve(right, factor)[:, 0]
+    return Dual(coefficient, level - mean @ coefficient)
