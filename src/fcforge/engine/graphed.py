@@ -39,7 +39,7 @@ class Graphed:
     overwritten by the next call, so whoever keeps one for later clones it. Shapes never change.
     """
 
-    def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int, warmup: int = 3) -> None:
+    def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int, warmup: int = 1) -> None:
         self._fn, self._carried, self._warmup = fn, carried, warmup
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: tuple[Any, ...] = ()

@@ -203,7 +203,7 @@ def learn_lanes(
     if graphed and bank.device.type == "cuda":
         step = Graphed(step, carried=2)
         if strategy.captures and replaying:
-            begin_epoch = Graphed(begin_epoch, carried=1, warmup=1)
+            begin_epoch = Graphed(begin_epoch, carried=1)
     keep_best = _monitor(learner, jobs, training, bank)
 
     t = 0
