@@ -33,13 +33,14 @@ MAIN_FIRST = (
     *("Base", "ER", "DER++", "FORGE (Gaussian)", "Cumulative", "Joint", "DER", "EWC", "SI", "LwF"),
     *("PackNet", "TWP", "UGCL (reconstruction)", "PDGNN", "FORGE (FCM-VAE)", "Analytic ridge"),
 )
-# Five sites have 120 orders: the core first, the rest when there is time.
-CORE = ("Base", "FORGE (Gaussian)", "ER", "DER++", "Joint", "Analytic ridge", "EWC", "LwF")
+# Five sites have 120 orders: the core first, the rest when there is time, fewer epochs.
+CORE = ("Base", "FORGE (Gaussian)", "ER", "DER++", "Joint", "Analytic ridge", "PDGNN", "LwF", "EWC")
 REST = (
-    *("Cumulative", "PDGNN", "SI", "DER", "TWP", "UGCL (reconstruction)", "PackNet"),
+    *("Cumulative", "SI", "DER", "TWP", "UGCL (reconstruction)", "PackNet"),
     "FORGE (FCM-VAE)",
 )
-TUNED = ("EWC", "SI", "LwF", "TWP", "UGCL (reconstruction)", "DER", "FORGE (Gaussian)")
+EPOCHS = {"main_mdd": 40, "main_bsnip": 40}
+TUNED = ("EWC", "SI", "LwF", "TWP", "UGCL (reconstruction)", "DER")
 LEAKY = (
     "experiment.protocol=paper",
     "leaks.select_on_test=true",
@@ -55,12 +56,12 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("paper_protocol", 3, ("FORGE",)),
     ("ablation", 3, None),
     ("ladder", 3, None),
-    ("buffer", 3, None),
+    ("buffer", 2, None),
     *((table, 1, (label,)) for label in CORE for table in ("main_mdd", "main_bsnip")),
     ("leaks", 3, ("PDGNN", "UGCL (reconstruction)", "TWP", "SI", "DER", "LwF", "PackNet", "EWC")),
-    ("tau", 3, None),
+    ("tau", 1, None),
     ("ablation+leaks", 1, None),
-    ("lambda", 3, None),
+    ("lambda", 1, None),
     ("ladder+leaks", 1, None),
     ("buffer+leaks", 1, None),
     ("tau+leaks", 1, None),
@@ -77,7 +78,8 @@ def make_plan_file(path: Path, data: str, precision: str, tiny: bool) -> None:
     for name, seeds, labels in WANTED:
         file, plus, _ = name.partition("+")
         experiment = load_experiment(FOLDER / f"{file}.toml", LEAKY if plus else ())
-        training = replace(experiment.training, precision=precision)
+        epochs = EPOCHS.get(file, experiment.training.epochs)
+        training = replace(experiment.training, precision=precision, epochs=epochs)
         experiment = replace(experiment, seeds=tuple(range(seeds)), training=training)
         if experiment.dataset.name == "folder":
             place = {**experiment.dataset.params, "path": data}

@@ -15,7 +15,7 @@ from fcforge.commands.tune import as_csv, as_toml, judge_trials, prepare_tuning
 from fcforge.errors import FCForgeError
 from fcforge.runner.collect import collect
 from fcforge.runner.execute import missing_nodes
-from fcforge.runner.run import open_store
+from fcforge.runner.run import open_store, prepare
 from fcforge.runner.workshop import Workshop
 from fcforge.types import Component, LearnerSpec
 
@@ -28,7 +28,8 @@ def tune(tables: Any) -> None:
     """`fcforge tune` on the main table's learners, then the chosen ones over all orders."""
     main = tables.experiments["main_abide"]
     if not tables.loaded(tables.place(main)):
-        return
+        first = replace(main, learners=main.learners[:1])
+        tables.cohorts[tables.place(main)] = prepare(first)
     mine = [le for le in main.learners if le.title in tables.plan["tune"]]
     mine = [_bounded(le) for le in mine]
     asked = replace(main, learners=tuple(mine))
