@@ -54,6 +54,7 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("leaks", 3, ("Base", "ER", "DER++", "FORGE", "Cumulative")),
     # Base, ER, DER++ and cumulative have no preset: without leaks they are the main table's rows
     ("paper_protocol", 3, ("FORGE",)),
+    ("leaks", 3, ("FORGE (FCM-VAE)",)),
     ("ablation", 3, None),
     ("ladder", 3, None),
     ("buffer", 2, None),

@@ -103,11 +103,10 @@ def main_table(
     groups = dict(table.groups)
     order = sorted(groups, key=lambda k: -n.of(groups[k])["aaa"].mean)
     base = seconds(groups["Base"]) if "Base" in groups else math.nan
-    same = {"FORGE (FCM-VAE)": "FORGE"}
     rows = []
     for k, runs in [("majority class", majority), *((k, groups[k]) for k in order)]:
         e = n.of(runs)
-        leak = leaky.groups.get(same.get(k, k)) if leaky else None
+        leak = leaky.groups.get(k) if leaky else None
         cost = seconds(runs) / base
         on_cpu = runs[0].environment.get("device") == "cpu" or k == "majority class"
         rows.append(
