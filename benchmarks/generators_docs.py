@@ -54,8 +54,10 @@ def must_show(records: Records) -> Table:
 
     if "fcm_vae authors" in s:
         authors = s["fcm_vae authors"]
-        low, high = range_of(records, "fcm_vae authors", "active_units")
-        line("authors preset: active units", "0", f"{low:.0f} to {high:.0f}", high == 0)
+        units = [r["diagnostics"]["active_units"] for r in records if r["row"] == "fcm_vae authors"]
+        none = sum(n == 0 for n in units)
+        most = f"0 in {none} of {len(units)} fits, at most {max(units)}"
+        line("authors preset: active units", "0", most, none == len(units))
         ratio = authors["sd_ratio"]
         line("authors preset: edge SD ratio", "< 0.5", cell(ratio), ratio.mean < 0.5)
     mine, real = s["fcm_vae"], s[REAL]
