@@ -184,3 +184,4 @@ def test_eigenvectors_in_threads_are_those_of_one_call() -> None:
     together, threaded = torch.linalg.eigh(matrices), graphs._eigh_in_threads(matrices)
     assert torch.equal(together.eigenvalues, threaded[0])
     assert torch.equal(together.eigenvectors, threaded[1])
+    assert torch.equal(graphs._eigh_in_threads(matrices[0])[0], together.eigenvalues[0])

@@ -146,7 +146,7 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     ----------
     Dwivedi and Bresson, A generalization of transformer networks to graphs, 2021.
     """
-    values, vectors = _eigh(laplacian(adj.double()))  # ascending
+    values, vectors = symmetric_eigen(laplacian(adj.double()))  # ascending
     n, rois = values.shape
     first = (values < tolerance).sum(-1, keepdim=True)  # (n, 1)
     column = first + torch.arange(k, device=adj.device)  # (n, k)
@@ -156,8 +156,8 @@ def laplacian_coordinates(adj: Tensor, k: int, tolerance: float = 1e-8) -> Tenso
     return (_fix_sign(picked) * exists[:, None, :]).to(adj.dtype)
 
 
-def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and -vectors of a batch, always computed on CPU cores.
+def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and -vectors of matrices (..., R, R), always computed on CPU cores.
 
     A GPU takes matrices of this size nearly one by one, and its basis of a repeated eigenvalue
     would not be the CPU's: models would depend on the device.
@@ -169,9 +169,11 @@ def _eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _eigh_in_threads(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    flat = matrices.reshape(-1, *matrices.shape[-2:])
     with ThreadPoolExecutor(8) as pool:
-        parts = list(pool.map(torch.linalg.eigh, matrices.split(16)))
-    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+        parts = list(pool.map(torch.linalg.eigh, flat.split(16)))
+    values, vectors = (torch.cat(found) for found in zip(*parts, strict=True))
+    return values.reshape(matrices.shape[:-1]), vectors.reshape(matrices.shape)
 
 
 def _fix_sign(vectors: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import edges as to_edges
-from fcforge.graphs import from_edges, n_rois_of
+from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
 
 # Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
 _NODES = (0.06943184420297371, 0.33000947820757187)
@@ -46,7 +46,7 @@ def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
 
 def matrix_log(matrix: Tensor, floor: float = 1e-6) -> Tensor:
     """Matrix logarithm of symmetric positive definite matrices (..., R, R)."""
-    values, vectors = torch.linalg.eigh(matrix)
+    values, vectors = symmetric_eigen(matrix)
     return (vectors * values.clamp_min(floor).log()[..., None, :]) @ vectors.mT
 
 

@@ -27,6 +27,7 @@ from fcforge.generators.layers import (
     with_prefix,
 )
 from fcforge.generators.wgan import Schedule, train_wgan_lanes
+from fcforge.graphs import symmetric_eigen
 from fcforge.types import FCBatch
 
 _SQRT2 = 2.0**0.5
@@ -62,7 +63,9 @@ def graph_penalty(fake: Tensor, real: Tensor, y: Tensor, k: int) -> Tensor:
     near = d <= d.kthvalue(min(k + 1, d.shape[-1]), dim=-1, keepdim=True).values
     weight = (-(d**2) / (2 * h**2)).exp() * near * (y[..., :, None] == y[..., None, :])
     weight = weight * (1.0 - torch.eye(d.shape[-1], device=d.device))
-    gaps = torch.cdist(fake, fake, compute_mode="donot_use_mm_for_euclid_dist").square()
+    products = fake @ fake.mT
+    squares = products.diagonal(dim1=-2, dim2=-1)
+    gaps = squares[..., :, None] + squares[..., None, :] - 2.0 * products
     total = weight.sum((-1, -2)).clamp_min(1e-6)
     return (weight * gaps).sum((-1, -2)) / total / fake.shape[-1]
 
@@ -103,7 +106,7 @@ def _mlp_init(sizes: list[int], normalised: bool, rng: torch.Generator) -> Param
 def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
     """Standardised tangent vectors (n, R(R+1)/2) at the log-Euclidean mean, and the way back."""
     spd = shrink_to_identity(fc, alpha)
-    values, vectors = torch.linalg.eigh(matrix_log(spd).mean(0))
+    values, vectors = symmetric_eigen(matrix_log(spd).mean(0))
     root = (vectors * (0.5 * values).exp()) @ vectors.T
     inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
     whitened = inverse @ spd @ inverse
