@@ -73,7 +73,7 @@ def run_ours(dataset: Component, args: argparse.Namespace, epochs: int) -> Spent
         say = progress if args.device.startswith("cuda") else quiet
         group = args.group or None
         run_experiment(
-            prepared, store, jobs=args.threads, device=args.device, group=group, progress=say
+            prepared, store, jobs=args.jobs, device=args.device, group=group, progress=say
         )
         return since(start, args.device)
 
@@ -215,7 +215,18 @@ def our_side(dataset: Component, args: argparse.Namespace, between: Any) -> tupl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--threads", type=int, default=cores())
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=min(cores(), 4),
+        help="of PyG; many cores only get in the way",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=None,
+        help="our processes; default: every core (GPU: all but one)",
+    )
     parser.add_argument("--data", default=None, help="abide1_aal116.npz, or 'simulated'")
     parser.add_argument("--scale", type=float, default=1.0, help="of simulated sites")
     parser.add_argument("--preset", default="default", choices=("default", "paper"))

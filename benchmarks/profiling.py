@@ -209,21 +209,28 @@ def ops(args: argparse.Namespace) -> None:
     print(f"ceilings here: float32 product {flop / 1e9:.0f} GFLOP/s, copy {copy / 1e9:.0f} GB/s")
 
 
+def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
+    """Calls and own seconds of every kernel (GPU) or operation (CPU)."""
+    if not cuda:
+        return {e.key: (e.count, e.self_cpu_time_total / 1e6) for e in prof.key_averages()}
+    # raw events: a graph's replays are a million kernels, for which key_averages takes minutes
+    found: dict[str, tuple[int, float]] = {}
+    for event in prof.profiler.kineto_results.events():
+        if event.device_type() == torch.autograd.DeviceType.CUDA:
+            count, seconds = found.get(event.name(), (0, 0.0))
+            found[event.name()] = count + 1, seconds + event.duration_ns() / 1e9
+    return found
+
+
 def table(prof: Any, cuda: bool, top: int, whole: float) -> None:
     """Heaviest entries by own time."""
-    entries = prof.key_averages()
-    if cuda:
-        kind = torch.autograd.DeviceType.CUDA
-        entries = [e for e in entries if e.device_type == kind]
-        own = {id(e): e.self_device_time_total for e in entries}
-    else:
-        own = {id(e): e.self_cpu_time_total for e in entries}
-    busy = sum(own.values()) / 1e6
+    own = own_times(prof, cuda)
+    busy = sum(seconds for _, seconds in own.values())
     print(f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {whole:.2f} s")
     print("| what | calls | ms | share |\n|---|---|---|---|")
-    for e in sorted(entries, key=lambda e: -own[id(e)])[:top]:
-        share = own[id(e)] / 1e6 / max(busy, 1e-9)
-        print(f"| {e.key[:90]} | {e.count} | {own[id(e)] / 1e3:.1f} | {share:.1%} |")
+    for name, (count, seconds) in sorted(own.items(), key=lambda r: -r[1][1])[:top]:
+        share = seconds / max(busy, 1e-9)
+        print(f"| {name[:90]} | {count} | {seconds * 1e3:.1f} | {share:.1%} |", flush=True)
 
 
 def main() -> None:

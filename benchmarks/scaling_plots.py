@@ -14,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 Row = dict[str, Any]
 COLOURS = ("#1a5c93", "#c2571a", "#3b7d3b", "#7a3b8f")
@@ -27,6 +28,12 @@ def _panel(ax: Any, title: str, x: str, y: str) -> None:
     ax.grid(alpha=0.25, linewidth=0.6)
 
 
+def _log_axis(ax: Any) -> None:
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+
+
 def plot(args: argparse.Namespace) -> None:
     files = [json.loads(Path(f).read_text()) for f in args.files]
     for data in files:
@@ -37,8 +44,7 @@ def plot(args: argparse.Namespace) -> None:
         figure.suptitle(data["machine"].split(", load")[0], fontsize=8, x=0.01, ha="left")
         figure.tight_layout()
         args.folder.mkdir(parents=True, exist_ok=True)
-        for ending in ("svg", "png"):
-            figure.savefig(args.folder / f"scaling_{data['device']}.{ending}", dpi=110)
+        figure.savefig(args.folder / f"scaling_{data['device']}.png", dpi=100)
         plt.close(figure)
 
 
@@ -51,7 +57,7 @@ def draw_rois(ax: Any, rows: list[Row]) -> None:
     x0, y0 = first[0]["rois"], first[0]["model_steps_per_s"]
     xs = [r["rois"] for r in first]
     ax.plot(xs, [y0 * (x0 / x) ** 2 for x in xs], ":", color="grey", label="1 / ROIs²")
-    ax.set_yscale("log")
+    _log_axis(ax)
     ax.set_xticks(xs)
     ax.legend(frameon=False, fontsize=8)
     _panel(ax, "ROIs", "ROIs", "model-steps / s")
@@ -71,7 +77,7 @@ def draw_sites(ax: Any, rows: list[Row]) -> None:
     x = [r["sites"] for r in rows]
     ax.plot(x, [r["unshared"] for r in rows], "o--", color="grey", label="order by order")
     ax.plot(x, [r["shared"] for r in rows], "o-", color=COLOURS[0], label="shared prefixes")
-    ax.set_yscale("log")
+    _log_axis(ax)
     ax.set_xticks(x)
     ax.legend(frameon=False, fontsize=8)
     _panel(ax, "Sites, all orders", "sites", "site trainings")
