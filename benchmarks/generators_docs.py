@@ -38,6 +38,13 @@ def seeds_of(records: Records, row: str) -> str:
     return f"{seeds[0]}-{seeds[-1]}" if len(seeds) > 2 else ", ".join(map(str, seeds))
 
 
+def titled(records: Records, row: str, title: str) -> str:
+    """Title of a row, with its seeds where they are fewer than the real row's."""
+    mine, all_seeds = seeds_of(records, row), seeds_of(records, REAL)
+    word = "seeds" if "," in mine or "-" in mine else "seed"
+    return title if mine == all_seeds else f"{title} ({word} {mine})"
+
+
 def range_of(records: Records, row: str, metric: str) -> tuple[float, float]:
     """Smallest and largest value over sites and seeds."""
     found = [{**r["diagnostics"], **r["numbers"]}[metric] for r in records if r["row"] == row]
@@ -109,7 +116,7 @@ def augmentation(records: Records, classifiers: Sequence[str], rows: Mapping[str
                 continue
             rest = [f"{values[f'aug_{model}_{m}'].mean:.3f}" for m in ("pre", "rec", "f1")]
             gain = "" if row == base else _signed(difference(records, row, base, acc))
-            line = (TITLES[model], title, cell(values[acc]), *rest, gain)
+            line = (TITLES[model], titled(records, row, title), cell(values[acc]), *rest, gain)
             body.append((*line, paper.published(model, row)))
     return Table("", header, tuple(body))
 
