@@ -7,7 +7,8 @@ import math
 import os
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,20 @@ def train_on_cpu(experiment: Experiment, root: str) -> int:
 
 
 # -- what comes back ------------------------------------------------------------------------------
+@contextmanager
+def whole(path: Path) -> Iterator[tarfile.TarFile]:
+    """An archive that takes its place when it is complete: a killed run leaves the one before."""
+    part = path.with_name(f".{path.name}.part")
+    with tarfile.open(part, "w:gz", compresslevel=6) as tar:
+        yield tar
+    part.replace(path)
+
+
 def pack_nodes(root: Path, place: str, out: Path) -> None:
     """Scores and metadata of every node of a store, in archives that stay small."""
     nodes = sorted((root / place / "nodes").glob("[!.]*"))
     for part, members in enumerate(_parts(nodes)):
-        with tarfile.open(out / f"{place}-{part}.tar.gz", "w:gz", compresslevel=6) as tar:
+        with whole(out / f"{place}-{part}.tar.gz") as tar:
             for node in members:
                 for name in FILES:
                     tar.add(node / name, f"{place}/nodes/{node.name}/{name}")
@@ -76,7 +86,7 @@ def pack_nodes(root: Path, place: str, out: Path) -> None:
 
 def pack_tables(root: Path, places: Mapping[str, str], out: Path) -> None:
     """What was asked for, the logs, and what tuning found."""
-    with tarfile.open(out / "tables.tar.gz", "w:gz") as tar:
+    with whole(out / "tables.tar.gz") as tar:
         for name, place in places.items():
             file = root / "experiments" / name / "experiment.json"
             tar.add(file, f"{place}/tables/{name}.json")

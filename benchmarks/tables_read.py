@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tarfile
 from collections.abc import Mapping
@@ -24,7 +25,17 @@ def unpack(archives: Path, runs: Path) -> None:
     pool = runs / ".pool"
     for path in sorted(archives.rglob("*.tar.gz")):
         with tarfile.open(path) as tar:
-            tar.extractall(pool, filter="data")
+            last = ""
+            try:
+                for member in tar:
+                    last = member.name
+                    tar.extract(member, pool, filter="data")
+            except EOFError:  # its writer was killed: what came before is good
+                print(f"{path} is cut short", file=sys.stderr)
+                shutil.rmtree((pool / last).parent)
+    for node in pool.glob("*/nodes/*"):
+        if not (node / "scores.npz").is_file():
+            shutil.rmtree(node)
     for table in sorted(pool.glob("*/tables/*.json")):
         folder = runs / table.stem
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,6 +49,7 @@ def unpack(archives: Path, runs: Path) -> None:
 class Table:
     """Finished runs of a run folder by learner."""
 
+    folder: Path
     groups: Mapping[str, Runs]
     keeps: Mapping[str, str]
     asked: Mapping[str, int]
@@ -56,4 +68,4 @@ def read(folder: Path) -> Table:
     asked = {title: titles.count(title) for title in dict.fromkeys(titles)}
     # a learner that was stopped half-way would be a mean over other orders than its rivals'
     whole = {k: v for k, v in groups.items() if len(v) == asked[k]}
-    return Table(whole, kept_by(store), asked)
+    return Table(folder, whole, kept_by(store), asked)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,59 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import numpy as np
 import paper_tables as paper
+from tables_numbers import NONE, Numbers, cell, lines, pair, plain, span
+from tables_partial import partial, prefix_accuracy
 from tables_read import Runs, Table, read, unpack
 
 from fcforge.metrics import finite
 from fcforge.report.contents import curves
-from fcforge.stats import Comparer, Estimate, estimate, with_majority
-
-SUMMARIES = ("aaa", "fm", "for_literal", "acc")
-DRAWS = 1000
-NONE = "–"
-
-
-# -- cells ----------------------------------------------------------------------------------------
-class Numbers:
-    """Estimates and comparisons, each computed once."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Runs, dict[str, Estimate]]] = {}
-        self._comparers = {s: Comparer("accuracy", s, DRAWS) for s in ("aaa", "fm", "for_literal")}
-
-    def of(self, runs: Runs) -> dict[str, Estimate]:
-        if id(runs) not in self._known:
-            good = [r for r in runs if finite(r)]
-            nothing = dict.fromkeys(SUMMARIES, Estimate(*[math.nan] * 4))
-            found = estimate(good, "accuracy", SUMMARIES, n_draws=DRAWS) if good else nothing
-            self._known[id(runs)] = (runs, found)
-        return self._known[id(runs)][1]
-
-    def minus(self, a: Runs, b: Runs, summary: str = "aaa") -> str:
-        c = self._comparers[summary].compare(
-            [r for r in a if finite(r)], [r for r in b if finite(r)]
-        )
-        return f"{signed(c.difference)} [{signed(c.low)}, {signed(c.high)}]"
-
-
-def plain(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else NONE
-
-
-def signed(value: float) -> str:
-    return f"{value:+.3f}".replace("+0.000", "0.000").replace("-0.000", "0.000")
-
-
-def cell(e: Estimate) -> str:
-    return f"{plain(e.mean)} [{plain(e.low)}, {plain(e.high)}]" if math.isfinite(e.mean) else NONE
-
-
-def pair(value: tuple[float, float] | None) -> str:
-    return f"{value[0]:.3f} / {value[1]:.3f}" if value else NONE
-
-
-def lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join(out + ["| " + " | ".join(row) + " |" for row in rows])
+from fcforge.stats import Estimate, with_majority
 
 
 def seconds(runs: Runs) -> float:
@@ -179,30 +133,49 @@ def leaks_table(leaky: Table, strict: Table | None, literal: Table | None, n: Nu
 
 
 def rows_table(
-    table: Table,
-    leaky: Table | None,
+    tables: Mapping[str, Table],
+    name: str,
     printed: Mapping[str, tuple[float, float]],
     n: Numbers,
-    against: str = "",
+    partner: Callable[[str], tuple[str, str]] | None = None,
+    than: str = "",
 ) -> str:
-    """Learners in the order of the config, with differences from one of them."""
+    """Learners in the order of the config, each with its difference from its partner.
+
+    A learner that is not complete gets a star and what `tables_partial` makes of it.
+    """
+    table, leaky = tables[name], tables.get(f"{name}+leaks")
     rows = []
     for k in table.asked:
-        if k not in table.groups:
+        beside = partner(k) if partner else None
+        other = tables[beside[0]].groups.get(beside[1]) if beside else None
+        row = [k, pair(printed.get(k))]
+        if k in table.groups:
+            e = n.of(table.groups[k])
+            row += [cell(e["aaa"]), cell(e["fm"]), cell(e["for_literal"])]
+            same = not other or beside == (name, k)
+            row += [] if not partner else [NONE if same else n.minus(table.groups[k], other)]
+        elif other and beside and (found := incomplete(table, k, tables[beside[0]], beside[1])):
+            row = [f"{k} * ({found[2]:.0%})", row[1], cell(found[0]), NONE, NONE, span(found[1])]
+        else:
             continue
-        runs = table.groups[k]
-        e = n.of(runs)
-        row = [k, pair(printed.get(k)), cell(e["aaa"]), cell(e["fm"]), cell(e["for_literal"])]
-        if against:
-            row.append(NONE if k == against else n.minus(runs, table.groups[against]))
-        if leaky:
-            there = leaky.groups.get(k)
-            found = n.of(there) if there else None
-            row += [cell(found["aaa"]), plain(found["for_literal"].mean)] if found else [NONE] * 2
+        there = leaky.groups.get(k) if leaky else None
+        row += [cell(n.of(there)["aaa"]) if there else NONE] if leaky else []
         rows.append(row)
     heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FOR literal"]
-    heads += [f"AAA minus {against}"] if against else []
-    return lines(heads + (["AAA, leaks on", "FOR, leaks on"] if leaky else []), rows)
+    heads += [f"AAA minus {than}"] if partner else []
+    return lines(heads + (["AAA, leaks on"] if leaky else []), rows)
+
+
+def incomplete(
+    table: Table, title: str, other: Table, partner: str
+) -> tuple[Estimate, Estimate, float] | None:
+    """What can be said of a learner at least half of whose trainings are there."""
+    known = prefix_accuracy(table.folder, title)
+    seeds = {r.spec.seed for runs in table.groups.values() for r in runs}
+    whole = prefix_accuracy(other.folder, partner)
+    whole = {p: v for p, v in whole.items() if p[0] in seeds}
+    return partial(known, whole) if len(known) > len(whole) / 2 else None
 
 
 def stages(table: Table) -> str:
@@ -239,7 +212,7 @@ def main_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
         tuned, main = tables["main_abide_tuned"].groups, tables["main_abide"].groups
         both = [k for k in tuned if k in main]
         notes = [f"{k}: tuned minus default {n.minus(tuned[k], main[k])}" for k in both]
-        found = rows_table(tables["main_abide_tuned"], None, paper.MAIN["asd"], n)
+        found = rows_table(tables, "main_abide_tuned", paper.MAIN["asd"], n)
         yield Section("main_abide_tuned", found, notes)
     if "leaks" in tables:
         leaky = tables["leaks"]
@@ -254,18 +227,17 @@ def main_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
 
 
 def small_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
-    for name, printed, against in (
-        ("ablation", paper.ABLATION, "FORGE"),
-        ("ladder", paper.LADDER, "DER++ real"),
-        ("buffer", paper.BUFFER, ""),
-        ("tau", paper.TAU, ""),
-        ("lambda", {}, "l1 0.2 l2 0.35 l3 0.15"),
+    for name, printed, partner, than in (
+        ("ablation", paper.ABLATION, lambda k: ("ablation", "FORGE"), "FORGE"),
+        ("ladder", paper.LADDER, lambda k: ("main_abide", "DER++"), "DER++"),
+        ("buffer", paper.BUFFER, lambda k: ("buffer", f"{k.split()[0]} 256"), "the same at 256"),
+        ("tau", paper.TAU, lambda k: ("tau", f"{k.split()[0]} tau 0.4"), "the same at 0.4"),
+        ("lambda", {}, lambda k: ("lambda", "l1 0.2 l2 0.35 l3 0.15"), "the paper's choice"),
     ):
         if name in tables:
-            table, leaky = tables[name], tables.get(f"{name}+leaks")
-            there = against if against in table.groups else ""
+            leaky = tables.get(f"{name}+leaks")
             notes = [f"Leaks on: {about(leaky)}"] if leaky else []
-            yield Section(name, rows_table(table, leaky, printed, n, there), notes)
+            yield Section(name, rows_table(tables, name, printed, n, partner, than), notes)
 
 
 def draw(tables: Mapping[str, Table], folder: Path) -> None:
