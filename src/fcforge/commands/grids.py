@@ -83,6 +83,10 @@ GRIDS: dict[str, Grid] = {
         tuple({"logits_weight": w, "global_weight": w, "local_weight": w} for w in (0.5, 0.1, 1.0)),
         "a reconstruction: three weights, kept equal to bound the search",
     ),
+    "forge_ridge": Grid(
+        _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
+        "around the value chosen on inner and development splits (REPRODUCIBILITY.md)",
+    ),
 }
 
 
