@@ -35,7 +35,10 @@ def as_html(text: str) -> Markup:
 
 def _table(rows: Sequence[Sequence[str]]) -> Markup:
     def row(cells: Sequence[str], tag: str) -> Markup:
-        inside = Markup("").join(Markup(f"<{tag}>{{}}</{tag}>").format(c) for c in cells)
+        cell = (
+            f'<{tag} style="white-space:nowrap;padding:.15rem .6rem;text-align:left">{{}}</{tag}>'
+        )
+        inside = Markup("").join(Markup(cell).format(c) for c in cells)
         return Markup("<tr>{}</tr>").format(inside)
 
     head, body = row(rows[0], "th"), Markup("").join(row(r, "td") for r in rows[1:])
