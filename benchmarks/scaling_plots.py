@@ -14,7 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 Row = dict[str, Any]
 COLOURS = ("#1a5c93", "#c2571a", "#3b7d3b", "#7a3b8f")
@@ -30,6 +30,7 @@ def _panel(ax: Any, title: str, x: str, y: str) -> None:
 
 def _log_axis(ax: Any) -> None:
     ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
 
