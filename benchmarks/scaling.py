@@ -7,8 +7,8 @@
 
 Steps are those of DER on the paper's GCN: 32 new and 32 remembered subjects with stored logits,
 timed epoch by epoch inside the engine's own loop (`learn_site`), median over epochs (on a CPU in
-seconds of the process). Sites and
-workers are whole runs of `run_experiment` on small simulated data. `--seconds` bounds each point.
+seconds of the process). Sites and workers are whole runs of `run_experiment` on small simulated
+data. `--seconds` bounds each point.
 """
 
 from __future__ import annotations
@@ -177,13 +177,13 @@ def measure_sites(args: argparse.Namespace) -> list[Row]:
 
 
 def measure_workers(args: argparse.Namespace) -> list[Row]:
-    """The same run by 1, 2, ... processes of one thread, and by one process with many threads."""
+    """The same run by 1, 2, ... processes of one thread, if asked also by one with many."""
     spec = small(4, "all", args.worker_epochs, 116, args.worker_scale)
     rows = []
     for jobs in args.workers:
         wall, cpu, done = run_seconds(spec, jobs=jobs)
         rows.append({"processes": jobs, "threads": 1, "wall_s": wall, "cpu_s": cpu})
-    if args.workers[-1] > 1:
+    if args.with_threads and args.workers[-1] > 1:
         kept = torch.get_num_threads()
         torch.set_num_threads(args.workers[-1])
         wall, cpu, done = run_seconds(spec, group=1)
@@ -241,6 +241,7 @@ def main() -> None:
     parser.add_argument("--all-orders-up-to", type=int, default=4)
     parser.add_argument("--some-orders", type=int, default=24)
     parser.add_argument("--workers", type=int, nargs="*", default=[])
+    parser.add_argument("--with-threads", action="store_true", help="one process, many threads too")
     parser.add_argument("--worker-epochs", type=int, default=3)
     parser.add_argument("--worker-scale", type=float, default=0.3)
     parser.add_argument("--seconds", type=float, default=3.0, help="per point")

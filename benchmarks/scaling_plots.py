@@ -71,7 +71,7 @@ def draw_subjects(ax: Any, rows: list[Row]) -> None:
     ax.set_ylim(bottom=0)
     ax.set_xlim(left=0)
     ax.legend(frameon=False, fontsize=8)
-    _panel(ax, f"Subjects ({rows[0]['lanes']} lanes)", "training subjects of a site", "ms / epoch")
+    _panel(ax, f"Subjects, {rows[0]['lanes']} lane(s)", "training subjects of a site", "ms / epoch")
 
 
 def draw_sites(ax: Any, rows: list[Row]) -> None:
