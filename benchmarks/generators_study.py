@@ -170,7 +170,7 @@ def _judge_unit(
 
 # -- tables -------------------------------------------------------------------------------------
 def records(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """One record per job; a (row, seed) that lacks a site is left out of everything."""
+    """One record per job; what a (row, seed) has not at every site is left out."""
     judged: dict[str, dict[str, float]] = defaultdict(dict)
     for (name, prefix, model), scores in read_judged(args.work).items():
         judged[name] |= {f"{prefix}_{model}_{k}": v for k, v in scores.items()}
@@ -183,6 +183,10 @@ def records(args: argparse.Namespace) -> list[dict[str, Any]]:
             found[job.row, job.seed].append(record)
     order = list(g.PRIORITY)
     whole = {key: group for key, group in found.items() if len(group) == len(args.sites)}
+    for group in whole.values():
+        common = set.intersection(*(set(r["numbers"]) for r in group))
+        for r in group:
+            r["numbers"] = {k: v for k, v in r["numbers"].items() if k in common}
     return [r for key in sorted(whole, key=lambda k: order.index(k[0])) for r in whole[key]]
 
 

@@ -108,7 +108,12 @@ def test_seeds_without_all_sites_are_left_out(tmp_path) -> None:
     args = arguments(tmp_path, sites=["NYU", "UM"])
     for site, seed in (("NYU", 0), ("UM", 0), ("NYU", 1)):
         store(args, g.JobKey("corr_gauss", site, seed))
-    assert {r["seed"] for r in generators_study.records(args)} == {0}
+    judge(args, g.JobKey("corr_gauss", "NYU", 0), ("tstr", "gcn"), ("aug", "gat"))
+    judge(args, g.JobKey("corr_gauss", "UM", 0), ("tstr", "gcn"))
+    found = generators_study.records(args)
+    assert {r["seed"] for r in found} == {0}
+    assert all("tstr_gcn_acc" in r["numbers"] for r in found)
+    assert not any("aug_gat_acc" in r["numbers"] for r in found)  # judged at one site alone
 
 
 @pytest.mark.parametrize(("row", "in_table"), [("regate", True), ("edge_gauss", False)])
