@@ -39,7 +39,7 @@ REST = (
     *("Cumulative", "SI", "DER", "TWP", "UGCL (reconstruction)", "PackNet"),
     "FORGE (FCM-VAE)",
 )
-EPOCHS = {"main_mdd": 40, "main_bsnip": 40}
+EPOCHS = {"main_mdd": 50, "main_bsnip": 50}
 TUNED = ("EWC", "SI", "LwF", "TWP", "UGCL (reconstruction)", "DER")
 LEAKY = (
     "experiment.protocol=paper",
@@ -57,12 +57,12 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("leaks", 3, ("FORGE (FCM-VAE)",)),
     ("ablation", 3, None),
     ("ladder", 3, None),
-    ("buffer", 2, None),
+    ("buffer", 3, None),
     *((table, 1, (label,)) for label in CORE for table in ("main_mdd", "main_bsnip")),
     ("leaks", 3, ("PDGNN", "UGCL (reconstruction)", "TWP", "SI", "DER", "LwF", "PackNet", "EWC")),
-    ("tau", 1, None),
+    ("tau", 3, None),
     ("ablation+leaks", 1, None),
-    ("lambda", 1, None),
+    ("lambda", 3, None),
     ("ladder+leaks", 1, None),
     ("buffer+leaks", 1, None),
     ("tau+leaks", 1, None),
