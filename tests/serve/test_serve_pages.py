@@ -307,7 +307,7 @@ REASONS = {
     "bomb": "are too large",
     "not json": "is not as fcforge writes it (UnicodeDecodeError)",
     "deep": "is not as fcforge writes it (RecursionError)",
-    "other sites": "is not as fcforge writes it",
+    "other sites": "written by another version of fcforge",
     "endless": "asks for more than the 50000 runs",
     "no nodes": "cannot be read (No such file or directory)",
     "fifo": "is a link or no file",
