@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -33,6 +32,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from setting import cpu_name  # isort: skip  (puts src on the path)
 
 from fcforge.engine.loop import Learner, make_step, start_lane
 from fcforge.engine.optim import adam_start
@@ -171,15 +172,6 @@ def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
             step()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(t) for name, t in times.items()}
-
-
-def cpu_name() -> str:
-    """Model name of the CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), "unknown")
 
 
 def report_steps(args: argparse.Namespace) -> None:

@@ -30,7 +30,6 @@ from setting import (  # isort: skip  (puts src on the path)
     Stopwatch,
     abide,
     clock_text,
-    cores,
     machine,
     now,
     since,
@@ -40,6 +39,7 @@ import torch
 
 from fcforge.generators import make_generator
 from fcforge.randomness import torch_rng
+from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pools import class_counts
 from fcforge.runner.run import open_store, prepare, run_experiment
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument(
         "--threads",
         type=int,
-        default=min(cores(), 4),
+        default=min(default_jobs(), 4),
         help="of PyG; many cores only get in the way",
     )
     parser.add_argument(

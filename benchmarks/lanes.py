@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+from setting import ceilings  # isort: skip  (puts src on the path)
 
 import torch
 from torch import nn
@@ -208,27 +207,6 @@ def dense_step(device: str, replay: bool):
     return ordinary_step(device, Net([DenseConv(a, b) for a, b in pairwise(sizes)]), batch, replay)
 
 
-def ceilings(device: str) -> tuple[float, float]:
-    """Measured bytes/s of a copy and FLOP/s of a float32 matrix product."""
-    if not device.startswith("cuda"):
-        return float("nan"), float("nan")
-    a = torch.empty(2**29, device=device)
-    b, m = torch.empty_like(a), torch.randn(8192, 8192, device=device)
-
-    def timed(fn) -> float:
-        for _ in range(3):
-            fn()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(5):
-            fn()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 5e3
-
-    return 2 * 4 * 2**29 / timed(lambda: b.copy_(a)), 2 * 8192**3 / timed(lambda: m @ m)
-
-
 def work_of_step() -> tuple[float, float]:
     """Floating-point operations and least bytes of activations of one model-step (62 subjects)."""
     n = BATCH + 32
@@ -262,7 +240,7 @@ def main() -> None:
             step = lanes_step(args.device, n, cuda, precision)
             found[f"lanes {n}, {precision}"] = measure(step, n)
             del step
-    copy, product = ceilings(args.device)
+    product, copy = ceilings(args.device) if cuda else (float("nan"), float("nan"))
     flop, traffic = work_of_step()
     print(
         f"machine: {name}, torch {torch.__version__}; "

@@ -22,11 +22,12 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from setting import FOLDER, ROOT, abide, cores, machine, now, since  # isort: skip
+from setting import FOLDER, ROOT, abide, machine, now, since  # isort: skip
 
 import numpy as np
 import torch
 
+from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Node, make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment
@@ -215,7 +216,7 @@ def report(
     orders = len(experiment.list_orders(sites))
     print(
         f"{len(found)} learners x {orders} orders x 1 seed: {whole / 3600:.2f} CPU hours, "
-        f"{whole / 3600 / args.jobs:.2f} h on {args.jobs} of {cores()} cores"
+        f"{whole / 3600 / args.jobs:.2f} h on {args.jobs} of {default_jobs()} cores"
     )
     print(f"load after: {machine('cpu').split('load ')[1]}")
     if args.out:

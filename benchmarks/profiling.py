@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from setting import abide, machine, now  # isort: skip  (puts src on the path)
+from setting import abide, ceilings, machine, now  # isort: skip  (puts src on the path)
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -153,23 +153,6 @@ def stages(args: argparse.Namespace) -> None:
     print(f"| all | | {whole:.1f} | | {sum_full:.1f} | |")
     for name in missing:
         print(f"not found: {name}")
-
-
-def ceilings(device: str) -> tuple[float, float]:
-    """FLOP/s of a float32 product and bytes/s of a copy, measured."""
-    size, length = (8192, 2**29) if device.startswith("cuda") else (1024, 2**25)
-    m, a = torch.randn(size, size, device=device), torch.empty(length, device=device)
-    b = torch.empty_like(a)
-
-    def best(fn: Callable[[], Any]) -> float:
-        took = []
-        for _ in range(6):
-            start = now(device).wall
-            fn()
-            took.append(now(device).wall - start)
-        return min(took)
-
-    return 2 * size**3 / best(lambda: m @ m), 8 * length / best(lambda: b.copy_(a))
 
 
 def site_groups(args: argparse.Namespace, prepared: Prepared, store: Store) -> tuple[Any, list]:

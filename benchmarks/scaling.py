@@ -24,13 +24,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from setting import cores, machine, now, since  # isort: skip  (puts src on the path)
+from setting import machine, now, since  # isort: skip  (puts src on the path)
 
 import torch
 
 from fcforge.engine.loop import Job, Learner, learn_site, start_lane
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment
@@ -213,8 +214,8 @@ def print_table(title: str, rows: list[Row]) -> None:
 def measure(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     args.lanes = args.lanes or ([1] if args.device == "cpu" else [1, 24, 120])
-    args.workers = args.workers or sorted({1, 2, *(2**i for i in range(7)), cores()})
-    args.workers = [w for w in args.workers if w <= cores()]
+    args.workers = args.workers or sorted({1, 2, *(2**i for i in range(7)), default_jobs()})
+    args.workers = [w for w in args.workers if w <= default_jobs()]
     found: Row = {"machine": machine(args.device), "device": args.device, "threads": args.threads}
     print(found["machine"], flush=True)
     for name in args.only:

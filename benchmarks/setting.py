@@ -7,16 +7,17 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
 
+from fcforge.runner.execute import default_jobs
 from fcforge.types import Component
 
 ROOT = Path(__file__).parents[1]
@@ -46,16 +47,11 @@ def cpu_name() -> str:
     return next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), "unknown")
 
 
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def machine(device: str) -> str:
     """One line: device, torch, load."""
     name = torch.cuda.get_device_name() if device.startswith("cuda") else cpu_name()
     load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
-    return f"{name}, {cores()} cores, torch {torch.__version__}, load {load}"
+    return f"{name}, {default_jobs()} cores, torch {torch.__version__}, load {load}"
 
 
 class Spent(NamedTuple):
@@ -84,6 +80,23 @@ def since(start: Spent, device: str = "cpu") -> Spent:
     """Spent since a reading."""
     end = now(device)
     return Spent(end.wall - start.wall, end.cpu - start.cpu)
+
+
+def ceilings(device: str) -> tuple[float, float]:
+    """FLOP/s of a float32 product and bytes/s of a copy, measured."""
+    size, length = (8192, 2**29) if device.startswith("cuda") else (1024, 2**25)
+    m, a = torch.randn(size, size, device=device), torch.empty(length, device=device)
+    b = torch.empty_like(a)
+
+    def best(fn: Callable[[], Any]) -> float:
+        took = []
+        for _ in range(6):
+            start = now(device).wall
+            fn()
+            took.append(now(device).wall - start)
+        return min(took)
+
+    return 2 * size**3 / best(lambda: m @ m), 8 * length / best(lambda: b.copy_(a))
 
 
 @dataclass

@@ -39,8 +39,8 @@ class Graphed:
     overwritten by the next call, so whoever keeps one for later clones it. Shapes never change.
     """
 
-    def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int, warmup: int = 1) -> None:
-        self._fn, self._carried, self._warmup = fn, carried, warmup
+    def __init__(self, fn: Callable[..., tuple[Any, ...]], carried: int) -> None:
+        self._fn, self._carried = fn, carried
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: tuple[Any, ...] = ()
 
@@ -55,18 +55,17 @@ class Graphed:
 
     def _capture(self, args: tuple[Any, ...]) -> None:
         self._static = pytree.tree_map(torch.clone, args)
-        _warm_up(self._fn, self._static, self._warmup)
+        _warm_up(self._fn, self._static)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             _copy(self._static[: self._carried], self._fn(*self._static))
         self._graph = graph
 
 
-def _warm_up(fn: Callable[..., Any], args: Any, times: int) -> None:
+def _warm_up(fn: Callable[..., Any], args: Any) -> None:
     """Run on a side stream first: libraries allocate and choose kernels there, not in a graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(times):
-            fn(*args)
+        fn(*args)
     torch.cuda.current_stream().wait_stream(side)

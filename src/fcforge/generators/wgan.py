@@ -50,21 +50,6 @@ def gradient_penalty(
     return (slope.flatten(-inner).norm(dim=-1) - 1.0).square()
 
 
-def train_wgan(
-    real: Tensor,
-    y: Tensor,
-    make: Make,
-    score: Score,
-    start: tuple[Params, Params],
-    schedule: Schedule,
-    rng: torch.Generator,
-    regulariser: Penalty | None = None,
-) -> tuple[Params, Tensor]:
-    """Train generator `make` against critic `score`; `train_wgan_lanes` of one lane."""
-    (done,) = train_wgan_lanes([real], [y], make, score, [start], schedule, [rng], regulariser)
-    return done
-
-
 def train_wgan_lanes(
     real: Sequence[Tensor],
     y: Sequence[Tensor],

@@ -81,26 +81,44 @@ def _combine(
     tl.store(inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F)
 
 
-@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
-def _apply(
-    h, out, mean, inverse_sd, weight, bias, key, n, quarter, dropped, scale,
+@triton.jit
+def _block(
+    h, mean, inverse_sd, weight, bias, key, n, quarter, dropped,
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """``relu(norm(h)) * mask``."""
+    """The rows of this program.
+
+    Returns where the lane starts, places in it and which of them exist, columns (places in
+    (lanes, F)) and which of them exist, x-hat, the norm's output, its slope in x, and whether a
+    place passes ReLU and dropout.
+    """
     chunk, lane = tl.program_id(0), tl.program_id(1)
     row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
     there = (row[:, None] < n) & (col[None, :] < F)
-    base = lane.to(tl.int64) * n * F
     position = row[:, None] * F + col[None, :]
+    base = lane.to(tl.int64) * n * F
     x = tl.load(h + base + position, mask=there, other=0.0)
     at, inside = lane * F + col, col < F
     m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
     r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
     w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
     b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
-    y = (x - m) * r * w + b
-    keep = _kept(position, quarter, tl.load(key + lane), dropped)
-    tl.store(out + base + position, tl.where(keep & (y > 0), y * scale, 0.0), mask=there)
+    hat = (x - m) * r
+    y = hat * w + b
+    passes = _kept(position, quarter, tl.load(key + lane), dropped) & (y > 0)
+    return base, position, there, at, inside, hat, y, w * r, passes
+
+
+@triton.jit(do_not_specialize=["n", "quarter", "dropped"])
+def _apply(
+    h, out, mean, inverse_sd, weight, bias, key, n, quarter, dropped, scale,
+    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """``relu(norm(h)) * mask``."""
+    base, position, there, _, _, _, y, _, passes = _block(
+        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
+    )
+    tl.store(out + base + position, tl.where(passes, y * scale, 0.0), mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -109,23 +127,14 @@ def _gradient_sums(
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Sums over a block of rows of the gradient at the norm's output, and of it times x-hat."""
-    chunk, lane = tl.program_id(0), tl.program_id(1)
-    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    there = (row[:, None] < n) & (col[None, :] < F)
-    base = lane.to(tl.int64) * n * F
-    position = row[:, None] * F + col[None, :]
-    x = tl.load(h + base + position, mask=there, other=0.0)
-    at, inside = lane * F + col, col < F
-    m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
-    r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
-    w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
-    b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
-    hat = (x - m) * r
-    keep = there & _kept(position, quarter, tl.load(key + lane), dropped) & (hat * w + b > 0)
-    dy = tl.where(keep, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
-    place = (lane * tl.num_programs(0) + chunk) * F + col
-    tl.store(dw + place, tl.sum(dy * hat, 0), mask=inside)
-    tl.store(db + place, tl.sum(dy, 0), mask=inside)
+    base, position, there, _, inside, hat, _, _, passes = _block(
+        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
+    )
+    dy = tl.where(passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
+    chunk = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    part = chunk * F + tl.arange(0, BLOCK)
+    tl.store(dw + part, tl.sum(dy * hat, 0), mask=inside)
+    tl.store(db + part, tl.sum(dy, 0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
@@ -134,23 +143,13 @@ def _gradient(
     F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Gradient of h: ``w r (dy - (db + x-hat dw) / n)``."""
-    chunk, lane = tl.program_id(0), tl.program_id(1)
-    row, col = chunk * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    there = (row[:, None] < n) & (col[None, :] < F)
-    base = lane.to(tl.int64) * n * F
-    position = row[:, None] * F + col[None, :]
-    x = tl.load(h + base + position, mask=there, other=0.0)
-    at, inside = lane * F + col, col < F
-    m = tl.load(mean + at, mask=inside, other=0.0)[None, :]
-    r = tl.load(inverse_sd + at, mask=inside, other=0.0)[None, :]
-    w = tl.load(weight + at, mask=inside, other=0.0)[None, :]
-    b = tl.load(bias + at, mask=inside, other=0.0)[None, :]
+    base, position, there, at, inside, hat, _, slope, passes = _block(
+        h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
+    )
+    dy = tl.where(passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
     sum_w = tl.load(dw + at, mask=inside, other=0.0)[None, :]
     sum_b = tl.load(db + at, mask=inside, other=0.0)[None, :]
-    hat = (x - m) * r
-    keep = _kept(position, quarter, tl.load(key + lane), dropped) & (hat * w + b > 0)
-    dy = tl.where(keep, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
-    tl.store(dh + base + position, w * r * (dy - (sum_b + hat * sum_w) / n), mask=there)
+    tl.store(dh + base + position, slope * (dy - (sum_b + hat * sum_w) / n), mask=there)
 
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])

@@ -45,6 +45,16 @@ def _start_worker(dataset: Component, root: str, parent: int) -> None:
     _workshop = Workshop(load_dataset(dataset), Store(root))
 
 
+def _workers(n: int, dataset: Component, store: Store) -> ProcessPoolExecutor:
+    """Processes of one thread, each with a workshop of its own."""
+    return ProcessPoolExecutor(
+        max_workers=n,
+        mp_context=get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(dataset, str(store.root), os.getpid()),
+    )
+
+
 def _run_node(node: Node) -> str:
     _workshop.run([node])
     return node.key
@@ -66,12 +76,7 @@ def run_local(
     if not todo:
         return
     waiting = {node.key: node for node in todo}
-    pool = ProcessPoolExecutor(
-        max_workers=min(jobs, len(todo)),
-        mp_context=get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(dataset, str(store.root), os.getpid()),
-    )
+    pool = _workers(min(jobs, len(todo)), dataset, store)
     running: dict[Future[str], Node] = {}
     try:
         while waiting or running:
@@ -148,16 +153,12 @@ def fitted_generators(
     Yields a function that waits for the generators of some nodes. With one job nothing is done
     ahead: whoever needs a generator fits it.
     """
-    wanted = {generator_name(n): n for n in nodes if n.depth and n.spec.learner.generator}
+    wanted = {generator_name(n): n for n in nodes}
+    wanted.pop(None, None)
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return
-    with ProcessPoolExecutor(
-        max_workers=min(jobs, len(wanted)),
-        mp_context=get_context("spawn"),
-        initializer=_start_worker,
-        initargs=(dataset, str(store.root), os.getpid()),
-    ) as pool:
+    with _workers(min(jobs, len(wanted)), dataset, store) as pool:
         running = {name: pool.submit(_fit_generator, node) for name, node in wanted.items()}
 
         def wait_for(members: Sequence[Node]) -> None:
