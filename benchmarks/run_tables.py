@@ -120,7 +120,10 @@ class Tables:
         if place not in self.workshops:
             store = self.store(unit.experiment)
             cohort = unit.prepared.cohort
-            self.workshops[place] = Workshop(cohort, store, self.args.device, self.args.group)
+            workshop = Workshop(cohort, store, self.args.device, self.args.group)
+            if self.args.no_trial:
+                workshop._lanes_that_fit = lambda *_: self.args.group  # type: ignore[method-assign]
+            self.workshops[place] = workshop
         return self.workshops[place]
 
     # -- units --
@@ -289,6 +292,9 @@ def main() -> None:
     parser.add_argument("--root", default="/tmp/tables", help="where the stores are")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--group", type=int, default=128)
+    parser.add_argument(
+        "--no-trial", action="store_true", help="no lane tried for its memory; halved when it ends"
+    )
     parser.add_argument("--helpers", type=int, default=11, help="CPU processes beside the GPU's")
     parser.add_argument("--only", default="", help="tables, by comma")
     parser.add_argument("--skip", default="", help="file of TABLE/LABEL lines that are done")

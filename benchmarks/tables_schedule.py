@@ -66,6 +66,7 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("ladder+leaks", 1, None),
     ("buffer+leaks", 1, None),
     ("tau+leaks", 1, None),
+    ("lambda+leaks", 1, None),
     *((table, 1, (label,)) for label in REST for table in ("main_mdd", "main_bsnip")),
 )
 
