@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -246,7 +247,7 @@ class RunSpec:
             }
         )
 
-    @property
+    @cached_property
     def key(self) -> str:
         """16 hex digits of SHA-256 over all that changes numbers.
 

@@ -94,8 +94,10 @@ class Bank:
     def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:
         """Pools that `rows` lie in, and for each row its pool's number and its place there.
 
-        Empty slots (row -1) get pool -1.
+        Empty slots (row -1) get pool -1. Both come back on the CPU: asking a GPU about every pool
+        would wait for it every time.
         """
+        rows = rows.cpu()
         pools: list[PoolName] = []
         pool = torch.full_like(rows, -1)
         item = torch.full_like(rows, -1)
@@ -115,7 +117,8 @@ class Bank:
 
     def real_rows(self, rows: Tensor) -> Tensor:
         """Those of `rows` that are real subjects: whoever is not synthetic."""
-        real = torch.zeros(self._n + 1, dtype=torch.bool, device=rows.device)
+        rows = rows.cpu()  # one transfer instead of a question per pool
+        real = torch.zeros(self._n + 1, dtype=torch.bool)
         for name, span in self._pools.items():
             if name.kind != "synthetic":
                 real[span.start : span.stop] = True
