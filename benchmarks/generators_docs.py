@@ -137,6 +137,10 @@ def schedule(records: Records) -> Table:
         at_nyu = [r["diagnostics"].get("fit_seconds") for r in mine if r["site"] == "NYU"]
         took = [x for x in at_nyu if x is not None]
         seconds = f"{np.mean(took):.1f}" if took else ""
+        if "lanes" in info:
+            seconds += f" for {info['lanes']} (site, seed) together, GPU"
+        elif str(info.get("fitted_on", "cpu")) != "cpu":
+            seconds += " (GPU)"
         body.append((row, seeds_of(records, row), "" if length is None else str(length), seconds))
     header = ("generator", "seeds", "epochs or steps", "seconds of a fit at NYU")
     return Table("", header, tuple(body))

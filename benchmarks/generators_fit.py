@@ -63,47 +63,76 @@ def synthesise(
     if g.state_file(args.work, job).exists():
         with np.load(g.state_file(args.work, job)) as found:
             state = {k: torch.from_numpy(found[k]) for k in found.files}
-        fitted = float(state.pop("fit_seconds"))
+        how = {"fit_seconds": float(state.pop("fit_seconds")), "lanes": int(state.pop("lanes"))}
     else:
-        state = generator.fit(train, torch_rng(job.seed, "generator", job.site))
-        fitted = time.perf_counter() - start
+        device = args.device if args.on_device else "cpu"
+        batch = FCBatch(train.fc.to(device), train.y.to(device))
+        state = generator.fit(batch, torch_rng(job.seed, "generator", job.site))
+        state = {k: v.cpu() for k, v in state.items()}
+        how = {"fit_seconds": time.perf_counter() - start, "fitted_on": str(device)}
     rng = torch_rng(job.seed, "judge", job.site, job.row)
     out = generator.sample(state, train.y.repeat(args.multiple), rng)
-    return out, {**generator.diagnostics(state), "fit_seconds": fitted}
+    return out, {**generator.diagnostics(state), **how}
 
 
 def worker(jobs: list[g.JobKey], args: argparse.Namespace, start: float, end: float) -> None:
-    """Take unclaimed jobs in order while there is time."""
+    """Take unclaimed jobs in order while there is time; with --follow, GANs as they are trained."""
     torch.set_num_threads(1)
-    slow = 1.0
-    for job in jobs:
-        left = end - time.time()
-        state = g.state_file(args.work, job).exists()
-        if job.row in g.GANS and not state and args.gans != "cpu":
-            continue
-        if not args.tiny and (5.0 if state else slow * g.seconds(job)) > left:
-            continue
-        try:
-            claim = args.work / f"{job.name}.{start:.0f}.claim"
-            os.close(os.open(claim, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            continue
-        began = time.time()
-        try:
-            text = fit_one(job, args)
-        except Exception:  # noqa: BLE001 - one failed job must not lose the others
-            text = f"FAILED\n{traceback.format_exc()}"
-        took = time.time() - began
-        if g.seconds(job) > 4 and not state:
-            slow = max(0.3, 0.5 * slow + 0.5 * took / g.seconds(job))
-        print(f"[{time.time() - start:4.0f} s] {job.row} {job.site} {job.seed}: {text}", flush=True)
+    pace = 0.3 if args.on_device else 1.0  # seconds per second expected of a CPU core
+    while True:
+        last = not args.follow or (args.work / "gan.done").exists()
+        for job in jobs:
+            if _worth(job, args, pace, end - time.time()) and _claim(job, args, start):
+                pace = _attempt(job, args, start, pace)
+        if last:
+            return
+        time.sleep(0.5)
+
+
+def _worth(job: g.JobKey, args: argparse.Namespace, pace: float, left: float) -> bool:
+    """Whether a job can be done now and before the end."""
+    state = g.state_file(args.work, job).exists()
+    if job.row in g.GANS and not state and args.gans != "cpu":
+        return False
+    return args.tiny or (5.0 if state else pace * g.seconds(job)) <= left
+
+
+def _claim(job: g.JobKey, args: argparse.Namespace, start: float) -> bool:
+    """Whether nobody else of this crew has taken the job."""
+    try:
+        claim = args.work / f"{job.name}.{start:.0f}.claim"
+        os.close(os.open(claim, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _attempt(job: g.JobKey, args: argparse.Namespace, start: float, pace: float) -> float:
+    """Do a job; the pace found. What fails on the device is done, now and later, on the CPU."""
+    state = g.state_file(args.work, job).exists()
+    began = time.time()
+    try:
+        text = fit_one(job, args)
+    except Exception:  # noqa: BLE001 - one failed job must not lose the others
+        text = f"FAILED\n{traceback.format_exc()}"
+    took = time.time() - began
+    if g.seconds(job) > 4 and not state:
+        pace = max(0.3, 0.5 * pace + 0.5 * took / g.seconds(job))
+    print(f"[{time.time() - start:4.0f} s] {job.row} {job.site} {job.seed}: {text}", flush=True)
+    if text.startswith("FAILED") and args.on_device:
+        args.on_device = False
+        torch.set_num_threads(4)
+        return _attempt(job, args, start, 1.0)
+    return pace
 
 
 def fit(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
     """All jobs that are neither finished nor stored, until --limit."""
     args.work.mkdir(parents=True, exist_ok=True)
     todo = g.jobs(args.rows, args.sites, args.seeds, args.all_seeds)
-    todo = [j for j in todo if j not in finished and not g.samples_file(args.work, j).exists()]
+    todo = [j for j in todo if j not in finished and not g.stored(args.work, j)]
+    if args.on_device:  # a seed counts when all sites have it
+        todo.sort(key=lambda j: j.seed)
     if args.gans == "later":
         todo = [j for j in todo if j.row not in g.GANS]
     cost = sum(map(g.seconds, todo))
@@ -129,7 +158,7 @@ def fit(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
     for process in crew:
         process.terminate()
         process.join()
-    left = [j for j in todo if not g.samples_file(args.work, j).exists()]
+    left = [j for j in todo if not g.stored(args.work, j)]
     names = ", ".join(j.name for j in left[:20])
     print(f"fit: {len(todo) - len(left)} done, {len(left)} left: {names}", flush=True)
 
@@ -143,7 +172,7 @@ def gan(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
             j
             for j in g.jobs([row], args.sites, args.seeds, True)
             if j not in finished
-            and not g.samples_file(args.work, j).exists()
+            and not g.stored(args.work, j)
             and not g.state_file(args.work, j).exists()
         ]
         if todo:
@@ -187,14 +216,14 @@ def _gan_lanes(args: argparse.Namespace, row: str, todo: list[g.JobKey], budget:
     took = time.perf_counter() - began
     for job, state in zip(todo, states, strict=True):
         arrays = {k: v.numpy() for k, v in state.items()}
-        arrays["fit_seconds"] = np.array(took / len(todo))
+        arrays |= {"fit_seconds": np.array(took), "lanes": np.array(len(todo))}
         g.write_arrays(g.state_file(args.work, job), arrays)
     print(f"{row}: {steps} steps of {len(todo)} lanes in {took:.0f} s", flush=True)
 
 
 # -- to another machine and back ----------------------------------------------------------------
 def pack(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
-    """All numbers, portraits and, dearest first, samples that are still needed, into --out."""
+    """Numbers, portraits, samples that are needed or of --rows (dearest first) into --out."""
     args.out.mkdir(parents=True, exist_ok=True)
     everything = g.jobs([], args.sites, args.seeds, True)
     found = {
@@ -216,7 +245,9 @@ def pack(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
     wanted = [
         j
         for j in sorted(everything, key=lambda j: -g.seconds(j))
-        if j not in finished and j.row not in g.CHEAP and g.samples_file(args.work, j).exists()
+        if (j not in finished or j.row in args.rows)
+        and j.row not in g.CHEAP
+        and g.stored(args.work, j)
     ]
     _pack_samples(args, wanted)
 
@@ -240,28 +271,42 @@ def _pack_samples(args: argparse.Namespace, wanted: list[g.JobKey]) -> None:
             total, carried = total + size, carried + 1
     if part:
         g.write_arrays(args.out / f"gen_samples_{parts}.npz", part)
+        parts += 1
+    while (old := args.out / f"gen_samples_{parts}.npz").exists():  # of an earlier call
+        old.unlink()
+        parts += 1
     print(f"packed {carried} of {len(wanted)} sample sets, {total / MIB:.1f} MiB", flush=True)
 
 
 def unpack(args: argparse.Namespace) -> None:
-    """What `pack` wrote to --back into the work folder, where it is not there already."""
+    """What `pack` wrote to --back into the work folder, where it is not there already.
+
+    Samples only of --rows where given. GANs that were not trained in lanes are left out: their
+    schedule was another one.
+    """
     args.work.mkdir(parents=True, exist_ok=True)
+    kept = {job.name for job in g.jobs([], args.sites, args.seeds, True)}
     for name, record in _read_back(args.back, "gen_numbers.json").items():
-        if not (args.work / f"{name}.json").exists():
+        if name.startswith(g.GANS) and "lanes" not in record["info"]:
+            kept.discard(name)
+        elif not (args.work / f"{name}.json").exists():
             g.write_bytes(args.work / f"{name}.json", json.dumps(record).encode())
     old = args.back / "gen_judged.jsonl"
     new = args.work / "judged.jsonl"
     if old.exists():
-        lines = dict.fromkeys(old.read_text().splitlines())
+        whole = [line for line in old.read_text().splitlines() if line.endswith("}")]
+        lines = dict.fromkeys(line for line in whole if json.loads(line)["job"] in kept)
         lines |= dict.fromkeys(new.read_text().splitlines() if new.exists() else [])
         g.write_bytes(new, ("\n".join(lines) + "\n").encode())
+    sampled = {job.name for job in g.jobs(args.rows, args.sites, args.seeds, True)} & kept
     for file in sorted(args.back.glob("gen_*.npz")):
         for name, arrays in _by_job(file).items():
-            if "q" in arrays and not (args.work / f"{name}.npz").exists():
+            if "q" in arrays and name in sampled and not (args.work / f"{name}.npz").exists():
                 fc, y = g.unsqueeze(arrays)
                 g.write_arrays(args.work / f"{name}.npz", {"fc": fc, "y": y})
-            elif "q" not in arrays and not (args.work / f"{name}.portrait.npz").exists():
-                g.write_arrays(args.work / f"{name}.portrait.npz", arrays)
+            picture = args.work / f"{name}.portrait.npz"
+            if "q" not in arrays and name in kept and not picture.exists():
+                g.write_arrays(picture, arrays)
     print(f"unpacked {len(list(args.work.glob('*.npz')))} files", flush=True)
 
 

@@ -57,9 +57,9 @@ PRIORITY = {
     "w/o LAE": (2, 25, 5),
     "w/o SGE": (2, 25, 5),
     "regate": (3, 22, 5),
-    "fcm_vae paper": (4, 142, 2),
+    "fcm_vae paper": (4, 142, 5),
     "gr_spd_gan": (5, 130, 5),
-    "brainnetgan": (6, 440, 3),
+    "brainnetgan": (6, 440, 5),
 }
 # Generators whose cost is a number of steps, not of epochs; they train in lanes on a GPU.
 GANS = ("gr_spd_gan", "brainnetgan")
@@ -77,7 +77,7 @@ AUGMENTED = (
 )
 # Not worth carrying from machine to machine: made again in seconds.
 CHEAP = (REAL, "bootstrap", "edge_gauss", "corr_gauss", "corr_flow")
-TINY = {"epochs": 1, "steps": 1}
+TINY = {"epochs": 1, "steps": 1, "width": 8}
 
 
 class JobKey(NamedTuple):
@@ -161,6 +161,11 @@ def samples_file(work: Path, job: JobKey) -> Path:
 def numbers_file(work: Path, job: JobKey) -> Path:
     """Fidelity (of the uncompressed samples), linear classifiers, diagnostics."""
     return work / f"{job.name}.json"
+
+
+def stored(work: Path, job: JobKey) -> bool:
+    """Whether a job is fitted; its numbers are written last."""
+    return samples_file(work, job).exists() and numbers_file(work, job).exists()
 
 
 def portrait_file(work: Path, job: JobKey) -> Path:

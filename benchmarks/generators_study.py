@@ -74,15 +74,16 @@ def groups(args: argparse.Namespace, unit: Unit) -> list[list[g.JobKey]]:
     would take as long as many.
     """
     judged = read_judged(args.work)
-    waiting = args.follow and not (args.work / "fit.done").exists()
+    there = any((args.work / name).exists() for name in ("gan.sampled", "fit.done"))
+    waiting = args.follow and not there
     together: dict[tuple[str, bool], list[g.JobKey]] = defaultdict(list)
     for row, site in product(g.PRIORITY, args.sites):
         jobs = [j for j in g.jobs([row], [site], args.seeds, True) if needs(j, unit)]
-        there = [j for j in jobs if g.samples_file(args.work, j).exists()]
-        if not waiting or len(there) >= min(args.seeds, g.PRIORITY[row][2]):
+        ready = [j for j in jobs if g.samples_file(args.work, j).exists()]
+        if not waiting or len(ready) >= min(args.seeds, g.PRIORITY[row][2]):
             # real subjects alone are half as many as augmented ones
             alone = unit[0] == "aug" and row == REAL
-            together[site, alone] += [j for j in there if (j.name, *unit) not in judged]
+            together[site, alone] += [j for j in ready if (j.name, *unit) not in judged]
     found = []
     for (_, alone), members in together.items():
         if members and (alone or not waiting or len(members) >= LEAST):
@@ -241,7 +242,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--multiple", type=int, default=4)
     parser.add_argument("--lanes", type=int, default=80)
-    parser.add_argument("--follow", action="store_true", help="judge: until work/fit.done is there")
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="judge: until fit.done; fit: until gan.done (in --work)",
+    )
+    parser.add_argument("--on-device", action="store_true", help="fit: on --device, not the CPU")
     parser.add_argument("--tf32", action="store_true", help="tensor cores in judge's products")
     parser.add_argument("--tiny", action="store_true", help="one epoch of everything: a test")
     args = parser.parse_args()

@@ -37,7 +37,7 @@ def test_important_rows_first_and_long_jobs_first_within_a_class() -> None:
     for level in set(classes):
         cost = [g.seconds(j) for j in jobs if g.PRIORITY[j.row][0] == level]
         assert cost == sorted(cost, reverse=True)
-    assert {j.seed for j in jobs if j.row == "fcm_vae paper"} == {0, 1}
+    assert {j.seed for j in jobs if j.row == "fcm_vae paper"} == {0, 1, 2, 3, 4}
     assert set(g.PRIORITY) == set(generators_study.Panel(g.ROWS).rows)
 
 
@@ -48,6 +48,7 @@ def arguments(folder: Path, **changes: object) -> Namespace:
         "back": folder / "out",
         "sites": ["NYU"],
         "seeds": 2,
+        "rows": [],
         "classifiers": ("gcn",),
         "augment": ("gat",),
         "budget": 40.0,
@@ -92,6 +93,34 @@ def test_another_machine_goes_on_with_what_was_packed(tmp_path) -> None:
     assert float((before.fc - after.fc).abs().max()) < 0.02
     records = generators_study.records(Namespace(**vars(other)))
     assert [r["numbers"].get("aug_gat_acc") for r in records] == [0.6, None]
+
+
+def test_gans_of_another_schedule_are_left_behind(tmp_path) -> None:
+    args = arguments(tmp_path, rows=["gr_spd_gan", "brainnetgan"])
+    alone, together = g.JobKey("gr_spd_gan", "NYU", 0), g.JobKey("brainnetgan", "NYU", 0)
+    for job in (alone, together):
+        store(args, job)
+        judge(args, job, ("tstr", "gcn"))
+    record = g.read_json(g.numbers_file(args.work, together))
+    record["info"]["lanes"] = 20
+    g.write_bytes(g.numbers_file(args.work, together), generators_fit.json.dumps(record).encode())
+    generators_fit.pack(args, generators_study.finished(args))
+    other = arguments(tmp_path, work=tmp_path / "other")
+    generators_fit.unpack(other)
+    assert g.stored(other.work, together)
+    assert not g.numbers_file(other.work, alone).exists()
+    assert not g.samples_file(other.work, alone).exists()
+    assert list(generators_study.read_judged(other.work)) == [(together.name, "tstr", "gcn")]
+
+
+def test_samples_without_numbers_are_no_finished_fit(tmp_path) -> None:
+    args = arguments(tmp_path)
+    job = g.JobKey("regate", "NYU", 0)
+    store(args, job)
+    g.numbers_file(args.work, job).unlink()
+    assert not g.stored(args.work, job)
+    generators_fit.pack(args, set())
+    assert not list(args.out.glob("gen_samples_*"))
 
 
 def test_a_torn_line_is_not_read(tmp_path) -> None:
