@@ -27,7 +27,7 @@ from fcforge.judge.figures import portrait
 from fcforge.judge.panel import REAL, augment
 from fcforge.judge.utility import Task, classify
 from fcforge.randomness import torch_rng
-from fcforge.types import Component, FCBatch, Training
+from fcforge.types import FCBatch, Training
 
 MIB = 2**20
 PART_MIB = 14
@@ -161,64 +161,6 @@ def fit(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
     left = [j for j in todo if not g.stored(args.work, j)]
     names = ", ".join(j.name for j in left[:20])
     print(f"fit: {len(todo) - len(left)} done, {len(left)} left: {names}", flush=True)
-
-
-def gan(args: argparse.Namespace, finished: set[g.JobKey]) -> None:
-    """GANs of all sites and seeds as lanes on --device; `fit` then samples and measures them."""
-    args.work.mkdir(parents=True, exist_ok=True)
-    end = time.time() + args.limit
-    for row, share in zip(g.GANS, (0.35, 1.0), strict=True):
-        todo = [
-            j
-            for j in g.jobs([row], args.sites, args.seeds, True)
-            if j not in finished
-            and not g.stored(args.work, j)
-            and not g.state_file(args.work, j).exists()
-        ]
-        if todo:
-            _gan_lanes(args, row, todo, share * (end - time.time()))
-
-
-def _gan_lanes(args: argparse.Namespace, row: str, todo: list[g.JobKey], budget: float) -> None:
-    """Fit in one go with as many of the wanted steps as `budget` seconds allow."""
-    start = time.perf_counter()
-    settings = g.component(row, args.tiny, lanes=True)
-    batches = []
-    for job in todo:
-        train = g.load(args.data, job.site, job.seed).learning(with_val=True)
-        batches.append(FCBatch(train.fc.to(args.device), train.y.to(args.device)))
-
-    def fit_steps(steps: int) -> list[dict[str, torch.Tensor]]:
-        generator = make_generator(Component(row, {**settings.params, "steps": steps}))
-        rngs = [torch_rng(job.seed, "generator", job.site) for job in todo]
-        states = generator.fit_lanes(batches, rngs)  # type: ignore[attr-defined]
-        return [{k: v.cpu() for k, v in state.items()} for state in states]
-
-    steps = settings.params["steps"]
-    if not args.tiny:
-        fit_steps(2)  # libraries load and choose kernels
-        began = time.perf_counter()
-        fit_steps(2)
-        once = time.perf_counter() - began
-        fit_steps(12)
-        each = max(time.perf_counter() - began - 2 * once, 1e-3) / 10
-        once -= 2 * each
-        left = budget - once - (time.perf_counter() - start)
-        steps = min(steps, int(left / each / 1.1))
-        print(
-            f"{row}: {once:.1f} s once, {each:.3f} s per step of {len(todo)} lanes, {steps} steps",
-            flush=True,
-        )
-    if steps < 1:
-        return
-    began = time.perf_counter()
-    states = fit_steps(steps)
-    took = time.perf_counter() - began
-    for job, state in zip(todo, states, strict=True):
-        arrays = {k: v.numpy() for k, v in state.items()}
-        arrays |= {"fit_seconds": np.array(took), "lanes": np.array(len(todo))}
-        g.write_arrays(g.state_file(args.work, job), arrays)
-    print(f"{row}: {steps} steps of {len(todo)} lanes in {took:.0f} s", flush=True)
 
 
 # -- to another machine and back ----------------------------------------------------------------

@@ -28,7 +28,8 @@ from typing import Any
 
 import generators_rows as g
 import torch
-from generators_fit import fit, gan, pack, unpack
+from generators_fit import fit, pack, unpack
+from generators_gan import gan
 
 from fcforge.judge.panel import REAL, Panel, acceptance, augment, record_of, summarise
 from fcforge.judge.utility import Task, classify

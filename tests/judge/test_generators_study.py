@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import generators_docs as docs
 import generators_fit
+import generators_gan
 import generators_rows as g
 import generators_study
 
@@ -143,6 +144,18 @@ def test_seeds_without_all_sites_are_left_out(tmp_path) -> None:
     assert {r["seed"] for r in found} == {0}
     assert all("tstr_gcn_acc" in r["numbers"] for r in found)
     assert not any("aug_gat_acc" in r["numbers"] for r in found)  # judged at one site alone
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first", "second"),
+    # all 2,500 steps cost 2 s once and, with a margin of 1.1, 440 s: 165 and 275
+    [(222.0, 750, 500), (1000.0, 1500, 1000), (1.0, 0, 0)],
+)
+def test_gans_get_the_same_share_of_the_steps_wanted(seconds, first, second) -> None:
+    spd, brain = generators_gan.Pace(1500, 1.0, 0.1), generators_gan.Pace(1000, 1.0, 0.25)
+    assert generators_gan.affordable([spd, brain], seconds) == first
+    left = seconds - 1.0 - 1.1 * 0.1 * first  # as slow as the trial with its margin
+    assert generators_gan.affordable([brain], left) == second
 
 
 @pytest.mark.parametrize(("row", "in_table"), [("regate", True), ("edge_gauss", False)])

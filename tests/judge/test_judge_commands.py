@@ -1,10 +1,11 @@
 import json
 
+import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.judge.commands import collapse_list, judge_command, read_panel
-from fcforge.judge.figures import system_order
+from fcforge.judge.figures import Portrait, edge_scatter, system_order
 from fcforge.judge.page import report_section
 from fcforge.sites.atlas import atlas_of
 
@@ -92,3 +93,11 @@ def test_rois_are_grouped_by_system() -> None:
     assert sorted(order.tolist()) == list(range(116))
     changes = [i for i in range(116) if i == 0 or systems[i] != systems[i - 1]]
     assert changes == [place for _, place in starts]
+
+
+def test_a_generator_of_negative_edges_stays_in_the_picture() -> None:
+    square, spectrum = np.eye(3), np.ones(3)
+    real = Portrait(square, square, np.array([0.1, 0.2, 0.4]), spectrum)
+    below = real._replace(edge_mean=np.array([-0.9, -0.8, -0.7]))
+    figure = edge_scatter({"real": real, "low": below})
+    assert figure.axes[0].get_ylim() == pytest.approx((-0.95, 1.0))

@@ -113,13 +113,15 @@ def edge_scatter(portraits: Mapping[str, Portrait], across: int = 5) -> Figure:
     axes = figure.subplots(bands, across, squeeze=False, sharex=True, sharey=True)
     for ax in axes.flat[len(names) - 1 :]:
         ax.set_axis_off()
+    # a generator whose edges are all negative must not fall out of the picture
+    lowest = min(-0.6, *(float(p.edge_mean.min()) - 0.05 for p in portraits.values()))
     for ax, name in zip(axes.flat, names[1:], strict=False):
         ax.plot([-1, 1], [-1, 1], color="0.6", lw=0.8)
         ax.scatter(real, portraits[name].edge_mean, s=0.6, alpha=0.3, rasterized=True)
         r = np.corrcoef(real, portraits[name].edge_mean)[0, 1]
         ax.set_title(f"{name}  (r = {r:.3f})", fontsize=9)
         ax.set_xlim(-0.6, 1)
-        ax.set_ylim(-0.6, 1)
+        ax.set_ylim(lowest, 1)
         ax.tick_params(labelsize=7)
     figure.supxlabel("mean of an edge, real training subjects", fontsize=9)
     figure.supylabel("generated", fontsize=9)
