@@ -232,6 +232,13 @@ def centre_edges(x: Tensor) -> Tensor:
     return x - strength[:, i] - strength[:, j] + strength.mean(1, keepdim=True)
 
 
+def log_matrix(fc: Tensor, shrink: float = 0.4) -> Tensor:
+    r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
+    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
+    value, vector = torch.linalg.eigh((1 - shrink) * fc + shrink * eye)
+    return (vector * torch.log(value.clamp(min=1e-6))[..., None, :]) @ vector.transpose(-1, -2)
+
+
 def log_edges(fc: Tensor, shrink: float = 0.4) -> Tensor:
     r"""Upper triangle of the matrix logarithm of the shrunk FC, (n, R, R) -> (n, E).
 
@@ -240,7 +247,4 @@ def log_edges(fc: Tensor, shrink: float = 0.4) -> Tensor:
     A chart of correlation matrices in which averaging and straight lines stay valid matrices.
     Strong shrinkage keeps the noisy small eigenvalues from ruling it.
     """
-    eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
-    value, vector = torch.linalg.eigh((1 - shrink) * fc + shrink * eye)
-    log = (vector * torch.log(value.clamp(min=1e-6))[..., None, :]) @ vector.transpose(-1, -2)
-    return edges(log)
+    return edges(log_matrix(fc, shrink))

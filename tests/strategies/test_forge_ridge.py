@@ -10,11 +10,11 @@ from fcforge import graphs
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
 from fcforge.models import make_model
-from fcforge.models.edge import LOG_SCALE, edge_features
+from fcforge.models.edge import LOG_SCALE, edge_features, n_features
 from fcforge.strategies._ridge import dual_ridge
 from fcforge.strategies.analytic import ridge_from_root
 from fcforge.strategies.base import Lane
-from fcforge.strategies.forge_ridge import ForgeRidge, head_of
+from fcforge.strategies.forge_ridge import ForgeRidge, balance_classes, head_of
 from fcforge.types import Component
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
@@ -149,6 +149,36 @@ def test_recall_by_hand():
     assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
 
 
+def test_balance_by_hand():
+    """Three controls and one patient, then one of each with twice the mass: sites stay 4 and 4."""
+    mass = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 2.0], dtype=torch.float64)
+    y, site = torch.tensor([0, 0, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1])
+    assert balance_classes(mass, y, site, 0.0) is mass
+    whole = balance_classes(mass, y, site, 1.0)
+    assert whole.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 2, 2])
+    half = balance_classes(mass, y, site, 0.5)  # a patient counts sqrt 3 times a control
+    one = 4 / (3 + 3**0.5)
+    assert half.tolist() == pytest.approx([one, one, one, one * 3**0.5, 2, 2])
+    alone = balance_classes(mass[:3], y[:3], site[:3], 0.5)  # a site of one class
+    assert alone.tolist() == pytest.approx([1, 1, 1])
+
+
+def test_balance_in_recall_by_hand():
+    """Site 0 has one control, site 1 two controls and a patient: only the latter are moved."""
+    state = {
+        "replay.active": torch.tensor([0, 1, 2, 3]),
+        "replay.quota": torch.tensor([1, 3]),
+        "memory.site": torch.tensor([0, 1, 1, 1]),
+        "memory.y": torch.tensor([0, 0, 0, 1]),
+        "memory.logits": torch.zeros(4, 2),
+    }
+    plain = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True).recall(state, 6)
+    assert plain.mass.tolist() == pytest.approx([6, 2, 2, 2])
+    even = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True, balance=1.0).recall(state, 6)
+    assert even.mass.tolist() == pytest.approx([6, 1.5, 1.5, 3])
+    assert even.target.tolist() == plain.target.tolist()
+
+
 # -- in the engine -------------------------------------------------------------------------
 @pytest.mark.parametrize("l3", [0.0, 0.15])
 def test_zero_strength_is_the_ridge_of_the_last_site_bitwise(l3):
@@ -213,7 +243,29 @@ def test_log_features_are_the_scaled_matrix_logarithm():
     assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / LOG_SCALE, rel=1e-4)
 
 
-@pytest.mark.parametrize("bad", [{"penalty": 0.0}, {"rounds": 0}, {"l1": -1.0}])
+def test_log_with_diagonal_by_hand():
+    """Two ROIs at correlation 0.5: d = 0.3, the diagonal is (log(1 + d) + log(1 - d)) / 2."""
+    pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
+    edge, first, second = (edge_features(pair, "log+diagonal")[0] * LOG_SCALE).tolist()
+    assert edge == pytest.approx(0.30952, rel=1e-4)
+    assert [first, second] == pytest.approx([-0.04716 / 2**0.5] * 2, rel=1e-3)
+    fc = World().bank.fc(torch.arange(2))
+    x = edge_features(fc, "log+diagonal") * LOG_SCALE
+    assert x.shape[1] == n_features(N_ROIS, "log+diagonal")
+    apart = (graphs.log_matrix(fc[0]) - graphs.log_matrix(fc[1])).square().sum()
+    torch.testing.assert_close((x[0] - x[1]).square().sum(), apart / 2)
+
+
+def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():
+    world = World()
+    lane = world.learn(learner("log+diagonal", balance=0.5), SITES)[-1]
+    assert not world.bank.real_rows(lane.state["memory.row"]).numel()
+    assert lane.params["head.0.weight"].shape == (2, n_features(N_ROIS, "log+diagonal"))
+    plain = world.learn(learner("log+diagonal"), SITES)[-1]
+    assert not torch.equal(lane.params["head.0.weight"], plain.params["head.0.weight"])
+
+
+@pytest.mark.parametrize("bad", [{"balance": 1.5}, {"penalty": 0.0}, {"rounds": 0}, {"l1": -1.0}])
 def test_settings_that_cannot_be(bad):
     with pytest.raises(ConfigError):
         ForgeRidge(**bad)

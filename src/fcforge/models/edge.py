@@ -18,18 +18,23 @@ EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, neve
 
 
 LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
-Features = Literal["z", "centred", "log", "centred+log"]
-FEATURES = ("z", "centred", "log", "centred+log")
+Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
+FEATURES = ("z", "centred", "log", "log+diagonal", "centred+log")
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
-    """Edges of roughly unit spread, (n, R, R) -> (n, E) or (n, 2 E).
+    """Edges of roughly unit spread, (n, R, R) -> (n, E), (n, E + R) or (n, 2 E).
 
     "z": Fisher-z edges. "centred": without the strength of their ROIs (`graphs.centre_edges`).
-    "log": edges of the matrix logarithm (`graphs.log_edges`). "centred+log": both, side by side.
+    "log": edges of the matrix logarithm (`graphs.log_edges`). "log+diagonal": its diagonal too,
+    divided by sqrt 2, so that distances are the log-Euclidean ones of whole matrices.
+    "centred+log": edges of both, side by side.
     """
     if kind == "log":
         return graphs.log_edges(fc) / LOG_SCALE
+    if kind == "log+diagonal":
+        log = graphs.log_matrix(fc) / LOG_SCALE
+        return torch.cat([graphs.edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
     z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
     if kind == "z":
         return z
@@ -41,7 +46,8 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
 
 def n_features(n_rois: int, kind: str) -> int:
     """Length of `edge_features`."""
-    return n_rois * (n_rois - 1) // 2 * (2 if kind == "centred+log" else 1)
+    n_edges = n_rois * (n_rois - 1) // 2
+    return n_edges + {"log+diagonal": n_rois, "centred+log": n_edges}.get(kind, 0)
 
 
 @dataclass(frozen=True)

@@ -31,3 +31,14 @@ def fraction(method: str, **values: float) -> None:
                 where=f"method '{method}'",
                 do="Use a number between 0 and 1.",
             )
+
+
+def share(method: str, **values: float) -> None:
+    """Raise when a number is not between 0 and 1, both allowed."""
+    for field, value in values.items():
+        if not 0.0 <= value <= 1.0:
+            raise ConfigError(
+                f"{field} = {value!r} is no share.",
+                where=f"method '{method}'",
+                do="Use a number from 0 to 1.",
+            )

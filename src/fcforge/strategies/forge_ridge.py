@@ -30,7 +30,7 @@ from fcforge.replay.bank import SiteView
 from fcforge.replay.hcts import Look, held_out, look_at
 from fcforge.replay.selection import margin
 from fcforge.strategies._ridge import dual_ridge
-from fcforge.strategies._settings import at_least
+from fcforge.strategies._settings import at_least, share
 from fcforge.strategies.base import Lane, State
 from fcforge.strategies.forge import Forge
 
@@ -71,12 +71,16 @@ class ForgeRidge(Forge):
         inner validation (REPRODUCIBILITY.md): a single site is too small to tell.
     rounds : int
         Choices per site, 60 epochs at a refresh of 5 being 12.
+    balance : float
+        How far the classes of a site are brought to equal weight, 0 (each subject counts alike)
+        to 1 (each class counts alike); see `balance_classes`.
     **settings
         Those of `Forge`.
     """
 
     penalty: float = 0.5
     rounds: int = 10
+    balance: float = 0.0
 
     name: ClassVar[str] = "forge_ridge"
     title: ClassVar[str] = "FORGE, closed form"
@@ -88,6 +92,7 @@ class ForgeRidge(Forge):
         super().__post_init__()
         at_least(self.name, 1e-9, penalty=self.penalty)
         at_least(self.name, 1, rounds=self.rounds)
+        share(self.name, balance=self.balance)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Solve the objective, then store the site's synthetic subjects as `Forge` does."""
@@ -99,6 +104,8 @@ class ForgeRidge(Forge):
         x = torch.cat([now, old]).double()
         gram = x @ x.T
         t = 2.0 * site.y.double() - 1.0
+        here = torch.zeros_like(site.y)
+        alike = balance_classes(torch.ones_like(t), site.y, here, self.balance)
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
         n, chooses = len(now), len(old) > 0 and self.wakes(0, 1)
         total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
@@ -111,7 +118,7 @@ class ForgeRidge(Forge):
             dual = dual_ridge(
                 gram[place[:, None], place],
                 torch.cat([t, asked.target]),
-                torch.cat([torch.ones_like(t), asked.mass]),
+                torch.cat([alike, asked.mass]),
                 self.penalty * x.shape[1],
             )
             total += torch.cat([dual.coefficient @ x[place], dual.bias[None]])
@@ -154,12 +161,41 @@ class ForgeRidge(Forge):
             mass = 1.0 / (quota[state["memory.site"][slot]].double() * max(len(quota), 1))
         else:
             mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
+        y, site = state["memory.y"][slot], state["memory.site"][slot]
+        mass = balance_classes(mass, y, site, self.balance)
         sites = len(quota) if self.settings["sum_sites"] else 1
-        t = 2.0 * state["memory.y"][slot].double() - 1.0
+        t = 2.0 * y.double() - 1.0
         logits = state["memory.logits"][slot].double()
         u = 0.5 * (logits[:, 1] - logits[:, 0])
         target = (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)
+
+
+def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:
+    r"""Masses (n,) with the classes of every site brought nearer to equal weight.
+
+    .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
+
+    with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
+    kept. With :math:`\gamma = 1` both classes weigh alike, with 0 nothing changes.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,), positive
+    y, site : Tensor of shape (n,), int64
+        Labels 0 or 1, and numbers of sites from 0.
+    strength : float
+        :math:`\gamma`.
+    """
+    if strength == 0 or not len(mass):
+        return mass
+    group = 2 * site + y
+    empty = mass.new_zeros(2 * (int(site.max()) + 1))
+    before = empty.index_add(0, group, mass)
+    weight = mass * before[group] ** -strength
+    after = empty.index_add(0, group, weight)
+    whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
+    return weight * whole_before / whole_after
 
 
 def head_of(solution: Tensor) -> Params:
