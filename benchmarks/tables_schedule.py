@@ -68,6 +68,7 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("tau+leaks", 1, None),
     ("lambda+leaks", 1, None),
     *((table, 1, (label,)) for label in REST for table in ("main_mdd", "main_bsnip")),
+    *((f"{table}+leaks", 1, ("Base", "ER", "FORGE (Gaussian)")) for table in EPOCHS),
 )
 
 

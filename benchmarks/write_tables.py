@@ -210,7 +210,7 @@ def main_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
     ):
         if name in tables:
             table = tables[name]
-            leaky = tables.get("leaks") if name == "main_abide" else None
+            leaky = tables.get("leaks" if name == "main_abide" else f"{name}+leaks")
             there = [f for f in forges if f in table.groups]
             notes = [differences(table.groups, f, [*rivals, *there], n) for f in there]
             notes += [ranking(table.groups, printed, n), f"Over the stages:\n\n{stages(table)}"]
