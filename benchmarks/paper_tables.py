@@ -51,13 +51,27 @@ MAIN: dict[str, dict[str, Pair]] = {
 }
 FORGE: Pair = (0.7300, 0.1160)
 LEAKS: dict[str, Pair] = {**MAIN["asd"], "FORGE": FORGE}
-# Table "Ablation study assessing the contributions of GKD, LKD and HCTS", ASD.
+# Table "Ablation study assessing the contributions of GKD, LKD and HCTS": ASD, MDD, BSNIP.
 ABLATION: dict[str, Pair] = {
     "FORGE": FORGE,
     "without GKD": (0.6830, 0.1424),
     "without LKD": (0.6807, 0.1508),
     "without HCTS": (0.6759, 0.1629),
     "Base": (0.6074, 0.2757),
+}
+ABLATION_MDD: dict[str, Pair] = {
+    "FORGE": (0.7380, 0.1050),
+    "without GKD": (0.6913, 0.1410),
+    "without LKD": (0.6954, 0.1331),
+    "without HCTS": (0.6848, 0.1439),
+    "Base": (0.5929, 0.2770),
+}
+ABLATION_BSNIP: dict[str, Pair] = {
+    "FORGE": (0.6850, 0.1010),
+    "without GKD": (0.6374, 0.1313),
+    "without LKD": (0.6380, 0.1252),
+    "without HCTS": (0.6342, 0.1365),
+    "Base": (0.5512, 0.2296),
 }
 # Appendix, "Ablation variants by replay, sampling, and distillation".
 LADDER: dict[str, Pair] = {

@@ -39,7 +39,8 @@ REST = (
     *("Cumulative", "SI", "DER", "TWP", "UGCL (reconstruction)", "PackNet"),
     "FORGE (FCM-VAE)",
 )
-EPOCHS = {"main_mdd": 50, "main_bsnip": 50}
+FIVE = ("main_mdd", "main_bsnip")
+EPOCHS = dict.fromkeys((*FIVE, "ablation_mdd", "ablation_bsnip"), 50)
 TUNED = ("EWC", "SI", "LwF", "TWP", "UGCL (reconstruction)", "DER")
 LEAKY = (
     "experiment.protocol=paper",
@@ -58,7 +59,7 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("ablation", 3, None),
     ("ladder", 3, None),
     ("buffer", 3, None),
-    *((table, 1, (label,)) for label in CORE for table in ("main_mdd", "main_bsnip")),
+    *((table, 1, (label,)) for label in CORE for table in FIVE),
     ("leaks", 3, ("PDGNN", "UGCL (reconstruction)", "TWP", "SI", "DER", "LwF", "PackNet", "EWC")),
     ("tau", 3, None),
     ("ablation+leaks", 1, None),
@@ -67,8 +68,10 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
     ("buffer+leaks", 1, None),
     ("tau+leaks", 1, None),
     ("lambda+leaks", 1, None),
-    *((table, 1, (label,)) for label in REST for table in ("main_mdd", "main_bsnip")),
-    *((f"{table}+leaks", 1, ("Base", "ER", "FORGE (Gaussian)")) for table in EPOCHS),
+    *((table, 1, (label,)) for label in REST for table in FIVE),
+    *((f"{table}+leaks", 1, ("Base", "ER", "FORGE (Gaussian)")) for table in FIVE),
+    ("ablation_mdd", 1, None),
+    ("ablation_bsnip", 1, None),
 )
 
 

@@ -21,13 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import numpy as np
 import paper_tables as paper
-from tables_numbers import NONE, Numbers, cell, lines, pair, plain, span
-from tables_partial import partial, prefix_accuracy
+from tables_numbers import NONE, Numbers, cell, lines, pair, plain
 from tables_read import Runs, Table, read, unpack
 
 from fcforge.metrics import finite
 from fcforge.report.contents import curves
-from fcforge.stats import Estimate, with_majority
+from fcforge.stats import with_majority
 
 
 def seconds(runs: Runs) -> float:
@@ -140,42 +139,24 @@ def rows_table(
     partner: Callable[[str], tuple[str, str]] | None = None,
     than: str = "",
 ) -> str:
-    """Learners in the order of the config, each with its difference from its partner.
-
-    A learner that is not complete gets a star and what `tables_partial` makes of it.
-    """
+    """Complete learners in the order of the config, each with its difference from its partner."""
     table, leaky = tables[name], tables.get(f"{name}+leaks")
     rows = []
-    for k in table.asked:
-        beside = partner(k) if partner else None
-        other = tables[beside[0]].groups.get(beside[1]) if beside else None
-        row = [k, pair(printed.get(k))]
-        if k in table.groups:
-            e = n.of(table.groups[k])
-            row += [cell(e["aaa"]), cell(e["fm"]), cell(e["for_literal"])]
-            same = not other or beside == (name, k)
-            row += [] if not partner else [NONE if same else n.minus(table.groups[k], other)]
-        elif other and beside and (found := incomplete(table, k, tables[beside[0]], beside[1])):
-            row = [f"{k} * ({found[2]:.0%})", row[1], cell(found[0]), NONE, NONE, span(found[1])]
-        else:
-            continue
-        there = leaky.groups.get(k) if leaky else None
-        row += [cell(n.of(there)["aaa"]) if there else NONE] if leaky else []
+    for k in (k for k in table.asked if k in table.groups):
+        e = n.of(table.groups[k])
+        row = [k, pair(printed.get(k)), cell(e["aaa"]), cell(e["fm"]), cell(e["for_literal"])]
+        if partner:
+            where, whom = partner(k)
+            other = tables[where].groups.get(whom)
+            same = not other or (where, whom) == (name, k)
+            row.append(NONE if same else n.minus(table.groups[k], other))
+        if leaky:
+            there = leaky.groups.get(k)
+            row.append(cell(n.of(there)["aaa"]) if there else NONE)
         rows.append(row)
     heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FOR literal"]
     heads += [f"AAA minus {than}"] if partner else []
     return lines(heads + (["AAA, leaks on"] if leaky else []), rows)
-
-
-def incomplete(
-    table: Table, title: str, other: Table, partner: str
-) -> tuple[Estimate, Estimate, float] | None:
-    """What can be said of a learner at least half of whose trainings are there."""
-    known = prefix_accuracy(table.folder, title)
-    seeds = {r.spec.seed for runs in table.groups.values() for r in runs}
-    whole = prefix_accuracy(other.folder, partner)
-    whole = {p: v for p, v in whole.items() if p[0] in seeds}
-    return partial(known, whole) if len(known) > len(whole) / 2 else None
 
 
 def stages(table: Table) -> str:
@@ -236,6 +217,8 @@ def main_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
 def small_sections(tables: Mapping[str, Table], n: Numbers) -> Iterator[Section]:
     for name, printed, partner, than in (
         ("ablation", paper.ABLATION, lambda k: ("ablation", "FORGE"), "FORGE"),
+        ("ablation_mdd", paper.ABLATION_MDD, lambda k: ("ablation_mdd", "FORGE"), "FORGE"),
+        ("ablation_bsnip", paper.ABLATION_BSNIP, lambda k: ("ablation_bsnip", "FORGE"), "FORGE"),
         ("ladder", paper.LADDER, lambda k: ("main_abide", "DER++"), "DER++"),
         ("buffer", paper.BUFFER, lambda k: ("buffer", f"{k.split()[0]} 256"), "the same at 256"),
         ("tau", paper.TAU, lambda k: ("tau", f"{k.split()[0]} tau 0.4"), "the same at 0.4"),
