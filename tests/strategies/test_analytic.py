@@ -8,10 +8,12 @@ import torch
 from sklearn.linear_model import Ridge as SklearnRidge
 from sklearn.linear_model import RidgeCV
 
+from fcforge.errors import ConfigError
 from fcforge.graphs import centre_edges, edges, log_edges
+from fcforge.runner.workshop import build_learner
 from fcforge.strategies import make_strategy
 from fcforge.strategies.analytic import Analytic, add_to_root, ridge_from_root
-from fcforge.types import Component
+from fcforge.types import Component, LearnerSpec
 
 
 def _sites(n_sites=3, n=15, p=40, seed=0):
@@ -109,3 +111,17 @@ def test_weights_of_edges_score_like_weights_of_features(settings):
     features = strategy._features(x)
     w = torch.randn(features.shape[1], generator=rng, dtype=torch.float64)
     torch.testing.assert_close(x @ strategy._to_edges(w, x), features @ w)
+
+
+@pytest.mark.parametrize("method", ["analytic", "dp_analytic"])
+@pytest.mark.parametrize("features", ["log+diagonal", "centred+log"])
+def test_strength_of_what_is_no_edge_is_an_error(method, features):
+    """116 ROIs with their diagonal have as many numbers as 117 ROIs have edges."""
+    spec = LearnerSpec(Component(method), Component("linear", {"features": features}))
+    with pytest.raises(ConfigError, match="ROI strength"):
+        build_learner(spec, 116)
+
+
+def test_without_centring_any_features_do():
+    model = Component("linear", {"features": "log+diagonal"})
+    build_learner(LearnerSpec(Component("analytic", {"centre": False}), model), 116)

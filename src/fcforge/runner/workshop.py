@@ -53,7 +53,9 @@ def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
         )
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
-    return Learner(strategy, make_model(spec.model, n_rois))
+    model = make_model(spec.model, n_rois)
+    strategy.check_model(model)
+    return Learner(strategy, model)
 
 
 class Workshop:

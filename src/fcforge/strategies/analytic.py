@@ -22,6 +22,7 @@ from fcforge.graphs import centre_edges
 from fcforge.models.base import Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
+from fcforge.strategies._settings import plain_edges
 from fcforge.strategies.base import Keeps, Lane, Strategy
 
 
@@ -103,6 +104,11 @@ class Analytic(Strategy):
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
     fits: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def check_model(self, model: Model) -> None:
+        """ROI strength is taken out of plain edges alone."""
+        if self.centre:
+            plain_edges(self.name, model, "Set centre = false, or features = 'z'.")
 
     def _features(self, x: Tensor) -> Tensor:
         """Edges (n, p) -> features (n, q): a fixed linear map, equal at every hospital."""

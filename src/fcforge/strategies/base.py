@@ -126,6 +126,9 @@ class Strategy:
         """Remembered subjects per training step (0: the method replays nothing)."""
         return 0
 
+    def check_model(self, model: Model) -> None:
+        """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
+
     # -- once per lane or per site, plain Python ---------------------------------------------
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Lane before the first site: add the method's empty state here."""

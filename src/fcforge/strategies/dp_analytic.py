@@ -28,6 +28,7 @@ from fcforge.mechanisms import (
 from fcforge.models.base import Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
+from fcforge.strategies._settings import plain_edges
 from fcforge.strategies.base import Keeps, Lane, Strategy
 
 # [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.
@@ -99,6 +100,10 @@ class DPAnalytic(Strategy):
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta, f"method '{self.name}'")
+
+    def check_model(self, model: Model) -> None:
+        """ROI strength is taken out of plain edges alone."""
+        plain_edges(self.name, model, "Set features = 'z'.")
 
     def _basis(self, n_edges: int) -> tuple[Tensor, Tensor]:
         """Mean (p,) and projection (p, k), both public: equal at every hospital."""
