@@ -11,7 +11,8 @@ import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
 from fcforge.errors import CapsuleError, DataError
-from fcforge.privacy.capsules import audit_capsule, moment_rows
+from fcforge.estimator import ForgeClassifier
+from fcforge.privacy.capsules import audit_capsule, moment_rows, site_as_learned
 from fcforge.privacy.commands import audit_command
 from fcforge.privacy.result import Plan
 from fcforge.runner.workshop import build_learner
@@ -116,3 +117,32 @@ def test_a_foreign_site_and_too_few_people_are_clear_errors(capsules, cohort) ->
         audit_capsule(capsule, site, reference=site.test.select(slice(0, 3)), plan=PLAN)
     with pytest.raises(DataError, match="no other scan"):
         audit_capsule(capsule, site, other={"nobody": torch.eye(R)}, plan=PLAN)
+
+
+def test_data_other_than_those_learned_are_refused(capsules, cohort) -> None:
+    capsule = open_capsule(capsules["analytic"])
+    fewer = cohort.select(np.arange(len(cohort)) != 3)
+    with pytest.raises(DataError, match="not the data the capsule learned"):
+        audit_capsule(capsule, site_as_learned(capsule, fewer, SITE), plan=PLAN)
+    # other ids sort otherwise: the same people and counts, another split
+    renamed = replace(cohort, subject_id=cohort.subject_id[::-1].copy())
+    with pytest.raises(DataError, match="under the same ids"):
+        audit_capsule(capsule, site_as_learned(capsule, renamed, SITE), plan=PLAN)
+    with pytest.raises(CapsuleError, match="was not learned"):
+        site_as_learned(capsule, cohort, "Elsewhere")
+
+
+def test_a_classifier_that_learned_everybody_is_audited_against_other_people(
+    cohort, tmp_path
+) -> None:
+    path = tmp_path / "everybody.capsule"
+    ForgeClassifier().fit(cohort.fc, cohort.label, site=SITE).to_capsule(path)
+    capsule = open_capsule(path)
+    site = site_as_learned(capsule, cohort, SITE)
+    assert len(site.train) == len(cohort)
+    with pytest.raises(DataError, match="--reference"):
+        audit_capsule(capsule, site, plan=PLAN)
+    others = split_site(simulate(n_rois=R, n_sites=1, scale=1.0, seed=5), SITE, 0)
+    audit = audit_capsule(capsule, site, reference=others.learning(with_val=True), plan=PLAN)
+    assert audit.row("method state", "leverage in root").auc.value > 0.95
+    assert audit.about["trained_on"] == len(cohort)

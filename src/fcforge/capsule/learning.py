@@ -101,7 +101,7 @@ def learn_next(
         "parent": capsule.id if capsule is not None else "",
         "parent_signed_by": capsule.signed_by if capsule is not None else "",
         "settings": settings.to_json(),
-        "counts": _counts(site),
+        "counts": counts_of(site),
         "metrics": _metrics(bench.learner, lane, held_out, sites, site),
         "calibration": _calibration(bench, lane, held_out),
         "reference": _reference(bench, held_out),
@@ -197,7 +197,7 @@ def _held_out(bench: Bench, capsule: Capsule | None) -> Subjects:
     return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
 
-def _counts(site: Site) -> dict[str, dict[str, int | None]]:
+def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
     """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
     learning = site.learning(with_val=True).y
     return {

@@ -3,6 +3,9 @@
 Everything in the file counts as released: synthetic subjects, network, class means, statistics,
 bandit state. The hospital knows who was trained on (the split follows from seed and site name);
 its test split was not. That is one world, so there is no shadow attack here.
+
+An audit that took members for outsiders would find nothing and look reassuring. What the ledger
+says of the site is therefore compared with the data before anything is attacked.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.capsule.contents import Capsule
+from fcforge.capsule.judging import scores
+from fcforge.capsule.learning import counts_of
+from fcforge.capsule.ledger import Entry, learned
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks
@@ -34,14 +40,94 @@ from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
 from fcforge.randomness import numpy_rng
 from fcforge.runner.workshop import build_learner
+from fcforge.sites import Cohort, split_site
 from fcforge.types import Component, FCBatch, Site
 
 MIN_PEOPLE = 8
 
 
+def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
+    """The hospital's subjects as the capsule learned them: split, or all of them for training.
+
+    `ForgeClassifier` trains on everybody it is given; the ledger then counts nobody as tested.
+    """
+    settings = capsule.settings
+    if set(_entry(capsule, name)["counts"]["test"].values()) != {0}:
+        return split_site(
+            cohort, name, settings.seed, settings.test_fraction, settings.val_fraction
+        )
+    if settings.training.selection == "inner_val":
+        raise DataError(
+            "who was used for validation is not known, so members cannot be told from others.",
+            where=f"site '{name}'",
+            do="Audit a capsule of `fcforge learn`, or one with selection = 'fixed'.",
+        )
+    mine = cohort.select_sites([name])
+    everyone = FCBatch.from_numpy(mine.fc, mine.label)
+    nobody = everyone.select(slice(0, 0))
+    ids = {"train": tuple(mine.subject_id.tolist()), "val": (), "test": ()}
+    return Site(name, everyone, nobody, nobody, ids)
+
+
+def _entry(capsule: Capsule, site_name: str) -> Entry:
+    """Ledger entry of a site."""
+    for entry in learned(capsule.entries):
+        if entry["site"] == site_name:
+            return entry
+    raise CapsuleError(f"site '{site_name}' was not learned; it holds {', '.join(capsule.sites)}.")
+
+
+def require_same_people(capsule: Capsule, site: Site, learner: Learner) -> None:
+    """Raise where the data cannot be those that were learned.
+
+    Counts must be those of the ledger. Of the site learned last, whose network is at hand, the
+    accuracy on the test split must be as well (two subjects are left to rounding elsewhere):
+    other ids sort otherwise, and so give another split of the same people.
+    """
+    entry = _entry(capsule, site.name)
+    same = counts_of(site) == entry["counts"]
+    own = entry["metrics"]["own_test"]
+    if same and own is not None and site.name == capsule.sites[-1] and len(site.test):
+        right = scores(learner, capsule.lane, site.test.fc).argmax(-1) == site.test.y
+        same = abs(int(right.sum()) - own["accuracy"] * len(site.test)) < 2.5
+    if not same:
+        raise DataError(
+            "these are not the data the capsule learned, so members cannot be told from others.",
+            where=f"site '{site.name}'",
+            do="Give exactly what `fcforge learn` was given: the same subjects under the same ids.",
+        )
+
+
 def learned_by(capsule: Capsule, site: Site) -> FCBatch:
     """The site's subjects that the capsule's network was trained on."""
     return site.learning(with_val=capsule.settings.training.selection == "fixed")
+
+
+def _outsiders(
+    site: Site, reference: FCBatch | None, plan: Plan
+) -> tuple[FCBatch, list[str], FCBatch]:
+    """People nobody trained on with their ids, and the attacker's reference.
+
+    Where only one of test split and reference is there, it is cut in half to serve as both.
+    """
+    outside, ids = site.test, list(site.subject_ids["test"])
+    if len(outside) and reference is not None:
+        return outside, ids, reference
+    both = outside if reference is None else reference
+    if not len(both):
+        raise DataError(
+            "the capsule learned everybody, so that nobody is left to compare with.",
+            where=f"site '{site.name}'",
+            do="Give people outside the study with --reference.",
+        )
+    ids = ids or ["(reference)"] * len(both)
+    mask = stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
+    kept = torch.from_numpy(mask)
+    return (
+        both.select(~kept),
+        [i for i, m in zip(ids, mask, strict=True) if not m],
+        both.select(kept),
+    )
 
 
 def gather(
@@ -52,15 +138,10 @@ def gather(
     plan: Plan,
 ) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
-    inside, outside = learned_by(capsule, site), site.test
+    inside = learned_by(capsule, site)
     parts = ("train", "val") if len(inside) > len(site.train) else ("train",)
     ids = [i for part in parts for i in site.subject_ids[part]]
-    outside_ids = list(site.subject_ids["test"])
-    if reference is None:
-        mask = stratified(outside.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
-        reference = outside.select(torch.from_numpy(mask))
-        outside = outside.select(torch.from_numpy(~mask))
-        outside_ids = [i for i, m in zip(outside_ids, mask, strict=True) if not m]
+    outside, outside_ids, reference = _outsiders(site, reference, plan)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
         raise DataError(
             f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
@@ -148,9 +229,10 @@ def audit_capsule(
     ----------
     capsule : Capsule
     site : Site
-        The hospital's own subjects, split with the capsule's seed and fractions.
+        The hospital's own subjects, as `site_as_learned` gives them.
     reference : FCBatch, optional
         People of a similar population who are not in the site; else half of the test split.
+        Needed where everybody was learned: half of them are then the outsiders.
     other : mapping of subject id to FC (R, R), optional
         Another scan of the site's people, for fingerprinting.
     plan : Plan
@@ -160,14 +242,11 @@ def audit_capsule(
     Audit
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
-    if site.name not in capsule.sites:
-        raise CapsuleError(
-            f"site '{site.name}' was not learned; it holds {', '.join(capsule.sites)}."
-        )
     plan = plan or Plan()
     started = time.perf_counter()
-    who, member = gather(capsule, site, reference, other, plan)
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
+    require_same_people(capsule, site, learner)
+    who, member = gather(capsule, site, reference, other, plan)
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     labels = inside.y.repeat(plan.multiple)
     rows: list[AuditRow] = []

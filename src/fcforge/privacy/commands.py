@@ -234,13 +234,9 @@ def _audit_capsule(
     reference: FCBatch | None,
     plan: Plan,
 ) -> Audit:
-    from fcforge.privacy.capsules import audit_capsule
-    from fcforge.sites import split_site
+    from fcforge.privacy.capsules import audit_capsule, site_as_learned
 
-    settings = capsule.settings
-    site = split_site(
-        cohort, site_name, settings.seed, settings.test_fraction, settings.val_fraction
-    )
+    site = site_as_learned(capsule, cohort, site_name)
     other: Mapping[str, torch.Tensor] | None = read_halves(halves)[0] if halves else None
     return audit_capsule(capsule, site, reference=reference, other=other, plan=plan)
 
