@@ -167,9 +167,32 @@ def test_lineage_and_audit(tmp_path) -> None:
     assert opened.parent == b.id
     text = "\n".join(inspect_words(opened))
     assert "auc 0.52" in text
+    assert f"Not audited as it travels now: {', '.join(SITES[:2])}." in text  # it names no site
     after = learn(tmp_path / "audited.capsule", SITES[2], cohort(), tmp_path / "c.capsule")
     assert after.sites == SITES
     assert [e["kind"] for e in after.entries] == ["learn", "learn", "audit", "learn"]
+
+
+def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(tmp_path) -> None:
+    (b,) = (open_capsule(p) for p in chain("majority", SITES[:2], tmp_path)[-1:])
+    assert "has not been\nmeasured" in "\n".join(inspect_words(b))
+    path = tmp_path / "audited.capsule"
+    seal(with_audit(b, {"site": SITES[0], "words": ["said so"]}), path)
+    lines = inspect_words(open_capsule(path))
+    assert lines[-3].endswith(f", site {SITES[0]}:")
+    assert lines[-2:] == ["    said so", f"  Not audited as it travels now: {SITES[1]}."]
+    after = learn(path, SITES[2], cohort(), tmp_path / "c.capsule")
+    lines = inspect_words(after)
+    assert lines[-3].endswith(f", site {SITES[0]}; {SITES[2]} came after it:")
+    assert lines[-1] == f"  Not audited as it travels now: {', '.join(SITES)}."
+
+
+def test_exact_statistics_are_called_patient_data(tmp_path) -> None:
+    said = [
+        "\n".join(inspect_words(open_capsule(chain(m, SITES[:1], tmp_path / m)[0])))
+        for m in ("analytic", "majority")
+    ]
+    assert ["treat as patient data" in text for text in said] == [True, False]
 
 
 def test_signature(tmp_path) -> None:

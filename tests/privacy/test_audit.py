@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,8 +93,8 @@ def test_words_are_exact(audit) -> None:
     text = words.as_text(audit)
     assert "'no raw scan is stored' is not 'private'" in text
     assert "is private" not in text
-    assert "bootstrap (reference): who was trained on can be told" in text
-    assert "untrained (reference): AUC" in text
+    assert "bootstrap (copies its people): who was trained on can be told" in text
+    assert "untrained (never saw anybody audited): " in text
     assert len(words.as_markdown(audit).splitlines()) > len(audit.rows)
 
 
@@ -202,7 +203,8 @@ def test_real_abide_references(shared_data) -> None:
 def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
     def row(release: str, value: float, low: float, high: float) -> AuditRow:
         half = Estimate(0.5, 0.4, 0.6)
-        return AuditRow(release, "DOMIAS", Estimate(value, low, high), half, None, half)
+        made = AuditRow(release, "DOMIAS", Estimate(value, low, high), half, None, half)
+        return replace(made, is_reference=release == "untrained")
 
     blind = row("untrained", 0.53, 0.47, 0.59)
     about = {"what": "x", "plan": {"seed": 0}}
@@ -212,5 +214,7 @@ def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
         (row("g", 0.62, 0.49, 0.70), False),  # guessing does
     ):
         said = words.sentences(Audit((blind, found), about))
-        assert ("can be told better than chance" in said[1]) is named
-        assert f"{found.auc.value:.3f}" in said[1]  # the number is there either way
+        assert ("can be told better than chance" in said[0]) is named
+        assert f"{found.auc.value:.3f}" in said[0]  # the number is there either way
+        assert f"{100 * found.auc.value:.0f} times in 100" in said[0]
+        assert said[1].startswith("For comparison, untrained")

@@ -196,15 +196,19 @@ def test_once_makes_a_thing_once():
 def test_audit_table_takes_any_shape():
     table = audit_table(
         {
+            "bootstrap / DOMIAS": {"auc": 0.9},
             "g / DOMIAS": {"auc": [0.6, 0.5, 0.7], "identified": None, "control_auc": 0.5},
+            "site": "NYU",
+            "words": ["one\x1b", 2],
             "out of range": {"auc": [1.6, 0.5, 0.7]},
             "nested": {"a": [1, {"b": None}]},
             "caution": "text\x1b[31m",
             "long": "x" * 5000,
         }
     )
-    ((name, found),) = table.attacks
-    assert name == "g / DOMIAS"
+    (name, found), (reference, _) = table.attacks
+    assert (name, reference) == ("g / DOMIAS", "bootstrap / DOMIAS")  # references last
+    assert (table.site, table.words) == ("NYU", ["one?"])
     assert found["auc"] == (0.6, 0.5, 0.7)
     assert found["control_auc"] == (0.5, 0.5, 0.5)
     assert found["identified"] is None
@@ -213,6 +217,8 @@ def test_audit_table_takes_any_shape():
     assert rest["caution"] == "text?[31m"
     assert len(rest["long"]) == 400
     assert "out of range" in rest
+    odd = audit_table({"site": 3, "words": "no list"})
+    assert (odd.site, odd.words, odd.rest) == ("", [], [("site", "3"), ("words", "no list")])
 
 
 def test_command_says_what_is_wrong(tmp_path):

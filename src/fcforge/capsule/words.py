@@ -15,6 +15,7 @@ KEPT = {
     "synthetic subjects": "synthetic subjects made by a generator",
     "real subjects": "REAL SUBJECTS of earlier sites",
 }
+EXACT = ("analytic",)  # second moments without noise: leverage finds every member (docs/privacy.md)
 
 
 def inspect_words(capsule: Capsule) -> list[str]:
@@ -54,10 +55,12 @@ def _identity(capsule: Capsule) -> list[str]:
     method = STRATEGIES[settings.learner.method.name]
     generator = settings.learner.generator
     with_generator = f", generator {generator.name}" if generator else ""
+    key = capsule.signed_by[:16]
+    signed = f"by key {key}; `verify --trust` says whether it is the sender's" if key else "none"
     return [
         f"Capsule {capsule.id[:16]}",
         f"  made from: {capsule.parent[:16] or 'nothing (first of its chain)'}",
-        f"  signature: {'Ed25519 key ' + capsule.signed_by[:16] if capsule.signed_by else 'none'}",
+        f"  signature: {signed}",
         f"  learner: {method.title} on {settings.learner.model.name}{with_generator}, "
         f"seed {settings.seed}, {settings.n_rois} ROIs",
     ]
@@ -70,7 +73,7 @@ def _kept(capsule: Capsule) -> list[str]:
     lines = [
         "What travels:",
         f"  method keeps {KEPT[capsule.keeps]}",
-        f"  {n_params} network parameters, {state} bytes of method state",
+        f"  {n_params} network parameters, {_size(state)} of method state",
         f"  {len(capsule.remembered) - real} synthetic and {real} real remembered subjects",
         f"  {len(capsule.held_out)} synthetic held-out subjects, never trained on",
     ]
@@ -81,7 +84,15 @@ def _kept(capsule: Capsule) -> list[str]:
     )
     if not capsule.holds_real:
         lines[-1] += " That is not the same as private: see the audit."
+    if capsule.settings.learner.method.name in EXACT:
+        lines.append(
+            "  Exact statistics can give away who was added to them: treat as patient data."
+        )
     return lines
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 100_000 else f"{n_bytes} bytes"
 
 
 def _count(value: int | None) -> str:
@@ -133,22 +144,41 @@ def _accuracy(capsule: Capsule) -> list[str]:
 def _prediction(capsule: Capsule) -> list[str]:
     how = learned(capsule.entries)[-1]["calibration"]["how"]
     place = {"inner_val": "validation subjects", "synthetic": "synthetic held-out subjects"}
-    source = f"fitted on {place[how]}" if how in place else "not calibrated"
+    source = "not calibrated"
+    if how in place:
+        source = f"calibrated on {place[how]} (temperature {capsule.temperature:.2f})"
     knows = any(e["reference"]["inside"] is not None for e in learned(capsule.entries))
     silent = "abstains on scans unlike those of every site" if knows else "cannot abstain"
-    return [f"Prediction: temperature {capsule.temperature:.2f} ({source}); {silent}."]
+    return [f"Prediction: probabilities {source}; {silent}."]
 
 
 def _audits(capsule: Capsule) -> list[str]:
-    audits = [e for e in capsule.entries if e["kind"] == "audit"]
-    if not audits:
-        return ["Privacy audit: none recorded."]
-    lines = ["Privacy audit:"]
-    for entry in audits:
-        said = entry["result"].get("words")
-        if isinstance(said, list):  # what `fcforge audit` writes; its numbers are in --json
-            lines += [f"  {entry['time']}:", *(f"    {text}" for text in said)]
+    """Every audit with the site and the state of the capsule it is about, and who had none."""
+    lines = []
+    now: set[str] = set()  # sites whose audit is of the state that travels
+    for number, entry in enumerate(capsule.entries):
+        if entry["kind"] != "audit":
             continue
-        numbers = ", ".join(f"{k} {v}" for k, v in sorted(entry["result"].items()))
-        lines.append(f"  {entry['time']}: {numbers}")
-    return lines
+        site, later = entry["result"].get("site"), learned(capsule.entries[number:])
+        about = f"site {site}" if isinstance(site, str) else "no site named"
+        if later:
+            about += f"; {', '.join(e['site'] for e in later)} came after it"
+        elif isinstance(site, str):
+            now.add(site)
+        lines += [f"  {entry['time']}, {about}:", *(f"    {t}" for t in _audit_text(entry))]
+    missing = [site for site in capsule.sites if site not in now]
+    if missing and lines:
+        lines.append(f"  Not audited as it travels now: {', '.join(missing)}.")
+    if lines:
+        return ["Privacy audit: how well an attacker does against this capsule", *lines]
+    return [
+        "Privacy audit: none recorded. How well an attacker can tell who took part has not been",
+        "measured; each hospital can, on its own data: `fcforge audit --capsule ... --record ...`.",
+    ]
+
+
+def _audit_text(entry: Entry) -> list[str]:
+    said = entry["result"].get("words")
+    if isinstance(said, list):  # what `fcforge audit` writes; its numbers are in --json
+        return list(map(str, said))
+    return [", ".join(f"{k} {v}" for k, v in sorted(entry["result"].items()))]

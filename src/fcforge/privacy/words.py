@@ -68,28 +68,52 @@ def beats_chance(audit: Audit, row: AuditRow) -> bool:
 
 
 def sentences(audit: Audit) -> list[str]:
-    """What the numbers say, one sentence per release."""
+    """What the numbers say: one sentence per release, then the two it is to be read against.
+
+    An AUC is the share of pairs, one member and one outsider, in which the attack scores the
+    member higher; the sentences say it that way, for readers who never met one.
+    """
+    releases = dict.fromkeys(row.release for row in audit.rows)
+    told = {name: [r for r in audit.rows if r.release == name] for name in releases}
+    last = {name: rows for name, rows in told.items() if rows[0].is_reference}
+    first = {name: rows for name, rows in told.items() if name not in last}
+    out = [_sentence(audit, name, rows) for name, rows in {**first, **last}.items()]
+    return [*out, *_remarks(audit), CAUTION]
+
+
+def _sentence(audit: Audit, release: str, rows: list[AuditRow]) -> str:
+    if release == UNTRAINED:
+        low, high = min(r.auc.value for r in rows), max(r.auc.value for r in rows)
+        return (
+            f"For comparison, {release} (never saw anybody audited): {_in_100(low)} to "
+            f"{_in_100(high)} times in 100; this is what chance is (AUC {low:.3f} to {high:.3f})."
+        )
+    name = f"For comparison, {release} (copies its people)" if rows[0].is_reference else release
+    found = [r for r in rows if beats_chance(audit, r)]
+    if not found:
+        row = max(rows, key=lambda r: r.auc.value)
+        return (
+            f"{name}: no attack tried surely told members from others; the highest, "
+            f"'{row.attack}', names the right one of two {_in_100(row.auc.value)} times in 100 "
+            f"(AUC {bracket(row.auc)})."
+        )
+    row = strongest(found)
+    return (
+        f"{name}: who was trained on can be told better than chance. Shown somebody who was and "
+        f"somebody who was not, the strongest attack, '{row.attack}', names the right one "
+        f"{_in_100(row.auc.value)} times in 100, where guessing gets 50 (AUC {bracket(row.auc)}); "
+        f"accusing at most 1 outsider in 100, it finds {_in_100(row.tpr.value)} of 100 who were "
+        f"(TPR at 1 % FPR {row.tpr.value:.3f})."
+    )
+
+
+def _in_100(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def _remarks(audit: Audit) -> list[str]:
+    """What no attack covers, and what differential privacy does."""
     out = []
-    for release in dict.fromkeys(row.release for row in audit.rows):
-        own = [r for r in audit.rows if r.release == release]
-        found = [r for r in own if beats_chance(audit, r)]
-        kind = "reference" if own[0].is_reference else "audited"
-        if release == UNTRAINED:
-            low, high = min(r.auc.value for r in own), max(r.auc.value for r in own)
-            out.append(f"{release} ({kind}): AUC {low:.3f} to {high:.3f}; this is what chance is.")
-        elif found:
-            row = strongest(found)
-            out.append(
-                f"{release} ({kind}): who was trained on can be told better than chance; "
-                f"strongest attack '{row.attack}', AUC {bracket(row.auc)}, "
-                f"TPR at 1 % FPR {row.tpr.value:.3f}."
-            )
-        else:
-            row = max(own, key=lambda r: r.auc.value)
-            out.append(
-                f"{release} ({kind}): no attack tried surely told members from others; highest "
-                f"'{row.attack}', AUC {bracket(row.auc)}."
-            )
     left = audit.about.get("not_attacked")
     if left:
         out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
@@ -104,7 +128,7 @@ def sentences(audit: Audit) -> list[str]:
             f"The method's state and network carry epsilon {epsilon:g}; synthetic held-out "
             "subjects, counts and accuracies in the same file are outside that budget."
         )
-    return [*out, CAUTION]
+    return out
 
 
 def ledger_result(audit: Audit) -> dict[str, Any]:
