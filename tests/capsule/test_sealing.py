@@ -289,3 +289,17 @@ def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
     (tmp_path / "forged").write_bytes(box.pack(parts))
     with pytest.raises(CapsuleError, match=message):
         open_capsule(tmp_path / "forged")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch) -> None:
+    from fcforge.capsule import learning
+
+    trained = []
+    monkeypatch.setattr(learning, "learn_next", lambda *a, **k: trained.append(a))
+    taken = tmp_path / "file"
+    taken.write_text("")
+    for out, said in ((taken / "x.capsule", "cannot be written"), (taken, "exists already")):
+        with pytest.raises(CapsuleError, match=said):
+            learn(None, SITES[0], cohort(), out, settings=settings("majority"))
+    assert not trained
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

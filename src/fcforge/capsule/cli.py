@@ -95,7 +95,9 @@ def register(app: typer.Typer, load_experiment: Callable[[Path], Experiment]) ->
     def predict(
         capsule: CapsulePath,
         scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
-        out: Annotated[Path | None, typer.Option(help="File to write [stdout].")] = None,
+        out: Annotated[
+            Path | None, typer.Option(help="File to write; without it, to stdout.")
+        ] = None,
         kind: KindOption = "auto",
         trust: Trust = None,
         as_json: AsJson = False,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,6 +91,8 @@ def unpack(data: bytes, where: str | Path) -> dict[str, bytes]:
         if start + size > len(data):
             raise damaged(f"the file ends within part '{name}'.", where)
         parts[name] = data[start : start + size]
+        if zlib.crc32(parts[name]) != fields[6]:
+            raise damaged(f"part '{name}' was damaged or changed: its checksum is another.", where)
         place = start + size
     if pack(parts) != data:
         raise damaged("the zip holds something else than the six parts of a capsule.", where)
@@ -140,14 +143,30 @@ def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
     return parts
 
 
+def require_place(out: str | Path, *, overwrite: bool = False) -> None:
+    """Raise unless a capsule can be written to `out`; asked before hours of training, too."""
+    out = Path(out)
+    if out.exists() and not (overwrite and out.is_file()):
+        raise CapsuleError(
+            "exists already.", where=str(out), do="Choose another name, or overwrite the file."
+        )
+    folder = next(above for above in out.absolute().parents if above.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise CapsuleError(
+            f"cannot be written ({error.strerror}).", where=str(out), do="Choose another folder."
+        ) from error
+
+
 def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool = False) -> Path:
     """Write a capsule whole or not at all: a zip, or a folder when `out` has no suffix.
 
     An existing capsule is replaced only with `overwrite` (and a folder never).
     """
     out = Path(out)
-    if out.exists() and not (overwrite and out.is_file()):
-        raise CapsuleError("exists already.", where=str(out), do="Choose another --out.")
+    require_place(out, overwrite=overwrite)
     total = sum(len(data) for data in parts.values())
     if total > MAX_BYTES:
         raise CapsuleError(
@@ -163,5 +182,9 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
                 for name in PARTS:
                     write_bytes(folder / name, parts[name])
     except OSError as error:
-        raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(out)) from error
+        raise CapsuleError(
+            f"cannot be written ({error.strerror}).",
+            where=str(out),
+            do=f"Nothing was written. It needs {total / 1e6:.0f} MB; run the same command again.",
+        ) from error
     return out

@@ -17,6 +17,7 @@ import torch
 
 from fcforge.capsule import ledger
 from fcforge.capsule.bench import Bench, Tick
+from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, Settings, Subjects
 from fcforge.capsule.judging import (
     DISTANCES,
@@ -151,8 +152,7 @@ def learn(
         raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
     _check_rois(settings, cohort, site_name)
     check_turn(capsule, settings, site_name, cohort.n_rois)
-    if Path(out).exists() and not overwrite:
-        raise CapsuleError("exists already.", where=str(out), do="Choose another --out.")
+    require_place(out, overwrite=overwrite)
     _refuse_early(settings, capsule, allow_real_subjects)
     mine = cohort.select_sites([site_name])
     require_valid(mine)

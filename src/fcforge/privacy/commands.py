@@ -82,6 +82,7 @@ def audit_command(
     from fcforge.privacy.result import Plan
 
     _check_choice(sites, generators, capsule, record)
+    _check_places(record, out)
     plan = Plan(worlds=worlds, multiple=multiple, seed=seed)
     cohort = load_sites(data, sites, kind)
     if capsule is None:
@@ -110,6 +111,16 @@ def _check_choice(
         raise ConfigError("name the site.", do="Give --site NAME; one site for a capsule.")
     if record is not None and capsule is None:
         raise ConfigError("--record was given without --capsule.", do="Add --capsule FILE.")
+
+
+def _check_places(record: str | Path | None, out: str | Path | None) -> None:
+    """Raise before minutes of attacks, not after them, where the results cannot be written."""
+    from fcforge.capsule.container import require_place
+
+    if record is not None:
+        require_place(record)
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
 
 
 def load_sites(data: str | Path, sites: Sequence[str], kind: str = "auto") -> Cohort:
@@ -255,7 +266,6 @@ def write_files(audit: Audit, folder: Path) -> None:
     from fcforge.privacy.words import as_json, as_markdown
     from fcforge.writing import write_text
 
-    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "audit.json", as_json(audit) + "\n")
     write_text(folder / "audit.md", as_markdown(audit))
 
