@@ -73,7 +73,7 @@ def check(
 def run(
     config: Config,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder [runs/<config name>].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/<config name> without it.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would cost.")
     ] = False,
@@ -161,7 +161,7 @@ def list_things(
 def judge(
     config: Config,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="Folder [runs/<config name>].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; runs/<config name> without it.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, use; the same command continues."""

@@ -250,6 +250,25 @@ def test_config_gives_the_settings(tmp_path) -> None:
         first_settings(cohort(), leaky, {"learner": "analytic/linear"})
 
 
+def test_folders_of_fcforge_fc_are_read_through_their_table(capsule, tmp_path) -> None:
+    fc = cohort().fc[:2]
+    rows = ["participant_id\tsite\tdiagnosis\tfile"]
+    for name, matrix in zip(("b", "a"), fc, strict=True):
+        func = tmp_path / f"sub-{name}" / "func"
+        func.mkdir(parents=True)
+        np.savetxt(func / f"sub-{name}_relmat.tsv", matrix, delimiter="\t")
+        np.savetxt(func / f"sub-{name}_coverage.tsv", matrix[:1], delimiter="\t")
+        rows.append(f"sub-{name}\tn/a\tn/a\tsub-{name}/func/sub-{name}_relmat.tsv")
+    rows.append("sub-failed\tn/a\tn/a\tn/a")
+    table = tmp_path / "participants.tsv"
+    table.write_text("\n".join(rows) + "\n")
+    found = predict(capsule, tmp_path)
+    assert [(row.subject, row.status) for row in found] == [("sub-b", "ok"), ("sub-a", "ok")]
+    table.unlink()  # without a table: every file below, under its path
+    assert len(predict(capsule, tmp_path)) == 4
+    assert predict(capsule, tmp_path)[1].subject == "sub-a/func/sub-a_relmat.tsv"
+
+
 def test_words_do_not_drive_the_terminal() -> None:
     from fcforge.capsule.words import printable
 

@@ -303,3 +303,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, mon
             learn(None, SITES[0], cohort(), out, settings=settings("majority"))
     assert not trained
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_shuffled_rois_are_noticed_without_their_names(tmp_path) -> None:
+    path = tmp_path / "a.capsule"
+    learn(None, SITES[0], cohort(), path, settings=settings("majority", held_out=48))
+    order = [3, 8, 0, 5, 9, 2, 7, 1, 6, 4]
+    shuffled = replace(cohort(), fc=cohort().fc[:, order][:, :, order])
+    for name, data, warned in (("ours", cohort(), False), ("theirs", shuffled, True)):
+        said: list[str] = []
+        learn(path, SITES[1], data, tmp_path / f"{name}.capsule", say=said.append)
+        assert ["same order of ROIs" in text for text in said] == [True] * warned

@@ -75,6 +75,7 @@ def learn_command(
         trusted=[read_public(path) for path in trust],
         allow_real_subjects=allow_real_subjects,
         overwrite=overwrite,
+        say=say,
     )
     say(f"sealed {out}; send this one file on, nothing else.")
     return "\n".join(inspect_words(capsule))

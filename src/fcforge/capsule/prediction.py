@@ -18,6 +18,7 @@ from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
+from fcforge.imaging.people import read_people
 from fcforge.runner.workshop import build_learner
 from fcforge.sites.check import TOLERANCE
 from fcforge.sites.cohort import fc_from_upper
@@ -31,7 +32,7 @@ class Prediction:
     Attributes
     ----------
     subject : str
-        File name, or the subject's id in a dataset file.
+        File name, or the subject's id in a dataset file or in the table of `fcforge fc`.
     status : {"ok", "unlike anything seen", "cannot be used"}
     probability : float or None
         Calibrated P(patient); None unless the status is ok.
@@ -75,7 +76,7 @@ def references(capsule: Capsule) -> Known:
 def predict(
     capsule: Capsule, where: str | Path | Sequence[str | Path], kind: Kind = "auto"
 ) -> list[Prediction]:
-    """Predict one file, several files or all files of a folder.
+    """Predict one file, several files or all files of a folder (that of `fcforge fc`, too).
 
     A file holds one scan (FC or ROI time series: .npy .npz .csv .tsv .txt .1D .mat) or a dataset
     (.npz with ``fc_upper`` or ``fc`` of many subjects). A scan that cannot be used is reported
@@ -113,14 +114,14 @@ def _scans(
     where: str | Path | Sequence[str | Path], kind: Kind, n_rois: int
 ) -> Iterator[tuple[str, np.ndarray | DataError]]:
     """Subject and FC (R, R), or what is wrong with it."""
-    for path in _files(where):
+    for name, path in _files(where):
         try:
             many = _dataset(path)
             if many is None:
-                yield path.name, _usable(to_fc(read_matrix(path), kind, str(path)), n_rois)
+                yield name, _usable(to_fc(read_matrix(path), kind, str(path)), n_rois)
                 continue
         except DataError as error:
-            yield path.name, error
+            yield name, error
             continue
         for subject, fc in many:
             try:
@@ -129,15 +130,15 @@ def _scans(
                 yield subject, error
 
 
-def _files(where: str | Path | Sequence[str | Path]) -> list[Path]:
+def _files(where: str | Path | Sequence[str | Path]) -> list[tuple[str, Path]]:
+    """Name and path of every file."""
     paths = [Path(where)] if isinstance(where, (str, Path)) else [Path(p) for p in where]
-    found: list[Path] = []
+    found: list[tuple[str, Path]] = []
     for path in paths:
         if path.is_dir():
-            inside = (p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
-            found += sorted(p for p in inside if not p.name.startswith("participants"))
+            found += _in_folder(path)
         elif path.exists():
-            found.append(path)
+            found.append((path.name, path))
         else:
             raise DataError("no such file or folder.", where=str(path), do="Check the path.")
     if not found:
@@ -145,6 +146,25 @@ def _files(where: str | Path | Sequence[str | Path]) -> list[Path]:
             "holds no scan.", where=str(paths[0]), do=f"Known types: {', '.join(SUFFIXES)}."
         )
     return found
+
+
+def _in_folder(folder: Path) -> list[tuple[str, Path]]:
+    """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
+    inside = [p for p in sorted(folder.iterdir()) if _may_be_a_scan(p)]
+    table = folder / "participants.tsv"
+    if not inside and table.is_file():
+        rows = read_people(table).rows
+        files = {who: row.get("file", "n/a") for who, row in rows.items()}
+        listed = [(f"sub-{who}", folder / file) for who, file in files.items() if file != "n/a"]
+        if listed:
+            return listed
+    below = inside or [p for p in sorted(folder.rglob("*")) if _may_be_a_scan(p)]
+    return [(p.relative_to(folder).as_posix(), p) for p in below]
+
+
+def _may_be_a_scan(path: Path) -> bool:
+    known = path.suffix.lower() in SUFFIXES and not path.name.startswith("participants")
+    return known and path.is_file()
 
 
 def _dataset(path: Path) -> list[tuple[str, np.ndarray]] | None:
