@@ -108,6 +108,8 @@ def test_every_form_of_x_gives_the_same_answer(subjects) -> None:
     rows, cols = np.triu_indices(10, 1)
     upper = ForgeClassifier(edges="upper").fit(fc[:, rows, cols], y)
     assert np.array_equal(upper.decision_function(fc[:, rows, cols]), expected)
+    with pytest.raises(ValueError, match="Set edges='upper'"):
+        ForgeClassifier().fit(fc[:, rows, cols], y)
     rows, cols = np.tril_indices(10, -1)
     lower = ForgeClassifier().fit(fc[:, rows, cols], y)
     assert np.array_equal(lower.decision_function(fc[:, rows, cols]), expected)
