@@ -73,7 +73,9 @@ def check(
 def run(
     config: Config,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/<config name> without it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/<config name> without it.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would cost.")
     ] = False,

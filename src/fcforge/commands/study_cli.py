@@ -31,7 +31,9 @@ def _say(text: str = "", **style: Any) -> None:
 def tune(
     config: Config,
     overrides: Overrides = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; runs/<config name>_tune without it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder; runs/<config name>_tune without it.")
+    ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
     jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
