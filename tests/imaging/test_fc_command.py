@@ -354,6 +354,15 @@ def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
     assert people["original_id"].tolist() == ["S1-1-0001"]
 
 
+def test_a_table_of_other_people_is_refused_before_anything_is_made(tmp_path: Path, lines):
+    np.savetxt(tmp_path / "NYU_0050952.txt", np.random.default_rng(0).normal(size=(40, 6)))
+    (tmp_path / "participants.tsv").write_text("participant_id\tsite\n50952\tNYU\n")
+    code = fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
+    assert code == 2
+    assert "none of the 1 subjects found (it has '50952', the files 'NYU_0050952')" in lines[-1]
+    assert not (tmp_path / "o").exists()
+
+
 def test_the_input_and_other_tools_folders_are_never_written_to(
     tmp_path: Path, blocks, small_grid, lines
 ):

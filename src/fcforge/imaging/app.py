@@ -99,6 +99,7 @@ def make_fc(
     atlas = _resolve_atlas(ask, sources)
     if people.path is None:
         say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
+    _require_known(people, sources)
     write_dataset(ask.out, atlas, ask.root)
     walk = _Walk(ask, atlas, sources, _recorded(ask.settings, atlas), say)
     wanted = _wanted(sources, people, ask.labels)
@@ -190,6 +191,19 @@ def _wanted(sources: Sequence[Source], people: People, labels: Sequence[str]) ->
     if labels:
         return sorted({label.removeprefix("sub-") for label in labels})
     return sorted({*people.rows, *(s.subject for s in sources)})
+
+
+def _require_known(people: People, sources: Sequence[Source]) -> None:
+    """A table that lists nobody who was found is of other people, or has other ids."""
+    found = sorted({s.subject for s in sources})
+    if people.rows and not people.rows.keys() & set(found):
+        raise DataError(
+            f"lists none of the {len(found)} subjects found (it has '{min(people.rows)}', the "
+            f"files '{found[0]}').",
+            where=str(people.path),
+            do="Ids must be those in the file names; the ABIDE files of the PCP are read as they "
+            "are by dataset 'abide'.",
+        )
 
 
 def _distinct(subjects: Sequence[str]) -> None:
