@@ -40,6 +40,16 @@ def test_counts(method, sites, shared, unshared):
     assert plan.trainings == shared
     assert plan.unshared_trainings == unshared
     assert len(plan.nodes) == shared + 1  # and the untrained network
+    saved = f" ({unshared} without shared prefixes)" if sites > 1 else ""
+    assert plan.saving == saved
+
+
+def test_no_saving_is_claimed_where_there_is_none():
+    """One order of a method of sets: its sorted prefixes are not those of the order."""
+    order = tuple(reversed(SITES[:3]))
+    learner = LearnerSpec(Component("cumulative"), Component("linear"))
+    plan = make_plan([RunSpec(Component("simulated"), learner, order, 0)], SITES[:3])
+    assert (plan.trainings, plan.unshared_trainings, plan.saving) == (5, 3, "")
 
 
 def test_learners_and_seeds_share_nothing():

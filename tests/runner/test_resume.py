@@ -163,6 +163,20 @@ def test_more_learners_use_what_is_there(tmp_path):
     assert {r.spec.learner.title for r in results} == {"finetune/linear", "analytic/linear"}
 
 
+@pytest.mark.parametrize("how", [{"group": 4}, {"jobs": 1}], ids=["lanes", "worker"])
+def test_progress_counts_what_was_announced(how, tmp_path):
+    """Two orders of two sites: four trainings, and an untrained network that is only scored."""
+    prepared, seen = prepare(small_experiment()), []
+    store = open_store(prepared, tmp_path)
+    run_experiment(
+        prepared, store, **how, progress=lambda done, total, what: seen.append((done, total))
+    )
+    assert prepared.plan.trainings == 4
+    assert seen[0] == (0, 4)
+    assert seen[-1] == (4, 4)
+    assert seen == sorted(seen)
+
+
 def test_a_folder_with_other_data_is_refused(tmp_path):
     lanes(prepare(small_experiment(0)), tmp_path)
     stored = contents(tmp_path)

@@ -106,8 +106,7 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
         describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
             f"{_count(len(experiment.learners), 'learner')}, {_count(len(plan.stages), 'run')}, "
-            f"{_count(plan.trainings, 'site training')} "
-            f"({plan.unshared_trainings} without shared prefixes)"
+            f"{_count(plan.trainings, 'site training')}{plan.saving}"
         ]
     notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]
     return Verdict(str(target), cohort, findings, notes)

@@ -59,8 +59,8 @@ def _plain(what: str, every: float) -> Report:
             return
         shown[0] = now
         moved = done - first[0]
-        left = duration((now - started) / moved * (total - done)) if moved else "unknown"
-        tail = "" if done == total else f", about {left} left"
+        left = duration((now - started) / moved * (total - done)) if moved else ""
+        tail = f", about {left} left" if left and done < total else ""
         print(f"{what}: {done}/{total}{tail} {last}".rstrip(), file=sys.stderr, flush=True)
 
     return report

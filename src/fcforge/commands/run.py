@@ -15,6 +15,7 @@ from fcforge.report.numbers import duration, memory
 from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import trainings
 from fcforge.runner.run import (
     Prepared,
     estimate,
@@ -64,10 +65,7 @@ def run_and_report(
         return dry_run_text(prepared, Store(folder), jobs)
     plan = prepared.plan
     by = f"cluster {cluster}" if cluster else f"{jobs} workers"
-    say(
-        f"{len(plan.stages)} runs = {plan.trainings} site trainings "
-        f"({plan.unshared_trainings} without shared prefixes) on {where}, {by}"
-    )
+    say(f"{len(plan.stages)} runs = {plan.trainings} site trainings{plan.saving} on {where}, {by}")
     started = time.monotonic()
     _train(prepared, folder, jobs, where, cluster)
     say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
@@ -104,7 +102,7 @@ def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
     cost = estimate(prepared, store, jobs)
     return "\n".join(
         [
-            f"site trainings  {cost.trainings} ({cost.unshared} without shared prefixes)",
+            f"site trainings  {cost.trainings}{prepared.plan.saving}",
             f"still to do     {cost.todo}",
             f"estimated time  {duration(cost.seconds)} on {jobs} CPU workers",
             f"estimated disk  {memory(cost.disk)}",
@@ -196,7 +194,7 @@ def status_of(folder: Path) -> dict[str, Any]:
         row = found.setdefault(spec.learner.title, {"done": 0, "asked": 0})
         row["asked"] += 1
         row["done"] += all(key in done for key in keys)
-    trained = sum(node.depth > 0 and key in done for key, node in plan.nodes.items())
+    trained = trainings(node for key, node in plan.nodes.items() if key in done)
     lines = [f"{experiment.title}: {trained} of {plan.trainings} site trainings done"]
     width = max(len(title) for title in found)
     lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.items()]

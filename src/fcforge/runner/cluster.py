@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError
 from fcforge.runner.execute import Progress, missing_nodes
-from fcforge.runner.plan import Node, Plan
+from fcforge.runner.plan import Node, Plan, trainings
 from fcforge.runner.store import Store
 from fcforge.sites import load_dataset
 from fcforge.types import Component
@@ -197,15 +197,16 @@ def run_on(
     from distributed.comm import CommClosedError
 
     todo = missing_nodes(plan, store)
-    total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
+    total, finished = plan.trainings, plan.trainings - trainings(todo)
     progress(finished, total, "")
     futures = _submit(client, todo, shareable(dataset), str(store.root.resolve()))
     node_of = {future.key: node for future, node in zip(futures, todo, strict=True)}
     try:
         for future in as_completed(futures, loop=client.loop):
             future.result()
-            finished += 1
-            progress(finished, total, node_of[future.key].title)
+            node = node_of[future.key]
+            finished += trainings([node])
+            progress(finished, total, node.title)
     except KilledWorker as error:
         raise FCForgeError(
             "too many workers died under one site training (out of memory?).",

@@ -15,12 +15,12 @@ from multiprocessing import get_context
 from typing import Any
 
 from fcforge.errors import FCForgeError
-from fcforge.runner.plan import Node, Plan
+from fcforge.runner.plan import Node, Plan, trainings
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset
 from fcforge.types import Component
 
-Progress = Callable[[int, int, str], Any]  # (nodes done, nodes in all, what was done last)
+Progress = Callable[[int, int, str], Any]  # (site trainings done, in all, what was done last)
 
 _workshop: Any = None  # one per worker process
 
@@ -71,7 +71,7 @@ def run_local(
 ) -> None:
     """Train all missing nodes with `jobs` worker processes; children follow their parents."""
     todo = missing_nodes(plan, store)
-    total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
+    total, finished = plan.trainings, plan.trainings - trainings(todo)
     progress(finished, total, "")
     if not todo:
         return
@@ -86,7 +86,7 @@ def run_local(
             for future in ended:
                 node = running.pop(future)
                 future.result()
-                finished += 1
+                finished += trainings([node])
                 progress(finished, total, node.title)
     except BrokenProcessPool as error:
         raise FCForgeError(
@@ -126,7 +126,7 @@ def run_lanes(
     from fcforge.runner.workshop import Workshop
 
     todo = missing_nodes(plan, store)
-    total, finished = len(plan.nodes), len(plan.nodes) - len(todo)
+    total, finished = plan.trainings, plan.trainings - trainings(todo)
     progress(finished, total, "")
     workshop = Workshop(cohort, store, device, group)
     by_learner = sorted(todo, key=_lane_order)
@@ -135,7 +135,7 @@ def run_lanes(
             members = list(nodes)
             wait_for(members)
             workshop.run(members)
-            finished += len(members)
+            finished += trainings(members)
             progress(finished, total, f"{learner}, depth {depth}")
 
 

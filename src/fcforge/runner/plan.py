@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fcforge.strategies import STRATEGIES
@@ -43,6 +43,11 @@ class Node:
         return len(self.spec.order)
 
 
+def trainings(nodes: Iterable[Node]) -> int:
+    """How many of some nodes train; untrained networks are only scored."""
+    return sum(node.depth > 0 for node in nodes)
+
+
 def canonical(
     prefix: Sequence[str], depends_on: str, sites: Sequence[str], keep_first: bool = False
 ) -> tuple[str, ...]:
@@ -77,12 +82,22 @@ class Plan:
     @property
     def trainings(self) -> int:
         """Site trainings with shared prefixes (`joint` counts one)."""
-        return sum(node.depth > 0 for node in self.nodes.values())
+        return trainings(self.nodes.values())
 
     @property
     def unshared_trainings(self) -> int:
         """Site trainings if every run were done on its own."""
         return sum(len(keys) - 1 for _, keys in self.stages)
+
+    @property
+    def saving(self) -> str:
+        """Trainings that shared prefixes save, in words for a line that ends with their number.
+
+        Empty where nothing is saved: few orders of a method that learns a set of sites train
+        prefixes that no run asked for.
+        """
+        unshared = self.unshared_trainings
+        return f" ({unshared} without shared prefixes)" if unshared > self.trainings else ""
 
 
 def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:

@@ -129,7 +129,6 @@ class Estimate:
     """What a run will cost, measured by training one epoch of each learner."""
 
     trainings: int
-    unshared: int
     todo: int
     seconds: float
     disk: int
@@ -143,7 +142,6 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Estimate:
     seconds, disk = node_cost(prepared.cohort, todo)
     return Estimate(
         prepared.plan.trainings,
-        prepared.plan.unshared_trainings,
         len(todo),
         seconds / max(1, min(jobs, len(todo))) if todo else 0.0,
         disk,
