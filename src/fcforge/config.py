@@ -158,6 +158,10 @@ def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experimen
 
 def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experiment:
     """Check a parsed config against the tables and the registries."""
+    if "judge" in data:
+        raise ConfigError(
+            "this config judges generators.", where=where, do=f"Run `fcforge judge {where}`."
+        )
     try:
         config = ConfigFile.model_validate(data)
     except ValidationError as error:
@@ -274,13 +278,23 @@ def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
         component = _checked(_component(value, kind, where), kind, known, where)
         return _as_in_paper(component, known[component.name]) if paper else component
 
+    method = part("method", table.method, STRATEGIES)
+    if table.generator and not STRATEGIES[method.name].needs_generator:
+        raise ConfigError(
+            f"method '{method.name}' uses no generator.",
+            where=where,
+            do="Leave the generator out, or set method = 'forge'.",
+        )
     return LearnerSpec(
-        method=part("method", table.method, STRATEGIES),
+        method=method,
         model=part("model", table.model, MODELS),
         generator=part("generator", table.generator, GENERATORS) if table.generator else None,
         label=table.label,
         training=table.training,
     )
+
+
+_TABLES = {"dataset": "the table [dataset]", "learner": "a table [[learner]]"}
 
 
 def _explain(error: ValidationError, where: str) -> ConfigError:
@@ -292,9 +306,10 @@ def _explain(error: ValidationError, where: str) -> ConfigError:
             known = _known_keys(problem["loc"])
             lines.append(str(unknown_name(f"key at {place}:", str(problem["loc"][-1]), known)))
         elif problem["type"] == "missing":
-            lines.append(f"{place}: {problem['msg']}.")
+            lines.append(f"{_TABLES.get(place, place)} is missing.")
         else:
-            lines.append(f"{place}: {problem['msg']} (got {problem['input']!r}).")
+            msg = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{place}: {msg} (got {problem['input']!r}).")
     return ConfigError(" ".join(lines), where=where)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import factorial
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def test_many_sites_are_not_enumerated():
     assert len(set(some)) == 7
     assert all(sorted(o) == sorted(sites) for o in some)
     assert some[:3] == orders(3, sites)
-    with pytest.raises(ConfigError, match=f"{factorial(25)} orders"):
+    with pytest.raises(ConfigError, match="of 25 sites, more than 5040 orders are too many"):
         orders("all", sites)
 
 

@@ -112,7 +112,8 @@ def _pick_orders(sites: Sequence[str], wanted: Literal["all"] | int) -> list[tup
         )
     if n > MOST_ORDERS:
         raise ConfigError(
-            f"{len(sites)} sites have {there_are} orders; {n} are too many to run.",
+            f"orders = {wanted!r}: of {len(sites)} sites, more than {MOST_ORDERS} orders "
+            "are too many to run.",
             do=f"Give orders = a number up to {MOST_ORDERS}, or a list of orders.",
         )
     if there_are <= MOST_ORDERS:

@@ -124,7 +124,7 @@ def _matrix(
         yield (
             "error",
             f"FC is not symmetric (largest difference {gap:.3g}).",
-            "Is it a time series? Then say kind='timeseries'.",
+            "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'.",
         )
     off = np.abs(matrix[~eye])
     if off.max() > 1 + TOLERANCE:

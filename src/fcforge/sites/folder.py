@@ -94,7 +94,8 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
         raise DataError(
             f"array {', '.join(repr(m) for m in missing)} is missing.",
             where=str(path),
-            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}.",
+            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
+            "Call them fc (or fc_upper), label, site and subject_id.",
         )
     fc = _npz_fc(arrays, path)
     for name in REQUIRED:
