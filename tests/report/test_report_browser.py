@@ -35,6 +35,19 @@ def test_loads_without_errors_or_sideways_scrolling(browser, page, width):
     assert sticking_out(browser) == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_site_names_of_the_matrices_are_not_cut(browser, page, width):
+    """Sim-UCLA, Sim-UM and Sim-USM cut to the same "Sim-U..." cannot be told apart."""
+    show(browser, page.as_uri(), width)
+    cut = browser.execute_script(
+        "const heads = [...document.querySelectorAll('.heat th')];"
+        "heads.forEach(h => { h.textContent = 'Hospital-of-Sim-UCLA'; });"
+        "return [heads.length, heads.filter(h => h.scrollWidth > h.clientWidth).length]"
+    )
+    assert cut[0] > 0
+    assert cut[1] == 0
+
+
 def test_requests_nothing_but_itself(browser, page):
     show(browser, page.as_uri(), 1280)
     assert [n for n in resources(browser) if not n.startswith("data:")] == []
