@@ -291,6 +291,17 @@ def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
         open_capsule(tmp_path / "forged")
 
 
+def test_a_privacy_budget_is_said_and_so_is_a_void_one(tmp_path) -> None:
+    private = LearnerSpec(Component("dp_analytic", {"epsilon": 2.5}), Component("linear"))
+    out = tmp_path / "dp.capsule"
+    said = inspect_words(
+        learn(None, SITES[0], cohort(), out, settings=settings_for(private, N_ROIS, held_out=0))
+    )
+    assert any("carry epsilon 2.5 (delta 0.001) per person" in line for line in said)
+    known = inspect_words(open_capsule(chain("dp_analytic", SITES[:1], tmp_path)[0]))
+    assert any("there is no guarantee" in line for line in known)
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch) -> None:
     from fcforge.capsule import learning
 

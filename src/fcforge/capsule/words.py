@@ -84,11 +84,38 @@ def _kept(capsule: Capsule) -> list[str]:
     )
     if not capsule.holds_real:
         lines[-1] += " That is not the same as private: see the audit."
+    spent = budget(capsule)
+    if spent is not None:
+        lines.append(f"  {budget_words(*spent)}")
     if capsule.settings.learner.method.name in EXACT:
         lines.append(
             "  Exact statistics can give away who was added to them: treat as patient data."
         )
     return lines
+
+
+def budget(capsule: Capsule) -> tuple[float, float | None, bool] | None:
+    """Epsilon, delta and whether the noise is secret, of a method with differential privacy."""
+    state, method = capsule.lane.state, capsule.settings.learner.method
+    if "epsilon" not in state:
+        return None
+    delta = method.params.get("delta", getattr(STRATEGIES[method.name], "delta", None))
+    return float(state["epsilon"]), delta, bool(state["secret"])
+
+
+def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
+    """What differential privacy covers in a capsule, and what it does not."""
+    if not noise_is_secret:
+        return (
+            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: there "
+            "is no guarantee."
+        )
+    with_delta = "" if delta is None else f" (delta {delta:g})"
+    return (
+        f"Differential privacy: method state and network carry epsilon {epsilon:g}{with_delta} per "
+        "person, smaller is safer, whatever the attack; synthetic held-out subjects, counts, "
+        "accuracies and temperature in the same file are outside that budget."
+    )
 
 
 def _size(n_bytes: int) -> str:

@@ -24,6 +24,7 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.judging import scores
 from fcforge.capsule.learning import counts_of
 from fcforge.capsule.ledger import Entry, learned
+from fcforge.capsule.words import budget
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks
@@ -277,8 +278,8 @@ def audit_capsule(
         "plan": asdict(replace(plan, worlds=1)),
         "seconds_total": round(time.perf_counter() - started, 1),
     }
-    epsilon = capsule.lane.state.get("epsilon")
-    if epsilon is not None:
-        about["epsilon_of_method"] = round(float(epsilon), 4)
-        about["noise_is_secret"] = bool(capsule.lane.state["secret"])
+    spent = budget(capsule)
+    if spent is not None:
+        about["epsilon_of_method"] = round(spent[0], 4)
+        about["delta_of_method"], about["noise_is_secret"] = spent[1:]
     return Audit(tuple(rows), about)

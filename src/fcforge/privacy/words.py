@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from fcforge.capsule.words import budget_words
 from fcforge.privacy.measures import Estimate
 from fcforge.privacy.result import UNTRAINED, Audit, AuditRow
 
@@ -118,16 +119,9 @@ def _remarks(audit: Audit) -> list[str]:
     if left:
         out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
     epsilon = audit.about.get("epsilon_of_method")
-    if epsilon is not None and not audit.about.get("noise_is_secret"):
-        out.append(
-            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: there "
-            "is no guarantee."
-        )
-    elif epsilon is not None:
-        out.append(
-            f"The method's state and network carry epsilon {epsilon:g}; synthetic held-out "
-            "subjects, counts and accuracies in the same file are outside that budget."
-        )
+    if epsilon is not None:
+        secret = bool(audit.about.get("noise_is_secret"))
+        out.append(budget_words(epsilon, audit.about.get("delta_of_method"), secret))
     return out
 
 
@@ -146,6 +140,7 @@ def ledger_result(audit: Audit) -> dict[str, Any]:
         }
     if "epsilon_of_method" in audit.about:
         result["epsilon"] = audit.about["epsilon_of_method"]
+        result["delta"] = audit.about.get("delta_of_method")
         result["noise_is_secret"] = audit.about["noise_is_secret"]
     return result
 
