@@ -17,13 +17,16 @@ on a CPU or lifts it over many site orders on a GPU; the method does not know wh
 #
 # and while learning, stay near the old ones: :math:`L = CE + \frac{\lambda}{2}
 # \lVert \theta - \theta_{old} \rVert^2`.
+
+# start of the method
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fcforge.strategies import STRATEGIES, Strategy
+import torch
+
+from fcforge.strategies.base import Keeps, Strategy
 
 
-# start of the method
 @dataclass(frozen=True)
 class Average(Strategy):
     """Go a share of the way to the new site's parameters, tethered to the old ones."""
@@ -33,7 +36,7 @@ class Average(Strategy):
 
     name: ClassVar[str] = "average"
     title: ClassVar[str] = "Parameter averaging"
-    keeps: ClassVar[str] = "nothing"
+    keeps: ClassVar[Keeps] = "nothing"
 
     def begin_site(self, model, lane, site, rng):
         """Remember where the parameters are now; the first site is free."""
@@ -54,7 +57,7 @@ class Average(Strategy):
         """Average; nothing but the network travels on."""
         old = {k: lane.state.get(f"old.{k}", v) for k, v in lane.params.items()}
         share = self.share if site.position else 1.0
-        params = {k: old[k] + share * (v - old[k]) for k, v in lane.params.items()}
+        params = {k: torch.lerp(old[k], v, share) for k, v in lane.params.items()}
         kept = {k: v for k, v in lane.state.items() if not k.startswith("old.")}
         return lane._replace(params=params, state=kept)
 
@@ -65,6 +68,8 @@ class Average(Strategy):
 # To make it part of fcforge, put the class into its own file in ``fcforge/strategies`` and add it
 # to the table there; the contract tests then find it by themselves. For this script the table is
 # enough.
+from fcforge.strategies import STRATEGIES
+
 STRATEGIES["average"] = Average
 
 # %%
