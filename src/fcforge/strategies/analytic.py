@@ -79,7 +79,7 @@ def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
 
 @dataclass(frozen=True)
 class Analytic(Strategy):
-    """Ridge on Fisher-z edges, learned site by site without a gradient step.
+    """Ridge on strength-free Fisher-z edges, learned site by site without a gradient step.
 
     Parameters
     ----------
