@@ -20,6 +20,7 @@ from fcforge.capsule import (
 )
 from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
 from fcforge.capsule.sealing import REAL_FLAG
+from fcforge.capsule.words import summary
 from fcforge.errors import CapsuleError
 from fcforge.types import Component, LearnerSpec, Training
 
@@ -294,10 +295,19 @@ def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
 def test_a_privacy_budget_is_said_and_so_is_a_void_one(tmp_path) -> None:
     private = LearnerSpec(Component("dp_analytic", {"epsilon": 2.5}), Component("linear"))
     out = tmp_path / "dp.capsule"
-    said = inspect_words(
-        learn(None, SITES[0], cohort(), out, settings=settings_for(private, N_ROIS, held_out=0))
-    )
+    made = learn(None, SITES[0], cohort(), out, settings=settings_for(private, N_ROIS, held_out=0))
+    said = inspect_words(made)
+    assert summary(made)["privacy_budget"] == {
+        "epsilon": 2.5, "delta": 1e-3, "noise_is_secret": True,
+    }  # fmt: skip
     assert any("carry epsilon 2.5 (delta 0.001) per person" in line for line in said)
+    # a budget that the method cannot have spent, or arrays of an odd shape, are not repeated
+    exact = open_capsule(chain("analytic", SITES[:1], tmp_path / "exact")[0])
+    for capsule, value in ((exact, torch.tensor(0.1)), (made, torch.ones(2))):
+        lane = capsule.lane._replace(state={**capsule.lane.state, "epsilon": value})
+        forged = replace(capsule, lane=lane)
+        assert "epsilon" not in "".join(inspect_words(forged))
+        assert summary(forged)["privacy_budget"] is None
     known = inspect_words(open_capsule(chain("dp_analytic", SITES[:1], tmp_path)[0]))
     assert any("there is no guarantee" in line for line in known)
 

@@ -35,6 +35,8 @@ def printable(text: str) -> str:
 
 def summary(capsule: Capsule) -> dict[str, Any]:
     """The same for programs."""
+    spent = budget(capsule)
+    names = ("epsilon", "delta", "noise_is_secret")
     return {
         "id": capsule.id,
         "parent": capsule.parent,
@@ -45,6 +47,7 @@ def summary(capsule: Capsule) -> dict[str, Any]:
         "remembered_real": int(capsule.remembered.real.sum()),
         "held_out": len(capsule.held_out),
         "temperature": capsule.temperature,
+        "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
         "settings": capsule.settings.to_json(),
         "ledger": list(capsule.entries),
     }
@@ -97,10 +100,14 @@ def _kept(capsule: Capsule) -> list[str]:
 def budget(capsule: Capsule) -> tuple[float, float | None, bool] | None:
     """Epsilon, delta and whether the noise is secret, of a method with differential privacy."""
     state, method = capsule.lane.state, capsule.settings.learner.method
-    if "epsilon" not in state:
+    kind = STRATEGIES[method.name]
+    # a made-up capsule may hold anything under these names
+    found = [state[key] for key in ("epsilon", "secret") if key in state]
+    if not hasattr(kind, "epsilon") or [value.numel() for value in found] != [1, 1]:
         return None
-    delta = method.params.get("delta", getattr(STRATEGIES[method.name], "delta", None))
-    return float(state["epsilon"]), delta, bool(state["secret"])
+    delta = method.params.get("delta", getattr(kind, "delta", None))
+    known = delta if isinstance(delta, (int, float)) else None
+    return float(found[0]), known, bool(found[1])
 
 
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
