@@ -182,10 +182,12 @@ def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(tmp_path)
     lines = inspect_words(open_capsule(path))
     assert lines[-3].endswith(f", site {SITES[0]}:")
     assert lines[-2:] == ["    said so", f"  Not audited as it travels now: {SITES[1]}."]
+    assert summary(open_capsule(path))["audited"] == [SITES[0]]
     after = learn(path, SITES[2], cohort(), tmp_path / "c.capsule")
     lines = inspect_words(after)
     assert lines[-3].endswith(f", site {SITES[0]}; {SITES[2]} came after it:")
     assert lines[-1] == f"  Not audited as it travels now: {', '.join(SITES)}."
+    assert summary(after)["audited"] == []
 
 
 def test_exact_statistics_are_called_patient_data(tmp_path) -> None:

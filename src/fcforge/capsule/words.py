@@ -47,6 +47,7 @@ def summary(capsule: Capsule) -> dict[str, Any]:
         "remembered_real": int(capsule.remembered.real.sum()),
         "held_out": len(capsule.held_out),
         "temperature": capsule.temperature,
+        "audited": audited_sites(capsule),
         "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
         "settings": capsule.settings.to_json(),
         "ledger": list(capsule.entries),
@@ -189,7 +190,6 @@ def _prediction(capsule: Capsule) -> list[str]:
 def _audits(capsule: Capsule) -> list[str]:
     """Every audit with the site and the state of the capsule it is about, and who had none."""
     lines = []
-    now: set[str] = set()  # sites whose audit is of the state that travels
     for number, entry in enumerate(capsule.entries):
         if entry["kind"] != "audit":
             continue
@@ -197,10 +197,8 @@ def _audits(capsule: Capsule) -> list[str]:
         about = f"site {site}" if isinstance(site, str) else "no site named"
         if later:
             about += f"; {', '.join(e['site'] for e in later)} came after it"
-        elif isinstance(site, str):
-            now.add(site)
         lines += [f"  {entry['time']}, {about}:", *(f"    {t}" for t in _audit_text(entry))]
-    missing = [site for site in capsule.sites if site not in now]
+    missing = [site for site in capsule.sites if site not in audited_sites(capsule)]
     if missing and lines:
         lines.append(f"  Not audited as it travels now: {', '.join(missing)}.")
     if lines:
@@ -209,6 +207,13 @@ def _audits(capsule: Capsule) -> list[str]:
         "Privacy audit: none recorded. How well an attacker can tell who took part has not been",
         "measured; each hospital can, on its own data: `fcforge audit --capsule ... --record ...`.",
     ]
+
+
+def audited_sites(capsule: Capsule) -> list[str]:
+    """Sites with an audit of what travels now, not of a state before the last site."""
+    last = max(entry["number"] for entry in learned(capsule.entries))
+    named = [e["result"].get("site") for e in capsule.entries[last + 1 :]]
+    return [site for site in capsule.sites if site in named]
 
 
 def _audit_text(entry: Entry) -> list[str]:
