@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fcforge.commands.arguments import AsJson, Config, Device, Folder, Jobs, Overrides
 from fcforge.errors import FCForgeError
 
 app = typer.Typer(
@@ -22,13 +23,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. `fcforge init` to begin.",
 )
-
-Config = Annotated[Path, typer.Argument(help="Config file (TOML).", show_default=False)]
-Folder = Annotated[Path, typer.Argument(help="Run folder.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting, e.g. training.epochs=5.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 def say(text: str = "", *, err: bool = True, style: str = "") -> None:
@@ -79,8 +73,8 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would cost.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    jobs: Jobs = 0,
+    device: Device = "auto",
     cluster: Annotated[
         str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
     ] = "",
@@ -164,7 +158,7 @@ def judge(
     config: Config,
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/<config name> without it.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, use; the same command continues."""
     from fcforge.commands.judge import judge_config

@@ -1,1 +1,1 @@
-"""What the commands of the command line do: plain functions, no typer."""
+"""What the commands of the command line do: plain functions; typer in `arguments`, `study_cli`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcforge.errors import DataError
+from fcforge.report.numbers import counted
 from fcforge.sites import Cohort, Finding, check_cohort, load_dataset
 from fcforge.types import Component
 
@@ -65,14 +66,10 @@ class Verdict:
         errors = sum(f.severity == "error" for f in self.findings)
         warnings = len(self.findings) - errors
         if self.ok:
-            yield Line(f"ok, {_count(warnings, 'warning')}" if warnings else "ok", "green")
+            yield Line(f"ok, {counted(warnings, 'warning')}" if warnings else "ok", "green")
         else:
-            found = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+            found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
             yield Line(f"{found}: nothing would be trained", "red")
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
@@ -105,8 +102,8 @@ def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
         plan = make_plan(experiment.specs(cohort.site_names), cohort.site_names)
         describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
-            f"{_count(len(experiment.learners), 'learner')}, {_count(len(plan.stages), 'run')}, "
-            f"{_count(plan.trainings, 'site training')}{plan.saving}"
+            f"{counted(len(experiment.learners), 'learner')}, {counted(len(plan.stages), 'run')}, "
+            f"{counted(plan.trainings, 'site training')}{plan.saving}"
         ]
     notes += [f"LEAK ON: {name}" for name in experiment.leaks.active()]
     return Verdict(str(target), cohort, findings, notes)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError
-from fcforge.report.numbers import duration, memory
+from fcforge.report.numbers import counted, duration, memory
 from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
@@ -64,8 +64,11 @@ def run_and_report(
     if dry_run:
         return dry_run_text(prepared, Store(folder), jobs)
     plan = prepared.plan
-    by = f"cluster {cluster}" if cluster else f"{jobs} workers"
-    say(f"{len(plan.stages)} runs = {plan.trainings} site trainings{plan.saving} on {where}, {by}")
+    by = f"cluster {cluster}" if cluster else counted(jobs, "worker")
+    say(
+        f"{counted(len(plan.stages), 'run')} = {counted(plan.trainings, 'site training')}"
+        f"{plan.saving} on {where}, {by}"
+    )
     started = time.monotonic()
     _train(prepared, folder, jobs, where, cluster)
     say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
@@ -104,7 +107,7 @@ def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
         [
             f"site trainings  {cost.trainings}{prepared.plan.saving}",
             f"still to do     {cost.todo}",
-            f"estimated time  {duration(cost.seconds)} on {jobs} CPU workers",
+            f"estimated time  {duration(cost.seconds)} on {counted(jobs, 'CPU worker')}",
             f"estimated disk  {memory(cost.disk)}",
         ]
     )

@@ -8,12 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-Config = Annotated[Path, typer.Argument(help="Config file (TOML).", show_default=False)]
-Folder = Annotated[Path, typer.Argument(help="Run folder.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting, e.g. training.epochs=5.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+from fcforge.commands.arguments import AsJson, Config, Device, Folder, Jobs, Overrides
 
 
 def register(app: typer.Typer) -> None:
@@ -35,8 +30,8 @@ def tune(
         Path | None, typer.Option(help="Folder; runs/<config name>_tune without it.")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
-    jobs: Annotated[int, typer.Option(min=0, help="Worker processes; 0 = all cores.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    jobs: Jobs = 0,
+    device: Device = "auto",
 ) -> None:
     """Choose hyper-parameters on inner validation of the first sites; prints them as TOML."""
     from fcforge.commands.tune import tune_command

@@ -19,6 +19,7 @@ import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.metrics import cell_values, finite, metric_named
+from fcforge.report.contents import longest
 from fcforge.report.numbers import with_interval
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
@@ -112,11 +113,11 @@ def unseen_tables(
     """Zero-shot values after k sites, and leave-one-site-out by site."""
     title = metric_named(metric).title
     learners = _usable(results)
-    after = {k: after_k_sites(_longest(runs), metric, n_draws) for k, runs in learners.items()}
+    after = {k: after_k_sites(longest(runs), metric, n_draws) for k, runs in learners.items()}
     most = max(len(v) for v in after.values())
     names = tuple(f"after {k} site{'s' * (k > 1)}" for k in range(1, most + 1))
     curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
-    out = {k: leave_one_out(_longest(runs), metric, n_draws) for k, runs in learners.items()}
+    out = {k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()}
     sites = tuple(s for s in results[0].sites if any(s in cells for cells in out.values()))
     return [
         Table(f"Zero-shot {title}: mean over the sites not learned yet [95 %]", names, curve),
@@ -144,11 +145,6 @@ def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> 
 def _usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     found = {k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()}
     return {k: v for k, v in found.items() if v}
-
-
-def _longest(runs: Sequence[RunResult]) -> list[RunResult]:
-    most = max(len(r.spec.order) for r in runs)
-    return [r for r in runs if len(r.spec.order) == most]
 
 
 def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:

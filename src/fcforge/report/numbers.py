@@ -36,6 +36,17 @@ def with_interval(e: Estimate) -> str:
     return f"{number(e.mean)} {bracket(e.low, e.high)}".strip()
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "site"), counted(0, "site")
+    ('1 site', '0 sites')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def memory(n_bytes: float) -> str:
     """Bytes in the unit a person would say, by thousands as disks are sold.
 

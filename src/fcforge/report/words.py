@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fcforge import __version__
-from fcforge.report.numbers import bracket, number, with_interval
+from fcforge.report.numbers import bracket, counted, number, with_interval
 from fcforge.stats import Comparison, Row
 from fcforge.types import RunResult
 
@@ -57,10 +57,6 @@ def join(items: Sequence[str]) -> str:
     return f"{', '.join(head)} and {last}" if head else last
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
 def headline(
     rows: Sequence[Row], against_majority: dict[str, Comparison], leaky: Collection[str] = ()
 ) -> str:
@@ -84,7 +80,7 @@ def headline(
         text += f", which is {number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
         text += " against always naming the commonest class"
     beaten = sum(against_majority[r.learner].low > 0 for r in learners)
-    n = _count(len(learners), "learner")
+    n = counted(len(learners), "learner")
     text += f". {beaten} of {n} beat that majority class with an interval above zero."
     if worst.estimates["fm"].mean > 0:
         text += f" Most is forgotten by {worst.learner}: FM {with_interval(worst.estimates['fm'])}."
@@ -101,7 +97,7 @@ def _training(result: RunResult) -> str:
     return (
         f"Networks were trained with Adam ({rate}, batches of {t.batch_size}, weight decay "
         f"{t.weight_decay:g}, gradient norm clipped at {t.clip:g}) for "
-        f"{_count(t.epochs, 'epoch')} per site; {chosen}. "
+        f"{counted(t.epochs, 'epoch')} per site; {chosen}. "
         f"Harmonisation: {spec.harmonise.replace('_', ' ')}."
     )
 
@@ -124,12 +120,12 @@ def methods_paragraphs(results: Sequence[RunResult], n_draws: int) -> list[str]:
     n = sum(len(first.labels[s]) for s in sites)
     data = (
         f"Results were produced with fcforge {__version__}. Data: {join(datasets)}, "
-        f"{_count(len(sites), 'site')} ({join(sites)}). Within each site "
+        f"{counted(len(sites), 'site')} ({join(sites)}). Within each site "
         f"{spec.test_fraction:.0%} of subjects, stratified by diagnosis, were held out for testing "
         f"({n} subjects in the first split); {spec.val_fraction:.0%} of the remainder served as "
-        f"validation part where one was needed. {_count(len(learners), 'learner')} "
-        f"({join(learners)}) met the sites one after another in {_count(len(orders), 'order')}, "
-        f"with {_count(len(seeds), 'random seed')} that determine split, initialisation and "
+        f"validation part where one was needed. {counted(len(learners), 'learner')} "
+        f"({join(learners)}) met the sites one after another in {counted(len(orders), 'order')}, "
+        f"with {counted(len(seeds), 'random seed')} for split, initialisation and "
         f"minibatches. {_training(first)}"
     )
     leaks = sorted({x for r in results for x in r.spec.leaks.active()})
