@@ -172,6 +172,12 @@ def _load_config(path: Path) -> Any:
     return load_experiment(path)
 
 
+def _progress(what: str) -> Any:
+    from fcforge.commands.progress import progress_on_stderr
+
+    return progress_on_stderr(what)
+
+
 def _mount() -> None:
     """Add the commands that other layers bring along; none of them imports torch here."""
     from fcforge.capsule.cli import register as mount_capsule
@@ -182,7 +188,7 @@ def _mount() -> None:
 
     mount_study(app)
     mount_imaging(app)
-    mount_capsule(app, _load_config)
+    mount_capsule(app, _load_config, _progress)
     mount_privacy(app)
     mount_serve(app)
 

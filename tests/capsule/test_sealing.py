@@ -35,13 +35,21 @@ def test_real_subjects_are_refused_without_the_flag_and_before_training(tmp_path
             cohort(),
             out,
             settings=settings("cumulative"),
-            tick=lambda: ticks.append(1),
+            progress=lambda done, total, last: ticks.append(done),
         )
     assert not list(tmp_path.iterdir())
     assert not ticks
+    asked = settings("cumulative")
     capsule = learn(
-        None, SITES[0], cohort(), out, settings=settings("cumulative"), allow_real_subjects=True
+        None,
+        SITES[0],
+        cohort(),
+        out,
+        settings=asked,
+        allow_real_subjects=True,
+        progress=lambda done, total, last: ticks.append(done),
     )
+    assert ticks == list(range(1, asked.training.epochs + 1))
     assert capsule.entries[-1]["flags"] == [REAL_FLAG]
     opened = open_capsule(out)
     assert bool(opened.remembered.real.all())

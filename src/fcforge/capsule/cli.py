@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +25,15 @@ def _say(text: str) -> None:
     typer.secho(text, err=True)
 
 
-def register(app: typer.Typer, load_experiment: Callable[[Path], Experiment]) -> None:
+def _quiet(done: int, total: int, last: str) -> None:
+    """Draw nothing."""
+
+
+def register(
+    app: typer.Typer,
+    load_experiment: Callable[[Path], Experiment],
+    progress: Callable[[str], AbstractContextManager[Any]] = lambda what: nullcontext(_quiet),
+) -> None:
     """Add the capsule commands to `app`.
 
     Parameters
@@ -32,6 +41,8 @@ def register(app: typer.Typer, load_experiment: Callable[[Path], Experiment]) ->
     app : Typer
     load_experiment : callable
         Reads a config file; the config layer is above this one and is handed in.
+    progress : callable
+        Draws how far a job is; handed in likewise.
     """
 
     @app.command()
@@ -68,27 +79,29 @@ def register(app: typer.Typer, load_experiment: Callable[[Path], Experiment]) ->
         """Learn one site on top of a capsule and seal the next one."""
         from fcforge.capsule.commands import learn_command
 
-        text = learn_command(
-            site=site,
-            data=data,
-            out=out,
-            state=state,
-            experiment=load_experiment(config) if config is not None else None,
-            learner=learner,
-            method=method,
-            model=model,
-            generator=generator,
-            epochs=epochs,
-            seed=seed,
-            held_out=held_out,
-            calibrate=calibrate,
-            kind=kind,
-            sign=sign,
-            trust=trust or (),
-            allow_real_subjects=allow_real_subjects,
-            overwrite=overwrite,
-            say=_say,
-        )
+        with progress("learning") as report:
+            text = learn_command(
+                site=site,
+                data=data,
+                out=out,
+                state=state,
+                experiment=load_experiment(config) if config is not None else None,
+                learner=learner,
+                method=method,
+                model=model,
+                generator=generator,
+                epochs=epochs,
+                seed=seed,
+                held_out=held_out,
+                calibrate=calibrate,
+                kind=kind,
+                sign=sign,
+                trust=trust or (),
+                allow_real_subjects=allow_real_subjects,
+                overwrite=overwrite,
+                progress=report,
+                say=_say,
+            )
         print(text)
 
     @app.command()

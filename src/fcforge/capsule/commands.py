@@ -39,6 +39,7 @@ def learn_command(
     trust: Sequence[str | Path] = (),
     allow_real_subjects: bool = False,
     overwrite: bool = False,
+    progress: Callable[[int, int, str], Any] = lambda done, total, last: None,
     say: Say = lambda text: None,
 ) -> str:
     """Learn one site and seal the next capsule; returns what to print.
@@ -75,6 +76,7 @@ def learn_command(
         trusted=[read_public(path) for path in trust],
         allow_real_subjects=allow_real_subjects,
         overwrite=overwrite,
+        progress=progress,
         say=say,
     )
     say(f"sealed {out}; send this one file on, nothing else.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ from fcforge.runner.workshop import build_learner
 from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.strategies import Lane
 from fcforge.types import Site
+
+Progress = Callable[[int, int, str], Any]
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -132,7 +135,7 @@ def learn(
     trusted: Sequence[str] = (),
     allow_real_subjects: bool = False,
     overwrite: bool = False,
-    tick: Tick = lambda: None,
+    progress: Progress = lambda done, total, last: None,
     say: Callable[[str], Any] = lambda text: None,
 ) -> Capsule:
     """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
@@ -150,8 +153,8 @@ def learn(
         Only for the first site; later ones follow the capsule.
     key, trusted, allow_real_subjects, overwrite
         As in `seal` and `open_capsule`.
-    tick : callable
-        Called after every epoch.
+    progress : callable
+        Called with (epochs done, in all, what is going on) as the site is learned.
     say : callable
         Called with a warning where the site's FC is unlike that of every site before it.
     """
@@ -169,7 +172,10 @@ def learn(
     site = split_site(mine, site_name, settings.seed, settings.test_fraction, settings.val_fraction)
     if capsule is not None:
         _say_if_unlike(capsule, site, say)
-    following = learn_next(capsule, settings, site, tick=tick)
+    epochs, total = count(1), settings.training.epochs
+    following = learn_next(
+        capsule, settings, site, tick=lambda: progress(next(epochs), total, f"epochs, {site_name}")
+    )
     return seal(
         following, out, key=key, allow_real_subjects=allow_real_subjects, overwrite=overwrite
     )
