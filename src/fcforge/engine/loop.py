@@ -18,7 +18,7 @@ from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import clone, lift, stack, unstack, where_better
 from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.errors import SealedError
-from fcforge.models.base import Inputs, Model
+from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, SiteView
 from fcforge.strategies.base import Batch, Lane, Replay, Strategy, cross_entropy
@@ -87,11 +87,6 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     b = -(-n // steps)
     order = torch.argsort(torch.rand(epochs, n, generator=rng), dim=1)
     return torch.cat([order, order[:, : steps * b - n]], dim=1).reshape(epochs, steps, b)
-
-
-def gather(inputs: Inputs, rows: Tensor) -> Inputs:
-    """Prepared inputs of some bank rows."""
-    return {k: v[rows] for k, v in inputs.items()}
 
 
 def recall(strategy: Strategy, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:

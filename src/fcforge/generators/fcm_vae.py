@@ -26,7 +26,7 @@ SHRINK = 0.02
 
 @dataclass(frozen=True)
 class FCMVAE(Generator):
-    """FCM-VAE with a preset and one field per deviation from it.
+    """FCM-VAE, the FORGE paper's graph-transformer VAE: a preset, one field per deviation from it.
 
     Parameters
     ----------

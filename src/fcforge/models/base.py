@@ -13,6 +13,11 @@ Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
 
 
+def gather(inputs: Inputs, rows: Tensor) -> Inputs:
+    """Prepared inputs of some rows."""
+    return {k: v[rows] for k, v in inputs.items()}
+
+
 class Output(NamedTuple):
     """What every model returns for a batch of n subjects.
 

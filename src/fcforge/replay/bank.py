@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import SealedError
-from fcforge.models.base import Inputs, Model
+from fcforge.models.base import Inputs, Model, gather
 from fcforge.types import FCBatch, SiteSeal
 
 
@@ -177,8 +177,7 @@ class SiteView:
 
     def inputs(self, model: Model) -> Inputs:
         """Their prepared inputs."""
-        rows = self.rows
-        return {k: v[rows] for k, v in self.bank.inputs(model).items()}
+        return gather(self.bank.inputs(model), self.rows)
 
     def synthetic(self, n: int) -> Tensor:
         """Rows of `n` synthetic subjects made from this site's training part.

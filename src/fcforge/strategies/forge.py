@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.models.base import Inputs, Model, Output, Params, gather
 from fcforge.randomness import uniform
 from fcforge.replay.bandit import Bandit, Form
 from fcforge.replay.bank import SiteView
@@ -36,7 +36,9 @@ from fcforge.strategies.base import Batch, Keeps, Lane, Replay, State, Strategy,
 
 @dataclass(frozen=True)
 class Forge(Strategy):
-    """FORGE. A setting left at None is what `preset` says (see `PRESETS`).
+    """FORGE: synthetic subjects chosen by HCTS, replayed with labels, logits and readouts.
+
+    A setting left at None is what `preset` says (see `PRESETS`).
 
     Parameters
     ----------
@@ -183,7 +185,7 @@ class Forge(Strategy):
         state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
         inputs, y = site.bank.inputs(model), site.bank.y
         kept, held = rows[kept], rows[held]
-        logits, embedding = teach(model, lane.params, lane.stats, _pick(inputs, kept))
+        logits, embedding = teach(model, lane.params, lane.stats, gather(inputs, kept))
         entry = {
             ROWS: kept,
             "memory.y": y[kept],
@@ -208,7 +210,7 @@ class Forge(Strategy):
         """One more arm; the best accuracies so far are those at the ends of sites."""
         accuracy = []
         for rows, y in zip(*self._by_site(state, "dev", self.dev), strict=True):
-            logits, _ = teach(model, lane.params, lane.stats, _pick(inputs, rows.clamp(min=0)))
+            logits, _ = teach(model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0)))
             accuracy.append(held_out(logits, y, rows >= 0)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
@@ -240,7 +242,7 @@ class Forge(Strategy):
             return lane._replace(state={**state, **_chosen(choice)})
 
         def forward(rows: Tensor) -> Output:
-            return model.apply(lane.params, lane.stats, _pick(bank, rows))
+            return model.apply(lane.params, lane.stats, gather(bank, rows))
 
         rows, y = self._by_site(state, "memory", self.candidates)
         dev_rows, dev_y = self._by_site(state, "dev", self.dev)
@@ -288,10 +290,6 @@ class Forge(Strategy):
             norm = square.mean(-1) if mean else square.sum(-1)
             total = total + weight * (replay.weight * norm).sum()
         return total
-
-
-def _pick(inputs: Inputs, rows: Tensor) -> Inputs:
-    return {k: v[rows] for k, v in inputs.items()}
 
 
 def _chosen(choice: Choice) -> State:
