@@ -102,12 +102,12 @@ def _train(prepared: Prepared, folder: Path, jobs: int, device: str, cluster: st
 
 def dry_run_text(prepared: Prepared, store: Store, jobs: int) -> str:
     """What a run would cost."""
-    cost = estimate(prepared, store, jobs)
+    cost, workers = estimate(prepared, store, jobs), counted(jobs, "idle CPU worker")
     return "\n".join(
         [
             f"site trainings  {cost.trainings}{prepared.plan.saving}",
             f"still to do     {cost.todo}",
-            f"estimated time  {duration(cost.seconds)} on {counted(jobs, 'CPU worker')}",
+            f"estimated time  {duration(cost.seconds)} of training on {workers}",
             f"estimated disk  {memory(cost.disk)}",
         ]
     )

@@ -15,15 +15,25 @@ from fcforge.runner.plan import Node
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
+from fcforge.strategies import Lane
 from fcforge.types import RunSpec
 
 
 class Rate(NamedTuple):
-    """Seconds per subject and epoch, seconds per site beside the epochs, bytes of a stored lane."""
+    """What one learner costs.
+
+    Attributes
+    ----------
+    epoch, site : float
+        Seconds per subject and epoch, and per site beside the epochs.
+    size, growth : int
+        Bytes of a lane after its first site, and what every further site adds.
+    """
 
     epoch: float
     site: float
     size: int
+    growth: int
 
 
 def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
@@ -44,7 +54,7 @@ def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
             replayed = 2.0 if strategy.replay_size and node.depth > 1 else 1.0
             epochs = node.spec.training.epochs if strategy.fits else 0
             seconds += rate.site + rate.epoch * epochs * sum(counts[s] for s in seen) * replayed
-            disk += rate.size
+            disk += rate.size + rate.growth * (node.depth - 1)
     return seconds, disk
 
 
@@ -52,17 +62,24 @@ def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
     """Time one and three epochs at the first site; the difference is the cost of an epoch."""
     learner, site = workshop.learner(spec), spec.order[0]
 
-    def took(epochs: int) -> tuple[float, int]:
+    def took(epochs: int) -> tuple[float, Lane]:
         lane = start_lane(learner, spec.seed)
         job = workshop.job(spec.prefix(1), lane, 0)
         started = time.perf_counter()
         brief = replace(spec.training, epochs=epochs)
         (lane,) = learn_site(learner, [job], workshop.bank, brief)
-        seconds = time.perf_counter() - started
-        return seconds, sum(v.numel() * v.element_size() for part in lane for v in part.values())
+        return time.perf_counter() - started, lane
 
     took(1)  # the first call pays for caches and the generator
-    short, size = took(1)
+    short, lane = took(1)
     per_epoch = max(took(3)[0] - short, 0.0) / 2
     n = float(np.sum(workshop.cohort.site == site))
-    return Rate(per_epoch / n, max(short - per_epoch, 0.0), size)
+    size = _size(lane)
+    again = workshop.job(spec.prefix(1), lane, 1)  # the same site: its generator is fitted
+    (lane,) = learn_site(learner, [again], workshop.bank, spec.training, fit=False)
+    growth = max(_size(lane) - size, 0)
+    return Rate(per_epoch / n, max(short - per_epoch, 0.0), size, growth)
+
+
+def _size(lane: Lane) -> int:
+    return sum(v.numel() * v.element_size() for part in lane for v in part.values())
