@@ -52,7 +52,7 @@ def n_features(n_rois: int, kind: str) -> int:
 
 @dataclass(frozen=True)
 class Linear(Model):
-    """Logistic regression on Fisher-z edges; the readout is the edges themselves.
+    """Logistic regression on edges (Fisher z, or as `features` says); the readout is the edges.
 
     Starts at zero: a random start adds noise in the directions no subject spans, and training
     never removes it.
