@@ -43,6 +43,8 @@ def parse_text(text: str, delimiter: str | None, where: str) -> tuple[np.ndarray
     if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
         rows = [(i, cells[:-1]) for i, cells in rows]  # AFNI and DPABI end lines with a tab
     header, rows = _without_header(rows)
+    if not all(cells for _, cells in rows):  # a line of row names alone
+        raise DataError("has a row without numbers.", where=where, do="Make the file again.")
     if not header:
         comments = [line for i, line in lines if i < numbers[0][0]]
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter) if comments else []
@@ -82,7 +84,7 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
         list(range(len(inner))),
         list(range(1, len(inner) + 1)),
     )
-    whole = all(value is None or value == int(value) for value in inner if value == value)
+    whole = all(value is None or value.is_integer() for value in inner if value == value)
     blank = header[0] in ("", "Unnamed: 0") and whole
     counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
     if not (words or counted or blank) or len(rows) == 1:
