@@ -13,6 +13,7 @@ from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule, Settings
+    from fcforge.runner.execute import Progress
     from fcforge.runner.experiment import Experiment
     from fcforge.sites import Cohort
 
@@ -39,7 +40,7 @@ def learn_command(
     trust: Sequence[str | Path] = (),
     allow_real_subjects: bool = False,
     overwrite: bool = False,
-    progress: Callable[[int, int, str], Any] = lambda done, total, last: None,
+    progress: Progress = lambda done, total, last: None,
     say: Say = lambda text: None,
 ) -> str:
     """Learn one site and seal the next capsule; returns what to print.

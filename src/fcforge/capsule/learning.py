@@ -35,12 +35,11 @@ from fcforge.capsule.sealing import flagged, seal
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError
 from fcforge.runner.environment import describe
+from fcforge.runner.execute import Progress
 from fcforge.runner.workshop import build_learner
 from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.strategies import Lane
 from fcforge.types import Site
-
-Progress = Callable[[int, int, str], Any]
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -198,7 +198,8 @@ def _audits(capsule: Capsule) -> list[str]:
         if later:
             about += f"; {', '.join(e['site'] for e in later)} came after it"
         lines += [f"  {entry['time']}, {about}:", *(f"    {t}" for t in _audit_text(entry))]
-    missing = [site for site in capsule.sites if site not in audited_sites(capsule)]
+    audited = audited_sites(capsule)
+    missing = [site for site in capsule.sites if site not in audited]
     if missing and lines:
         lines.append(f"  Not audited as it travels now: {', '.join(missing)}.")
     if lines:

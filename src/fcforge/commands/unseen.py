@@ -20,7 +20,7 @@ import numpy as np
 from fcforge.errors import StoreError
 from fcforge.metrics import cell_values, finite, metric_named
 from fcforge.report.contents import longest
-from fcforge.report.numbers import with_interval
+from fcforge.report.numbers import counted, with_interval
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import (
@@ -115,7 +115,7 @@ def unseen_tables(
     learners = _usable(results)
     after = {k: after_k_sites(longest(runs), metric, n_draws) for k, runs in learners.items()}
     most = max(len(v) for v in after.values())
-    names = tuple(f"after {k} site{'s' * (k > 1)}" for k in range(1, most + 1))
+    names = tuple(f"after {counted(k, 'site')}" for k in range(1, most + 1))
     curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
     out = {k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()}
     sites = tuple(s for s in results[0].sites if any(s in cells for cells in out.values()))

@@ -19,7 +19,8 @@ EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, neve
 
 LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
-FEATURES = ("z", "centred", "log", "log+diagonal", "centred+log")
+PLAIN = ("z", "centred", "log")  # one number per edge
+FEATURES = (*PLAIN, "log+diagonal", "centred+log")
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:

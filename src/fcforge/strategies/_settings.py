@@ -5,6 +5,7 @@ from __future__ import annotations
 from fcforge.components import check_choice
 from fcforge.errors import ConfigError
 from fcforge.models.base import Model
+from fcforge.models.edge import PLAIN
 
 
 def one_of(method: str, field: str, value: str, known: tuple[str, ...]) -> None:
@@ -48,7 +49,7 @@ def share(method: str, **values: float) -> None:
 def plain_edges(method: str, model: Model, do: str) -> None:
     """Raise when a model's inputs are not one number per edge: such have no ROI strength."""
     kind = getattr(model, "features", "z")
-    if kind not in ("z", "centred", "log"):
+    if kind not in PLAIN:
         raise ConfigError(
             f"ROI strength can be taken out of edges, not out of features = '{kind}'.",
             where=f"method '{method}'",

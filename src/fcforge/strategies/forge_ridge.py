@@ -157,11 +157,11 @@ class ForgeRidge(Forge):
         slot, quota = state["replay.active"], state["replay.quota"]
         if l1 + l2 == 0:
             slot = slot[:0]
+        y, site = state["memory.y"][slot], state["memory.site"][slot]
         if self.site_weight == "equal":
-            mass = 1.0 / (quota[state["memory.site"][slot]].double() * max(len(quota), 1))
+            mass = 1.0 / (quota[site].double() * max(len(quota), 1))
         else:
             mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
-        y, site = state["memory.y"][slot], state["memory.site"][slot]
         mass = balance_classes(mass, y, site, self.balance)
         sites = len(quota) if self.settings["sum_sites"] else 1
         t = 2.0 * y.double() - 1.0
