@@ -38,12 +38,12 @@ from setting import cpu_name  # isort: skip  (puts src on the path)
 from fcforge.engine.loop import Learner, make_step, start_lane
 from fcforge.engine.optim import adam_start
 from fcforge.graphs import adjacency, node_features
+from fcforge.methods.finetune import Finetune
 from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.strategies.finetune import Finetune
 from fcforge.types import Component, LearnerSpec, Training
 
 DATA = Path(os.environ.get("FCFORGE_DATA", Path(__file__).parents[2] / "shared" / "data"))

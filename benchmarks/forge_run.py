@@ -38,13 +38,13 @@ from setting import (  # isort: skip  (puts src on the path)
 import torch
 
 from fcforge.generators import make_generator
+from fcforge.methods import make_method
 from fcforge.randomness import torch_rng
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pools import class_counts
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.sites import load_dataset, make_sites
-from fcforge.strategies import make_strategy
 from fcforge.types import Component, LearnerSpec, Training
 
 REFRESH = 80  # epochs between two choices in the authors' code
@@ -58,7 +58,7 @@ def experiment(dataset: Component, args: argparse.Namespace, epochs: int) -> Exp
         Component("forge", {"preset": args.preset}),
         Component("gcn"),
         Component("fcm_vae", {} if args.vae_epochs is None else {"epochs": args.vae_epochs}),
-        label="FORGE",
+        title="FORGE",
     )
     return Experiment(
         dataset, (learner,), orders=args.orders, training=Training(epochs=epochs, batch_size=32)
@@ -107,7 +107,7 @@ def make_order(dataset: Component, args: argparse.Namespace, watch: Stopwatch) -
         labels = class_counts(source.y, CANDIDATES + DEV)
         mixed = labels[torch.randperm(len(labels), generator=torch_rng(1))]
         synthetic[name] = generator.sample(state, mixed, torch_rng(2, name))
-    replay = make_strategy(Component("forge", {"preset": args.preset})).replay_size
+    replay = make_method(Component("forge", {"preset": args.preset})).replay_size
     order = Order(sites, synthetic, watch, args.device, replay)
     warm_up(order, next(iter(sites)))
     return order

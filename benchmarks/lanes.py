@@ -29,9 +29,9 @@ from fcforge.engine.lift import lift, stack
 from fcforge.engine.loop import Learner, make_step, start_lane
 from fcforge.engine.optim import adam_start
 from fcforge.graphs import adjacency, gcn_norm
+from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName
-from fcforge.strategies import Lane, make_strategy
 from fcforge.types import Component, FCBatch, Training
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
@@ -49,7 +49,7 @@ def fake_fc(n: int) -> torch.Tensor:
 def forge_lanes(device: str, n_lanes: int) -> tuple[Learner, list[Lane], Bank, torch.Tensor]:
     """FORGE with a full memory of one past site: 32 remembered subjects beside 30 new ones."""
     learner = Learner(
-        make_strategy(Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})),
+        make_method(Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})),
         make_model(Component("gcn"), ROIS),
     )
     bank = Bank(device)

@@ -27,6 +27,7 @@ from setting import FOLDER, ROOT, abide, machine, now, since  # isort: skip
 import numpy as np
 import torch
 
+from fcforge.methods import METHODS
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Node, make_plan
@@ -34,7 +35,6 @@ from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import load_dataset
-from fcforge.strategies import STRATEGIES
 from fcforge.types import LearnerSpec
 
 BATCH = 32
@@ -71,7 +71,7 @@ def train_sizes(experiment: Experiment) -> dict[str, int]:
 
 def steps_of(node: Node, sizes: dict[str, int]) -> int:
     """Optimiser steps of one epoch of a site training."""
-    whole = STRATEGIES[node.spec.learner.method.name].depends_on in ("set", "all")
+    whole = METHODS[node.spec.learner.method.name].depends_on in ("set", "all")
     seen = node.spec.order if whole else node.spec.order[-1:]
     return -(-sum(sizes[s] for s in seen) // BATCH)
 
@@ -109,7 +109,7 @@ def measure(job: tuple[dict, int, tuple[int, int]]) -> tuple[int, dict]:
         size = sum(f.stat().st_size for f in (shop.store.root / "nodes" / nodes[-1].key).iterdir())
     steps = [steps_of(n, sizes) for n in nodes]
     per_epoch = [(b - a) / (more - few) for a, b in zip(took[1], took[2], strict=True)]
-    if not shop.learner(nodes[0].spec).strategy.fits:  # no epochs: a difference would be noise
+    if not shop.learner(nodes[0].spec).method.fits:  # no epochs: a difference would be noise
         per_epoch = [0.0] * len(nodes)
     around = [a - few * e for a, e in zip(took[1], per_epoch, strict=True)]
     cost = Cost(

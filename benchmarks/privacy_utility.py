@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from fcforge.generators import make_generator
+from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
 from fcforge.privacy import attacks
 from fcforge.privacy.audit import attack_records, people, stratified
@@ -29,7 +30,6 @@ from fcforge.privacy.template import write_template
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import load_dataset, split_site
-from fcforge.strategies import Lane, make_strategy
 from fcforge.types import Component, FCBatch, Site, SiteSeal
 
 SITES = ("NYU", "UM", "USM", "UCLA")
@@ -39,13 +39,13 @@ NO_DP = "no DP"
 
 def teach(method: Component, batches: Mapping[str, FCBatch], seed: int, *names: str | int) -> Lane:
     """Lane of a closed-form method after all sites."""
-    strategy, model = make_strategy(method), make_model(Component("linear"), 116)
+    method, model = make_method(method), make_model(Component("linear"), 116)
     bank = Bank()
-    lane = strategy.start(model, Lane(model.init(torch_rng(0)), {}, {}), torch_rng(0))
+    lane = method.start(model, Lane(model.init(torch_rng(0)), {}, {}), torch_rng(0))
     for i, (name, batch) in enumerate(batches.items()):
         rows = bank.add(PoolName("real", name, seed, "train"), batch)
         view = SiteView(name, i, bank, rows, rows[:0], SiteSeal(name))
-        lane = strategy.end_site(model, lane, view, torch_rng(seed, "noise", name, *names))
+        lane = method.end_site(model, lane, view, torch_rng(seed, "noise", name, *names))
     return lane
 
 
@@ -68,12 +68,12 @@ def utility(lane: Lane, sites: Mapping[str, Site]) -> tuple[float, float]:
 
 def statistics_leak(method: Component, lane: Lane, sites: Mapping[str, Site]) -> float:
     """Strongest AUC of leverage in the statistics and of the network's loss, over all sites."""
-    strategy, model = make_strategy(method), make_model(Component("linear"), 116)
+    method, model = make_method(method), make_model(Component("linear"), 116)
     key = "moments" if "moments" in lane.state else "root"
     scores: dict[str, list[np.ndarray]] = {"in": [], "out": []}
     for site in sites.values():
         for part, batch in (("in", site.learning(with_val=True)), ("out", site.test)):
-            x = strategy._features(model.prepare(batch.fc)["edges"].double())
+            x = method._features(model.prepare(batch.fc)["edges"].double())
             t = 2.0 * batch.y.double()[:, None] - 1.0
             rows = torch.cat([torch.ones_like(t), x, t], 1).numpy()
             lever = attacks.leverage(rows, lane.state[key].numpy())

@@ -35,11 +35,11 @@ from tables_schedule import model_steps
 from tables_tuning import OutOfTime, tune
 
 from fcforge.errors import FCForgeError
+from fcforge.methods import make_method
 from fcforge.runner.execute import missing_nodes
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare
 from fcforge.runner.store import Store
-from fcforge.strategies import make_strategy
 from fcforge.types import FCBatch
 
 FAILURES = (FCForgeError, RuntimeError, ValueError, LookupError, OSError, TypeError, AssertionError)
@@ -170,7 +170,7 @@ class Tables:
         learner = unit.experiment.learners[0]
         if learner.generator is None:
             return []
-        method: Any = make_strategy(learner.method)
+        method: Any = make_method(learner.method)
         n, place = method.candidates + method.dev, self.place(unit.experiment)
         names = []
         for node in unit.prepared.plan.nodes.values():

@@ -29,6 +29,7 @@ from setting import machine, now, since  # isort: skip  (puts src on the path)
 import torch
 
 from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.execute import default_jobs
@@ -36,7 +37,6 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.sites import load_dataset, make_sites
-from fcforge.strategies import make_strategy
 from fcforge.types import Component, LearnerSpec, SiteSeal, Training
 
 Row = dict[str, Any]
@@ -90,7 +90,7 @@ def step_rate(n_rois: int, per_site: int, lanes: int, device: str, seconds: floa
     cohort = load_dataset(Component("simulated", {"n_rois": n_rois, "n_sites": 2, "scale": scale}))
     sites = make_sites(cohort, 0, test_fraction=0.3, val_fraction=0.2)
     learner = Learner(
-        make_strategy(Component("der", {"memory": 256, "replay": 32})),
+        make_method(Component("der", {"memory": 256, "replay": 32})),
         make_model(Component("gcn"), n_rois),
     )
     bank = Bank(device)

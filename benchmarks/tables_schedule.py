@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import numpy as np
 
+from fcforge.methods import METHODS
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Node
 from fcforge.runner.run import Prepared, prepare
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, LearnerSpec
 
 FOLDER = Path(__file__).parents[1] / "experiments"
@@ -139,10 +139,10 @@ def shrink(experiment: Experiment) -> Experiment:
 
 def model_steps(prepared: Prepared, node: Node) -> int:
     """Optimiser steps of a node."""
-    spec, strategy = node.spec, STRATEGIES[node.spec.learner.method.name]
-    if not spec.order or not strategy.fits:
+    spec, method = node.spec, METHODS[node.spec.learner.method.name]
+    if not spec.order or not method.fits:
         return 0
-    learned = spec.order if strategy.depends_on in ("set", "all") else spec.order[-1:]
+    learned = spec.order if method.depends_on in ("set", "all") else spec.order[-1:]
     n = sum(
         round(int(np.sum(prepared.cohort.site == s)) * (1 - spec.test_fraction)) for s in learned
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.sites import DATASETS
-from fcforge.strategies import STRATEGIES
 
 GENERATOR_SOURCES = {
     "fcm_vae": "FORGE paper and its code",
@@ -57,7 +57,7 @@ def methods() -> str:
     """Every method: what it does, what it keeps, where it is from."""
     rows = [
         (f"`{name}`", cls.title, first_line(cls), cls.keeps, cls.source, basis(cls.source))
-        for name, cls in STRATEGIES.items()
+        for name, cls in METHODS.items()
     ]
     return markdown(("name", "method", "what it does", "keeps", "source", "written from"), rows)
 

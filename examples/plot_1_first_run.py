@@ -15,11 +15,11 @@ import tempfile
 
 import matplotlib.pyplot as plt
 
+from fcforge.methods import METHODS
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.stats import table
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, LearnerSpec, Training
 
 dataset = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.4, "d_scale": 6.0}
@@ -56,7 +56,7 @@ print(f"{len(results)} of {asked} runs are complete")
 # ---------
 # Every number has an interval over test subjects. The row of the majority class is always there:
 # a learner below it has learned nothing useful.
-keeps = {x.title: STRATEGIES[x.method.name].keeps for x in experiment.learners}
+keeps = {x.title: METHODS[x.method.name].keeps for x in experiment.learners}
 found = table(results, keeps=keeps, n_draws=200).set_index("learner")
 found[["aaa", "aaa_low", "aaa_high", "acc", "fm", "keeps", "runs"]].round(3)
 

@@ -28,9 +28,9 @@ forge = Component("forge", {"memory": 64, "candidates": 64, "dev": 16})
 experiment = Experiment(
     dataset=Component("simulated", hospitals),
     learners=(
-        LearnerSpec(Component("finetune"), Component("linear"), label="fine-tuning"),
-        LearnerSpec(Component("cumulative"), Component("linear"), label="all data again"),
-        LearnerSpec(forge, Component("linear"), Component("corr_gauss"), label="FORGE"),
+        LearnerSpec(Component("finetune"), Component("linear"), title="fine-tuning"),
+        LearnerSpec(Component("cumulative"), Component("linear"), title="all data again"),
+        LearnerSpec(forge, Component("linear"), Component("corr_gauss"), title="FORGE"),
     ),
     orders=2,
     training=Training(epochs=20, lr=1e-3),

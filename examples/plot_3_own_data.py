@@ -50,7 +50,7 @@ print("\n".join(map(str, findings)) or "nothing to complain about")
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(7, 3.2), layout="constrained")
 for ax, label, name in zip(axes, (0, 1), ("controls", "patients"), strict=True):
-    ax.imshow(cohort.fc[cohort.label == label].mean(0), vmin=-1, vmax=1, cmap="RdBu_r")
+    ax.imshow(cohort.fc[cohort.y == label].mean(0), vmin=-1, vmax=1, cmap="RdBu_r")
     ax.set(title=f"mean FC of {name}", xticks=[], yticks=[])
 
 # %%

@@ -24,11 +24,11 @@ from typing import ClassVar
 
 import torch
 
-from fcforge.strategies.base import Keeps, Strategy
+from fcforge.methods.base import Keeps, Method
 
 
 @dataclass(frozen=True)
-class Average(Strategy):
+class Average(Method):
     """Go a share of the way to the new site's parameters, tethered to the old ones."""
 
     share: float = 0.5
@@ -65,12 +65,12 @@ class Average(Strategy):
 # end of the method
 
 # %%
-# To make it part of fcforge, put the class into its own file in ``fcforge/strategies`` and add it
+# To make it part of fcforge, put the class into its own file in ``fcforge/methods`` and add it
 # to the table there; the contract tests then find it by themselves. For this script the table is
 # enough.
-from fcforge.strategies import STRATEGIES
+from fcforge.methods import METHODS
 
-STRATEGIES["average"] = Average
+METHODS["average"] = Average
 
 # %%
 # Compare
@@ -90,7 +90,7 @@ hospitals = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.5}
 experiment = Experiment(
     dataset=Component("simulated", {**hospitals, "d_scale": 8.0, "rho": -0.3}),
     learners=tuple(
-        LearnerSpec(Component("average", {"share": s}), Component("linear"), label=f"{s:g}")
+        LearnerSpec(Component("average", {"share": s}), Component("linear"), title=f"{s:g}")
         for s in shares
     ),
     orders=2,
@@ -113,4 +113,4 @@ ax.plot(shares, [v["acc"] for v in found.values()], marker="o", lw=2, label="fin
 ax.plot(shares, [v["fm"] for v in found.values()], marker="s", lw=2, label="forgetting")
 ax.set(xlabel="share of the way to the new parameters")
 ax.legend(frameon=False)
-del STRATEGIES["average"]
+del METHODS["average"]

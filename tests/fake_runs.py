@@ -42,7 +42,7 @@ def run(
         sites=sites,
         scores={s: np.asarray(scores[s], dtype=np.float32) for s in sites},
         initial=initial or {s: np.full(len(labels[s]), 0.5, np.float32) for s in sites},
-        labels=labels,
+        y=labels,
         subject_ids=subject_ids
         or {s: tuple(f"{s}-{k}" for k in range(len(labels[s]))) for s in sites},
         train_positive=train_positive or {s: float(labels[s].mean()) for s in sites},
@@ -69,7 +69,7 @@ def fake_learner(
     constant=False,
 ):
     """Runs of one learner; `skill` is its d', `forgets` what each later site takes from it."""
-    learner = LearnerSpec(Component(method), Component(model), label=title)
+    learner = LearnerSpec(Component(method), Component(model), title=title)
     results = []
     for seed in seeds:
         ids, labels, luck = {}, {}, {}

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.methods import METHODS, Lane, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.plan import Plan, make_plan
@@ -18,7 +19,6 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
-from fcforge.strategies import STRATEGIES, Lane, make_strategy
 from fcforge.types import Component, LearnerSpec, RunSpec, SiteSeal, Training
 
 R = 12
@@ -49,7 +49,7 @@ def order() -> tuple[str, ...]:
 
 
 def default_model(method: str) -> str:
-    return (STRATEGIES[method].models or ("gcn",))[0]
+    return (METHODS[method].models or ("gcn",))[0]
 
 
 def learner_spec(
@@ -60,7 +60,7 @@ def learner_spec(
     return LearnerSpec(
         Component(method, settings),
         Component(model, QUICK_MODELS.get(model, {})),
-        Component("corr_gauss") if STRATEGIES[method].needs_generator else None,
+        Component("corr_gauss") if METHODS[method].needs_generator else None,
     )
 
 
@@ -138,7 +138,7 @@ class World:
         spec = learner_spec(method, params, model)
         settings = {**spec.model.params, **(model_params or {})}
         network = make_model(Component(spec.model.name, settings), R)
-        learner = Learner(make_strategy(spec.method), network)
+        learner = Learner(make_method(spec.method), network)
         return cls(learner, Bank(), start_lane(learner, seed), training, seed)
 
     def view(self, name: str) -> SiteView:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from fcforge import graphs
+from fcforge.methods import Lane
 from fcforge.models.edge import edge_features
-from fcforge.strategies import Lane
 
 
 def features(model, fc: torch.Tensor) -> list[torch.Tensor]:

@@ -23,7 +23,7 @@ def good() -> Arrays:
     cohort = simulate(n_rois=R, n_sites=2, scale=0.12, seed=2)
     return {
         "fc": cohort.fc.copy(),
-        "label": cohort.label.copy(),
+        "label": cohort.y.copy(),
         "site": np.array(["A" if s == "Sim-NYU" else "B" for s in cohort.site]),
         "subject_id": np.array([f"s{i:02d}" for i in range(len(cohort))]),
     }

@@ -40,7 +40,7 @@ def shared_layout(tmp_path_factory) -> Path:
     np.savez(
         path,
         fc_upper=upper_from_fc(cohort.fc).astype(np.float16),
-        label=cohort.label.astype(np.int8),
+        label=cohort.y.astype(np.int8),
         site=cohort.site,
         subject_id=np.arange(len(cohort)),
     )

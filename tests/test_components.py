@@ -9,15 +9,15 @@ import pytest
 from fcforge.components import build, check_choice, check_settings, look_up
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
+from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.sites import load_dataset
-from fcforge.strategies import make_strategy
 from fcforge.types import Component
 
 MAKERS = {
     "model": (lambda c: make_model(c, 4), "gcn"),
     "generator": (make_generator, "corr_gauss"),
-    "method": (make_strategy, "ewc"),
+    "method": (make_method, "ewc"),
     "dataset": (load_dataset, "simulated"),
 }
 

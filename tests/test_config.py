@@ -13,10 +13,10 @@ from fcforge.commands.templates import EXPERIMENT
 from fcforge.config import load_experiment, override, parse_experiment, read_toml, resolve_data
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.workshop import build_learner
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +67,7 @@ def test_everything_said_arrives():
                     "method": {"name": "forge", "memory": 9},
                     "model": {"name": "gat", "hidden": 8},
                     "generator": {"name": "corr_gauss", "shrink": 0.05},
-                    "label": "mine",
+                    "title": "mine",
                 }
             ],
         )
@@ -115,7 +115,7 @@ def with_presets(table: dict[str, type]) -> set[str]:
 
 
 def test_protocol_paper_takes_the_papers_presets():
-    assert "forge" in with_presets(STRATEGIES)
+    assert "forge" in with_presets(METHODS)
     assert "fcm_vae" in with_presets(GENERATORS)
     learner = {"method": "forge", "model": "gcn", "generator": {"name": "fcm_vae", "epochs": 2}}
     data = config(experiment={"protocol": "paper"}, learner=[learner, {"method": "ewc"}])
@@ -139,7 +139,7 @@ def test_protocol_paper_leaves_a_preset_that_was_set():
     assert spec.generator.params["preset"] == "authors"
 
 
-@pytest.mark.parametrize("table", [STRATEGIES, GENERATORS, MODELS], ids=["method", "gen", "model"])
+@pytest.mark.parametrize("table", [METHODS, GENERATORS, MODELS], ids=["method", "gen", "model"])
 def test_whatever_has_presets_knows_the_papers(table):
     for name in with_presets(table):
         made = table[name](preset="paper")
@@ -159,7 +159,7 @@ def test_whatever_has_presets_knows_the_papers(table):
         ("learner.0.method=ewc", ("learner", 0, "method"), "ewc"),
         ("learner.0.method.strength=10", ("learner", 0, "method", "strength"), 10),
         ("learner.0.method.strength=10", ("learner", 0, "method", "name"), "finetune"),
-        ('learner.0.label="a = b"', ("learner", 0, "label"), "a = b"),
+        ('learner.0.title="a = b"', ("learner", 0, "title"), "a = b"),
         ("experiment.title=two words", ("experiment", "title"), "two words"),
         ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
         ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
@@ -276,10 +276,10 @@ def test_mistakes(data, says):
 
 def test_two_learners_of_one_name():
     twice = [{"method": "ewc"}, {"method": {"name": "ewc", "strength": 3.0}}]
-    assert "two learners are called 'ewc/gcn'. Give each a label." in parse_error(
+    assert "two learners are called 'ewc/gcn'. Give each a title." in parse_error(
         config(learner=twice)
     )
-    twice[0]["label"] = "weak"
+    twice[0]["title"] = "weak"
     assert len(parse(config(learner=twice)).learners) == 2
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.sites import DATASETS
-from fcforge.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
@@ -34,7 +34,7 @@ def tables():
 @pytest.mark.parametrize(
     ("name", "registry"),
     [
-        ("methods", STRATEGIES),
+        ("methods", METHODS),
         ("models", MODELS),
         ("generators", GENERATORS),
         ("datasets", DATASETS),
@@ -51,7 +51,7 @@ def test_table_has_every_registered_name(tables, name, registry):
 
 def test_methods_table_says_what_is_kept(tables):
     text = tables.methods()
-    for name, cls in STRATEGIES.items():
+    for name, cls in METHODS.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         assert f"| {cls.keeps} |" in row
     assert tables.basis("after Hoang et al. 2023 (TMLR), from its abstract") == "reconstruction"
@@ -129,10 +129,10 @@ def test_there_are_the_examples_that_were_promised():
 def test_examples_run(script, capsys):
     import matplotlib.pyplot as plt
 
-    known = dict(STRATEGIES)
+    known = dict(METHODS)
     plt.switch_backend("Agg")
     found = runpy.run_path(str(script))
     plt.close("all")
     assert "fig" in found
     assert len(capsys.readouterr().out.splitlines()) >= 3
-    assert known == STRATEGIES  # an example leaves the tables as it found them
+    assert known == METHODS  # an example leaves the tables as it found them

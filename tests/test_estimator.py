@@ -77,7 +77,7 @@ def test_what_does_not_apply_to_fc_is_listed() -> None:
 @pytest.fixture(scope="module")
 def subjects():
     cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
-    return cohort.fc, cohort.label, cohort.site
+    return cohort.fc, cohort.y, cohort.site
 
 
 def split(subjects):

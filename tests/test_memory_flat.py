@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.strategies import make_strategy
 from fcforge.types import Component, FCBatch, SiteSeal, Training
 
 STEPS = 1_000
@@ -40,7 +40,7 @@ class Machine:
     ) -> None:
         sizes = {"memory": memory, "candidates": memory, "dev": 8, "replay": 8, "refresh": refresh}
         self.learner = Learner(
-            make_strategy(Component("forge", sizes)),
+            make_method(Component("forge", sizes)),
             make_model(Component("gcn", {"hidden": hidden, "depth": depth}), rois),
         )
         self.bank, self.rois, self.memory = Bank(device), rois, memory
@@ -118,14 +118,14 @@ def test_a_leak_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same measure on a method that hoards its parameters at every refresh."""
     machine = Machine("cpu", lanes=2, rois=12, hidden=32)
     hoard: list[Any] = []
-    strategy = type(machine.learner.strategy)
-    honest = strategy.begin_epoch
+    method = type(machine.learner.method)
+    honest = method.begin_epoch
 
     def greedy(self: Any, model: Any, lane: Any, *rest: Any) -> Any:
         hoard.append(torch.zeros(1000))
         return honest(self, model, lane, *rest)
 
-    monkeypatch.setattr(strategy, "begin_epoch", greedy)
+    monkeypatch.setattr(method, "begin_epoch", greedy)
     meter = Meter(live_tensors, (10, 60))
     machine.run(60, meter)
     assert meter.seen[60] - meter.seen[10] == 10 * 1000 * 4

@@ -150,7 +150,7 @@ def test_table_has_the_majority_row_and_all_columns():
 
 def test_majority_is_not_added_twice():
     runs = fake_learner("x", seeds=(0,))
-    own = LearnerSpec(Component("majority"), Component("none"), label="mine")
+    own = LearnerSpec(Component("majority"), Component("none"), title="mine")
     own_runs = [replace(r, spec=replace(r.spec, learner=own)) for r in runs]
     assert len(stats.with_majority([*runs, *own_runs])) == 48
     assert len(stats.with_majority(runs)) == 48

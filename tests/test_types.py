@@ -49,7 +49,7 @@ def test_spec_survives_json():
 
 
 def test_key_leaves_out_what_changes_no_number():
-    relabelled = replace(SPEC, learner=replace(SPEC.learner, label="yours"))
+    relabelled = replace(SPEC, learner=replace(SPEC.learner, title="yours"))
     moved = replace(SPEC, dataset=Component("folder", {"path": "/elsewhere.npz"}))
     assert relabelled.key == moved.key == SPEC.key
     # without the hash of the content the place is all that is known
@@ -89,7 +89,7 @@ def test_prefixes_of_different_orders_have_equal_keys():
 
 def test_titles_and_leaks():
     assert SPEC.learner.title == "mine"
-    assert replace(SPEC.learner, label="").title == "ewc/gcn"
+    assert replace(SPEC.learner, title="").title == "ewc/gcn"
     assert Leaks().active() == ()
     assert SPEC.leaks.active() == ("select_on_test",)
 

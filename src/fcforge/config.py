@@ -73,7 +73,7 @@ class LearnerTable(_Table):
     method: str | dict[str, Any]
     model: str | dict[str, Any] = "gcn"
     generator: str | dict[str, Any] | None = None
-    label: str = ""
+    title: str = ""
     training: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("training")
@@ -194,7 +194,7 @@ def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experime
     for title in titles:
         if titles.count(title) > 1:
             raise ConfigError(
-                f"two learners are called '{title}'.", where=where, do="Give each a label."
+                f"two learners are called '{title}'.", where=where, do="Give each a title."
             )
     return built
 
@@ -271,15 +271,15 @@ def resolve_data(path: str, folder: Path) -> str:
 
 def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
     from fcforge.generators import GENERATORS
+    from fcforge.methods import METHODS
     from fcforge.models import MODELS
-    from fcforge.strategies import STRATEGIES
 
     def part(kind: str, value: str | dict[str, Any], known: Mapping[str, Any]) -> Component:
         component = _checked(_component(value, kind, where), kind, known, where)
         return _as_in_paper(component, known[component.name]) if paper else component
 
-    method = part("method", table.method, STRATEGIES)
-    if table.generator and not STRATEGIES[method.name].needs_generator:
+    method = part("method", table.method, METHODS)
+    if table.generator and not METHODS[method.name].needs_generator:
         raise ConfigError(
             f"method '{method.name}' uses no generator.",
             where=where,
@@ -289,7 +289,7 @@ def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
         method=method,
         model=part("model", table.model, MODELS),
         generator=part("generator", table.generator, GENERATORS) if table.generator else None,
-        label=table.label,
+        title=table.title,
         training=table.training,
     )
 

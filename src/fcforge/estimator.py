@@ -185,14 +185,14 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self, n_rois: int, classes: np.ndarray) -> Settings:
         from fcforge.capsule.contents import settings_for
-        from fcforge.strategies import STRATEGIES
+        from fcforge.methods import METHODS
         from fcforge.types import Component, LearnerSpec, Training
 
         def part(name: str, params: Mapping[str, Any] | None) -> Component:
             return Component(name, dict(params or {}))
 
-        strategy = STRATEGIES.get(self.method)
-        model = self.model or next(iter(strategy.models if strategy else ()), "gcn")
+        method = METHODS.get(self.method)
+        model = self.model or next(iter(method.models if method else ()), "gcn")
         if self.features == "any" and model not in ("linear", "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
         own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}

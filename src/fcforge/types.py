@@ -179,13 +179,12 @@ class LearnerSpec:
     method: Component
     model: Component
     generator: Component | None = None
-    label: str = ""
+    title: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """Row name: the label, or ``method/model``."""
-        return self.label or f"{self.method.name}/{self.model.name}"
+    def __post_init__(self) -> None:
+        if not self.title:  # the row's name
+            object.__setattr__(self, "title", f"{self.method.name}/{self.model.name}")
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LearnerSpec:
@@ -195,7 +194,7 @@ class LearnerSpec:
             method=Component(**data["method"]),
             model=Component(**data["model"]),
             generator=Component(**generator) if generator else None,
-            label=data.get("label", ""),
+            title=data.get("title", ""),
             training=data.get("training", {}),
         )
 
@@ -251,11 +250,11 @@ class RunSpec:
     def key(self) -> str:
         """16 hex digits of SHA-256 over all that changes numbers.
 
-        A label does not, nor does the place of a file: where the content of the dataset is
+        A title does not, nor does the place of a file: where the content of the dataset is
         known (`data_sha256`) it stands for the dataset.
         """
         data = self.to_json()
-        data["learner"].pop("label")
+        data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
         if self.data_sha256:
             data.pop("dataset")
@@ -277,7 +276,7 @@ class RunResult:
         the full matrix, sites not yet learned (zero-shot) included.
     initial : mapping of site to ndarray of shape (n_test,)
         The same before any learning (for forward transfer).
-    labels : mapping of site to ndarray of shape (n_test,), int64
+    y : mapping of site to ndarray of shape (n_test,), int64
     subject_ids : mapping of site to tuple of str
     train_positive : mapping of site to float
         Share of patients in the site's training part (for the majority row).
@@ -292,7 +291,7 @@ class RunResult:
     sites: tuple[str, ...]
     scores: Mapping[str, np.ndarray]
     initial: Mapping[str, np.ndarray]
-    labels: Mapping[str, np.ndarray]
+    y: Mapping[str, np.ndarray]
     subject_ids: Mapping[str, tuple[str, ...]]
     train_positive: Mapping[str, float]
     memory_bytes: np.ndarray

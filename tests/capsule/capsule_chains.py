@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from fcforge.capsule import Capsule, Settings, learn, settings_for
+from fcforge.methods import METHODS
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, LearnerSpec, Training
 
 N_ROIS = 10
@@ -47,7 +47,7 @@ def quick(method: str) -> LearnerSpec:
     """The smallest learner of a method; the linear model where it works."""
     if method in QUICK:
         return QUICK[method]
-    cls = STRATEGIES[method]
+    cls = METHODS[method]
     name = cls.models[0] if cls.models else "linear"
     model = Component(name, {"hidden": 16} if name in ("gcn", "gat", "sage") else {})
     generator = Component("corr_gauss") if cls.needs_generator else None
@@ -72,7 +72,7 @@ def chain(name: str, sites: tuple[str, ...], folder: Path, **rest) -> list[Path]
             cohort(),
             out,
             settings=chain_settings,
-            allow_real_subjects=name in STRATEGIES and STRATEGIES[name].keeps == "real subjects",
+            allow_real_subjects=name in METHODS and METHODS[name].keeps == "real subjects",
         )
         made.append(out)
     return made

@@ -8,10 +8,10 @@ from capsule_chains import SITES, chain, cohort, quick, settings
 
 from fcforge.capsule import open_capsule
 from fcforge.capsule.bench import Bench
+from fcforge.methods import METHODS
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, RunSpec, Training
 
 
@@ -25,14 +25,14 @@ def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     return plan.nodes, plan.stages[0][1]
 
 
-CASES = [(n, "fixed", 2) for n, c in STRATEGIES.items() if c.depends_on != "all"]
+CASES = [(n, "fixed", 2) for n, c in METHODS.items() if c.depends_on != "all"]
 CASES += [("finetune", "inner_val", 3), ("forge", "inner_val", 2), ("forge", "fixed", 3)]
 
 
 @pytest.mark.parametrize(("name", "selection", "n_sites"), CASES)
 def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path) -> None:
     # where only the set of sites matters, a run trains them in sorted order
-    order = SITES if STRATEGIES[name].depends_on != "order" else (SITES[2], SITES[0], SITES[1])
+    order = SITES if METHODS[name].depends_on != "order" else (SITES[2], SITES[0], SITES[1])
     order = order[:n_sites]
     training = Training(epochs=3, selection=selection)
     store = Store(tmp_path / "run")
@@ -40,7 +40,7 @@ def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path) -> N
     for i, path in enumerate(chain(name, order, tmp_path, training=training)):
         capsule = open_capsule(path)
         run = store.read_lane(keys[i + 1])
-        rows = STRATEGIES[name].row_keys
+        rows = METHODS[name].row_keys
         mine = {f"{p}/{k}": v for p, d in capsule.lane._asdict().items() for k, v in d.items()}
         kept = {k for k in run if not k.endswith(("@pool", "@item"))}
         assert kept == set(mine) - {f"state/{k}" for k in rows}
@@ -56,7 +56,7 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
     child = next(n for n in nodes.values() if n.depth == 2)
     lane = workshop.load_lane(child)  # rows of site one, in the run's bank
     capsule = open_capsule(chain("forge", order, tmp_path)[0])
-    for key in STRATEGIES["forge"].row_keys:
+    for key in METHODS["forge"].row_keys:
         rows, places = lane.state[key], capsule.lane.state[key]
         assert bool((rows >= 0).any())
         assert torch.equal(rows >= 0, places >= 0)
@@ -77,7 +77,7 @@ def test_seal_and_open_changes_nothing(tmp_path) -> None:
     assert torch.equal(again.site, second.remembered.site)
     assert set(again.site.tolist()) == {0, 1}
     assert set(first.remembered.site.tolist()) == {0}
-    for key in STRATEGIES["forge"].row_keys:
+    for key in METHODS["forge"].row_keys:
         assert torch.equal(lane.state[key], second.lane.state[key])
 
 

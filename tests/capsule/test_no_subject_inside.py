@@ -13,8 +13,8 @@ from safetensors.torch import load
 
 from fcforge.capsule import container as box
 from fcforge.capsule import learn, open_capsule, settings_for
+from fcforge.methods import METHODS
 from fcforge.sites import split_site
-from fcforge.strategies import STRATEGIES
 from fcforge.types import Component, LearnerSpec, Training
 
 N_EDGES = N_ROIS * (N_ROIS - 1) // 2
@@ -81,13 +81,11 @@ def closest(parts: dict[str, bytes], fc: np.ndarray) -> float:
 def hardest(method: str) -> LearnerSpec:
     """On the linear model where it works: its readout is the edges themselves."""
     spec = quick(method)
-    linear = not STRATEGIES[method].models and spec.model.name != "linear"
+    linear = not METHODS[method].models and spec.model.name != "linear"
     return replace(spec, model=Component("linear")) if linear else spec
 
 
-KEEP_NONE = [
-    n for n, c in STRATEGIES.items() if c.keeps != "real subjects" and c.depends_on != "all"
-]
+KEEP_NONE = [n for n, c in METHODS.items() if c.keeps != "real subjects" and c.depends_on != "all"]
 
 
 @pytest.mark.parametrize("method", KEEP_NONE)

@@ -205,7 +205,7 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
     np.savez(
         tmp_path / "d.npz",
         fc=cohort().fc,
-        label=cohort().label,
+        label=cohort().y,
         site=cohort().site,
         subject_id=cohort().subject_id,
     )

@@ -38,7 +38,7 @@ def save_site(name: str, folder: Path) -> Path:
     np.savez(
         folder / "data.npz",
         fc_upper=upper_from_fc(mine.fc),
-        label=mine.label,
+        label=mine.y,
         site=mine.site,
         subject_id=mine.subject_id,
     )

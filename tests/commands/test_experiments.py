@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fcforge.config import load_experiment
+from fcforge.methods import make_method
 from fcforge.runner.workshop import build_learner
-from fcforge.strategies import make_strategy
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text()))
@@ -62,7 +62,7 @@ def test_development_sites_are_tested_nowhere_else():
 def test_lambda_grid_is_the_papers():
     """One at a time around .20 / .35 / .15: 13 points, every value of the grid once or more."""
     rows = load_experiment(FOLDER / "lambda.toml").learners
-    points = {make_strategy(le.method).weights for le in rows}
+    points = {make_method(le.method).weights for le in rows}
     assert len(points) == len(rows) == 13
     centre = (0.2, 0.35, 0.15)
     assert all(sum(a != b for a, b in zip(p, centre, strict=True)) <= 1 for p in points)
@@ -70,4 +70,4 @@ def test_lambda_grid_is_the_papers():
     assert {p[2] for p in points} == {0.1, 0.15, 0.2, 0.25, 0.3}
     for learner in rows:  # labels say what is run
         words = learner.title.split()
-        assert make_strategy(learner.method).weights == tuple(map(float, words[1::2]))
+        assert make_method(learner.method).weights == tuple(map(float, words[1::2]))

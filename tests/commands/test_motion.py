@@ -37,7 +37,7 @@ def with_fd(fd: np.ndarray) -> Cohort:
 def test_motion_that_tells_everything_and_motion_that_tells_nothing():
     rng = np.random.default_rng(0)
     noise = rng.uniform(0.9, 1.1, len(cohort()))
-    tells = motion.motion_results(experiment(), with_fd((0.1 + 0.2 * cohort().label) * noise))
+    tells = motion.motion_results(experiment(), with_fd((0.1 + 0.2 * cohort().y) * noise))
     assert len(tells) == 2 * 6
     assert all(score_matrix(r).min() == 1.0 for r in tells)
     nothing = motion.motion_results(experiment(), with_fd(0.1 * noise))

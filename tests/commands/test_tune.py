@@ -14,9 +14,9 @@ from fcforge.commands import tune as tuning
 from fcforge.commands.tune import Trial, Tuned
 from fcforge.config import parse_experiment
 from fcforge.errors import ConfigError
+from fcforge.methods import METHODS, make_method
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset, make_sites
-from fcforge.strategies import STRATEGIES, make_strategy
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 DATA = Component(
@@ -37,10 +37,10 @@ def lwf(**params) -> LearnerSpec:
 @pytest.mark.parametrize("name", [*grids.GRIDS, "forge"])
 def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
     grid = grids.forge_grid() if name == "forge" else grids.GRIDS[name]
-    plain = make_strategy(Component(name))
+    plain = make_method(Component(name))
     for settings in grid.settings:
-        make_strategy(Component(name, settings))
-    first = make_strategy(Component(name, grid.settings[0]))
+        make_method(Component(name, settings))
+    first = make_method(Component(name, grid.settings[0]))
     if name == "forge":
         assert first.weights == plain.weights
     else:
@@ -52,7 +52,7 @@ def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
 def test_every_method_with_a_weight_has_a_grid():
     of_the_paper = {"er", "der", "derpp", "ewc", "si", "lwf", "packnet", "twp", "ugcl", "forge"}
     assert {*grids.GRIDS, "forge"} == of_the_paper | {"forge_ridge"}
-    assert of_the_paper <= set(STRATEGIES)
+    assert of_the_paper <= set(METHODS)
 
 
 def test_forge_grid_is_the_papers_around_each_datasets_weights():
@@ -132,7 +132,7 @@ def test_toml_can_be_read_back():
         Component("forge", {"l1": 0.2, "sampling": "uniform", "zscore": False, "memory": 8}),
         Component("linear", {"features": "centred"}),
         Component("corr_gauss", {"shrink": 1e-5}),
-        label='FORGE "quoted"',
+        title='FORGE "quoted"',
         training={"epochs": 3},
     )
     plain = LearnerSpec(Component("finetune"), Component("gcn"))
@@ -141,7 +141,7 @@ def test_toml_can_be_read_back():
     from pathlib import Path
 
     read = parse_experiment(data, "here", Path())
-    assert read.learners == (learner, replace(plain, label="finetune/gcn"))
+    assert read.learners == (learner, replace(plain, title="finetune/gcn"))
 
 
 def test_tune_from_end_to_end(tmp_path):

@@ -12,10 +12,10 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.engine.graphed import Graphed
 from fcforge.engine.loop import make_step
 from fcforge.engine.optim import adam_start
+from fcforge.methods import Lane, Method, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import make_sites
-from fcforge.strategies import Lane, Strategy, make_strategy
 from fcforge.types import Component, FCBatch, SiteSeal, Training
 from small_world import QUICK_MODELS, R, cohort, order
 
@@ -24,9 +24,7 @@ DOUBLE = torch.float64
 
 def learner_of(method: str, model: str = "gcn", **settings) -> Learner:
     model_settings = {**QUICK_MODELS.get(model, {}), **settings}
-    return Learner(
-        make_strategy(Component(method)), make_model(Component(model, model_settings), R)
-    )
+    return Learner(make_method(Component(method)), make_model(Component(model, model_settings), R))
 
 
 def cast(lane: Lane, dtype: torch.dtype) -> Lane:
@@ -126,7 +124,7 @@ def test_batch_norm_statistics_and_dropout_are_the_lanes_own(norm):
 
 
 @dataclass(frozen=True)
-class Witness(Strategy):
+class Witness(Method):
     """Fine-tuning that writes down the key of its last step."""
 
     name: ClassVar[str] = "witness"

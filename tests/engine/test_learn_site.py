@@ -11,6 +11,7 @@ import torch
 from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
 from fcforge.engine.loop import check_kept
 from fcforge.errors import SealedError
+from fcforge.methods import Lane, Method
 from fcforge.models import make_model
 from fcforge.models.base import Model, Output
 from fcforge.replay.bank import Bank, PoolName, SiteView
@@ -18,7 +19,6 @@ from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import make_sites
-from fcforge.strategies import Lane, Strategy
 from fcforge.types import Component, FCBatch, Leaks, SiteSeal, Training
 from small_world import (
     QUICK_MODELS,
@@ -53,7 +53,7 @@ def test_a_learned_site_is_sealed():
 
 
 @dataclass(frozen=True)
-class Hoarder(Strategy):
+class Hoarder(Method):
     """Says that it keeps nothing, and keeps the rows of everybody."""
 
     name: ClassVar[str] = "hoarder"
@@ -64,7 +64,7 @@ class Hoarder(Strategy):
 
 
 @dataclass(frozen=True)
-class Returner(Strategy):
+class Returner(Method):
     """Keeps the view of the first site and looks at it again at the second."""
 
     name: ClassVar[str] = "returner"
@@ -134,7 +134,7 @@ class Clock(Model):
 
 
 @dataclass(frozen=True)
-class Ticking(Strategy):
+class Ticking(Method):
     name: ClassVar[str] = "ticking"
 
     def begin_epoch(self, model, lane, bank, epoch, key):
@@ -341,7 +341,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
 def test_the_evaluator_scores_every_site_and_every_subject():
     sites = make_sites(cohort(), 0)
     model = make_model(Component("gcn", QUICK_MODELS["gcn"]), R)
-    learner = Learner(Strategy(), model)
+    learner = Learner(Method(), model)
     lane = start_lane(learner, 0)
     scores = Evaluator(sites, learner).scores(lane)
     assert list(scores) == list(sites)

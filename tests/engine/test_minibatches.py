@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fcforge.engine.lift import shapes, stack, unstack, where_better
 from fcforge.engine.loop import minibatches
+from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
-from fcforge.strategies import Lane
 
 
 @settings(max_examples=60, deadline=None)

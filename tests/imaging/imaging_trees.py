@@ -70,7 +70,7 @@ def write_scan(
 
 
 def write_confounds(path: Path, rng: np.random.Generator, n: int, jumps: int = 0) -> None:
-    """fMRIPrep's confounds table and JSON with all columns nilearn's strategies look for."""
+    """fMRIPrep's confounds table and JSON with all columns nilearn's methods look for."""
     columns: dict[str, np.ndarray] = {}
     motion = [f"{kind}_{axis}" for kind in ("trans", "rot") for axis in "xyz"]
     for name in [*motion, "csf", "white_matter", "global_signal"]:

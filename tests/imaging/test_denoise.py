@@ -120,7 +120,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
 def test_names_that_do_not_exist_and_empty_bands():
     with pytest.raises(ConfigError, match="Did you mean 'scrubbing'"):
         make_denoise("scrubing")
-    with pytest.raises(ConfigError, match="unknown denoise strategy 'moton'"):
+    with pytest.raises(ConfigError, match="unknown denoise method 'moton'"):
         make_denoise("moton+wm_csf")
     with pytest.raises(ConfigError, match="is empty"):
         make_denoise("simple", high_pass=0.2, low_pass=0.1)

@@ -13,7 +13,7 @@ CONFIG = {
     "judge": {"seeds": [0], "classifiers": ["linear"], "augment": ["linear"], "check": "flow"},
     "dataset": {"name": "simulated", "n_sites": 2, "n_rois": 12, "scale": 0.4},
     "generator": [
-        {"name": "corr_flow", "label": "flow", "epochs": 2},
+        {"name": "corr_flow", "title": "flow", "epochs": 2},
         {"name": "edge_gauss"},
     ],
 }
@@ -66,7 +66,7 @@ def test_a_folder_without_judgement_is_refused(tmp_path) -> None:
         ({"judge": {"seed": [0]}}, "Did you mean 'seeds'"),
         ({"judge": {"classifiers": ["gnc"]}}, "gcn"),
         ({"generator": [{"name": "corr_gaus"}]}, "corr_gauss"),
-        ({"generator": [{"label": "x"}]}, "no name"),
+        ({"generator": [{"title": "x"}]}, "no name"),
         ({"judge": {"check": "flw"}}, "flow"),
         ({"training": {"epoch": 2}}, "epochs"),
     ],

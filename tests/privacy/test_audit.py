@@ -31,7 +31,7 @@ PLAN = Plan(worlds=5, multiple=3, n_draws=40)
 @pytest.fixture(scope="module")
 def site() -> FCBatch:
     cohort = simulate(n_rois=14, n_sites=1, scale=1.0, seed=5)
-    return FCBatch.from_numpy(cohort.fc[:120], cohort.label[:120])
+    return FCBatch.from_numpy(cohort.fc[:120], cohort.y[:120])
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) ->
     i, j = np.triu_indices(R, 1)
     data = tmp_path / "data.npz"
     np.savez(
-        data, fc_upper=cohort.fc[:, i, j], label=cohort.label, site=cohort.site,
+        data, fc_upper=cohort.fc[:, i, j], label=cohort.y, site=cohort.site,
         subject_id=cohort.subject_id,
     )  # fmt: skip
     out = tmp_path / "audited.capsule"
@@ -136,7 +136,7 @@ def test_a_classifier_that_learned_everybody_is_audited_against_other_people(
     cohort, tmp_path
 ) -> None:
     path = tmp_path / "everybody.capsule"
-    ForgeClassifier().fit(cohort.fc, cohort.label, site=SITE).to_capsule(path)
+    ForgeClassifier().fit(cohort.fc, cohort.y, site=SITE).to_capsule(path)
     capsule = open_capsule(path)
     site = site_as_learned(capsule, cohort, SITE)
     assert len(site.train) == len(cohort)

@@ -21,14 +21,14 @@ from fcforge.generators.dp_flow import (
 from fcforge.generators.layers import linear_init
 from fcforge.graphs import centre_edges
 from fcforge.mechanisms import gaussian_sigma, spent
+from fcforge.methods.base import Lane
+from fcforge.methods.dp_analytic import DPAnalytic, private_ridge
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features
 from fcforge.privacy.template import principal_frame, write_template
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites.simulated import simulate
-from fcforge.strategies.base import Lane
-from fcforge.strategies.dp_analytic import DPAnalytic, private_ridge
 from fcforge.types import Component, FCBatch, SiteSeal
 
 R = 12
@@ -37,7 +37,7 @@ R = 12
 @pytest.fixture(scope="module")
 def site() -> FCBatch:
     cohort = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=3)
-    return FCBatch.from_numpy(cohort.fc[:100], cohort.label[:100])
+    return FCBatch.from_numpy(cohort.fc[:100], cohort.y[:100])
 
 
 @pytest.fixture(scope="module")

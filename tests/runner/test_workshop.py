@@ -87,7 +87,7 @@ def odd_cohort() -> Cohort:
 def odd_experiment(tmp_path) -> Experiment:
     made = odd_cohort()
     path = tmp_path / "odd.npz"
-    np.savez(path, fc=made.fc, label=made.label, site=made.site, subject_id=made.subject_id)
+    np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
     return Experiment(
         Component("folder", {"path": str(path)}),
         (learner_spec("finetune"), learner_spec("forge"), learner_spec("joint")),
@@ -109,7 +109,7 @@ def test_sites_may_have_any_name_from_data_to_results(tmp_path):
             n = len(sites[name].test)
             assert result.scores[name].shape == (3, n)
             assert result.initial[name].shape == (n,)
-            assert result.labels[name].tolist() == sites[name].test.y.tolist()
+            assert result.y[name].tolist() == sites[name].test.y.tolist()
             assert result.subject_ids[name] == sites[name].subject_ids["test"]
             patients = sites[name].learning(with_val=True).y.float().mean()
             assert result.train_positive[name] == pytest.approx(float(patients))
@@ -264,7 +264,7 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     plan = plan_of(spec, replace(spec, seed=1))
     path = tmp_path / "data.npz"
     made = cohort()
-    np.savez(path, fc=made.fc, label=made.label, site=made.site, subject_id=made.subject_id)
+    np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
     dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
     nodes = list(plan.nodes.values())
     with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:

@@ -70,7 +70,7 @@ def make_run(folder: Path, title: str = "two made-up hospitals", evil: str = "")
     names = dict.fromkeys(cohort().site.tolist())
     sites = [evil or name if k == 0 else name for k, name in enumerate(names)]
     learners = tuple(
-        LearnerSpec(Component(m), Component("linear"), label=label)
+        LearnerSpec(Component(m), Component("linear"), title=label)
         for m, label in (("finetune", evil or "finetune/linear"), ("cumulative", "cumulative"))
     )
     experiment = Experiment(Component("simulated"), learners, title=title, seeds=(0,))

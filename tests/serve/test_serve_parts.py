@@ -20,6 +20,7 @@ from served_world import cohort, settings
 
 from fcforge.capsule import Capsule
 from fcforge.capsule.contents import Subjects
+from fcforge.methods import Lane
 from fcforge.models import MODELS, make_model
 from fcforge.randomness import torch_rng
 from fcforge.serve import shelf
@@ -36,7 +37,6 @@ from fcforge.serve.saliency import (
     what_it_uses,
 )
 from fcforge.sites.atlas import Atlas, aal116
-from fcforge.strategies import Lane
 from fcforge.types import Component, FCBatch, LearnerSpec
 from small_world import QUICK_MODELS
 

@@ -35,7 +35,7 @@ def test_all_28_real_files_give_the_shared_fc(cohort, shared_data: Path):
         j = row[str(subject)]
         expected = known["fc_upper"][j].astype(float)
         np.testing.assert_allclose(cohort.fc[i][upper], expected, atol=1e-3)
-        assert cohort.label[i] == known["label"][j]
+        assert cohort.y[i] == known["label"][j]
         assert cohort.site[i] == known["site"][j].split("_")[0]
         assert cohort.covariates["n_volumes"][i] == known["n_timepoints"][j]
         np.testing.assert_allclose(cohort.covariates["age"][i], known["age"][j], rtol=1e-6)

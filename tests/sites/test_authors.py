@@ -52,7 +52,7 @@ def test_list_of_sites_with_tensors_or_numpy_arrays(kind: str, tmp_path: Path):
     torch.save(as_list(kind), tmp_path / "real_sites.pt")
     cohort = load_authors(tmp_path / "real_sites.pt", names=["NYU", "UM"])
     assert cohort.site_names == ("NYU", "UM")
-    assert cohort.label.tolist() == labels(10) * 2
+    assert cohort.y.tolist() == labels(10) * 2
     np.testing.assert_allclose(cohort.fc[10:], np.stack(matrices(10, 1)), atol=1e-6)
     assert [f for f in check_cohort(cohort) if f.severity == "error"] == []
 
@@ -106,7 +106,7 @@ def test_brainib_mat_with_graph_struct(tmp_path: Path):
     savemat(tmp_path / "md_AAL_0.4.mat", {"graph_struct": structs, "label": [labels(12)]})
     cohort = load_authors(tmp_path / "md_AAL_0.4.mat", site=["A"] * 6 + ["B"] * 6)
     np.testing.assert_allclose(cohort.fc, np.stack(matrices(12, 3)), atol=1e-6)
-    assert cohort.label.tolist() == labels(12)
+    assert cohort.y.tolist() == labels(12)
     assert cohort.site_names == ("A", "B")
 
 

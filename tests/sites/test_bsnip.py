@@ -31,7 +31,7 @@ def test_words_become_labels_and_other_diagnoses_are_left_out_in_one_line(folder
     cohort = load_dataset(Component("bsnip", {"path": str(folder)}))
     assert len(cohort) == 19
     assert cohort.site_names == ("Hartford", "Georgia")
-    assert cohort.label[:4].tolist() == [0, 1, 0, 1]
+    assert cohort.y[:4].tolist() == [0, 1, 0, 1]
     assert [f.severity for f in cohort.findings] == ["warning"]
     assert "1 subjects are neither" in cohort.findings[0].what
     assert "Bipolar Proband" in cohort.findings[0].what

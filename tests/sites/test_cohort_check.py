@@ -20,7 +20,7 @@ def small(n: int = 20, n_rois: int = 5, sites: tuple[str, ...] = ("A", "B")) -> 
     return Cohort(
         name="small",
         fc=fc,
-        label=np.arange(n) // len(sites) % 2,
+        y=np.arange(n) // len(sites) % 2,
         site=np.array([sites[i % len(sites)] for i in range(n)]),
         subject_id=np.array([f"s{i:02d}" for i in range(n)]),
         covariates={"age": np.arange(n, dtype=float)},
@@ -117,8 +117,8 @@ def test_rows_do_not_match():
 
 def test_one_class_site():
     cohort = small()
-    label = np.where(cohort.site == "B", 0, cohort.label)
-    found = only(check_cohort(replace(cohort, label=label)))
+    label = np.where(cohort.site == "B", 0, cohort.y)
+    found = only(check_cohort(replace(cohort, y=label)))
     assert (found.severity, found.site, found.subject) == ("error", "B", "")
     assert "controls only (10 subjects)" in found.what
 
@@ -159,9 +159,9 @@ def test_duplicate_fc():
 @pytest.mark.parametrize("value", [2, -1])
 def test_unknown_label(value):
     cohort = small(n=40)
-    label = cohort.label.copy()
+    label = cohort.y.copy()
     label[5] = value
-    found = only(check_cohort(replace(cohort, label=label)))
+    found = only(check_cohort(replace(cohort, y=label)))
     assert found.subject == "s05"
     assert f"unknown label {value}" in found.what
 
@@ -220,9 +220,9 @@ def test_content_hash_ignores_row_order_and_sees_every_field():
     cohort = small()
     order = np.random.default_rng(1).permutation(20)
     assert cohort.select(order).content_sha256() == cohort.content_sha256()
-    label = 1 - cohort.label
+    label = 1 - cohort.y
     site = np.roll(cohort.site, 1)
-    changed = [replace(cohort, label=label), replace(cohort, site=site)]
+    changed = [replace(cohort, y=label), replace(cohort, site=site)]
     changed.append(replace(cohort, fc=cohort.fc + np.float32(1e-6)))
     hashes = {c.content_sha256() for c in [cohort, *changed]}
     assert len(hashes) == 4

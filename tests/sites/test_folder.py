@@ -32,7 +32,7 @@ def tiny(n_rois: int = 6) -> Cohort:
 def write_npz(path: Path, cohort: Cohort, **change: object) -> Path:
     arrays: dict[str, object] = {
         "fc_upper": upper_from_fc(cohort.fc),
-        "label": cohort.label.astype(np.int8),
+        "label": cohort.y.astype(np.int8),
         "site": cohort.site,
         "subject_id": cohort.subject_id,
         **change,
@@ -68,7 +68,7 @@ def write_folder(
         matrix = rng.standard_normal((30 + i, 6)) if series else cohort.fc[i]
         expected[subject] = pearson_fc(matrix) if series else cohort.fc[i]
         write_one(root / "func" / f"{subject}_atlas{suffix}", matrix)
-        dx = ("HC", "MDD")[cohort.label[i]]
+        dx = ("HC", "MDD")[cohort.y[i]]
         lines.append(f"{subject}\t{cohort.site[i]}\t{dx}\t{20 + i}\t{'MF'[i % 2]}")
     (root / "participants.tsv").write_text("\n".join(lines) + "\n")
     return cohort, expected
@@ -108,7 +108,7 @@ def test_npz_with_full_matrices_words_and_covariates(tmp_path):
         cohort,
         fc_upper=None,
         fc=cohort.fc,
-        label=np.where(cohort.label == 1, "ASD", "TC"),
+        label=np.where(cohort.y == 1, "ASD", "TC"),
         subject_id=np.arange(n),
         func_mean_fd=np.linspace(0, 1, n),
         roi_ids=np.arange(6) + 2001,
@@ -116,7 +116,7 @@ def test_npz_with_full_matrices_words_and_covariates(tmp_path):
     )
     back = load_folder(path)
     np.testing.assert_array_equal(back.fc, cohort.fc)
-    np.testing.assert_array_equal(back.label, cohort.label)
+    np.testing.assert_array_equal(back.y, cohort.y)
     assert back.subject_id[3] == "3"
     assert back.roi_names[0] == "2001"
     assert list(back.covariates) == ["mean_fd"]
@@ -124,21 +124,21 @@ def test_npz_with_full_matrices_words_and_covariates(tmp_path):
 
 def test_npz_unknown_word(tmp_path):
     cohort = tiny()
-    words = np.where(cohort.label == 1, "ASD", "TC").astype("U9")
+    words = np.where(cohort.y == 1, "ASD", "TC").astype("U9")
     words[2] = "asperger"
     back = load_folder(write_npz(tmp_path / "d.npz", cohort, label=words))
     errors = [str(f) for f in check_cohort(back)]
     assert any("unknown diagnosis 'asperger'" in e and "Known for patients" in e for e in errors)
-    fine = load_folder(tmp_path / "d.npz", labels={"Asperger": int(cohort.label[2])})
+    fine = load_folder(tmp_path / "d.npz", labels={"Asperger": int(cohort.y[2])})
     assert check_cohort(fine) == []
 
 
 def test_npz_unknown_number(tmp_path):
     cohort = tiny()
-    path = write_npz(tmp_path / "d.npz", cohort, label=cohort.label + 1)
+    path = write_npz(tmp_path / "d.npz", cohort, label=cohort.y + 1)
     assert any("unknown label 2" in f.what for f in check_cohort(load_folder(path)))
     back = load_folder(path, labels={"1": 0, "2": 1})
-    np.testing.assert_array_equal(back.label, cohort.label)
+    np.testing.assert_array_equal(back.y, cohort.y)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_folder_of_every_type(suffix, series, tmp_path):
     back = load_folder(tmp_path / "d")
     assert check_cohort(back) == []
     assert back.subject_id.tolist() == made.subject_id.tolist()
-    np.testing.assert_array_equal(back.label, made.label)
+    np.testing.assert_array_equal(back.y, made.y)
     np.testing.assert_array_equal(back.site, made.site)
     np.testing.assert_allclose(back.fc, np.stack(list(expected.values())), atol=1e-6)
     assert back.covariates["age"].dtype == float
@@ -355,7 +355,7 @@ def test_real_abide(shared_data):
     counts = Counter(cohort.site.tolist())
     assert counts == {"NYU": 172, "UM": 120, "USM": 67, "UCLA": 85}
     assert cohort.site_names == ("NYU", "UM", "USM", "UCLA")
-    patients = {s: int(cohort.label[cohort.site == s].sum()) for s in cohort.site_names}
+    patients = {s: int(cohort.y[cohort.site == s].sum()) for s in cohort.site_names}
     assert patients == {"NYU": 74, "UM": 47, "USM": 43, "UCLA": 48}
     findings = check_cohort(cohort, n_rois=116)
     assert [f.severity for f in findings] == ["warning"] * 5

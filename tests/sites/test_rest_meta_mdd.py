@@ -54,8 +54,8 @@ def test_aal_is_columns_1_to_116_and_the_id_gives_site_and_diagnosis(shared: Pat
     assert len(cohort) == 50
     assert cohort.fc.shape[1:] == (116, 116)
     first = cohort.subject_id.tolist().index("S1-2-0001")
-    assert cohort.label[first] == 0
-    assert cohort.label[cohort.subject_id.tolist().index("S1-1-0001")] == 1
+    assert cohort.y[first] == 0
+    assert cohort.y[cohort.subject_id.tolist().index("S1-1-0001")] == 1
     rng = np.random.default_rng(ids().index("S1-2-0001"))
     width = 1568 if ids().index("S1-2-0001") % 2 else 1833
     expected = np.corrcoef(rng.normal(size=(90, width))[:, :116], rowvar=False)

@@ -46,7 +46,7 @@ def test_calibration_against_abide(realistic):
         upper_from_fc(realistic.fc),
         fisher_z(realistic),
         realistic.site,
-        realistic.label,
+        realistic.y,
     )
     assert 0.19 < edges.mean() < 0.27
     density = (edges >= 0.4).mean(axis=1)
@@ -81,16 +81,16 @@ def _holdout(z: np.ndarray, target: np.ndarray, alpha: float) -> float:
 def test_sites_are_recognisable_and_diagnosis_is_learnable_but_hard(realistic):
     z = fisher_z(realistic)
     assert _holdout(z, realistic.site, 1e3) > 0.9  # real .973
-    assert 0.58 < _holdout(z, realistic.label, 1e4) < 0.82  # real .717 with more training data
+    assert 0.58 < _holdout(z, realistic.y, 1e4) < 0.82  # real .717 with more training data
 
 
 def test_without_disorder_and_motion_difference_labels_mean_nothing():
     cohort = simulate(layout="mdd", d_scale=0.0, n_rois=40, scale=0.5, seed=2)
-    assert 0.4 < _holdout(fisher_z(cohort), cohort.label, 1e3) < 0.6
+    assert 0.4 < _holdout(fisher_z(cohort), cohort.y, 1e3) < 0.6
 
 
 def test_patients_move_more(realistic):
-    fd, y = realistic.covariates["mean_fd"], realistic.label
+    fd, y = realistic.covariates["mean_fd"], realistic.y
     for name in realistic.site_names:
         here = realistic.site == name
         assert fd[here & (y == 1)].mean() > fd[here & (y == 0)].mean()
@@ -144,7 +144,7 @@ def test_layouts(layout, sizes):
     cohort = simulate(layout=layout, n_rois=8)
     assert Counter(cohort.site.tolist()) == {f"Sim-{k}": v for k, v in sizes.items()}
     if layout == "bsnip":
-        assert abs(cohort.label.mean() - 0.44) < 0.005
+        assert abs(cohort.y.mean() - 0.44) < 0.005
 
 
 def test_other_sites_do_not_change_a_site():

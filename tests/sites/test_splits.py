@@ -28,7 +28,7 @@ def cohort_of(sizes: dict[str, tuple[int, int]], n_rois: int = 4) -> Cohort:
     return Cohort(
         name="made",
         fc=fc,
-        label=np.array(label),
+        y=np.array(label),
         site=np.array(site),
         subject_id=np.array([f"p{i:03d}" for i in range(n)]),
         covariates={"age": np.arange(n, dtype=float)},
@@ -64,7 +64,7 @@ def test_rows_travel_together():
     for split, batch in (("train", site.train), ("val", site.val), ("test", site.test)):
         rows = [place[i] for i in site.subject_ids[split]]
         np.testing.assert_array_equal(batch.fc.numpy(), cohort.fc[rows])
-        np.testing.assert_array_equal(batch.y.numpy(), cohort.label[rows])
+        np.testing.assert_array_equal(batch.y.numpy(), cohort.y[rows])
         np.testing.assert_array_equal(site.covariates[split]["age"], rows)
     assert site.train.fc.dtype == torch.float32
     assert site.train.y.dtype == torch.int64
@@ -151,6 +151,6 @@ def test_duplicate_ids_and_odd_labels_are_refused():
     with pytest.raises(DataError, match="subject id twice"):
         split_site(cohort, "A", 0)
     cohort = cohort_of(SIZES)
-    cohort.label[0] = 2
+    cohort.y[0] = 2
     with pytest.raises(DataError, match="labels other than"):
         split_site(cohort, "A", 0)

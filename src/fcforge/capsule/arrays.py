@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 from fcforge.capsule.contents import Settings, Subjects
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
+from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.runner.workshop import build_learner
-from fcforge.strategies import Lane
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -102,7 +102,7 @@ def _expected(learner: Learner, stored: int) -> dict[str, tuple[tuple[int, ...],
 
 def check_lane(lane: Lane, learner: Learner, n_remembered: int) -> None:
     """Raise unless the state points at remembered subjects only and the network answers."""
-    for key in learner.strategy.row_keys:
+    for key in learner.method.row_keys:
         rows = lane.state.get(key)
         if rows is None or rows.dtype != torch.int64:
             raise CapsuleError(f"the method's state has no '{key}'.")
@@ -111,7 +111,7 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int) -> None:
     try:
         fc = torch.eye(learner.model.n_rois).expand(2, -1, -1)
         with torch.no_grad():
-            logits = learner.strategy.logits(learner.model, lane, learner.model.prepare(fc))
+            logits = learner.method.logits(learner.model, lane, learner.model.prepare(fc))
     except MISFIT as error:
         raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
     if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from fcforge.capsule.contents import Capsule, Settings, Subjects
 from fcforge.engine import Job, learn_site, start_lane
+from fcforge.methods import Lane
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.pools import synthetic_subjects
 from fcforge.runner.workshop import build_learner
-from fcforge.strategies import Lane
 from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
 
 Tick = Callable[[], Any]
@@ -61,7 +61,7 @@ class Bench:
     @property
     def fresh(self) -> bool:
         """Whether this hospital starts from the untrained network."""
-        return not self.past or self.learner.strategy.depends_on == "site"
+        return not self.past or self.learner.method.depends_on == "site"
 
     @property
     def spec(self) -> RunSpec:
@@ -74,7 +74,7 @@ class Bench:
             return start_lane(self.learner, self.settings.seed)
         state = dict(capsule.lane.state)
         table = torch.cat([self._start, torch.tensor([-1])])  # place -1 stays -1
-        for key in self.learner.strategy.row_keys:
+        for key in self.learner.method.row_keys:
             state[key] = table[state[key]]
         # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
         # back from files sorted by name
@@ -115,7 +115,7 @@ class Bench:
 
     def packed(self, lane: Lane) -> tuple[Lane, Subjects]:
         """Lane whose rows are places among the subjects it remembers, and those subjects."""
-        keys = self.learner.strategy.row_keys
+        keys = self.learner.method.row_keys
         if not keys:
             return lane, Subjects.none(self.settings.n_rois)
         held = torch.cat([lane.state[key].reshape(-1) for key in keys])

@@ -156,9 +156,9 @@ def _choose_learner(experiment: Experiment | None, given: Mapping[str, Any]) -> 
 
 
 def _first_model(method: str) -> str:
-    from fcforge.strategies import STRATEGIES
+    from fcforge.methods import METHODS
 
-    return next(iter(look_up("method", method, STRATEGIES).models), "gcn")
+    return next(iter(look_up("method", method, METHODS).models), "gcn")
 
 
 def open_trusted(path: str | Path, trust: Sequence[str | Path]) -> Capsule:

@@ -14,7 +14,7 @@ from fcforge.capsule.ledger import Entry, learned
 from fcforge.errors import CapsuleError, ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.graphs import edges, from_edges
-from fcforge.strategies import STRATEGIES, Lane
+from fcforge.methods import METHODS, Lane
 from fcforge.types import Component, FCBatch, LearnerSpec, RunSpec, Training
 
 Calibrate = Literal["inner_val", "synthetic", "none"]
@@ -132,7 +132,7 @@ class Settings:
             if _largest(part.params) > MAX_NUMBER:
                 raise CapsuleError(f"a setting of '{part.name}' is larger than {MAX_NUMBER}.")
         generators = [g.name for g in (self.learner.generator, self.judge) if g is not None]
-        unknown = [self.learner.method.name] if self.learner.method.name not in STRATEGIES else []
+        unknown = [self.learner.method.name] if self.learner.method.name not in METHODS else []
         unknown += [name for name in generators if name not in GENERATORS]
         if unknown:
             raise CapsuleError(f"this version of fcforge does not know '{unknown[0]}'.")
@@ -244,7 +244,7 @@ class Capsule:
     @property
     def keeps(self) -> str:
         """What the method carries beyond the network."""
-        return STRATEGIES[self.settings.learner.method.name].keeps
+        return METHODS[self.settings.learner.method.name].keeps
 
     @property
     def temperature(self) -> float:

@@ -30,9 +30,9 @@ from fcforge.engine import Learner
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
 from fcforge.graphs import edges, fisher_z
+from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.runner.pools import class_counts
-from fcforge.strategies import Lane
 from fcforge.types import Component, FCBatch
 
 DISTANCES = ("inside", "outside", "pattern")
@@ -56,7 +56,7 @@ def held_out_set(judge: Component, learning: FCBatch, seed: int, site: str, n: i
 def scores(learner: Learner, lane: Lane, fc: Tensor) -> Tensor:
     """Logits (n, 2) of a lane for FC (n, R, R)."""
     with torch.no_grad():
-        return learner.strategy.logits(learner.model, lane, learner.model.prepare(fc)).float()
+        return learner.method.logits(learner.model, lane, learner.model.prepare(fc)).float()
 
 
 def metrics_of(logits: Tensor, y: Tensor) -> dict[str, float | None]:

@@ -34,11 +34,11 @@ from fcforge.capsule.prediction import references
 from fcforge.capsule.sealing import flagged, seal
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError
+from fcforge.methods import Lane
 from fcforge.runner.environment import describe
 from fcforge.runner.execute import Progress
 from fcforge.runner.workshop import build_learner
 from fcforge.sites import Cohort, require_valid, split_site
-from fcforge.strategies import Lane
 from fcforge.types import Site
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check_turn(capsule: Capsule | None, settings: Settings, site_name: str, n_ro
     """Raise when this site cannot be learned next."""
     title = settings.learner.title
     learner = build_learner(settings.learner, settings.n_rois)
-    if learner.strategy.depends_on == "all":
+    if learner.method.depends_on == "all":
         raise CapsuleError(
             f"learner '{title}' needs all sites at once and cannot be handed over.",
             do="Choose a continual method; see `fcforge list methods`.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import SMALL_CELL, Entry, learned
-from fcforge.strategies import STRATEGIES
+from fcforge.methods import METHODS
 
 KEPT = {
     "nothing": "the network only; no subject, real or synthetic, is used for learning later",
@@ -56,7 +56,7 @@ def summary(capsule: Capsule) -> dict[str, Any]:
 
 def _identity(capsule: Capsule) -> list[str]:
     settings = capsule.settings
-    method = STRATEGIES[settings.learner.method.name]
+    method = METHODS[settings.learner.method.name]
     generator = settings.learner.generator
     with_generator = f", generator {generator.name}" if generator else ""
     key = capsule.signed_by[:16]
@@ -101,7 +101,7 @@ def _kept(capsule: Capsule) -> list[str]:
 def budget(capsule: Capsule) -> tuple[float, float | None, bool] | None:
     """Epsilon, delta and whether the noise is secret, of a method with differential privacy."""
     state, method = capsule.lane.state, capsule.settings.learner.method
-    kind = STRATEGIES[method.name]
+    kind = METHODS[method.name]
     # a made-up capsule may hold anything under these names
     found = [state[key] for key in ("epsilon", "secret") if key in state]
     if not hasattr(kind, "epsilon") or [value.numel() for value in found] != [1, 1]:

@@ -20,21 +20,21 @@ def datasets() -> list[dict[str, str]]:
 
 def models() -> list[dict[str, str]]:
     """Classifiers for any method; networks that belong to one method (PDGNN's) are left out."""
+    from fcforge.methods import METHODS
     from fcforge.models import MODELS
-    from fcforge.strategies import STRATEGIES
 
-    own = {cls.models[0] for cls in STRATEGIES.values() if len(cls.models) == 1} - {"linear"}
+    own = {cls.models[0] for cls in METHODS.values() if len(cls.models) == 1} - {"linear"}
     found = [(name, cls) for name, cls in MODELS.items() if name not in own]
     return [{"name": name, "about": _first_line(cls)} for name, cls in found]
 
 
 def methods() -> list[dict[str, str]]:
     """Continual-learning methods and what each keeps."""
-    from fcforge.strategies import STRATEGIES
+    from fcforge.methods import METHODS
 
     return [
         {"name": name, "about": f"{_first_line(cls)} (keeps {cls.keeps})"}
-        for name, cls in STRATEGIES.items()
+        for name, cls in METHODS.items()
     ]
 
 

@@ -22,7 +22,7 @@ from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import Row, rows
 from fcforge.types import Component, LearnerSpec, RunResult, RunSpec, Site
 
-LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), label="motion only")
+LEARNER = LearnerSpec(Component("motion"), Component("mean_fd"), title="motion only")
 KEEPS = "real subjects"
 COVARIATE = "mean_fd"
 
@@ -129,7 +129,7 @@ def _result(
         sites=tuple(sites),
         scores={s: np.stack([stage[s] for stage in stages]).astype(np.float32) for s in sites},
         initial={s: np.full(len(site.test), 0.5, np.float32) for s, site in sites.items()},
-        labels={s: site.test.y.numpy() for s, site in sites.items()},
+        y={s: site.test.y.numpy() for s, site in sites.items()},
         subject_ids={s: site.subject_ids["test"] for s, site in sites.items()},
         train_positive={
             s: float(site.learning(with_val=True).y.float().mean()) for s, site in sites.items()

@@ -168,10 +168,10 @@ def _judge_section(folder: Path) -> Any:
 
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
-    from fcforge.strategies import STRATEGIES
+    from fcforge.methods import METHODS
 
     experiment, _, _ = stored_plan(store)
-    return {le.title: STRATEGIES[le.method.name].keeps for le in experiment.learners}
+    return {le.title: METHODS[le.method.name].keeps for le in experiment.learners}
 
 
 def _terminal(found: list[Any]) -> str:

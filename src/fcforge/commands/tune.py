@@ -112,7 +112,7 @@ def inner_experiment(experiment: Experiment, sites: Sequence[str], repeats: int)
     Leaks are off: they would let a method look at the part it is chosen on.
     """
     tried = [
-        replace(candidate, label=f"{learner.title} #{k}")
+        replace(candidate, title=f"{learner.title} #{k}")
         for learner in experiment.learners
         for k, candidate in enumerate(_tries(learner))
     ]
@@ -138,7 +138,7 @@ def _tries(learner: LearnerSpec) -> list[LearnerSpec]:
 
 def write_cohort(cohort: Cohort, path: Path) -> None:
     """Subjects as one .npz that dataset `folder` reads, so that workers can load them."""
-    names = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.label}
+    names = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.y}
     with whole_file(path) as part:
         np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
 
@@ -157,12 +157,12 @@ def prepare_tuning(experiment: Experiment, folder: Path, repeats: int) -> Prepar
 
 def judge_trials(experiment: Experiment, results: Sequence[RunResult]) -> list[Tuned]:
     """The best setting of every learner from the finished trials."""
-    by_label = group(results)
+    by_title = group(results)
     tuned = []
     for learner in experiment.learners:
         trials = []
         for k, candidate in enumerate(_tries(learner)):
-            runs = by_label[f"{learner.title} #{k}"]
+            runs = by_title[f"{learner.title} #{k}"]
             usable = all(finite(r) for r in runs)
             score = {m: means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in METRICS}
             trials.append(Trial(candidate, score["accuracy"], score["brier"]))
@@ -241,7 +241,7 @@ def _component(component: Component) -> str:
 
 def learner_toml(learner: LearnerSpec) -> str:
     """A ``[[learner]]`` table."""
-    lines = ["[[learner]]", f"label = {toml_value(learner.title)}"]
+    lines = ["[[learner]]", f"title = {toml_value(learner.title)}"]
     lines += [f"method = {_component(learner.method)}", f"model = {_component(learner.model)}"]
     if learner.generator is not None:
         lines.append(f"generator = {_component(learner.generator)}")

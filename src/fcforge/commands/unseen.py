@@ -94,7 +94,7 @@ def leave_one_out(
             continue
         values, draws, members = [], [], []
         for batch in split_batches(last):
-            y, ids = batch[0].labels[site], batch[0].subject_ids[site]
+            y, ids = batch[0].y[site], batch[0].subject_ids[site]
             p = np.stack([r.scores[site][-2] for r in batch])
             weights = subject_weights(site, ids, y, n_draws)
             values.append(cell_values(p, y, metric))

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fcforge.engine.loop import Learner
+from fcforge.methods.base import Lane
 from fcforge.models.base import Inputs
-from fcforge.strategies.base import Lane
 from fcforge.types import Site
 
 
@@ -35,10 +35,10 @@ class Evaluator:
 
     def scores(self, lane: Lane) -> dict[str, np.ndarray]:
         """P(patient) (n_test,) of every test subject of every site."""
-        strategy, model = self._learner.strategy, self._learner.model
+        method, model = self._learner.method, self._learner.model
         with torch.no_grad():
             return {
-                name: torch.softmax(strategy.site_logits(model, lane, inputs, name), -1)[:, 1]
+                name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[:, 1]
                 .float()
                 .cpu()
                 .numpy()

@@ -18,10 +18,10 @@ from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import clone, lift, stack, unstack, where_better
 from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.errors import SealedError
+from fcforge.methods.base import Batch, Lane, Method, Replay, cross_entropy
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, SiteView
-from fcforge.strategies.base import Batch, Lane, Replay, Strategy, cross_entropy
 from fcforge.types import Training
 
 
@@ -29,7 +29,7 @@ from fcforge.types import Training
 class Learner:
     """A method and the model it teaches."""
 
-    strategy: Strategy
+    method: Method
     model: Model
 
 
@@ -73,7 +73,7 @@ def start_lane(learner: Learner, seed: int, device: torch.device | str = "cpu") 
         {k: v.to(device) for k, v in learner.model.init_stats().items()},
         {},
     )
-    return learner.strategy.start(learner.model, lane, torch_rng(seed, "start"))
+    return learner.method.start(learner.model, lane, torch_rng(seed, "start"))
 
 
 def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> Tensor:
@@ -89,9 +89,9 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     return torch.cat([order, order[:, : steps * b - n]], dim=1).reshape(epochs, steps, b)
 
 
-def recall(strategy: Strategy, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
+def recall(method: Method, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
     """Remembered subjects of one step, by slots of the method's memory."""
-    slots, weight = strategy.draw(lane, key)
+    slots, weight = method.draw(lane, key)
     memory = lane.state
     rows = memory["memory.row"][slots].clamp(min=0)  # an empty slot has weight zero
     return Replay(
@@ -107,24 +107,24 @@ def make_step(
     learner: Learner, training: Training, inputs: Inputs, y: Tensor, *, replaying: bool
 ) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
     """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, key)."""
-    strategy, model = learner.strategy, learner.model
+    method, model = learner.method, learner.model
     lr = model.lr if training.lr is None else training.lr
     optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
     low = training.precision == "bfloat16"
 
     def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
         batch = Batch(gather(inputs, rows), y[rows])
-        replay = recall(strategy, lane, inputs, fold(key, 1)) if replaying else None
+        replay = recall(method, lane, inputs, fold(key, 1)) if replaying else None
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():
-                return strategy.loss(model, params, lane, batch, replay, fold(key, 2))
+                return method.loss(model, params, lane, batch, replay, fold(key, 2))
 
         grads, stats = torch.func.grad(objective, has_aux=True)(lane.params)
-        masked = strategy.after_grad(grads, lane)
+        masked = method.after_grad(grads, lane)
         params, opt = adam_step(lane.params, masked, opt, **optimiser)
         moved = lane._replace(params=params, stats=stats)
-        return strategy.after_step(lane.params, moved, grads), opt
+        return method.after_step(lane.params, moved, grads), opt
 
     return step
 
@@ -152,16 +152,16 @@ def learn_site(
     tick : callable
         Called after every epoch.
     """
-    strategy, model = learner.strategy, learner.model
-    lanes = [strategy.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
-    if fit and strategy.fits and training.epochs > 0:
+    method, model = learner.method, learner.model
+    lanes = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
+    if fit and method.fits and training.epochs > 0:
         with products(training.precision):
             lanes = learn_lanes(learner, jobs, lanes, bank, training, tick)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
-        lane = strategy.end_site(model, lane, job.site, job.rng("end"))
+        lane = method.end_site(model, lane, job.site, job.rng("end"))
         if job.site.leaked is None:  # a measured leak keeps what it must not, on purpose
-            check_kept(strategy, lane, bank, job.site.name)
+            check_kept(method, lane, bank, job.site.name)
         ended.append(lane)
     for job in jobs:
         job.site.seal.close()
@@ -179,9 +179,9 @@ def learn_lanes(
     graphed: bool = True,
 ) -> list[Lane]:
     """The epochs of one site for all lanes; on a GPU as a CUDA graph unless told otherwise."""
-    strategy, model, n = learner.strategy, learner.model, len(jobs)
+    method, model, n = learner.method, learner.model, len(jobs)
     inputs = bank.inputs(model)
-    rows = stack([strategy.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
+    rows = stack([method.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
     size, epochs = training.batch_size, training.epochs
     plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
     plan = stack(plans).to(bank.device)  # ([lanes,] epochs, steps, b)
@@ -191,19 +191,19 @@ def learn_lanes(
     key = stack([j.key for j in jobs]).to(bank.device)
     keys = fold(key[..., None], counter)  # ([lanes,] one per step and per epoch's begin)
     lane, opt = stack(lanes), stack([adam_start(la.params) for la in lanes])
-    replaying = strategy.replay_size > 0 and jobs[0].site.position > 0
+    replaying = method.replay_size > 0 and jobs[0].site.position > 0
 
     step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
-    begin_epoch = lift(lambda la, e, k: (strategy.begin_epoch(model, la, inputs, e, k),), n)
+    begin_epoch = lift(lambda la, e, k: (method.begin_epoch(model, la, inputs, e, k),), n)
     if graphed and bank.device.type == "cuda":
         step = Graphed(step, carried=2)
-        if strategy.captures and replaying:
+        if method.captures and replaying:
             begin_epoch = Graphed(begin_epoch, carried=1)
     keep_best = _monitor(learner, jobs, training, bank)
 
     t = 0
     for epoch in range(epochs):
-        if strategy.wakes(epoch, epochs):
+        if method.wakes(epoch, epochs):
             (lane,) = begin_epoch(lane, _per_lane(counter[epoch], n), keys[..., t])
         for s in range(steps):
             t += 1
@@ -228,7 +228,7 @@ def _monitor(
     """
     if jobs[0].peek is None and training.selection == "fixed":
         return lambda lane, last=False: lane
-    strategy, model = learner.strategy, learner.model
+    method, model = learner.method, learner.model
     inputs = bank.inputs(model)
     if jobs[0].peek is not None:
         watched = [j.peek for j in jobs if j.peek is not None]
@@ -238,7 +238,7 @@ def _monitor(
     on_test = jobs[0].peek is not None
 
     def quality(lane: Lane, inputs: Inputs, y: Tensor) -> Tensor:
-        logits = strategy.logits(model, lane, inputs)
+        logits = method.logits(model, lane, inputs)
         if on_test:
             return (logits.argmax(-1) == y).float().mean()
         return -cross_entropy(logits, y)
@@ -260,15 +260,15 @@ def _monitor(
     return keep_best
 
 
-def check_kept(strategy: Strategy, lane: Lane, bank: Bank, site: str) -> None:
+def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
     """Raise when a method holds real subjects although it says that it keeps none."""
-    if strategy.keeps == "real subjects":
+    if method.keeps == "real subjects":
         return
-    for key in strategy.row_keys:
+    for key in method.row_keys:
         held = bank.real_rows(lane.state[key]) if key in lane.state else ()
         if len(held):
             raise SealedError(
-                f"method '{strategy.name}' says it keeps {strategy.keeps} but holds {len(held)} "
+                f"method '{method.name}' says it keeps {method.keeps} but holds {len(held)} "
                 f"real subjects in '{key}'.",
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",

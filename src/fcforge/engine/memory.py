@@ -20,9 +20,9 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     Peak memory of that epoch is what a lane needs; a CUDA graph holds no more. A CPU has no limit
     here: its groups are small anyway.
     """
-    if bank.device.type != "cuda" or not learner.strategy.fits:
+    if bank.device.type != "cuda" or not learner.method.fits:
         return UNBOUNDED
-    lane = learner.strategy.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    lane = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
     each = 1
     for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
         torch.cuda.synchronize(bank.device)

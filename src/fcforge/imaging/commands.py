@@ -68,7 +68,7 @@ def fc_command(
     high_pass, low_pass : float or None
         ``--high-pass``, ``--low-pass`` in Hz, 0 or None for none.
     fd_threshold, std_dvars_threshold : float, optional
-        ``--fd-threshold``, ``--std-dvars-threshold`` of a strategy that scrubs.
+        ``--fd-threshold``, ``--std-dvars-threshold`` of a method that scrubs.
     layout : str
         ``--layout`` auto, fmriprep, xcpd, cpac, dpabi, nifti, series.
     participants : Path, optional

@@ -1,4 +1,4 @@
-"""Nuisance regression and band-pass of ROI series, with nilearn's own strategy names.
+"""Nuisance regression and band-pass of ROI series, with nilearn's own method names.
 
 Cleaning is linear in the signal, so cleaning 116 ROI means equals averaging cleaned voxels and
 costs a thousandth; `NiftiLabelsMasker` does the same.
@@ -22,9 +22,9 @@ from fcforge.errors import ConfigError, DataError, unknown_name
 # 0.2 -> 0.5, std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.
 PRESETS: dict[str, dict[str, Any]] = {
     "none": {},
-    "simple": {"strategy": ("high_pass", "motion", "wm_csf"), "motion": "full", "wm_csf": "basic"},
+    "simple": {"method": ("high_pass", "motion", "wm_csf"), "motion": "full", "wm_csf": "basic"},
     "scrubbing": {
-        "strategy": ("high_pass", "motion", "wm_csf", "scrub"),
+        "method": ("high_pass", "motion", "wm_csf", "scrub"),
         "motion": "full",
         "wm_csf": "full",
         "scrub": 5,
@@ -32,13 +32,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "std_dvars_threshold": 1.5,
     },
     "compcor": {
-        "strategy": ("high_pass", "motion", "compcor"),
+        "method": ("high_pass", "motion", "compcor"),
         "motion": "full",
         "compcor": "anat_combined",
         "n_compcor": "all",
     },
     "ica_aroma": {
-        "strategy": ("high_pass", "wm_csf", "ica_aroma"),
+        "method": ("high_pass", "wm_csf", "ica_aroma"),
         "wm_csf": "basic",
         "ica_aroma": "full",
     },
@@ -81,7 +81,7 @@ class Denoise:
         """Every value used, for a sidecar."""
         parameters = {k: list(v) if isinstance(v, tuple) else v for k, v in self.parameters.items()}
         return {
-            "Strategy": self.name,
+            "Method": self.name,
             "LoadConfounds": parameters,
             "HighPassHz": self.high_pass,
             "LowPassHz": self.low_pass,
@@ -98,7 +98,7 @@ def make_denoise(
     fd_threshold: float | None = None,
     std_dvars_threshold: float | None = None,
 ) -> Denoise:
-    """Strategy by name.
+    """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
     joined by ``+``, e.g. ``motion+wm_csf+global_signal``.
@@ -111,8 +111,8 @@ def make_denoise(
         parts = name.split("+")
         for part in parts:
             if part not in COMPONENTS:
-                raise unknown_name("denoise strategy", part, {*PRESETS, *COMPONENTS})
-        parameters = {"strategy": tuple(parts)}
+                raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
+        parameters = {"method": tuple(parts)}
         for part in parts:
             parameters |= COMPONENTS[part]
     limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}
@@ -138,7 +138,7 @@ def fmriprep_confounds(
     Raises
     ------
     DataError
-        The confounds file, or columns the strategy needs, are not there.
+        The confounds file, or columns the method needs, are not there.
     """
     if not denoise.parameters:
         return None, None
@@ -156,7 +156,7 @@ def fmriprep_confounds(
         raise DataError(
             f"missing confounds: {reason[:160]}",
             where=str(bold),
-            do=f"Strategy '{denoise.name}' needs them; or choose --denoise none.",
+            do=f"Method '{denoise.name}' needs them; or choose --denoise none.",
         ) from None
     return confounds, sample_mask
 
@@ -230,7 +230,7 @@ def clean_series(
         raise DataError(
             f"{n_kept} volumes left after scrubbing, but {n_confounds} confounds to take out.",
             where=where,
-            do="The scan moved too much or is too short for this strategy.",
+            do="The scan moved too much or is too short for this method.",
         )
     good = ~empty_rois(series)
     out = np.full((n_kept, series.shape[1]), np.nan)

@@ -66,10 +66,10 @@ def read_panel(config: Mapping[str, Any]) -> tuple[Panel, dict[str, Any]]:
 def _row(table: Mapping[str, Any]) -> tuple[str, Component]:
     if "name" not in table:
         raise ConfigError("a [[generator]] has no name.", do='Add name = "corr_gauss".')
-    params = {k: v for k, v in table.items() if k not in ("name", "label")}
+    params = {k: v for k, v in table.items() if k not in ("name", "title")}
     component = Component(table["name"], params)
     make_generator(component)
-    return table.get("label", table["name"]), component
+    return table.get("title", table["name"]), component
 
 
 def judge_command(

@@ -12,11 +12,11 @@ import torch
 from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.graphs import edges, fisher_z
 from fcforge.judge.two_sample import ridge_scores
+from fcforge.methods import Lane
+from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.strategies import Lane
-from fcforge.strategies.finetune import Finetune
 from fcforge.types import Component, FCBatch, SiteSeal, Training
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
@@ -88,7 +88,7 @@ def _train_together(
 @torch.no_grad()
 def _score(learner: Learner, lane: Lane, test: FCBatch, device: torch.device | str) -> np.ndarray:
     inputs = learner.model.prepare(test.fc.to(device))
-    logits = learner.strategy.logits(learner.model, lane, inputs)
+    logits = learner.method.logits(learner.model, lane, inputs)
     return torch.softmax(logits, -1)[:, 1].float().cpu().numpy()
 
 

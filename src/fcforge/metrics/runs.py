@@ -14,7 +14,7 @@ from fcforge.types import Component, LearnerSpec, RunResult
 
 Baseline = Literal["initial", "majority"]
 
-MAJORITY = LearnerSpec(Component("majority"), Component("none"), label="majority class")
+MAJORITY = LearnerSpec(Component("majority"), Component("none"), title="majority class")
 """The learner of `majority_result`."""
 
 
@@ -27,8 +27,7 @@ def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndar
     if kind == "initial":
         return dict(result.initial)
     return {
-        site: np.full(len(result.labels[site]), result.train_positive[site])
-        for site in result.sites
+        site: np.full(len(result.y[site]), result.train_positive[site]) for site in result.sites
     }
 
 
@@ -69,7 +68,7 @@ def score_matrix_with_initial(
     result: RunResult, metric: str, kind: Baseline = "initial"
 ) -> np.ndarray:
     """Matrix of shape (T + 1, T): row 0 the baseline, then ``a[t, i]``."""
-    return stack([result], lambda s, p: cell_values(p, result.labels[s], metric), kind)[0]
+    return stack([result], lambda s, p: cell_values(p, result.y[s], metric), kind)[0]
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
@@ -124,7 +123,7 @@ def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, 
 
     def cells(site: str, p: np.ndarray) -> np.ndarray:
         said = p > THRESHOLD
-        both = len(set(result.labels[site].tolist())) > 1
+        both = len(set(result.y[site].tolist())) > 1
         one = (said.all(-1) | ~said.any(-1)) & both
         return np.stack([one, p.std(-1) < tolerance], axis=-1)
 
@@ -140,10 +139,10 @@ def majority_result(result: RunResult) -> RunResult:
     sites are split alike). Before learning it is 0.5.
     """
     order = result.spec.order
-    n = np.array([len(result.labels[s]) for s in order], dtype=float)
+    n = np.array([len(result.y[s]) for s in order], dtype=float)
     share = np.array([result.train_positive[s] for s in order])
     prior = np.cumsum(n * share) / np.cumsum(n)  # (T,)
-    counts = {s: len(result.labels[s]) for s in result.sites}
+    counts = {s: len(result.y[s]) for s in result.sites}
     return replace(
         result,
         spec=replace(result.spec, learner=MAJORITY),

@@ -64,7 +64,7 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
             do="Audit a capsule of `fcforge learn`, or one with selection = 'fixed'.",
         )
     mine = cohort.select_sites([name])
-    everyone = FCBatch.from_numpy(mine.fc, mine.label)
+    everyone = FCBatch.from_numpy(mine.fc, mine.y)
     nobody = everyone.select(slice(0, 0))
     ids = {"train": tuple(mine.subject_id.tolist()), "val": (), "test": ()}
     return Site(name, everyone, nobody, nobody, ids)
@@ -177,14 +177,14 @@ def network_scores(capsule: Capsule, learner: Learner, batch: FCBatch) -> dict[s
     """Attack on the network: a subject it was trained on has a lower loss."""
     with torch.no_grad():
         inputs = learner.model.prepare(batch.fc)
-        logits = learner.strategy.logits(learner.model, capsule.lane, inputs).double()
+        logits = learner.method.logits(learner.model, capsule.lane, inputs).double()
     return {"loss": -F.cross_entropy(logits, batch.y, reduction="none").numpy()}
 
 
 def moment_rows(learner: Learner, batch: FCBatch) -> np.ndarray | None:
     """Rows [1, features, label] of a method that keeps second moments of them, else None."""
-    features = getattr(learner.strategy, "_features", None)
-    if learner.strategy.keeps != "statistics" or features is None:
+    features = getattr(learner.method, "_features", None)
+    if learner.method.keeps != "statistics" or features is None:
         return None
     x = features(learner.model.prepare(batch.fc)["edges"].double())
     t = 2.0 * batch.y.double()[:, None] - 1.0

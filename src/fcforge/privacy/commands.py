@@ -138,7 +138,7 @@ def load_sites(data: str | Path, sites: Sequence[str], kind: str = "auto") -> Co
 def _batch(cohort: Cohort) -> FCBatch:
     from fcforge.types import FCBatch
 
-    return FCBatch.from_numpy(cohort.fc, cohort.label)
+    return FCBatch.from_numpy(cohort.fc, cohort.y)
 
 
 def read_halves(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:

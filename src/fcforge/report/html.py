@@ -116,7 +116,7 @@ def _facts(results: Sequence[RunResult], expected: int | None) -> dict[str, Any]
     sites = []
     for s in first.sites:
         tested = {i for r in results for i in r.subject_ids[s]}
-        sites.append((s, len(first.labels[s]), len(tested), float(first.labels[s].mean())))
+        sites.append((s, len(first.y[s]), len(tested), float(first.y[s].mean())))
     return {
         "n_learners": len({r.spec.learner.title for r in results}),
         "n_orders": len({r.spec.order for r in results}),

@@ -117,7 +117,7 @@ def methods_paragraphs(results: Sequence[RunResult], n_draws: int) -> list[str]:
     orders, seeds = {r.spec.order for r in results}, {r.spec.seed for r in results}
     learners = list(dict.fromkeys(r.spec.learner.title for r in results))
     datasets = list(dict.fromkeys(r.spec.dataset.name for r in results))
-    n = sum(len(first.labels[s]) for s in sites)
+    n = sum(len(first.y[s]) for s in sites)
     data = (
         f"Results were produced with fcforge {__version__}. Data: {join(datasets)}, "
         f"{counted(len(sites), 'site')} ({join(sites)}). Within each site "

@@ -78,7 +78,7 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
                 sites=sites,
                 scores={s: np.stack([scores[k][s] for k in keys[1:]]) for s in sites},
                 initial={s: scores[keys[0]][s] for s in sites},
-                labels={s: np.asarray(facts[s]["labels"]) for s in sites},
+                y={s: np.asarray(facts[s]["labels"]) for s in sites},
                 subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
                 train_positive={s: facts[s]["train_positive"] for s in sites},
                 memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fcforge.strategies import STRATEGIES
+from fcforge.methods import METHODS
 from fcforge.types import RunSpec
 
 
@@ -111,7 +111,7 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
-        how = STRATEGIES[spec.learner.method.name].depends_on
+        how = METHODS[spec.learner.method.name].depends_on
         harmonised = spec.harmonise != "none"
         node_spec = replace(spec, order=canonical(prefix, how, sites, keep_first=harmonised))
         key = node_spec.key

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fcforge.engine import learn_site, start_lane
+from fcforge.methods import Lane
 from fcforge.runner.plan import Node
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
-from fcforge.strategies import Lane
 from fcforge.types import RunSpec
 
 
@@ -48,11 +48,11 @@ def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
             if learner not in rates:
                 rates[learner] = _rate(workshop, node.spec)
             rate = rates[learner]
-            strategy = workshop.learner(node.spec).strategy
-            whole = node.whole or strategy.depends_on == "set"
+            method = workshop.learner(node.spec).method
+            whole = node.whole or method.depends_on == "set"
             seen = node.spec.order if whole else node.spec.order[-1:]
-            replayed = 2.0 if strategy.replay_size and node.depth > 1 else 1.0
-            epochs = node.spec.training.epochs if strategy.fits else 0
+            replayed = 2.0 if method.replay_size and node.depth > 1 else 1.0
+            epochs = node.spec.training.epochs if method.fits else 0
             seconds += rate.site + rate.epoch * epochs * sum(counts[s] for s in seen) * replayed
             disk += rate.size + rate.growth * (node.depth - 1)
     return seconds, disk

@@ -23,6 +23,7 @@ from fcforge.engine import (
 )
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.generators import make_generator
+from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.environment import describe
@@ -31,31 +32,30 @@ from fcforge.runner.pools import fit_generator, synthetic_name, synthetic_subjec
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.harmonise import harmonise_sites
-from fcforge.strategies import Lane, make_strategy
 from fcforge.types import LearnerSpec, RunSpec, Site, SiteSeal
 
 
 def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
     """Method and model of a learner, checked against each other."""
-    strategy = make_strategy(spec.method)
-    if strategy.models and spec.model.name not in strategy.models:
+    method = make_method(spec.method)
+    if method.models and spec.model.name not in method.models:
         raise ConfigError(
-            f"method '{strategy.name}' works on model {' or '.join(strategy.models)}, "
+            f"method '{method.name}' works on model {' or '.join(method.models)}, "
             f"not '{spec.model.name}'.",
             where=f"learner '{spec.title}'",
-            do=f"Set model = '{strategy.models[0]}'.",
+            do=f"Set model = '{method.models[0]}'.",
         )
-    if strategy.needs_generator and spec.generator is None:
+    if method.needs_generator and spec.generator is None:
         raise ConfigError(
-            f"method '{strategy.name}' replays synthetic subjects and needs a generator.",
+            f"method '{method.name}' replays synthetic subjects and needs a generator.",
             where=f"learner '{spec.title}'",
             do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
         )
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
     model = make_model(spec.model, n_rois)
-    strategy.check_model(model)
-    return Learner(strategy, model)
+    method.check_model(model)
+    return Learner(method, model)
 
 
 class Workshop:
@@ -157,8 +157,8 @@ class Workshop:
         pools = [PoolName(*p) for p in self.store.read_meta(node.parent)["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
-        strategy = self.learner(node.spec).strategy
-        for key in strategy.row_keys:
+        method = self.learner(node.spec).method
+        for key in method.row_keys:
             place = parts["state"].pop(f"{key}@pool"), parts["state"].pop(f"{key}@item")
             parts["state"][key] = self.bank.locate(pools, *place)
         return Lane(**parts)
@@ -176,7 +176,7 @@ class Workshop:
             f"{part}/{k}": v for part, values in lane._asdict().items() for k, v in values.items()
         }
         names: list[PoolName] = []
-        for key in self.learner(node.spec).strategy.row_keys:
+        for key in self.learner(node.spec).method.row_keys:
             pools, pool, item = self.bank.address(tensors.pop(f"state/{key}"))
             # by name: a bank's own order depends on what this worker trained before
             by_name = sorted(pools)
@@ -188,7 +188,7 @@ class Workshop:
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
         """What the method keeps beyond the network; a remembered subject counts its FC edges."""
-        row_keys = self.learner(node.spec).strategy.row_keys
+        row_keys = self.learner(node.spec).method.row_keys
         total = 0
         for key, value in lane.state.items():
             if key in row_keys:

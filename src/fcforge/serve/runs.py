@@ -15,6 +15,7 @@ import numpy as np
 
 from fcforge.capsule.words import printable
 from fcforge.errors import StoreError
+from fcforge.methods import METHODS
 from fcforge.metrics import cell_values, finite
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import MOST_ORDERS
@@ -22,7 +23,6 @@ from fcforge.runner.store import Store
 from fcforge.serve.damage import BROKEN, reason
 from fcforge.serve.shelf import Item, read_inside, require_inside
 from fcforge.stats import group, leaks_on, means, with_majority
-from fcforge.strategies import STRATEGIES
 from fcforge.types import RunResult
 
 MOST_TEXT = 16 << 20
@@ -143,7 +143,7 @@ def _learners(results: Sequence[RunResult]) -> tuple[LearnerView, ...]:
     for title, runs in group(with_majority(results)).items():
         usable = [run for run in runs if finite(run)]
         spec = runs[0].spec.learner
-        known = STRATEGIES.get(spec.method.name)
+        known = METHODS.get(spec.method.name)
         numbers = {k: math.nan for k, *_ in COLUMNS}
         if usable:
             numbers = {k: means(usable, m, (s,))[s] for k, _, m, s, _ in COLUMNS}
@@ -167,7 +167,7 @@ def _since_learned(runs: Sequence[RunResult]) -> dict[str, np.ndarray]:
     sums = {site: np.zeros((2, 2 * most - 1)) for site in runs[0].sites}
     for run in runs:
         for at, site in enumerate(run.spec.order):
-            values = cell_values(run.scores[site], run.labels[site], "accuracy")  # (T,)
+            values = cell_values(run.scores[site], run.y[site], "accuracy")  # (T,)
             place = np.arange(len(values)) - at + most - 1
             sums[site][0, place] += values
             sums[site][1, place] += 1

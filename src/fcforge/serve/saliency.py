@@ -153,7 +153,7 @@ def _gradient(learner, capsule: Capsule, fc: Tensor) -> Tensor:  # type: ignore[
 
     x = fc.clone().requires_grad_()
     with torch.enable_grad():
-        u = learner.strategy.logits(learner.model, capsule.lane, learner.model.prepare(x))
+        u = learner.method.logits(learner.model, capsule.lane, learner.model.prepare(x))
         if not u.requires_grad:
             return torch.zeros_like(fc)
         (found,) = torch.autograd.grad((u[:, 1] - u[:, 0]).sum(), x, allow_unused=True)

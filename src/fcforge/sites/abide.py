@@ -75,7 +75,7 @@ def load_abide(
         Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
     """
     root = _root(Path(path), download)
-    folder = root / "ABIDE_pcp" / pipeline / _strategy(band_pass, global_signal)
+    folder = root / "ABIDE_pcp" / pipeline / _method(band_pass, global_signal)
     check_names("ABIDE pipeline", [pipeline], PIPELINES)
     check_names("ABIDE derivative", [derivative], ATLASES)
     fetcher = _Fetcher(
@@ -106,7 +106,7 @@ def load_abide(
         wanted = [n for n in dict.fromkeys(names) if n in cohort.site_names]
         cohort = cohort.select_sites(wanted) if wanted else cohort
     return cohort.stamped(
-        path=str(root), pipeline=pipeline, strategy=folder.name, atlas=derivative, quality=quality
+        path=str(root), pipeline=pipeline, method=folder.name, atlas=derivative, quality=quality
     )
 
 
@@ -123,7 +123,7 @@ def _root(path: Path, download: bool) -> Path:
     return root
 
 
-def _strategy(band_pass: bool, global_signal: bool) -> str:
+def _method(band_pass: bool, global_signal: bool) -> str:
     return f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
 
 
@@ -247,7 +247,7 @@ def _cohort(
         return Cohort(
             name="abide",
             fc=np.empty((0, 0, 0), dtype=np.float32),
-            label=np.empty(0, dtype=np.int64),
+            y=np.empty(0, dtype=np.int64),
             site=as_text([]),
             subject_id=as_text([]),
             findings=tuple(findings),
@@ -268,7 +268,7 @@ def _cohort(
     return Cohort(
         name="abide",
         fc=np.array(matrices, dtype=np.float32).reshape(-1, width, width),
-        label=np.array([int(row["DX_GROUP"] == 1) for row in kept], dtype=np.int64),
+        y=np.array([int(row["DX_GROUP"] == 1) for row in kept], dtype=np.int64),
         site=as_text([row["site"] for row in kept]),
         subject_id=as_text([row["SUB_ID"] for row in kept]),
         roi_names=names,

@@ -69,7 +69,7 @@ def load_authors(
     return Cohort(
         name="authors",
         fc=fc,
-        label=label,
+        y=label,
         site=as_text(sites),
         subject_id=as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)]),
     ).stamped(path=str(file), stored_diagonal=diagonal)
@@ -82,7 +82,7 @@ def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
         np.savez_compressed(
             stream,
             fc_upper=upper_from_fc(cohort.fc),
-            label=cohort.label,
+            label=cohort.y,
             site=cohort.site,
             subject_id=cohort.subject_id,
         )

@@ -177,10 +177,10 @@ def _subjects(cohort: Cohort) -> Iterator[Finding]:
                 subject,
                 site,
             )
-        if cohort.label[i] not in (0, 1):
+        if cohort.y[i] not in (0, 1):
             yield Finding(
                 "error",
-                f"unknown label {cohort.label[i]}.",
+                f"unknown label {cohort.y[i]}.",
                 "Labels are 0 (control) and 1 (patient).",
                 subject,
                 site,
@@ -198,7 +198,7 @@ def _subjects(cohort: Cohort) -> Iterator[Finding]:
 
 def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Finding]:
     for site in cohort.site_names:
-        labels = cohort.label[cohort.site == site]
+        labels = cohort.y[cohort.site == site]
         patients, controls = int((labels == 1).sum()), int((labels == 0).sum())
         if not site:
             yield Finding("error", f"{len(labels)} subjects have no site.", "Name their site.")

@@ -44,7 +44,7 @@ class Cohort:
         Dataset name, e.g. ``"simulated"``.
     fc : ndarray of shape (n, R, R), float32
         Pearson correlation matrices, symmetric, unit diagonal.
-    label : ndarray of shape (n,), int64
+    y : ndarray of shape (n,), int64
         0 = control, 1 = patient.
     site : ndarray of shape (n,), str
     subject_id : ndarray of shape (n,), str
@@ -61,7 +61,7 @@ class Cohort:
 
     name: str
     fc: np.ndarray
-    label: np.ndarray
+    y: np.ndarray
     site: np.ndarray
     subject_id: np.ndarray
     roi_names: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Cohort:
     findings: tuple[Finding, ...] = ()
 
     def __len__(self) -> int:
-        return int(self.label.shape[0])
+        return int(self.y.shape[0])
 
     @property
     def n_rois(self) -> int:
@@ -87,7 +87,7 @@ class Cohort:
         return replace(
             self,
             fc=self.fc[index],
-            label=self.label[index],
+            y=self.y[index],
             site=self.site[index],
             subject_id=self.subject_id[index],
             covariates={k: v[index] for k, v in self.covariates.items()},
@@ -122,7 +122,7 @@ class Cohort:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
         digest = hashlib.sha256(f"{self.fc.shape}".encode())
         for i in np.lexsort((self.site, self.subject_id)):
-            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.label[i])}"
+            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.y[i])}"
             digest.update(who.encode())
             digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
         return digest.hexdigest()

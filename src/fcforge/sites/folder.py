@@ -116,7 +116,7 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
     return Cohort(
         name="folder",
         fc=fc,
-        label=label,
+        y=label,
         site=site,
         subject_id=ids,
         roi_names=tuple(as_text(rois[0]).tolist()) if rois else (),
@@ -261,7 +261,7 @@ def _assemble(loaded: list[tuple[Participant, np.ndarray]], findings: list[Findi
     return Cohort(
         name="folder",
         fc=np.stack(matrices) if matrices else np.empty((0, 0, 0), dtype=np.float32),
-        label=np.array([p.label for p in people], dtype=np.int64),
+        y=np.array([p.label for p in people], dtype=np.int64),
         site=as_text([p.site for p in people]),
         subject_id=as_text([p.subject_id for p in people]),
         covariates=_covariates(people),

@@ -227,7 +227,7 @@ def _cohort(
     return Cohort(
         name="rest_meta_mdd",
         fc=(np.stack(matrices) if matrices else np.empty((0, size, size))).astype(np.float32),
-        label=np.array([_label(s) for s in ids], dtype=np.int64),
+        y=np.array([_label(s) for s in ids], dtype=np.int64),
         site=as_text([s.split("-")[0] for s in ids]),
         subject_id=as_text(ids),
         roi_names=tuple(aal116_table()["name"]) if atlas == "aal" else (),

@@ -79,7 +79,7 @@ def simulate(
     cohort = Cohort(
         name="simulated",
         fc=fc,
-        label=label,
+        y=label,
         site=np.array([p.name for p in places for _ in range(p.patients + p.controls)]),
         subject_id=np.array(
             [f"{p.name}-{i + 1:04d}" for p in places for i in range(p.patients + p.controls)]

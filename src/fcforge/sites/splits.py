@@ -78,13 +78,9 @@ def split_site(
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     _require_splittable(members, site_name, test_fraction, val_fraction)
-    rows = split_rows(
-        members.label, numpy_rng(seed, "split", site_name), test_fraction, val_fraction
-    )
+    rows = split_rows(members.y, numpy_rng(seed, "split", site_name), test_fraction, val_fraction)
     ids = {name: tuple(members.subject_id[r].tolist()) for name, r in rows.items()}
-    batches = {
-        name: FCBatch.from_numpy(members.fc[r], members.label[r]) for name, r in rows.items()
-    }
+    batches = {name: FCBatch.from_numpy(members.fc[r], members.y[r]) for name, r in rows.items()}
     return Site(
         name=site_name,
         train=batches["train"],
@@ -136,7 +132,7 @@ def _require_splittable(
     members: Cohort, site: str, test_fraction: float, val_fraction: float
 ) -> None:
     where = f"site '{site}'"
-    counts = [int((members.label == cls).sum()) for cls in (0, 1)]
+    counts = [int((members.y == cls).sum()) for cls in (0, 1)]
     if sum(counts) != len(members):
         raise DataError("has labels other than 0 and 1.", where=where, do="Run `fcforge check`.")
     if min(counts) == 0:

@@ -88,10 +88,10 @@ def score_matrices(
         first = batch[0]
 
         def plain(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
-            return cell_values(p, first.labels[site], metric)
+            return cell_values(p, first.y[site], metric)
 
         def weighted(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
-            y = first.labels[site]
+            y = first.y[site]
             w = subject_weights(site, first.subject_ids[site], y, n_draws, seed)
             return cell_values(p, y, metric, w)
 
@@ -195,7 +195,7 @@ def means(
     lower = metric_named(metric).lower_is_better
     found: dict[str, list[np.ndarray]] = {n: [] for n in names}
     for batch in split_batches(results):
-        labels = batch[0].labels
+        labels = batch[0].y
         full = stack(batch, lambda s, p, y=labels: cell_values(p, y[s], metric))  # type: ignore[misc]
         for n, v in summaries_of(full, lower_is_better=lower, names=names).items():
             found[n].append(v)
@@ -211,7 +211,7 @@ def per_site(
     for site in sites:
         final, draws = [], []
         for batch in split_batches(results):
-            y, ids = batch[0].labels[site], batch[0].subject_ids[site]
+            y, ids = batch[0].y[site], batch[0].subject_ids[site]
             w = subject_weights(site, ids, y, n_draws, seed)
             p = np.stack([r.scores[site][-1] for r in batch])
             final.append(cell_values(p, y, metric))

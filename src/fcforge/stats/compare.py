@@ -156,7 +156,7 @@ class _Swapped:
     seed: int
 
     def __call__(self, site: str, p: np.ndarray) -> np.ndarray:
-        y, ids, n = self.first.labels[site], self.first.subject_ids[site], self.n_runs
+        y, ids, n = self.first.y[site], self.first.subject_ids[site], self.n_runs
         swap = _swaps(site, ids, self.n_draws, self.seed)
         return np.concatenate(swapped_values(p[:n], p[n:], y, self.metric, swap))
 

@@ -1,6 +1,6 @@
 """Confounds of a scan we preprocessed ourselves, under fMRIPrep's column names.
 
-With these names nilearn's `load_confounds` strategies (simple, scrubbing, ...) work on our own
+With these names nilearn's `load_confounds` methods (simple, scrubbing, ...) work on our own
 output as they do on fMRIPrep's.
 """
 

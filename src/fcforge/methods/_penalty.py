@@ -1,0 +1,148 @@
+r"""What EWC, SI and TWP share: a quadratic pull of every parameter to an anchor.
+
+.. math:: \sum_k \sum_j I_{k,j} (\theta_j - \theta^*_{k,j})^2
+
+The sum over past sites k of quadratics is itself one quadratic (up to a constant), with
+importance :math:`\sum_k I_k` and the importance-weighted mean of the :math:`\theta^*_k` as its
+anchor. So the state never grows: two numbers per parameter, whatever the number of sites
+(Huszar, On quadratic penalties in elastic weight consolidation, 2018). Batch-norm running
+statistics are no parameters and are not protected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge.methods.base import Lane, State
+from fcforge.models.base import Inputs, Model, Params
+
+CHUNK = 16  # subjects whose gradients are held at a time
+
+
+def part(state: State, name: str) -> Params:
+    """Tensors ``name/<parameter>`` of a state, by parameter."""
+    return {k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(f"{name}/")}
+
+
+def named(name: str, values: Params) -> State:
+    """Inverse of `part`."""
+    return {f"{name}/{k}": v for k, v in values.items()}
+
+
+def without(state: State, *names: str) -> State:
+    """State without some of its parts."""
+    return {k: v for k, v in state.items() if k.split("/", 1)[0] not in names}
+
+
+def penalty(params: Params, state: State) -> Tensor:
+    r"""The pull's energy :math:`\sum_j I_j (\theta_j - a_j)^2`."""
+    importance, anchor = part(state, "importance"), part(state, "anchor")
+    terms = [(importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)]
+    return torch.stack(terms).sum()
+
+
+def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
+    r"""Add the gradient :math:`2 s I_j (\theta_j - a_j)` of ``strength * penalty``.
+
+    Written out instead of differentiated: cheaper, in full precision, and `after_step` still
+    gets the gradient of the cross-entropy alone (which SI needs). Nothing is added before the
+    first site has ended.
+    """
+    importance, anchor = part(lane.state, "importance"), part(lane.state, "anchor")
+    if not importance:
+        return grads
+    return {
+        k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength)
+        for k, g in grads.items()
+    }
+
+
+def add_anchor(state: State, params: Params, importance: Params) -> State:
+    """Pull of the past sites plus ``sum_j importance_j (theta_j - params_j)^2``."""
+    old, anchor = part(state, "importance"), part(state, "anchor")
+    if not old:
+        return move_anchor(state, params, importance)
+    total = {k: old[k] + v for k, v in importance.items()}
+    # a parameter nobody needed yet follows the network
+    share = {k: torch.where(t > 0, importance[k] / t, 1.0) for k, t in total.items()}
+    merged = {k: torch.lerp(anchor[k], params[k], share[k]) for k in total}
+    return {**state, **named("importance", total), **named("anchor", merged)}
+
+
+def move_anchor(state: State, params: Params, importance: Params) -> State:
+    """Pull with `importance` to `params` alone (online EWC, SI)."""
+    anchor = {k: p.clone() for k, p in params.items()}
+    return {**state, **named("importance", importance), **named("anchor", anchor)}
+
+
+def squared_gradients(
+    function: Callable[[Params, Inputs], Tensor], params: Params, inputs: Inputs, weight: Tensor
+) -> Params:
+    r"""Mean over subjects of :math:`w_n (\partial f(G_n) / \partial \theta)^2`, per subject.
+
+    Parameters
+    ----------
+    function : callable
+        Scalar of parameters and ONE prepared subject (batch of one).
+    weight : Tensor of shape (n,)
+    """
+
+    def one(params: Params, subject: Inputs) -> Tensor:
+        return function(params, {k: v[None] for k, v in subject.items()})
+
+    each = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0))
+    total = {k: torch.zeros_like(p) for k, p in params.items()}
+    n = len(weight)
+    for i in range(0, n, CHUNK):
+        grads = each(params, {k: v[i : i + CHUNK] for k, v in inputs.items()})
+        w = weight[i : i + CHUNK] / n
+        for k, g in grads.items():
+            total[k] += torch.einsum("n,n...->...", w, g.square())
+    return total
+
+
+def margin_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -> Params:
+    r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
+
+    Two classes: every derivative of a log-probability is a multiple of the margin's.
+    """
+
+    def margin(params: Params, subject: Inputs) -> Tensor:
+        z = model.apply(params, lane.stats, subject).logits[0]
+        return z[1] - z[0]
+
+    return squared_gradients(margin, lane.params, inputs, weight)
+
+
+def patient_probability(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+    """P(patient) (n,) in eval mode."""
+    with torch.no_grad():
+        return torch.softmax(model.apply(lane.params, lane.stats, inputs).logits, -1)[:, 1]
+
+
+def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
+    r"""Mean over subjects of :math:`(\partial CE(G_n, y_n) / \partial \theta)^2`, eval mode.
+
+    The derivative of the loss is :math:`-(1 - p_y)` times that of the margin towards y.
+    """
+    p = patient_probability(model, lane, inputs)
+    return margin_gradients(model, lane, inputs, torch.where(y == 1, 1 - p, p).square())
+
+
+def batch_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor, size: int = 32) -> Params:
+    """Mean over batches of the squared gradient of the batch's mean loss (the cruder kind)."""
+
+    def loss(params: Params, x: Inputs, y: Tensor) -> Tensor:
+        return F.cross_entropy(model.apply(params, lane.stats, x).logits, y)
+
+    total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
+    for i in range(0, len(y), size):
+        x = {k: v[i : i + size] for k, v in inputs.items()}
+        grads = torch.func.grad(loss)(lane.params, x, y[i : i + size])
+        for k, g in grads.items():
+            total[k] += g.square() * (len(y[i : i + size]) / len(y))
+    return total

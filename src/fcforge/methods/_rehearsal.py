@@ -1,0 +1,141 @@
+"""What ER, DER and UGCL share: a memory of real subjects, filled once per subject and site."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.methods._settings import at_least, one_of
+from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
+from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.randomness import fold
+from fcforge.replay.bank import SiteView
+from fcforge.replay.buffer import RULES, Rule, admit, empty_buffer, subjects_of
+from fcforge.replay.memory import ROWS, uniform_slots
+
+ReplayForward = Literal["joint", "separate"]
+FORWARDS = ("joint", "separate")
+
+
+@dataclass(frozen=True)
+class Rehearsal(Method):
+    """Memory of real subjects, drawn from uniformly at every step after the first site.
+
+    Parameters
+    ----------
+    memory : int
+        Subjects in the memory, over all sites (paper: 256).
+    replay : int
+        Remembered subjects per draw (Mammoth: the batch size, 32).
+    rule : {"reservoir", "balanced"}
+        Who stays: a uniform sample of all subjects seen (Mammoth), or equal numbers of every
+        class of every site (Avalanche balances by experience). Each subject is offered once,
+        when its site ends: offering it every epoch, as Mammoth does, fills the memory with
+        copies.
+    """
+
+    memory: int = 256
+    replay: int = 32
+    rule: Rule = "reservoir"
+
+    keeps: ClassVar[Keeps] = "real subjects"
+    row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
+
+    def __post_init__(self) -> None:
+        at_least(self.name, 0, memory=self.memory)
+        at_least(self.name, 1, replay=self.replay)
+        one_of(self.name, "rule", self.rule, RULES)
+
+    @property
+    def draws(self) -> int:
+        """Independent draws from the memory per step; 0 where every weight is zero."""
+        return 1
+
+    @property
+    def replay_size(self) -> int:
+        """Remembered subjects per step."""
+        return self.replay * self.draws if self.memory else 0
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Empty memory."""
+        device = next(iter(lane.params.values())).device
+        return lane._replace(state={**lane.state, **empty_buffer(self.memory, device)})
+
+    def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Uniform, with replacement."""
+        return uniform_slots(lane.state, key, self.replay)
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Offer the site's subjects, with what the network says of them now (eval mode)."""
+        new = subjects_of(site, model, lane.params, lane.stats, rng)
+        return lane._replace(state=admit(lane.state, new, self.rule))
+
+
+@dataclass(frozen=True)
+class TwoBatches(Rehearsal, ABC):
+    """Rehearsal whose loss is made of the current and a remembered batch (ER, DER).
+
+    Parameters
+    ----------
+    forward : {"joint", "separate"}
+        Whether batch norm sees current and remembered subjects together.
+    """
+
+    forward: ReplayForward = "joint"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self.name, "forward", self.forward, FORWARDS)
+
+    @abstractmethod
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+        """Loss from the current subjects' cross-entropy and the logits z (b, 2) of the others."""
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """`combine` of both batches; cross-entropy alone while nobody is remembered."""
+        if replay is None:
+            return super().loss(model, params, lane, batch, replay, key)
+        now, then = both_batches(
+            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
+        )
+        loss = self.combine(cross_entropy(now.logits, batch.y), then.logits, replay)
+        return loss + now.penalty, then.stats
+
+
+def both_batches(
+    model: Model,
+    params: Params,
+    stats: Params,
+    now: Inputs,
+    then: Inputs,
+    key: Tensor,
+    how: ReplayForward,
+) -> tuple[Output, Output]:
+    """Outputs of the current and the remembered batch in training mode.
+
+    ``joint`` runs them as one batch: batch norm sees both (Mammoth's ER). ``separate``
+    normalises each by itself and moves the running statistics twice (Mammoth's DER, the
+    authors' FORGE). The statistics after the step are those of the second output.
+    """
+    if how == "separate":
+        first = model.apply(params, stats, now, train=True, key=key)
+        return first, model.apply(params, first.stats, then, train=True, key=fold(key, 1))
+    n = next(iter(now.values())).shape[0]
+    both = {k: torch.cat([v, then[k]]) for k, v in now.items()}
+    out = model.apply(params, stats, both, train=True, key=key)
+    return (
+        out._replace(logits=out.logits[:n], embedding=out.embedding[:n]),
+        out._replace(logits=out.logits[n:], embedding=out.embedding[n:]),
+    )

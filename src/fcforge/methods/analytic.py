@@ -1,0 +1,154 @@
+r"""Analytic ridge: the exact joint solution from accumulated sufficient statistics.
+
+Every site adds its Fisher-z edges X and labels t (-1 control, +1 patient) to the second moments
+:math:`M = [1, X, t]^\top [1, X, t]`, kept as the square root R with :math:`R^\top R = M` (the R of
+a QR decomposition: the same numbers in min(n, p + 2) rows instead of p + 2). From M alone follow
+the standardisation of the edges, the ridge weights and the penalty (generalised
+cross-validation). Nothing is forgotten: after the last site the weights are those of one ridge
+regression on all sites together, whatever the order. No subject is kept, but second moments of
+few subjects say a lot about them: see the privacy audit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcforge.graphs import centre_edges
+from fcforge.methods._settings import plain_edges
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import SiteView
+
+
+def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
+    r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q)."""
+    return torch.linalg.qr(torch.cat([root, rows.to(root)]), mode="r").R
+
+
+class Ridge(NamedTuple):
+    """Ridge solution on the original features: score = x @ weight + bias."""
+
+    weight: Tensor
+    bias: Tensor
+    penalty: float
+    noise: Tensor
+
+
+def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
+    r"""Solve :math:`\min \|t - b - Zw\|^2 + \alpha\|w\|^2`, Z the standardised features.
+
+    Solved in the dual: the rows of R act as pseudo-subjects, so the cost is that of an
+    m x m eigendecomposition with m = min(n, p + 2). The unpenalised intercept is projected out.
+    Of several penalties the one with the least generalised cross-validation error is taken,
+
+    .. math:: \mathrm{GCV}(\alpha) = \frac{\|(I - H)t\|^2 / n}{(1 - \mathrm{tr}(H) / n)^2}.
+
+    Parameters
+    ----------
+    root : Tensor of shape (m, 1 + p + 1), float64
+    penalties : list of float
+    """
+    one, x, t = root[:, 0], root[:, 1:-1], root[:, -1]
+    n = float(one @ one)
+    mean = (one @ x) / n
+    sd = torch.sqrt(((x * x).sum(0) / n - mean**2).clamp(min=1e-12))
+    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
+    z = (x - one[:, None] * mean) / sd  # centred: orthogonal to `one`
+    u = t - one * ((one @ t) / n)
+    value, vector = torch.linalg.eigh(z @ z.T)
+    value = value.clamp(min=0)
+    along = vector.T @ u
+
+    def gcv(alpha: float) -> float:
+        shrink = value / (value + alpha)
+        rss = float((((1 - shrink) * along) ** 2).sum())
+        return rss / n / max(1 - (1 + float(shrink.sum())) / n, 1e-3) ** 2
+
+    alpha = min(penalties, key=gcv)
+    dual = vector @ (along / (value + alpha))
+    weight = (z.T @ dual) / sd
+    bias = (one @ t) / n - mean @ weight
+    return Ridge(weight, bias, alpha, torch.tensor(gcv(alpha), dtype=root.dtype))
+
+
+@dataclass(frozen=True)
+class Analytic(Method):
+    """Ridge on strength-free Fisher-z edges, learned site by site without a gradient step.
+
+    Parameters
+    ----------
+    penalty : float or None
+        Ridge penalty on standardised edges; None chooses it by generalised cross-validation of
+        the statistics, per stage, without touching a test split.
+    centre : bool
+        Take ROI strength out of the edges first (`centre_edges`).
+    projection : int
+        Dimension of a fixed random projection of the edges (0: none). Caps the size of the
+        statistics at (projection + 2)^2 numbers, at some loss of accuracy.
+    """
+
+    penalty: float | None = None
+    centre: bool = True
+    projection: int = 0
+
+    name: ClassVar[str] = "analytic"
+    title: ClassVar[str] = "Analytic ridge"
+    source: ClassVar[str] = "sufficient statistics of ridge regression"
+    keeps: ClassVar[Keeps] = "statistics"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
+    fits: ClassVar[bool] = False
+    models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def check_model(self, model: Model) -> None:
+        """ROI strength is taken out of plain edges alone."""
+        if self.centre:
+            plain_edges(self.name, model, "Set centre = false, or features = 'z'.")
+
+    def _features(self, x: Tensor) -> Tensor:
+        """Edges (n, p) -> features (n, q): a fixed linear map, equal at every hospital."""
+        x = centre_edges(x) if self.centre else x
+        return x @ self._basis(x) if self.projection else x
+
+    def _basis(self, x: Tensor) -> Tensor:
+        rng = torch_rng(0, "analytic projection", x.shape[1], self.projection)
+        basis = torch.randn(x.shape[1], self.projection, generator=rng, dtype=torch.float64)
+        return basis.to(x) / math.sqrt(self.projection)
+
+    def _to_edges(self, weight: Tensor, edges: Tensor) -> Tensor:
+        """Weights of features -> weights of edges: the transpose of `_features`."""
+        weight = self._basis(edges) @ weight if self.projection else weight
+        return centre_edges(weight[None])[0] if self.centre else weight
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """No rows yet."""
+        weight = lane.params["head.0.weight"]
+        width = (self.projection or weight.shape[1]) + 2
+        root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
+        return lane._replace(state={"root": root})
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Add the site's statistics and solve again."""
+        edges = site.inputs(model)["edges"].double()
+        x = self._features(edges)
+        t = 2.0 * site.y.double()[:, None] - 1.0
+        root = add_to_root(lane.state["root"], torch.cat([torch.ones_like(t), x, t], dim=1))
+        ridge = ridge_from_root(root, self._penalties(x.shape[1]))
+        weight = self._to_edges(ridge.weight, edges)
+        # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
+        half = weight / ridge.noise, ridge.bias / ridge.noise
+        params = {
+            "head.0.weight": torch.stack([-half[0], half[0]]).float(),
+            "head.0.bias": torch.stack([-half[1], half[1]]).float(),
+        }
+        return Lane(params, lane.stats, {"root": root})
+
+    def _penalties(self, n_features: int) -> list[float]:
+        if self.penalty is not None:
+            return [self.penalty]
+        return [n_features * 10 ** (k / 4) for k in range(-6, 9)]

@@ -1,0 +1,191 @@
+"""The contract of a continual-learning method: pure functions of one model's parameters.
+
+A method is written for ONE model. The engine runs it alone on a CPU, or lifts it with
+``torch.func.vmap`` over many (order, seed) lanes on a GPU; nothing here knows which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge.models.base import Inputs, Model, Params
+from fcforge.replay.bank import SiteView
+
+Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
+State = dict[str, Tensor]
+
+
+class Lane(NamedTuple):
+    """One model on its way through the sites: all that changes while it learns.
+
+    Attributes
+    ----------
+    params : dict of Tensor
+        The network's parameters.
+    stats : dict of Tensor
+        Its batch-norm running statistics.
+    state : dict of Tensor
+        What the method itself carries from site to site. Shapes depend on the model and the
+        number of sites learned, never on their order, so that lanes can be stacked.
+    """
+
+    params: Params
+    stats: Params
+    state: State
+
+
+class Batch(NamedTuple):
+    """Prepared subjects of one training step.
+
+    Attributes
+    ----------
+    inputs : dict of Tensor
+        What `Model.prepare` made of the FC; the subject is the first dimension.
+    y : Tensor of shape (b,), int64
+    """
+
+    inputs: Inputs
+    y: Tensor
+
+
+class Replay(NamedTuple):
+    """Remembered subjects of one training step, with what the teacher said of them.
+
+    Attributes
+    ----------
+    inputs, y
+        As in `Batch`.
+    logits : Tensor of shape (b, 2)
+        Teacher logits u, stored when the subject entered the memory.
+    embedding : Tensor of shape (b, d)
+        Teacher readout r, stored likewise.
+    weight : Tensor of shape (b,)
+        How much each remembered subject counts in a mean; sums to one.
+    """
+
+    inputs: Inputs
+    y: Tensor
+    logits: Tensor
+    embedding: Tensor
+    weight: Tensor
+
+
+def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Mean cross-entropy, or the sum weighted by `weight`."""
+    if weight is None:
+        return F.cross_entropy(logits, y)
+    return (F.cross_entropy(logits, y, reduction="none") * weight).sum()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method. Fields are hyper-parameters; what it learns lives in ``lane.state``.
+
+    Override only what the method needs; the defaults are plain fine-tuning.
+
+    Class attributes
+    ----------------
+    keeps
+        What travels to the next hospital beyond the network. Checked by the engine: a method
+        that claims to keep no real subject cannot hold a real subject's row.
+    depends_on
+        What the model after some sites depends on: their "order", only their "set" (trained
+        from scratch on the union), only the last "site", or nothing but "all" sites of the
+        dataset. The runner shares work accordingly.
+    fits
+        False for closed-form methods: the gradient loop is skipped.
+    needs_generator
+        Whether the learner must name a generator for its memory.
+    models
+        Names of the models it works on (empty: all).
+    captures
+        Whether `begin_epoch` runs often and keeps shapes, so that a CUDA graph of it pays.
+    row_keys
+        Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and capsules
+        turn them into subjects or addresses; the engine checks them against `keeps`.
+    """
+
+    name: ClassVar[str] = "finetune"
+    title: ClassVar[str] = "fine-tuning"
+    source: ClassVar[str] = ""
+    keeps: ClassVar[Keeps] = "nothing"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
+    fits: ClassVar[bool] = True
+    needs_generator: ClassVar[bool] = False
+    models: ClassVar[tuple[str, ...]] = ()
+    captures: ClassVar[bool] = False
+    row_keys: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def replay_size(self) -> int:
+        """Remembered subjects per training step (0: the method replays nothing)."""
+        return 0
+
+    def check_model(self, model: Model) -> None:
+        """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
+
+    # -- once per lane or per site, plain Python ---------------------------------------------
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Lane before the first site: add the method's empty state here."""
+        return lane
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """First look at a new site."""
+        return lane
+
+    def rows(self, lane: Lane, site: SiteView) -> Tensor:
+        """Bank rows (n,) to train on at this site; the site's own by default."""
+        return site.rows
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Last look at the site: Fisher information, masks, memory, generator."""
+        return lane
+
+    def wakes(self, epoch: int, epochs: int) -> bool:
+        """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
+        return type(self).begin_epoch is not Method.begin_epoch
+
+    # -- pure, lifted over lanes ---------------------------------------------------------------
+    def begin_epoch(
+        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
+    ) -> Lane:
+        """Before each epoch (HCTS chooses its replay subset here). `bank` holds all rows."""
+        return lane
+
+    def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Memory slots (replay_size,) for one step and their weights (summing to one)."""
+        raise AssertionError("a method with replay_size > 0 says which slots it replays")
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """Scalar loss of `params` and the batch-norm statistics after the step."""
+        out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
+        return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
+
+    def after_grad(self, grads: Params, lane: Lane) -> Params:
+        """Change the gradient before clipping (PackNet masks it)."""
+        return grads
+
+    def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
+        """After the optimiser: `lane.params` moved from `before` along `grads` (SI, PackNet)."""
+        return lane
+
+    def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+        """Scores (n, 2) for diagnosis."""
+        return model.apply(lane.params, lane.stats, inputs).logits
+
+    def site_logits(self, model: Model, lane: Lane, inputs: Inputs, site: str) -> Tensor:
+        """Scores of subjects known to come from `site`; only an oracle uses the name."""
+        return self.logits(model, lane, inputs)

@@ -1,0 +1,70 @@
+"""Cumulative and joint training: keep everybody, train from scratch on the union.
+
+Upper references, not methods a consortium could use: both keep real subjects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model
+from fcforge.replay.bank import SiteView
+
+
+@dataclass(frozen=True)
+class Cumulative(Method):
+    """After each site, train a fresh network on all sites so far.
+
+    Parameters
+    ----------
+    warm : bool
+        Continue from the last parameters instead of a fresh network.
+    """
+
+    warm: bool = False
+
+    name: ClassVar[str] = "cumulative"
+    title: ClassVar[str] = "Cumulative"
+    source: ClassVar[str] = "upper reference"
+    keeps: ClassVar[Keeps] = "real subjects"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
+    row_keys: ClassVar[tuple[str, ...]] = ("memory.row",)
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Remember the untrained network, to start from it again at every site."""
+        state = {f"fresh.{k}": v for k, v in {**lane.params, **lane.stats}.items()}
+        device = next(iter(lane.params.values())).device
+        state["memory.row"] = torch.empty(0, dtype=torch.int64, device=device)
+        return lane._replace(state=state)
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Start from the untrained network, unless warm."""
+        if self.warm:
+            return lane
+        return lane._replace(
+            params={k: lane.state[f"fresh.{k}"] for k in lane.params},
+            stats={k: lane.state[f"fresh.{k}"] for k in lane.stats},
+        )
+
+    def rows(self, lane: Lane, site: SiteView) -> Tensor:
+        """Everybody so far."""
+        return torch.cat([lane.state["memory.row"], site.rows])
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Keep the site's subjects."""
+        kept = torch.cat([lane.state["memory.row"], site.rows])
+        return lane._replace(state={**lane.state, "memory.row": kept})
+
+
+@dataclass(frozen=True)
+class Joint(Cumulative):
+    """One network trained once on the union of all sites; every stage shows that network."""
+
+    name: ClassVar[str] = "joint"
+    title: ClassVar[str] = "Joint"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "all"

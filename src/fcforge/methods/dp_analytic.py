@@ -1,0 +1,172 @@
+r"""Differentially private ridge from noisy sufficient statistics.
+
+Every site releases :math:`M = \sum_i a_i a_i^\top + \text{noise}`, a_i = [1, x_i, t_i] with x_i a
+few fixed projections of the edges, clipped, and t the label as -1 or +1. Sites share nobody, so
+each person's guarantee is that of the own site, however many sites follow. Whatever is computed
+from M (weights, the network, everything after) is covered by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.graphs import centre_edges
+from fcforge.mechanisms import (
+    Noise,
+    check_budget,
+    clip_rows,
+    gaussian_sigma,
+    noisy_moments,
+    read_template,
+    secret_rng,
+)
+from fcforge.methods._settings import plain_edges
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import SiteView
+
+# [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.
+SIDE = math.sqrt(0.5)
+
+
+def private_ridge(moments: Tensor, noise: float, penalty: float) -> tuple[Tensor, Tensor]:
+    """Weights (k,) and bias of ridge from noisy moments of [1, x, t] (q, q).
+
+    The noise of X'X has a spectral norm of about noise sqrt(2 k): that much is added to the
+    penalty, so that no direction made of noise alone gets a large weight.
+
+    Parameters
+    ----------
+    moments : Tensor of shape (k + 2, k + 2), float64
+    noise : float
+        Standard deviation of the off-diagonal noise of X'X.
+    penalty : float
+        Ridge penalty per person.
+    """
+    k = moments.shape[0] - 2
+    n = moments[0, 0].clamp(min=1.0)
+    mean, rate = moments[0, 1:-1] / n, (moments[0, -1] / n).clamp(-1.0, 1.0)
+    cov = moments[1:-1, 1:-1] - n * torch.outer(mean, mean)
+    values, vectors = torch.linalg.eigh(0.5 * (cov + cov.mT))
+    floor = penalty * n + noise * math.sqrt(2 * k)
+    along = vectors.mT @ (moments[1:-1, -1] - n * mean * rate)
+    weight = vectors @ (along / (values.clamp(min=0.0) + floor))
+    return weight, rate - mean @ weight
+
+
+@dataclass(frozen=True)
+class DPAnalytic(Method):
+    """Ridge whose statistics carry (epsilon, delta) differential privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of every person (add or remove one).
+    clip : float
+        Bound on the length of the projected edges, relative to sqrt(projection).
+    projection : int
+        Number of projected edges k: the noise grows with it.
+    public : str
+        Template of people outside the study (`fcforge.privacy.template`): its leading axes are
+        the projection. Without one, a fixed random projection.
+    penalty : float
+        Ridge penalty per person, in units of a projected edge's variance.
+    noise : {"secret", "seeded"}
+        "seeded" makes experiments repeatable and gives no guarantee (state "secret" is 0):
+        who knows the seed subtracts the noise.
+    """
+
+    epsilon: float = 8.0
+    delta: float = 1e-3
+    clip: float = 1.5
+    projection: int = 16
+    public: str = ""
+    penalty: float = 1.0
+    noise: Noise = "secret"
+
+    name: ClassVar[str] = "dp_analytic"
+    title: ClassVar[str] = "Analytic ridge, differentially private"
+    source: ClassVar[str] = "Gaussian mechanism on sufficient statistics"
+    keeps: ClassVar[Keeps] = "statistics"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
+    fits: ClassVar[bool] = False
+    models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta, f"method '{self.name}'")
+
+    def check_model(self, model: Model) -> None:
+        """ROI strength is taken out of plain edges alone."""
+        plain_edges(self.name, model, "Set features = 'z'.")
+
+    def _basis(self, n_edges: int) -> tuple[Tensor, Tensor]:
+        """Mean (p,) and projection (p, k), both public: equal at every hospital."""
+        if self.public:
+            found = read_template(self.public, ("edge_mean", "edge_axes", "edge_spread"), n_edges)
+            axes = (
+                found["edge_axes"][: self.projection]
+                / found["edge_spread"][: self.projection, None]
+            )
+            return found["edge_mean"].double(), axes.mT.double()
+        rng = torch_rng(0, "dp projection", n_edges, self.projection)
+        basis = torch.randn(n_edges, self.projection, generator=rng, dtype=torch.float64)
+        # an edge (Fisher z over 0.2) has about unit spread: so has each projection
+        return torch.zeros(n_edges, dtype=torch.float64), basis / math.sqrt(n_edges)
+
+    @property
+    def _bound(self) -> float:
+        return self.clip * math.sqrt(self.projection)
+
+    def _features(self, edges: Tensor) -> Tensor:
+        """Edges (n, p) to clipped projections (n, k)."""
+        mean, basis = self._basis(edges.shape[1])
+        x = (centre_edges(edges.double()) - mean.to(edges.device)) @ basis.to(edges.device)
+        return clip_rows(x, self._bound)
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Nobody's statistics."""
+        q = self.projection + 2
+        zero = torch.zeros((), dtype=torch.float64)
+        state = dict.fromkeys(("noise", "epsilon", "secret"), zero)
+        state["moments"] = torch.zeros(q, q, dtype=torch.float64)
+        device = lane.params["head.0.weight"].device
+        return lane._replace(state={k: v.to(device) for k, v in state.items()})
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Add the site's noisy statistics and solve again."""
+        edges = site.inputs(model)["edges"]
+        x = self._features(edges)
+        t = 2.0 * site.y.double()[:, None] - 1.0
+        rows = torch.cat([SIDE * torch.ones_like(t), x / self._bound, SIDE * t], dim=1)
+        sigma = gaussian_sigma(self.epsilon, self.delta)
+        # |row|^2 <= 1/2 + 1 + 1/2
+        found = noisy_moments(rows, math.sqrt(2.0), sigma, secret_rng(self.noise, rng))
+        unit = torch.full((rows.shape[1],), self._bound, dtype=torch.float64, device=x.device)
+        unit[0] = unit[-1] = 1 / SIDE
+        moments = lane.state["moments"] + found * torch.outer(unit, unit)
+        noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (sigma * self._bound**2) ** 2)
+        weight, bias = private_ridge(moments, float(noise), self.penalty)
+        state = {
+            "moments": moments,
+            "noise": noise,
+            "epsilon": torch.full_like(noise, self.epsilon),
+            "secret": torch.full_like(noise, float(self.noise == "secret")),
+        }
+        return Lane(self._head(weight, bias, edges.shape[1]), lane.stats, state)
+
+    def _head(self, weight: Tensor, bias: Tensor, n_edges: int) -> dict[str, Tensor]:
+        """Weights of projections as the linear model's two rows of edge weights."""
+        mean, basis = self._basis(n_edges)
+        on_edges = basis.to(weight.device) @ weight
+        bias = bias - mean.to(weight.device) @ on_edges
+        on_edges = centre_edges(on_edges[None])[0]
+        return {
+            "head.0.weight": torch.stack([-on_edges, on_edges]).float(),
+            "head.0.bias": torch.stack([-bias, bias]).float(),
+        }

@@ -1,0 +1,54 @@
+r"""Experience replay: every step also trains on remembered subjects.
+
+.. math:: L = \frac{CE(B_c) + \lambda \, CE(B_m)}{1 + \lambda}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from fcforge.methods._rehearsal import TwoBatches
+from fcforge.methods._settings import at_least, one_of
+from fcforge.methods.base import Replay, cross_entropy
+
+WEIGHTINGS = ("mean", "sum")
+
+
+@dataclass(frozen=True)
+class ER(TwoBatches):
+    """Experience replay of real subjects: one mean over the current and a remembered batch.
+
+    Chaudhry et al. 2019, as Mammoth's ``er``.
+
+    Parameters
+    ----------
+    strength : float
+        lambda; 1 gives current and remembered subjects equal weight.
+    weighting : {"mean", "sum"}
+        As above, or ``CE(B_c) + lambda CE(B_m)``.
+    """
+
+    strength: float = 1.0
+    weighting: Literal["mean", "sum"] = "mean"
+
+    name: ClassVar[str] = "er"
+    title: ClassVar[str] = "ER"
+    source: ClassVar[str] = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self.name, 0.0, strength=self.strength)
+        one_of(self.name, "weighting", self.weighting, WEIGHTINGS)
+
+    @property
+    def draws(self) -> int:
+        """One draw, unless it would count for nothing."""
+        return int(self.strength > 0)
+
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+        """Cross-entropy on current and remembered subjects."""
+        loss = current + self.strength * cross_entropy(z, replay.y, replay.weight)
+        return loss / (1.0 + self.strength) if self.weighting == "mean" else loss

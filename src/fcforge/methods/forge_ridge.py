@@ -1,0 +1,222 @@
+r"""FORGE in closed form: the same objective with squared loss on a linear head, solved exactly.
+
+The memory, its tuples (G, y, u, r) and the sampler are those of `fcforge.methods.forge`. A
+linear head on fixed features has logits :math:`h = (-s, s)` with score :math:`s = x^\top w + b`.
+With labels :math:`t = \mp 1` the objective over the n subjects of the open site becomes
+
+.. math::
+
+    \frac1n \sum_{i} (s_i - t_i)^2 + \sum_{t} E_{R_t}\Bigl[\lambda_1 (s - t)^2
+        + \lambda_2 (s - u)^2 + \lambda_3 \|\rho(G) - r\|^2\Bigr] + \frac{\alpha}{n} \|w\|^2,
+
+where cross-entropy is replaced by the squared distance of the logits to :math:`(-t, t)`, halved,
+and :math:`(s - u)^2 = \tfrac12 \|h(G) - u\|^2` is the logits distillation as it was. The readout
+of a linear model is its input: the :math:`\lambda_3` term is zero for every w, readouts only serve
+the sampler. What is left is one weighted ridge regression, in which a remembered subject has the
+target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fcforge.methods._ridge import dual_ridge
+from fcforge.methods._settings import at_least, share
+from fcforge.methods.base import Lane, State
+from fcforge.methods.forge import Forge
+from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.replay.bank import SiteView
+from fcforge.replay.hcts import Look, held_out, look_at
+from fcforge.replay.selection import margin
+
+
+class Recall(NamedTuple):
+    """What the K chosen subjects ask of the score.
+
+    Attributes
+    ----------
+    slot : Tensor of shape (k,), int64
+        Memory slots.
+    target : Tensor of shape (k,)
+    mass : Tensor of shape (k,)
+        How many subjects of the open site each counts for.
+    """
+
+    slot: Tensor
+    target: Tensor
+    mass: Tensor
+
+
+@dataclass(frozen=True)
+class ForgeRidge(Forge):
+    """FORGE on a linear model without a gradient step.
+
+    At every site the sampler chooses K remembered subjects `rounds` times. Each time the
+    objective is solved exactly; the head is the mean of the solutions so far, and what it now
+    says of past sites is what the sampler sees next. Averaging lets all candidates be heard
+    although only K are replayed at once. Settings of the gradient loop (`replay`, `forward`,
+    `refresh`) have no part. With ``l1 = l2 = 0`` nothing of the past is left and every site is
+    a ridge regression of its own, whatever came before: the exact form of fine-tuning.
+
+    Parameters
+    ----------
+    penalty : float
+        Ridge penalty per feature: alpha = penalty * p, for features of about unit spread.
+        Fixed, because choosing it by generalised cross-validation at every stage was worse on
+        inner validation (REPRODUCIBILITY.md): a single site is too small to tell.
+    rounds : int
+        Choices per site, 60 epochs at a refresh of 5 being 12.
+    balance : float
+        How far the classes of a site are brought to equal weight, 0 (each subject counts alike)
+        to 1 (each class counts alike); see `balance_classes`.
+    **settings
+        Those of `Forge`.
+    """
+
+    penalty: float = 0.5
+    rounds: int = 10
+    balance: float = 0.0
+
+    name: ClassVar[str] = "forge_ridge"
+    title: ClassVar[str] = "FORGE, closed form"
+    source: ClassVar[str] = "the FORGE paper's objective with squared loss"
+    fits: ClassVar[bool] = False
+    models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self.name, 1e-9, penalty=self.penalty)
+        at_least(self.name, 1, rounds=self.rounds)
+        share(self.name, balance=self.balance)
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Solve the objective, then store the site's synthetic subjects as `Forge` does."""
+        return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
+
+    def _solve(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        bank = site.bank.inputs(model)
+        now, old = bank["edges"][site.rows], lane.state["memory.embedding"]  # r is x
+        x = torch.cat([now, old]).double()
+        gram = x @ x.T
+        t = 2.0 * site.y.double() - 1.0
+        here = torch.zeros_like(site.y)
+        alike = balance_classes(torch.ones_like(t), site.y, here, self.balance)
+        keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
+        n, chooses = len(now), len(old) > 0 and self.wakes(0, 1)
+        total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
+        look: Look | None = None
+        for done in range(self.rounds if chooses else 1):
+            if chooses:
+                lane, look = self._choose(model, lane, bank, keys[done].to(x.device), look)
+            asked = self.recall(lane.state, n)
+            place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
+            dual = dual_ridge(
+                gram[place[:, None], place],
+                torch.cat([t, asked.target]),
+                torch.cat([alike, asked.mass]),
+                self.penalty * x.shape[1],
+            )
+            total += torch.cat([dual.coefficient @ x[place], dual.bias[None]])
+            lane = lane._replace(params=head_of(total / (done + 1)))
+        return lane
+
+    def _choose(
+        self, model: Model, lane: Lane, bank: Inputs, key: Tensor, before: Look | None
+    ) -> tuple[Lane, Look | None]:
+        """The next K subjects; closeness and distances are looked up, readouts being fixed."""
+        if self.sampling == "uniform":
+            return self.begin_epoch(model, lane, bank, torch.zeros(()), key), None
+
+        def forward(rows: Tensor) -> Output:
+            return model.apply(lane.params, lane.stats, {"edges": bank["edges"][rows]})
+
+        rows, y = self._by_site(lane.state, "memory", self.candidates)
+        dev_rows, dev_y = self._by_site(lane.state, "dev", self.dev)
+        if before is None:
+            look = look_at(forward, rows, y, dev_rows, dev_y, self.sampler.scaling)
+        else:
+            look = look_again(before, forward, rows, dev_rows, dev_y)
+        state, choice = self.sampler.refresh(lane.state, look, key)
+        chosen = {"replay.active": choice.active, "replay.quota": choice.quota}
+        return lane._replace(state={**state, **chosen}), look
+
+    def recall(self, state: State, n: int) -> Recall:
+        """Targets and masses of the chosen subjects, at a site of `n` subjects.
+
+        Past sites share alike or by their quota (`site_weight`), and together count as one site
+        or as so many (`sum_sites`).
+        """
+        l1, l2, _ = self.weights
+        if self.settings["loss_form"] == "paper":
+            l2 = 2.0 * l2  # |h - u|^2 is twice (s - u)^2
+        slot, quota = state["replay.active"], state["replay.quota"]
+        if l1 + l2 == 0:
+            slot = slot[:0]
+        y, site = state["memory.y"][slot], state["memory.site"][slot]
+        if self.site_weight == "equal":
+            mass = 1.0 / (quota[site].double() * max(len(quota), 1))
+        else:
+            mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
+        mass = balance_classes(mass, y, site, self.balance)
+        sites = len(quota) if self.settings["sum_sites"] else 1
+        t = 2.0 * y.double() - 1.0
+        logits = state["memory.logits"][slot].double()
+        u = 0.5 * (logits[:, 1] - logits[:, 0])
+        target = (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
+        return Recall(slot, target, n * sites * (l1 + l2) * mass)
+
+
+def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:
+    r"""Masses (n,) with the classes of every site brought nearer to equal weight.
+
+    .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
+
+    with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
+    kept. With :math:`\gamma = 1` both classes weigh alike, with 0 nothing changes.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,), positive
+    y, site : Tensor of shape (n,), int64
+        Labels 0 or 1, and numbers of sites from 0.
+    strength : float
+        :math:`\gamma`.
+    """
+    if strength == 0 or not len(mass):
+        return mass
+    group = 2 * site + y
+    empty = mass.new_zeros(2 * (int(site.max()) + 1))
+    before = empty.index_add(0, group, mass)
+    weight = mass * before[group] ** -strength
+    after = empty.index_add(0, group, weight)
+    whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
+    return weight * whole_before / whole_after
+
+
+def head_of(solution: Tensor) -> Params:
+    """Parameters of a linear model with logits (-s, s) from w and, last, b: (p + 1,)."""
+    both = torch.stack([-solution, solution]).float()
+    return {"head.0.weight": both[:, :-1].clone(), "head.0.bias": both[:, -1].clone()}
+
+
+def look_again(
+    before: Look,
+    forward: Callable[[Tensor], Output],
+    rows: Tensor,
+    dev_rows: Tensor,
+    dev_y: Tensor,
+) -> Look:
+    """`look_at` under a new head on the same readouts: only logits have changed."""
+    logits = torch.stack([forward(r).logits for r in rows])
+    seen = [
+        held_out(forward(r.clamp(min=0)).logits, y, r >= 0)
+        for r, y in zip(dev_rows, dev_y, strict=True)
+    ]
+    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
+    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
+    return Look(accuracy, ce, psi, before.distance)

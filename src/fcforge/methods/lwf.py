@@ -1,0 +1,83 @@
+r"""Learning without forgetting: the last network teaches on the new site's subjects.
+
+.. math:: L = CE + \lambda T^2 \, KL(\mathrm{softmax}(z_{old}/T) \,\|\, \mathrm{softmax}(z/T))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge.methods._settings import at_least
+from fcforge.methods._teacher import teacher, with_teacher, without_teacher
+from fcforge.methods.base import Batch, Lane, Method, Replay, cross_entropy
+from fcforge.models.base import Model, Params
+from fcforge.replay.bank import SiteView
+
+
+def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
+    """KL(softmax(old / T) || softmax(new / T)) of logits (n, 2), mean over subjects."""
+    target, log_new = F.log_softmax(old / temperature, -1), F.log_softmax(new / temperature, -1)
+    return (target.exp() * (target - log_new)).sum(-1).mean()
+
+
+@dataclass(frozen=True)
+class LwF(Method):
+    """Learning without forgetting: the last network's answers on new subjects are distilled.
+
+    Li and Hoiem 2016 with the single head of domain-incremental learning. There is no new head,
+    hence no warm-up; teacher and label contradict each other on every subject the old network
+    mislabels (Mammoth declares LwF unfit for this setting).
+
+    Parameters
+    ----------
+    strength : float
+        lambda; 1 in Avalanche, BeGin and van de Ven.
+    temperature : float
+        T; 2 in all of them.
+    scale_t2 : bool
+        The factor T^2 of Hinton et al. 2015 (Avalanche and BeGin leave it out).
+    """
+
+    strength: float = 1.0
+    temperature: float = 2.0
+    scale_t2: bool = True
+
+    name: ClassVar[str] = "lwf"
+    title: ClassVar[str] = "LwF"
+    source: ClassVar[str] = "Li and Hoiem 2016 (ECCV)"
+
+    def __post_init__(self) -> None:
+        at_least(self.name, 0.0, strength=self.strength)
+        at_least(self.name, 1e-3, temperature=self.temperature)
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """The network so far becomes the teacher."""
+        return with_teacher(lane) if site.position > 0 else lane
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """Cross-entropy and distillation on the same forward pass."""
+        old = teacher(lane)
+        if old is None:
+            return super().loss(model, params, lane, batch, replay, key)
+        out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
+        taught = model.apply(*old, batch.inputs).logits
+        weight = self.strength * (self.temperature**2 if self.scale_t2 else 1.0)
+        loss = cross_entropy(out.logits, batch.y) + out.penalty
+        return loss + weight * distillation(taught, out.logits, self.temperature), out.stats
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Only the latest network is kept, and that is the lane's own."""
+        return without_teacher(lane)

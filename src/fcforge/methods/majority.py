@@ -1,0 +1,40 @@
+"""Majority: say what most subjects so far had. The floor for accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Inputs, Model
+from fcforge.replay.bank import SiteView
+
+
+@dataclass(frozen=True)
+class Majority(Method):
+    """Constant prediction: the class frequencies of the training subjects seen so far."""
+
+    name: ClassVar[str] = "majority"
+    title: ClassVar[str] = "Majority class"
+    source: ClassVar[str] = "reference: floor"
+    keeps: ClassVar[Keeps] = "statistics"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
+    fits: ClassVar[bool] = False
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Nobody seen yet."""
+        device = next(iter(lane.params.values())).device
+        return lane._replace(state={"count": torch.zeros(2, device=device)})
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Count the site's controls and patients."""
+        seen = torch.bincount(site.y, minlength=2).to(lane.state["count"])
+        return lane._replace(state={"count": lane.state["count"] + seen})
+
+    def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+        """log(count + 1/2), the same for everybody."""
+        n = next(iter(inputs.values())).shape[0]
+        return torch.log(lane.state["count"] + 0.5).expand(n, 2)

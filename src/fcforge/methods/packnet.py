@@ -1,0 +1,218 @@
+"""PackNet: every site gets weights of its own, frozen ever after; no site id at test.
+
+At site t the free weights are trained, the smallest are set to zero and stay free for later
+sites, the survivors are trained on and then belong to site t. The network of site t is made of
+the weights of sites 1..t. A subject comes without its site, so all t networks look at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import ConfigError
+from fcforge.methods._penalty import named, part
+from fcforge.methods._settings import fraction, one_of
+from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
+from fcforge.models.base import Inputs, Model, Params
+from fcforge.randomness import derive
+from fcforge.replay.bank import SiteView
+
+ROUTES = ("entropy", "mean_prob", "last", "oracle")
+NORMS = ("freeze", "per_site")
+
+
+def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
+    """Mask of the ``floor(share * free.sum())`` free weights of least magnitude.
+
+    Ranks, not a threshold: among equal weights the first go, so the count is exact.
+    """
+    magnitude = torch.where(free, weight.abs(), float("inf")).reshape(-1)
+    order = torch.argsort(magnitude, stable=True)
+    rank = torch.argsort(order)  # inverse permutation
+    # the counts are whole numbers: the nudge undoes a product that fell just below one
+    return (rank < (share * free.sum() + 1e-6).long()).reshape(weight.shape)
+
+
+def site_code(name: str) -> int:
+    """Site as an integer, for the oracle."""
+    return derive(0, "packnet", name)
+
+
+@dataclass(frozen=True)
+class PackNet(Method):
+    """PackNet: every site gets weights of its own by pruning; networks vote without a site id.
+
+    Mallya and Lazebnik 2018. All matrices are shared out, the single head included. Adam's
+    momentum and weight decay also move weights whose gradient is zero, so after every step all
+    that is not being trained is put back, bit for bit.
+
+    Parameters
+    ----------
+    prune_first, prune_later : float
+        Share of the free weights given up again at the first and at later sites (authors:
+        0.5, 0.75). The number of sites is not known, so the last is pruned like the others.
+    train_share : float
+        Share of the epochs before pruning; the rest re-trains the survivors. Total cost is
+        that of the other methods. Meant for a fixed number of epochs: where the best epoch is
+        chosen and lies before pruning, the survivors are not re-trained.
+    route : {"entropy", "mean_prob", "last", "oracle"}
+        Per subject the network with the lowest predictive entropy; mean of the probabilities;
+        the last network; the network of the subject's site (needs the site id: another, easier
+        problem, to be reported apart). A site never learned gets the last network.
+    norm : {"freeze", "per_site"}
+        Biases, norm scales and batch-norm statistics: fixed after the first site (authors'
+        nobias-nobn; batch norm then applies its statistics instead of the batch's, and there
+        is no dropout), or a copy per site.
+    """
+
+    prune_first: float = 0.5
+    prune_later: float = 0.75
+    train_share: float = 2 / 3
+    route: Literal["entropy", "mean_prob", "last", "oracle"] = "entropy"
+    norm: Literal["freeze", "per_site"] = "freeze"
+
+    name: ClassVar[str] = "packnet"
+    title: ClassVar[str] = "PackNet"
+    source: ClassVar[str] = "Mallya and Lazebnik 2018 (CVPR)"
+    keeps: ClassVar[Keeps] = "statistics"
+
+    def __post_init__(self) -> None:
+        fraction(
+            self.name,
+            prune_first=self.prune_first,
+            prune_later=self.prune_later,
+            train_share=self.train_share,
+        )
+        one_of(self.name, "route", self.route, ROUTES)
+        one_of(self.name, "norm", self.norm, NORMS)
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """All matrices free (owner 0), no site yet."""
+        owner = {
+            k: torch.zeros(p.shape, dtype=torch.int16, device=p.device)
+            for k, p in lane.params.items()
+            if p.dim() >= 2
+        }
+        device = next(iter(lane.params.values())).device
+        none = torch.zeros(0, dtype=torch.int64, device=device)
+        return lane._replace(
+            state={"sites": none, "pruned": none.new_zeros(()), **named("owner", owner)}
+        )
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """One more site; its weights are the free ones until pruning."""
+        if not any(bool((o == 0).any()) for o in part(lane.state, "owner").values()):
+            raise ConfigError(
+                f"no free weight is left for site '{site.name}'.",
+                where=f"method '{self.name}'",
+                do="Raise prune_later, or use a wider model.",
+            )
+        sites = lane.state["sites"]
+        code = sites.new_tensor([site_code(site.name)])
+        state = {**lane.state, "sites": torch.cat([sites, code])}
+        return lane._replace(state={**state, "pruned": torch.zeros_like(state["pruned"])})
+
+    def wakes(self, epoch: int, epochs: int) -> bool:
+        """Prune once, before the epochs that re-train."""
+        return epoch == max(1, round(epochs * self.train_share)) and epoch < epochs
+
+    def begin_epoch(
+        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
+    ) -> Lane:
+        """Prune: the smallest free weights become zero and stay free, the rest are owned."""
+        t = lane.state["sites"].shape[0]
+        params, owner = dict(lane.params), part(lane.state, "owner")
+        share = torch.full_like(lane.state["pruned"], 1.0, dtype=torch.float64)
+        share = share * (self.prune_first if t == 1 else self.prune_later)
+        for k, own in owner.items():
+            free = own == 0
+            cut = smallest(params[k], free, share)
+            params[k] = torch.where(cut, 0.0, params[k])
+            owner[k] = torch.where(free & ~cut, t, own).to(own.dtype)
+        pruned = torch.ones_like(lane.state["pruned"])
+        return lane._replace(
+            params=params, state={**lane.state, **named("owner", owner), "pruned": pruned}
+        )
+
+    def _trained(self, lane: Lane) -> Params:
+        """Which parameters may move now: bool masks (scalars for biases and norms)."""
+        t, pruned = lane.state["sites"].shape[0], lane.state["pruned"] > 0
+        shared = torch.full_like(pruned, t == 1 or self.norm == "per_site")
+        owner = part(lane.state, "owner")
+        return {
+            k: torch.where(pruned, owner[k] == t, owner[k] == 0) if k in owner else shared
+            for k in lane.params
+        }
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """Cross-entropy; batch norm as it was left by the first site where it is frozen."""
+        frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1 and self.norm == "freeze"
+        out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
+        return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
+
+    def after_grad(self, grads: Params, lane: Lane) -> Params:
+        """No gradient for what is not trained (clipping counts the rest)."""
+        trained = self._trained(lane)
+        return {k: torch.where(trained[k], g, 0.0) for k, g in grads.items()}
+
+    def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
+        """Put back what the optimiser must not have moved."""
+        trained = self._trained(lane)
+        params = {k: torch.where(trained[k], p, before[k]) for k, p in lane.params.items()}
+        return lane._replace(params=params)
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Prune where no epoch was left for it; copy norms and biases where each site has its."""
+        if not bool(lane.state["pruned"]):
+            epoch = torch.zeros((), dtype=torch.int32)
+            lane = self.begin_epoch(model, lane, {}, epoch, epoch)
+        if self.norm == "freeze":
+            return lane
+        vectors = {k: p.clone() for k, p in {**lane.params, **lane.stats}.items() if p.dim() < 2}
+        own = named(f"own{lane.state['sites'].shape[0]}", vectors)
+        return lane._replace(state={**lane.state, **own})
+
+    def network(self, lane: Lane, site: int) -> tuple[Params, Params]:
+        """Parameters and statistics of the network of the `site`-th site (from 1)."""
+        if site == lane.state["sites"].shape[0]:
+            return lane.params, lane.stats
+        owner, own = part(lane.state, "owner"), part(lane.state, f"own{site}")
+        params = {
+            k: torch.where((owner[k] > 0) & (owner[k] <= site), p, 0.0)
+            if k in owner
+            else own.get(k, p)
+            for k, p in lane.params.items()
+        }
+        return params, {k: own.get(k, v) for k, v in lane.stats.items()}
+
+    def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+        """Scores without a site id: the networks of all sites look, `route` decides."""
+        sites = lane.state["sites"].shape[0]
+        if sites < 2 or self.route in ("last", "oracle"):
+            return model.apply(lane.params, lane.stats, inputs).logits
+        seen = [model.apply(*self.network(lane, k + 1), inputs).logits for k in range(sites)]
+        log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, 2)
+        if self.route == "mean_prob":
+            return log_p.exp().mean(0).clamp_min(1e-30).log()
+        entropy = -(log_p.exp() * log_p).sum(-1)
+        best = entropy.argmin(0)[None, :, None].expand(1, -1, 2)
+        return log_p.gather(0, best)[0]
+
+    def site_logits(self, model: Model, lane: Lane, inputs: Inputs, site: str) -> Tensor:
+        """Scores; the oracle alone uses the site's name."""
+        places = (lane.state["sites"] == site_code(site)).nonzero()[:, 0].tolist()
+        if self.route != "oracle" or not places:
+            return self.logits(model, lane, inputs)
+        return model.apply(*self.network(lane, places[-1] + 1), inputs).logits

@@ -1,0 +1,142 @@
+r"""PDGNN with topology-aware embedding memory, at graph level.
+
+Propagation has no parameters, so a subject's pooled embedding never changes: it is stored
+instead of the graph and a small network is trained on current and all stored embeddings,
+
+.. math:: L = \tfrac12 \sum_{c} \mathrm{mean}_{i \in B_c \cup M, \, y_i = c} CE_i
+
+This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fcforge import graphs
+from fcforge.methods._settings import at_least, one_of
+from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
+from fcforge.models.base import Model, Params
+from fcforge.replay.bank import SiteView
+from fcforge.replay.buffer import (
+    admit,
+    farthest_first_priority,
+    random_priority,
+    weighted_priority,
+)
+
+SAMPLERS = ("degree", "random", "kcenter")
+
+
+def mean_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor, balanced: bool) -> Tensor:
+    """Cross-entropy over the subjects that count, classes weighing the same if `balanced`.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (n, 2)
+    y : Tensor of shape (n,)
+    counts : Tensor of shape (n,)
+        1, or 0 for a free slot.
+    """
+    each = F.cross_entropy(logits, y, reduction="none") * counts
+    if not balanced:
+        return each.sum() / counts.sum()
+    member = torch.stack([y == 0, y == 1], dim=1) * counts[:, None]  # (n, 2)
+    size = member.sum(0)
+    by_class = (each[:, None] * member).sum(0) / size.clamp(min=1.0)
+    return by_class.sum() / (size > 0).sum()
+
+
+@dataclass(frozen=True)
+class PDGNN(Method):
+    """PDGNN-TEM: a small network on fixed graph embeddings, which are remembered.
+
+    Zhang et al. 2024, carried from nodes to whole graphs. At graph level every node is covered,
+    so their coverage sampling means nothing; its literal port is a probability proportional to
+    the number of edges. The embeddings are not FC, but they are features of single patients all
+    the same: this method keeps real subjects.
+
+    Parameters
+    ----------
+    memory : int
+        Stored embeddings, shared equally by the classes of all sites (256 like the others; the
+        authors: 400 per class).
+    sampler : {"degree", "random", "kcenter"}
+        Who is stored: probability by edges, uniform, or farthest-first among embeddings.
+    balanced : bool
+        Class-balanced loss, as the authors.
+    """
+
+    memory: int = 256
+    sampler: Literal["degree", "random", "kcenter"] = "degree"
+    balanced: bool = True
+
+    name: ClassVar[str] = "pdgnn"
+    title: ClassVar[str] = "PDGNN-TEM"
+    source: ClassVar[str] = "Zhang et al. 2024 (KDD), at graph level"
+    keeps: ClassVar[Keeps] = "real subjects"
+    models: ClassVar[tuple[str, ...]] = ("tem",)
+
+    def __post_init__(self) -> None:
+        at_least(self.name, 0, memory=self.memory)
+        one_of(self.name, "sampler", self.sampler, SAMPLERS)
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Empty memory of embeddings."""
+        weight = lane.params["embed.weight"]
+        free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
+        memory = {
+            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
+            "memory.y": torch.zeros_like(free),
+            "memory.site": free,
+            "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),
+        }
+        return lane._replace(state=memory)
+
+    def loss(
+        self,
+        model: Model,
+        params: Params,
+        lane: Lane,
+        batch: Batch,
+        replay: Replay | None,
+        key: Tensor,
+    ) -> tuple[Tensor, Params]:
+        """Current batch and the whole memory as one batch."""
+        if self.memory == 0 and not self.balanced:
+            return super().loss(model, params, lane, batch, replay, key)
+        memory = lane.state
+        x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])
+        y = torch.cat([batch.y, memory["memory.y"]])
+        counts = torch.cat([torch.ones_like(batch.y), (memory["memory.site"] >= 0).long()])
+        out = model.apply(params, lane.stats, {"topology": x}, train=True, key=key)
+        return mean_cross_entropy(out.logits, y, counts.to(x.dtype), self.balanced), out.stats
+
+    def priority(self, model: Any, site: SiteView, x: Tensor, rng: torch.Generator) -> Tensor:
+        """Priority (n,) of the site's subjects; within a class the highest are stored."""
+        if self.sampler == "random":
+            return random_priority(len(x), rng, x.device)
+        if self.sampler == "degree":
+            edges = graphs.binary(graphs.adjacency(site.fc, model.tau, model.edges))
+            return weighted_priority(edges.sum((-1, -2)), rng)
+        priority = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        for c in (0, 1):
+            mine = site.y == c
+            if bool(mine.any()):
+                priority[mine] = farthest_first_priority(x[mine], rng)
+        return priority
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Store embeddings of the site; earlier sites make room."""
+        x = site.inputs(model)["topology"]
+        new = {
+            "memory.topology": x,
+            "memory.y": site.y,
+            "memory.site": torch.full_like(site.y, site.position),
+            "memory.priority": self.priority(model, site, x, rng),
+        }
+        return lane._replace(state=admit(lane.state, new, "balanced"))

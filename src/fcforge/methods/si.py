@@ -1,0 +1,78 @@
+r"""Synaptic intelligence: importance from how much each parameter lowered the loss on its way.
+
+.. math::
+    \omega_j = -\sum_{steps} g_j \, \Delta\theta_j, \quad
+    \Omega_j \mathrel{+}= \frac{\max(0, \omega_j)}{(\theta^*_j - \theta^{start}_j)^2 + \xi}, \quad
+    L = CE + c \sum_j \Omega_j (\theta_j - \theta^*_j)^2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from fcforge.methods import _penalty
+from fcforge.methods._settings import at_least
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model, Params
+from fcforge.replay.bank import SiteView
+
+
+@dataclass(frozen=True)
+class SI(Method):
+    """Synaptic intelligence: parameters that lowered the loss on their way are held.
+
+    Zenke et al. 2017. g is the gradient of the cross-entropy alone, before clipping; the step
+    is the one Adam really took. Omega is never negative (Avalanche and Mammoth do not clamp
+    it).
+
+    Parameters
+    ----------
+    strength : float
+        c; 0.5 to 1 in Mammoth, 10 in van de Ven (permuted MNIST, domain-IL).
+    damping : float
+        xi; 0.1 in van de Ven and Mammoth.
+    """
+
+    strength: float = 1.0
+    damping: float = 0.1
+
+    name: ClassVar[str] = "si"
+    title: ClassVar[str] = "SI"
+    source: ClassVar[str] = "Zenke, Poole and Ganguli 2017 (ICML)"
+    keeps: ClassVar[Keeps] = "statistics"
+
+    def __post_init__(self) -> None:
+        at_least(self.name, 0.0, strength=self.strength)
+        at_least(self.name, 1e-6, damping=self.damping)
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Path integral at zero."""
+        zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
+        begun = _penalty.named("origin", lane.params) | _penalty.named("path", zero)
+        return lane._replace(state={**lane.state, **begun})
+
+    def after_grad(self, grads: Params, lane: Lane) -> Params:
+        """Add the gradient of the penalty."""
+        return _penalty.add_pull(grads, lane, self.strength)
+
+    def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
+        """Path integral: omega -= g * step."""
+        path = _penalty.part(lane.state, "path")
+        moved = {
+            k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
+            for k, g in grads.items()
+        }
+        return lane._replace(state={**lane.state, **_penalty.named("path", moved)})
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Omega from the path integral; the anchor moves to this network."""
+        path, origin = _penalty.part(lane.state, "path"), _penalty.part(lane.state, "origin")
+        omega = _penalty.part(lane.state, "importance")
+        for k, p in lane.params.items():
+            gained = path[k].clamp_min(0.0) / ((p - origin[k]).square() + self.damping)
+            omega[k] = omega[k] + gained if k in omega else gained
+        state = _penalty.without(lane.state, "path", "origin")
+        return lane._replace(state=_penalty.move_anchor(state, lane.params, omega))

@@ -1,0 +1,68 @@
+"""Three tiny sites with a class effect, and synthetic twins in place of a generator."""
+
+from __future__ import annotations
+
+import torch
+
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.methods.base import Lane
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.types import FCBatch, SiteSeal, Training
+
+N_ROIS = 8
+SITES = ("A", "B", "C")
+TRAINING = Training(epochs=3, batch_size=8)
+
+
+def subjects(n: int, site: str, kind: str, patients: float = 0.4) -> FCBatch:
+    """Correlation matrices of short series; patients have a stronger first module."""
+    rng = torch_rng(0, site, kind)
+    y = (torch.arange(n) >= n - round(n * patients)).long()
+    common = torch.randn(n, 1, 30, generator=rng) * (0.4 + 0.8 * y[:, None, None])
+    series = torch.randn(n, N_ROIS, 30, generator=rng)
+    series[:, : N_ROIS // 2] += common
+    series = series - series.mean(-1, keepdim=True)
+    series = series / series.norm(dim=-1, keepdim=True)
+    return FCBatch(series @ series.transpose(1, 2), y)
+
+
+class World:
+    """A bank with real subjects of each site, and views whose generator is `subjects`."""
+
+    def __init__(self, n: int = 20, dtype: torch.dtype = torch.float32) -> None:
+        self.bank, self.dtype = Bank(), dtype
+        self.real = {
+            s: self.bank.add(PoolName("real", s, 0, "train"), self.cast(subjects(n, s, "real")))
+            for s in SITES
+        }
+
+    def cast(self, batch: FCBatch) -> FCBatch:
+        return FCBatch(batch.fc.to(self.dtype), batch.y)
+
+    def start(self, learner: Learner, seed: int) -> Lane:
+        lane = start_lane(learner, seed)
+        return Lane(*({k: self._cast(v) for k, v in part.items()} for part in lane))
+
+    def _cast(self, x: torch.Tensor) -> torch.Tensor:
+        return x.to(self.dtype) if x.is_floating_point() else x
+
+    def view(self, site: str, position: int) -> SiteView:
+        def synthesise(n: int) -> torch.Tensor:
+            name = PoolName("synthetic", site, 0, f"stub:{n}")
+            return self.bank.add(name, self.cast(subjects(n, site, "synthetic")))
+
+        empty = torch.empty(0, dtype=torch.int64)
+        return SiteView(
+            site, position, self.bank, self.real[site], empty, SiteSeal(site), synthesise
+        )
+
+    def learn(self, learner: Learner, order, seed=0, training=TRAINING):
+        """Lanes after each site of one order, trained alone."""
+        lane = self.start(learner, seed)
+        lanes = []
+        for i, site in enumerate(order):
+            job = Job(lane, self.view(site, i), seed, tuple(order[: i + 1]))
+            (lane,) = learn_site(learner, [job], self.bank, training)
+            lanes.append(lane)
+        return lanes

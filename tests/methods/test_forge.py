@@ -1,0 +1,276 @@
+"""FORGE in the engine: its loss by hand, what it keeps, and that lanes do not feel each other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from forge_world import N_ROIS, SITES, TRAINING, World, subjects
+
+from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.errors import ConfigError, SealedError
+from fcforge.methods import METHODS, make_method
+from fcforge.methods._forge_presets import PRESETS
+from fcforge.methods.base import Batch, Replay
+from fcforge.methods.forge import Forge
+from fcforge.models import make_model
+from fcforge.replay.bank import PoolName
+from fcforge.types import Component, SiteSeal
+
+SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
+VARIANTS = {
+    "default": {},
+    "paper": {"preset": "paper"},
+    "uniform": {"sampling": "uniform"},
+    "reservoir": {"sampling": "reservoir"},
+    "quota": {"site_weight": "quota"},
+}
+
+
+def learner(model: str = "mlp", **settings) -> Learner:
+    return Learner(Forge(**{**SIZES, **settings}), make_model(Component(model), N_ROIS))
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+# -- the objective -----------------------------------------------------------------------
+def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
+    """Loss of the engine's method and the same number written out term by term."""
+    world, chosen = World(), learner("linear", **settings)
+    lane = world.learn(chosen, SITES[:n_past])[-1]
+    x = world.bank.inputs(chosen.model)
+    rng = torch.Generator().manual_seed(3)
+    d = lane.state["memory.embedding"].shape[1]
+    u, r = torch.randn(4, 2, generator=rng), torch.randn(4, d, generator=rng)
+    rows, old = torch.arange(5), torch.tensor([60, 61, 70, 71])
+    weight = torch.tensor([0.4, 0.1, 0.3, 0.2])
+    batch = Batch({k: v[rows] for k, v in x.items()}, world.bank.y[rows])
+    replay = Replay({k: v[old] for k, v in x.items()}, world.bank.y[old], u, r, weight)
+    loss, _ = chosen.method.loss(
+        chosen.model, lane.params, lane, batch, replay, torch.tensor(0, dtype=torch.int32)
+    )
+    w, b = lane.params["head.0.weight"], lane.params["head.0.bias"]
+    z, edges = x["edges"] @ w.T + b, x["edges"]
+    mean = chosen.method.settings["loss_form"] == "mean"
+    l1, l2, l3 = chosen.method.weights
+    remembered = torch.tensor(0.0)
+    for i, j in enumerate(old.tolist()):
+        ce = -F.log_softmax(z[j], 0)[world.bank.y[j]]
+        logits = ((z[j] - u[i]) ** 2).sum() / (2 if mean else 1)
+        readout = ((edges[j] - r[i]) ** 2).sum() / (d if mean else 1)
+        remembered = remembered + weight[i] * (l1 * ce + l2 * logits + l3 * readout)
+    factor = 1 if mean else n_past
+    expected = F.cross_entropy(z[rows], world.bank.y[rows]) + factor * remembered
+    return float(loss), float(expected)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("n_past", [1, 2])
+def test_loss_by_hand(preset, n_past):
+    loss, expected = by_hand({"preset": preset, "l1": 0.5, "l2": 0.25, "l3": 0.125}, n_past)
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_joint_forward_lets_batch_norm_see_both():
+    world = World()
+    moments = {}
+    for forward in ("joint", "separate"):
+        chosen = learner("gcn", forward=forward)
+        lane = start_lane(chosen, 0)
+        x = world.bank.inputs(chosen.model)
+        batch = Batch({k: v[:6] for k, v in x.items()}, world.bank.y[:6])
+        teacher = torch.zeros(6, 2), torch.zeros(6, lane.state["memory.embedding"].shape[1])
+        replay = Replay(
+            {k: v[20:26] for k, v in x.items()},
+            world.bank.y[20:26],
+            *teacher,
+            torch.full((6,), 1 / 6),
+        )
+        key = torch.tensor(0, dtype=torch.int32)
+        _, moments[forward] = chosen.method.loss(
+            chosen.model, lane.params, lane, batch, replay, key
+        )
+        both = {k: torch.cat([v[:6], v[20:26]]) for k, v in x.items()}
+        together = chosen.model.apply(lane.params, lane.stats, both, train=True, key=key).stats
+        assert same(moments[forward], together) == (forward == "joint")
+
+
+@pytest.mark.parametrize("model", ["mlp", "gcn"])
+def test_zero_weights_are_fine_tuning_bitwise(model):
+    zero = World().learn(learner(model, l1=0, l2=0, l3=0), SITES)
+    plain = Learner(make_method(Component("finetune")), make_model(Component(model), N_ROIS))
+    for a, b in zip(zero, World().learn(plain, SITES), strict=True):
+        assert same(a.params, b.params)
+        assert same(a.stats, b.stats)
+
+
+def test_each_weight_matters():
+    full = World().learn(learner(), SITES[:2])[-1].params
+    for off in ("l1", "l2", "l3"):
+        assert not same(full, World().learn(learner(**{off: 0}), SITES[:2])[-1].params)
+
+
+# -- what it keeps -----------------------------------------------------------------------
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_memory_is_synthetic_and_within_budget(variant):
+    world = World()
+    for t, lane in enumerate(world.learn(learner(**VARIANTS[variant]), SITES), start=1):
+        state = lane.state
+        for key in Forge.row_keys:
+            assert len(world.bank.real_rows(state[key])) == 0
+        filled = state["memory.row"] >= 0
+        assert int(filled.sum()) == (min(12, 10 * t) if variant == "reservoir" else 10 * t)
+        active = state["replay.active"]
+        assert len(set(active.tolist())) == min(12, 10 * t) == int(state["replay.quota"].sum())
+        assert filled[active].all()
+        assert torch.equal(state["memory.y"][filled], world.bank.y[state["memory.row"][filled]])
+        site = active // 10
+        assert torch.bincount(site, minlength=t).tolist() == state["replay.quota"].tolist()
+        assert site.tolist() == sorted(site.tolist())
+
+
+def test_engine_refuses_a_generator_that_hands_out_real_subjects():
+    world = World()
+    view = world.view("A", 0)
+    cheat = view.__class__(
+        "A", 0, world.bank, view.train, view.val, SiteSeal("A"), lambda n: torch.arange(n)
+    )
+    chosen = learner()
+    job = Job(start_lane(chosen, 0), cheat, 0, ("A",))
+    with pytest.raises(SealedError, match="real subjects"):
+        learn_site(chosen, [job], world.bank, TRAINING)
+
+
+def test_candidates_and_held_out_subjects_are_different_people():
+    state = World().learn(learner(), SITES)[-1].state
+    assert not set(state["memory.row"].tolist()) & set(state["dev.row"].tolist())
+    assert len(set(state["dev.row"].tolist())) == 18
+    assert state["dev.y"].reshape(3, 6).sum(1).tolist() == [2, 2, 2]  # .4 of 6
+
+
+@pytest.mark.parametrize("variant", ["default", "uniform"])
+def test_teacher_outputs_are_those_at_the_end_of_the_site(variant):
+    world, chosen = World(), learner("gcn", **VARIANTS[variant])
+    lanes = world.learn(chosen, SITES)
+    last = lanes[-1].state
+    for t, lane in enumerate(lanes):
+        rows = last["memory.row"][10 * t : 10 * t + 10]
+        x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
+        out = chosen.model.apply(lane.params, lane.stats, x)
+        assert torch.equal(last["memory.logits"][10 * t : 10 * t + 10], out.logits)
+        assert torch.equal(last["memory.embedding"][10 * t : 10 * t + 10], out.embedding)
+        assert (last["memory.site"][10 * t : 10 * t + 10] == t).all()
+
+
+def test_reservoir_wipes_what_it_does_not_keep():
+    state = World().learn(learner(sampling="reservoir"), SITES)[-1].state
+    gone = state["memory.row"] < 0
+    assert int(gone.sum()) == 18
+    assert not state["memory.logits"][gone].any()
+    assert not state["memory.embedding"][gone].any()
+    assert not len(state["dev.row"])
+
+
+# -- the sampler in the engine -----------------------------------------------------------
+def test_best_accuracy_is_that_at_the_ends_of_sites():
+    world, chosen = World(), learner("gcn")
+    lanes = world.learn(chosen, SITES)
+    rows, y = lanes[-1].state["dev.row"][:6], lanes[-1].state["dev.y"][:6]
+    x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
+    right = [
+        (chosen.method.logits(chosen.model, lane, x).argmax(-1) == y).float().mean()
+        for lane in lanes
+    ]
+    assert float(lanes[-1].state["hcts.best"][0]) == pytest.approx(float(max(right)), abs=1e-6)
+
+
+def test_refresh_happens_every_so_many_epochs():
+    chosen = Forge(refresh=3)
+    assert [e for e in range(8) if chosen.wakes(e, 8)] == [0, 3, 6]
+    assert not Forge(sampling="reservoir").wakes(0, 8)
+    assert not Forge(l1=0, l2=0, l3=0).wakes(0, 8)
+    literal = Forge(preset="paper")
+    assert [e for e in range(100) if literal.wakes(e, 100)] == [0, 80]
+
+
+def test_rewards_arrive_only_for_sites_that_were_replayed():
+    lanes = World().learn(learner(), SITES)
+    assert lanes[0].state["hcts.seen"].tolist() == [False]
+    assert lanes[2].state["hcts.seen"].tolist() == [True, True, False]
+    assert lanes[2].state["hcts.site.s"][0].any()
+    assert not lanes[2].state["hcts.site.s"][2].any()
+
+
+def test_contexts_come_from_test_subjects_only_under_the_leak():
+    world, chosen = World(), learner()
+    test = world.bank.add(PoolName("test", "A", 0, "test"), subjects(4, "A", "test"))
+    view = world.view("A", 0)
+    leaky = view.__class__(
+        "A", 0, world.bank, view.train, view.val, SiteSeal("A"), view.synthesise, test
+    )
+    for site, expected in ((leaky, [*test.tolist(), -1, -1]), (view, None)):
+        job = Job(start_lane(chosen, 0), site, 0, ("A",))
+        (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
+        held = lane.state["dev.row"].tolist()
+        assert len(world.bank.real_rows(lane.state["dev.row"])) == (4 if expected else 0)
+        assert held == expected if expected else not set(held) & set(test.tolist())
+
+
+# -- lanes -------------------------------------------------------------------------------
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("model", ["mlp", "gcn"])
+def test_a_lane_equals_the_same_run_alone(model, variant):
+    """In float64: Adam turns the last bit of a vanishing gradient into a visible step."""
+    world, chosen = World(dtype=torch.float64), learner(model, **VARIANTS[variant])
+    alone = world.learn(chosen, ("A", "B", "C"))
+    other = world.learn(chosen, ("B", "A"), seed=1)
+    jobs = [
+        Job(alone[1], world.view("C", 2), 0, ("A", "B", "C")),
+        Job(other[1], world.view("C", 2), 1, ("B", "A", "C")),
+    ]
+    together = learn_site(chosen, jobs, world.bank, TRAINING)[0]
+    for k, v in alone[2].params.items():
+        assert torch.allclose(together.params[k], v, rtol=0, atol=1e-10)
+    for k in ("memory.row", "replay.active", "replay.quota"):
+        assert torch.equal(together.state[k], alone[2].state[k])
+
+
+def test_shapes_depend_on_the_number_of_sites_alone():
+    world, chosen = World(), learner()
+    a, b = (world.learn(chosen, order)[-1].state for order in (("A", "B"), ("C", "A")))
+    assert {k: v.shape for k, v in a.items()} == {k: v.shape for k, v in b.items()}
+
+
+# -- settings ----------------------------------------------------------------------------
+def test_presets_and_what_is_set_by_hand():
+    assert Forge().settings == {k: v[0] for k, v in PRESETS.items()}
+    literal = Forge(preset="paper", zscore=False, refresh=7)
+    assert literal.settings["zscore"] is False
+    assert literal.settings["refresh"] == 7
+    assert literal.settings["posterior"] == "paper"
+    assert literal.sampler.bandit.prior == 10.0
+    assert not literal.sampler.bandit.pooled
+    assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
+    assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
+    assert METHODS["forge"] is Forge
+    assert Forge.needs_generator
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"preset": "papre"},
+        {"sampling": "greedy"},
+        {"closeness": "x"},
+        {"memory": 0},
+        {"dev": 1},
+        {"l2": -0.1},
+        {"refresh": 0},
+        {"temperature": 0.0},
+    ],
+)
+def test_impossible_settings_are_refused(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        Forge(**bad)

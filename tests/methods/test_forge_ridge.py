@@ -1,0 +1,271 @@
+"""FORGE in closed form: the solver by hand, the objective's gradient, and what it keeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from forge_world import N_ROIS, SITES, World
+
+from fcforge import graphs
+from fcforge.engine import Learner
+from fcforge.errors import ConfigError
+from fcforge.methods._ridge import dual_ridge
+from fcforge.methods.analytic import ridge_from_root
+from fcforge.methods.base import Lane
+from fcforge.methods.forge_ridge import ForgeRidge, balance_classes, head_of
+from fcforge.models import make_model
+from fcforge.models.edge import LOG_SCALE, edge_features, n_features
+from fcforge.types import Component
+
+SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
+
+
+def learner(features: str = "log", **settings) -> Learner:
+    model = make_model(Component("linear", {"features": features}), N_ROIS)
+    return Learner(ForgeRidge(**{**SIZES, **settings}), model)
+
+
+# -- the solver ----------------------------------------------------------------------------
+def test_two_subjects_by_hand():
+    """x = -1, 1 and t = -1, 1 with mass 2 and 2: w = 4 / (4 + alpha), b = 0."""
+    x = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    t, mass = x[:, 0], torch.full((2,), 2.0, dtype=torch.float64)
+    dual = dual_ridge(x @ x.T, t, mass, penalty=4.0)
+    assert float(dual.coefficient @ x[:, 0]) == pytest.approx(0.5)
+    assert float(dual.bias) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_mass_is_how_often_a_subject_is_there():
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 3, generator=rng, dtype=torch.float64)
+    t = torch.randn(5, generator=rng, dtype=torch.float64)
+    mass = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0], dtype=torch.float64)
+    copies = torch.repeat_interleave(torch.arange(5), mass.long())
+    weighted = dual_ridge(x @ x.T, t, mass, 0.7)
+    copied = dual_ridge(x[copies] @ x[copies].T, t[copies], torch.ones(7).double(), 0.7)
+    torch.testing.assert_close(weighted.coefficient @ x, copied.coefficient @ x[copies])
+    torch.testing.assert_close(weighted.bias, copied.bias)
+    assert float(weighted.coefficient.sum()) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_agrees_with_the_primal_and_with_analytic_ridge():
+    rng = torch.Generator().manual_seed(1)
+    x = torch.randn(12, 4, generator=rng, dtype=torch.float64) + 3.0
+    x = (x - x.mean(0)) / x.std(0, correction=0) + 3.0  # analytic ridge standardises: unit already
+    t, mass = torch.randn(12, generator=rng).double(), torch.rand(12, generator=rng).double()
+    dual = dual_ridge(x @ x.T, t, mass, 0.3)
+    full = torch.cat([x, torch.ones(12, 1).double()], 1)
+    normal = (
+        full.T @ (mass[:, None] * full) + 0.3 * torch.diag(torch.tensor([1.0] * 4 + [0])).double()
+    )
+    primal = torch.linalg.solve(normal, full.T @ (mass * t))
+    torch.testing.assert_close(dual.coefficient @ x, primal[:-1])
+    torch.testing.assert_close(dual.bias, primal[-1])
+    ones = torch.ones(12, 1).double()
+    root = ridge_from_root(torch.cat([ones, x, t[:, None]], 1), [0.3])
+    dual = dual_ridge(x @ x.T, t, ones[:, 0], 0.3)
+    torch.testing.assert_close(dual.coefficient @ x, root.weight)
+    torch.testing.assert_close(dual.bias, root.bias)
+
+
+# -- the objective -------------------------------------------------------------------------
+def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tensor:
+    """FORGE's objective written out with logits, tuples and means, at one choice of the memory."""
+    s = chosen.method
+    params = {"head.0.weight": torch.stack([-solution[:-1], solution[:-1]])}
+    params["head.0.bias"] = torch.stack([-solution[-1], solution[-1]])
+    now = chosen.model.apply(params, {}, {"edges": x})
+
+    def to_label(logits, label):
+        t = 2.0 * label.double() - 1.0
+        return 0.5 * (logits - torch.stack([-t, t], -1)).square().sum(-1)
+
+    total = to_label(now.logits, y).mean()
+    l1, l2, l3 = s.weights
+    state = lane.state
+    sites = len(state["replay.quota"])
+    mean = s.settings["loss_form"] == "mean"
+    part = torch.zeros((), dtype=torch.float64)
+    for site in range(sites):
+        active = state["replay.active"]
+        slots = active[state["memory.site"][active] == site]
+        inputs = world.bank.inputs(chosen.model)["edges"][state["memory.row"][slots]].double()
+        then = chosen.model.apply(params, {}, {"edges": inputs})
+        logits = (then.logits - state["memory.logits"][slots].double()).square()
+        readout = (then.embedding - state["memory.embedding"][slots].double()).square()
+        each = l1 * to_label(then.logits, state["memory.y"][slots])
+        each = each + l2 * (logits.mean(-1) if mean else logits.sum(-1))
+        each = each + l3 * (readout.mean(-1) if mean else readout.sum(-1))
+        weight = 1.0 / sites if s.site_weight == "equal" else len(slots) / len(active)
+        part = part + weight * each.mean()
+    total = total + part * (sites if s.settings["sum_sites"] else 1)
+    return total + s.penalty * x.shape[1] / len(y) * solution[:-1].square().sum()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sum_sites": True, "l1": 0.5, "l2": 0.5},
+        {"site_weight": "quota", "l1": 0.7, "l2": 0.1},
+        {"loss_form": "paper", "l1": 0.0},
+        {"sampling": "reservoir"},
+    ],
+)
+def test_solution_is_where_the_objective_is_flat(settings):
+    """Gradient zero of the whole objective, readout term included, at the one choice made."""
+    world, chosen = World(), learner(rounds=1, **settings)
+    before = world.learn(chosen, SITES[:2])[-1]
+    site = world.view(SITES[2], 2)
+    rng = torch.Generator().manual_seed(0)
+    lane = chosen.method._solve(chosen.model, before, site, rng)
+    x = site.inputs(chosen.model)["edges"].double()
+    weight, bias = lane.params["head.0.weight"], lane.params["head.0.bias"]
+    solution = torch.cat([weight[1], bias[1:]]).double().requires_grad_()
+    (slope,) = torch.autograd.grad(objective(chosen, lane, solution, x, site.y, world), solution)
+    nothing = torch.zeros_like(solution).requires_grad_()
+    (start,) = torch.autograd.grad(objective(chosen, lane, nothing, x, site.y, world), nothing)
+    assert float(slope.abs().max()) < 1e-5 * float(start.abs().max())  # float32 head
+    assert float(bias.sum()) == 0.0
+    assert torch.equal(weight[0], -weight[1])
+
+
+def test_recall_by_hand():
+    """Two past sites, quotas 1 and 2, a site of 6 subjects, l1 = 0.2 and l2 = 0.6."""
+    state = {
+        "replay.active": torch.tensor([1, 2, 3]),
+        "replay.quota": torch.tensor([1, 2]),
+        "memory.site": torch.tensor([0, 0, 1, 1]),
+        "memory.y": torch.tensor([0, 1, 0, 1]),
+        "memory.logits": torch.tensor([[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]),
+    }
+    asked = ForgeRidge(l1=0.2, l2=0.6).recall(state, 6)
+    assert asked.slot.tolist() == [1, 2, 3]
+    # (0.2 * 1 + 0.6 * 0.5) / 0.8, (0.2 * -1 + 0.6 * 0.5) / 0.8, (0.2 * 1 + 0) / 0.8
+    assert asked.target.tolist() == pytest.approx([0.625, 0.125, 0.25])
+    # the past counts 0.8 * 6 subjects, half of them at each site
+    assert asked.mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
+    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").recall(state, 6)
+    assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
+
+
+def test_balance_by_hand():
+    """Three controls and one patient, then one of each with twice the mass: sites stay 4 and 4."""
+    mass = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 2.0], dtype=torch.float64)
+    y, site = torch.tensor([0, 0, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1])
+    assert balance_classes(mass, y, site, 0.0) is mass
+    whole = balance_classes(mass, y, site, 1.0)
+    assert whole.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 2, 2])
+    half = balance_classes(mass, y, site, 0.5)  # a patient counts sqrt 3 times a control
+    one = 4 / (3 + 3**0.5)
+    assert half.tolist() == pytest.approx([one, one, one, one * 3**0.5, 2, 2])
+    alone = balance_classes(mass[:3], y[:3], site[:3], 0.5)  # a site of one class
+    assert alone.tolist() == pytest.approx([1, 1, 1])
+
+
+def test_balance_in_recall_by_hand():
+    """Site 0 has one control, site 1 two controls and a patient: only the latter are moved."""
+    state = {
+        "replay.active": torch.tensor([0, 1, 2, 3]),
+        "replay.quota": torch.tensor([1, 3]),
+        "memory.site": torch.tensor([0, 1, 1, 1]),
+        "memory.y": torch.tensor([0, 0, 0, 1]),
+        "memory.logits": torch.zeros(4, 2),
+    }
+    plain = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True).recall(state, 6)
+    assert plain.mass.tolist() == pytest.approx([6, 2, 2, 2])
+    even = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True, balance=1.0).recall(state, 6)
+    assert even.mass.tolist() == pytest.approx([6, 1.5, 1.5, 3])
+    assert even.target.tolist() == plain.target.tolist()
+
+
+# -- in the engine -------------------------------------------------------------------------
+@pytest.mark.parametrize("l3", [0.0, 0.15])
+def test_zero_strength_is_the_ridge_of_the_last_site_bitwise(l3):
+    """A convex problem does not remember its start: exact fine-tuning is the site alone."""
+    world = World()
+    after = world.learn(learner(l1=0.0, l2=0.0, l3=l3), SITES)[-1]
+    alone = world.learn(learner(), SITES[2:])[-1]
+    with_past = world.learn(learner(), SITES)[-1]
+    for key, value in after.params.items():
+        assert torch.equal(value, alone.params[key])
+        assert not torch.equal(value, with_past.params[key])
+
+
+def test_l3_changes_nothing_since_the_readout_is_fixed():
+    world = World()
+    a, b = (world.learn(learner(l3=l3, sampling="uniform"), SITES)[-1] for l3 in (0.0, 5.0))
+    assert all(torch.equal(a.params[k], b.params[k]) for k in a.params)
+
+
+def test_rounds_average_what_single_choices_give():
+    """With room for every candidate each round is the same problem: one round is enough."""
+    world = World()
+    whole = {"memory": 20, "candidates": 10, "sampling": "uniform"}
+    one, many = (world.learn(learner(**whole, rounds=r), SITES)[-1] for r in (1, 4))
+    for key, value in one.params.items():
+        torch.testing.assert_close(value, many.params[key], rtol=1e-5, atol=1e-6)
+    small = [world.learn(learner(rounds=r), SITES)[-1].params["head.0.weight"] for r in (1, 4)]
+    assert not torch.allclose(*small, rtol=1e-3)
+
+
+def test_the_second_look_is_the_first_with_new_logits():
+    """`look_again` equals `look_at` from scratch: readouts of a linear model are fixed."""
+    world, chosen = World(), learner()
+    lane = world.learn(chosen, SITES)[-1]
+    bank, s = world.bank.inputs(chosen.model), chosen.method
+    key = torch.tensor(5, dtype=torch.int32)
+    _, first = s._choose(chosen.model, lane, bank, key, None)
+    other = lane._replace(params=head_of(torch.linspace(-1, 1, N_ROIS * (N_ROIS - 1) // 2 + 1)))
+    _, scratch = s._choose(chosen.model, other, bank, key, None)
+    _, again = s._choose(chosen.model, other, bank, key, first)
+    assert not torch.equal(first.psi, scratch.psi)
+    for a, b in zip(again, scratch, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_hcts_chooses_within_its_budget_and_learns():
+    world = World()
+    state = world.learn(learner(), SITES)[-1].state
+    assert len(state["replay.active"]) == SIZES["memory"] == int(state["replay.quota"].sum())
+    assert bool((state["hcts.site.s"][:2] != 0).any())  # two past sites earned rewards
+    assert not world.bank.real_rows(state["memory.row"]).numel()
+
+
+def test_log_features_are_the_scaled_matrix_logarithm():
+    fc = World().bank.fc(torch.arange(3))
+    log = edge_features(fc, "log")
+    torch.testing.assert_close(log * LOG_SCALE, graphs.log_edges(fc))
+    assert torch.equal(log, edge_features(fc, "centred+log")[:, log.shape[1] :])
+    # two ROIs at correlation c: the log of (1 - a) C + a I has (log(1 + d) - log(1 - d)) / 2
+    # beside its diagonal, with d = 0.6 c
+    pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
+    assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / LOG_SCALE, rel=1e-4)
+
+
+def test_log_with_diagonal_by_hand():
+    """Two ROIs at correlation 0.5: d = 0.3, the diagonal is (log(1 + d) + log(1 - d)) / 2."""
+    pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
+    edge, first, second = (edge_features(pair, "log+diagonal")[0] * LOG_SCALE).tolist()
+    assert edge == pytest.approx(0.30952, rel=1e-4)
+    assert [first, second] == pytest.approx([-0.04716 / 2**0.5] * 2, rel=1e-3)
+    fc = World().bank.fc(torch.arange(2))
+    x = edge_features(fc, "log+diagonal") * LOG_SCALE
+    assert x.shape[1] == n_features(N_ROIS, "log+diagonal")
+    apart = (graphs.log_matrix(fc[0]) - graphs.log_matrix(fc[1])).square().sum()
+    torch.testing.assert_close((x[0] - x[1]).square().sum(), apart / 2)
+
+
+def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():
+    world = World()
+    lane = world.learn(learner("log+diagonal", balance=0.5), SITES)[-1]
+    assert not world.bank.real_rows(lane.state["memory.row"]).numel()
+    assert lane.params["head.0.weight"].shape == (2, n_features(N_ROIS, "log+diagonal"))
+    plain = world.learn(learner("log+diagonal"), SITES)[-1]
+    assert not torch.equal(lane.params["head.0.weight"], plain.params["head.0.weight"])
+
+
+@pytest.mark.parametrize("bad", [{"balance": 1.5}, {"penalty": 0.0}, {"rounds": 0}, {"l1": -1.0}])
+def test_settings_that_cannot_be(bad):
+    with pytest.raises(ConfigError):
+        ForgeRidge(**bad)

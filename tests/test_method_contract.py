@@ -1,0 +1,303 @@
+"""Every registered method, by a contract it did not write (found through the table)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from fcforge import graphs
+from fcforge.errors import SealedError
+from fcforge.methods import METHODS
+from fcforge.runner import workshop as workshop_module
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop
+from fcforge.types import FCBatch, Training
+from small_world import (
+    QUICK_METHODS,
+    QUICK_MODELS,
+    R,
+    World,
+    assert_same,
+    cohort,
+    default_model,
+    learner_spec,
+    order,
+    plan_of,
+    run_plan,
+    run_spec,
+    stored_lanes,
+)
+from subject_scanner import closest, kept_subjects
+
+METHODS = sorted(METHODS)
+every_method = pytest.mark.parametrize("method", METHODS)
+
+# Settings at which a method must be plain fine-tuning, bit for bit.
+ZERO: dict[str, dict] = {
+    "er": {"strength": 0.0},
+    "der": {"alpha": 0.0},
+    "derpp": {"alpha": 0.0, "beta": 0.0},
+    "ewc": {"strength": 0.0},
+    "si": {"strength": 0.0},
+    "lwf": {"strength": 0.0},
+    "twp": {"loss_strength": 0.0, "topology_strength": 0.0},
+    "ugcl": {
+        "rehearsal": 0.0,
+        "logits_weight": 0.0,
+        "global_weight": 0.0,
+        "local_weight": 0.0,
+    },
+    "pdgnn": {"memory": 0, "balanced": False},
+    "forge": {"l1": 0.0, "l2": 0.0, "l3": 0.0},
+}
+WITHOUT_ZERO = {"finetune", "packnet"}  # pruning cannot be turned off
+SEQUENTIAL = [m for m in METHODS if METHODS[m].depends_on == "order" and METHODS[m].fits]
+CONTINUING = [m for m in METHODS if METHODS[m].depends_on != "all"]
+KEEPS_NOBODY = [m for m in METHODS if METHODS[m].keeps != "real subjects"]
+WITH_MEMORY = [
+    m
+    for m in METHODS
+    if METHODS[m].keeps == "real subjects" and "memory" in {f.name for f in fields(METHODS[m])}
+]
+PAIRS = [
+    (method, model)
+    for method in METHODS
+    for model in sorted({*QUICK_MODELS, "linear"})
+    if not METHODS[method].models or model in METHODS[method].models
+]
+
+
+def nodes_of(method: str, params=None, model=None, sites: int = 3, **spec):
+    return plan_of(run_spec(learner_spec(method, params, model), sites, **spec))
+
+
+@every_method
+def test_runs_is_finite_and_repeats(method, tmp_path):
+    plan = nodes_of(method)
+    run_plan(plan, tmp_path / "a")
+    run_plan(plan, tmp_path / "b")
+    first, again = (stored_lanes(plan, tmp_path / x) for x in "ab")
+    assert first
+    for key, tensors in first.items():
+        assert_same(tensors, again[key])
+        for name, value in tensors.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.isfinite(value).all(), name
+        scores = Store(tmp_path / "a").read_scores(key)
+        assert all(((s >= 0) & (s <= 1)).all() for s in scores.values())
+
+
+@pytest.mark.parametrize(("method", "model"), PAIRS)
+def test_works_on_every_model_it_names(method, model, tmp_path):
+    plan = nodes_of(method, model=model, sites=2, training=Training(epochs=1, batch_size=16))
+    run_plan(plan, tmp_path)
+    for tensors in stored_lanes(plan, tmp_path).values():
+        assert all(torch.isfinite(v).all() for k, v in tensors.items() if k.startswith("params"))
+
+
+@pytest.mark.parametrize("method", SEQUENTIAL)
+def test_a_lane_in_a_group_is_the_lane_alone(method, tmp_path, monkeypatch):
+    together = []
+    learn = workshop_module.learn_site
+    monkeypatch.setattr(
+        workshop_module,
+        "learn_site",
+        lambda learner, jobs, *a, **k: together.append(len(jobs)) or learn(learner, jobs, *a, **k),
+    )
+    specs = [run_spec(learner_spec(method), 3, seed) for seed in (0, 1)]
+    plan = plan_of(*specs)
+    run_plan(plan, tmp_path / "alone")
+    assert set(together) == {1}
+    together.clear()
+    run_plan(plan, tmp_path / "group", group=2)
+    assert together == [2, 2, 2]
+    alone, group = (stored_lanes(plan, tmp_path / x) for x in ("alone", "group"))
+    for key, tensors in alone.items():
+        for name, value in tensors.items():
+            other = group[key][name]
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                torch.testing.assert_close(other, value, rtol=2e-3, atol=2e-4, msg=name)
+            elif isinstance(value, torch.Tensor) and not name.startswith("state/owner/"):
+                assert torch.equal(value, other), name
+            elif not isinstance(value, torch.Tensor):
+                assert value == other, name
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("method", SEQUENTIAL)
+def test_lanes_on_a_gpu_are_those_of_the_cpu(method, tmp_path):
+    """The step of every method can be captured as a CUDA graph and gives the same numbers."""
+    plan = plan_of(*(run_spec(learner_spec(method), 2, seed) for seed in (0, 1)))
+    run_plan(plan, tmp_path / "cpu")
+    run_plan(plan, tmp_path / "cuda", group=2, device="cuda")
+    cpu, gpu = (stored_lanes(plan, tmp_path / x) for x in ("cpu", "cuda"))
+    for key, tensors in cpu.items():
+        for name in (n for n in tensors if n.startswith("params/")):
+            torch.testing.assert_close(
+                gpu[key][name], tensors[name], rtol=1e-2, atol=1e-3, msg=name
+            )
+
+
+@pytest.mark.parametrize("method", CONTINUING)
+def test_state_survives_the_store_bitwise(method, tmp_path):
+    """Reloaded into a new process's bank before every site == never written at all."""
+    plan = nodes_of(method)
+    run_plan(plan, tmp_path / "reloaded", fresh=True)
+    straight = Workshop(cohort(), Store(tmp_path / "straight"))
+    lane = None
+    for node in plan.nodes.values():
+        if node.depth == 0:
+            continue
+        if lane is None or node.parent is None:
+            lane = straight.load_lane(replace(node, parent=None))
+        job = straight.job(node.spec, lane, node.depth - 1)
+        (lane,) = workshop_module.learn_site(
+            straight.learner(node.spec), [job], straight.bank, node.spec.training
+        )
+        straight.write(node, lane, 0.0)
+    a, b = (stored_lanes(plan, tmp_path / x) for x in ("reloaded", "straight"))
+    assert a.keys() == b.keys()
+    for key in a:
+        assert_same(a[key], b[key])
+
+
+@every_method
+def test_no_method_reads_a_test_split(method, tmp_path, monkeypatch):
+    plan = nodes_of(method)
+    run_plan(plan, tmp_path / "clean")
+    honest = workshop_module.make_sites
+
+    def poisoned(*args, **kwargs):
+        return {
+            name: replace(
+                site, test=FCBatch(torch.full_like(site.test.fc, float("nan")), 1 - site.test.y)
+            )
+            for name, site in honest(*args, **kwargs).items()
+        }
+
+    monkeypatch.setattr(workshop_module, "make_sites", poisoned)
+    run_plan(plan, tmp_path / "poisoned")
+    clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "poisoned"))
+    for key in clean:
+        assert_same(clean[key], dirty[key])
+    last = Store(tmp_path / "poisoned").read_scores(list(plan.nodes)[-1])
+    if method != "majority":  # the poison was there to be read
+        assert any((s != s).any() for s in last.values())
+
+
+def test_the_scanner_finds_a_subject_it_is_given():
+    world = World.of("finetune").teach(order()[:1])
+    fc = world.bank.fc(torch.arange(4))
+    hidden = torch.cat([torch.randn(7), 3.0 * graphs.edges(fc)[2] + 0.5, torch.randn(9)])
+    columns = graphs.edges(fc).T.contiguous()
+    lane = world.lane._replace(state={"a": hidden, "b": torch.randn(500), "c": columns})
+    assert kept_subjects(world.learner.model, lane, fc) == ["a", "c"]
+
+
+@every_method
+def test_keeps_is_true(method, tmp_path):
+    method = METHODS[method]
+    plan = nodes_of(method)
+    shop = run_plan(plan, tmp_path)
+    last = list(plan.nodes.values())[-1]
+    lane = shop.load_lane(replace(last, parent=last.key))
+    if method.keeps == "nothing":
+        assert not lane.state
+        return
+    spec = last.spec
+    real = torch.cat([s.learning(with_val=True).fc for s in shop.sites(spec).values()])
+    if method.keeps != "real subjects":
+        assert kept_subjects(shop.learner(spec).model, lane, real) == []
+    for key in method.row_keys:
+        rows = lane.state[key]
+        held = shop.bank.real_rows(rows)
+        assert bool(len(held)) is (method.keeps == "real subjects")
+        if method.keeps == "synthetic subjects":
+            made = graphs.edges(shop.bank.fc(rows[rows >= 0]))
+            assert closest(made, graphs.edges(real)) < 0.999
+
+
+@pytest.mark.parametrize("method", WITH_MEMORY)
+def test_memory_stays_within_its_budget(method):
+    world, sizes = World.of(method, {"memory": 10}), []
+    for name in order():
+        world.teach([name])
+        sizes.append(int((world.lane.state["memory.site"] >= 0).sum()))
+        if "memory.row" in world.lane.state:
+            rows = world.lane.state["memory.row"]
+            assert len(rows) == 10
+            assert len(rows[rows >= 0].unique()) == int((rows >= 0).sum()) == sizes[-1]
+            assert torch.equal(world.lane.state["memory.y"], world.bank.y[rows])
+    assert sizes == [10, 10, 10]
+
+
+@pytest.mark.parametrize("method", KEEPS_NOBODY)
+def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
+    """Methods that keep no real subject do not change when past sites are destroyed."""
+    plan = nodes_of(method)
+    run_plan(plan, tmp_path / "clean")
+    views = []
+    learn = workshop_module.learn_site
+
+    def learn_and_burn(learner, jobs, bank, *args, **kwargs):
+        lanes = learn(learner, jobs, bank, *args, **kwargs)
+        for job in jobs:
+            views.append(job.site)
+            burn(bank, job.site.train)
+        return lanes
+
+    monkeypatch.setattr(workshop_module, "learn_site", learn_and_burn)
+    run_plan(plan, tmp_path / "burnt")
+    clean, burnt = (stored_lanes(plan, tmp_path / x) for x in ("clean", "burnt"))
+    for key in clean:
+        assert_same(clean[key], burnt[key])
+    for view in views:
+        for look in (lambda v: v.rows, lambda v: v.y, lambda v: v.fc, lambda v: v.synthetic(2)):
+            with pytest.raises(SealedError, match="sealed"):
+                look(view)
+
+
+def burn(bank, rows: torch.Tensor) -> None:
+    """Overwrite subjects in the bank."""
+    bank._all("_fc")[rows] = float("nan")
+    bank._all("_y")[rows] = 1 - bank.y[rows]
+    for _, inputs in bank._prepared.values():
+        for value in inputs.values():
+            value[rows] = float("nan")
+
+
+def test_every_sequential_method_says_where_it_is_fine_tuning():
+    said = set(ZERO) | WITHOUT_ZERO
+    assert set(SEQUENTIAL) == said, "put the method into ZERO (or WITHOUT_ZERO) above"
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")],
+)
+def test_zero_strength_is_fine_tuning_bitwise(method, model, tmp_path):
+    zero, base = nodes_of(method, ZERO[method], model), nodes_of("finetune", model=model)
+    full = nodes_of(method, None, model)
+    for name, plan in (("zero", zero), ("base", base), ("full", full)):
+        run_plan(plan, tmp_path / name)
+    stages = [
+        [
+            {k: v for k, v in lane.items() if not k.startswith("state/")}
+            for lane in stored_lanes(plan, tmp_path / name).values()
+        ]
+        for name, plan in (("zero", zero), ("base", base), ("full", full))
+    ]
+    for a, b in zip(stages[0], stages[1], strict=True):
+        assert_same(a, b)
+    changed = [
+        any(not torch.equal(v, b[k]) for k, v in f.items())
+        for b, f in zip(*stages[1:], strict=True)
+    ]
+    assert changed[-1], "the method does nothing at its defaults"
+
+
+def test_quick_settings_name_real_methods():
+    assert set(QUICK_METHODS) <= set(METHODS)
+    assert cohort().n_rois == R
