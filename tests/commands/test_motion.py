@@ -50,7 +50,7 @@ def test_splits_are_the_experiments():
     for r in (r for r in results if r.spec.seed == 1):
         for name, site in sites.items():
             assert r.subject_ids[name] == site.subject_ids["test"]
-            assert r.labels[name].tolist() == site.test.y.tolist()
+            assert r.y[name].tolist() == site.test.y.tolist()
             assert r.scores[name].shape == (3, len(site.test))
 
 

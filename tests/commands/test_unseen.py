@@ -59,7 +59,7 @@ def test_tables_name_every_learner_and_the_majority():
     assert "| finetune/gcn | 0." in curve.markdown()
     brier, ece = unseen.calibration_tables(results, n_draws=20)
     constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
-    y = next(r for r in results if r.spec.learner.title == "stuck/gcn").labels["NYU"]
+    y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]
     assert constant == pytest.approx(np.mean((0.2 - y) ** 2))
     assert ece.rows["stuck/gcn"]["NYU"].mean == pytest.approx(abs(0.2 - y.mean()), abs=1e-6)
 

@@ -92,7 +92,7 @@ def test_npz_roundtrip(n_rois, half, seed, tmp_path):
     path = write_npz(tmp_path / "d.npz", cohort, fc_upper=upper_from_fc(cohort.fc).astype(dtype))
     back = load_folder(path)
     np.testing.assert_allclose(back.fc, cohort.fc, atol=1e-3 if half else 0)
-    for name in ("label", "site", "subject_id"):
+    for name in ("y", "site", "subject_id"):
         np.testing.assert_array_equal(getattr(back, name), getattr(cohort, name))
     assert back.fc.dtype == np.float32
     assert back.covariates == {}
