@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, FCForgeError
-from fcforge.matrices import (
+from fcforge.estimator.inputs import (
     InputError,
     Layout,
     as_site,

@@ -1,0 +1,6 @@
+"""The scikit-learn face of fcforge."""
+
+from fcforge.estimator.classifier import ForgeClassifier
+from fcforge.estimator.inputs import InputError
+
+__all__ = ["ForgeClassifier", "InputError"]

@@ -1,0 +1,13 @@
+"""Subjects the estimator learns from."""
+
+from __future__ import annotations
+
+import pytest
+
+from fcforge.sites.simulated import simulate
+
+
+@pytest.fixture(scope="module")
+def subjects():
+    cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
+    return cohort.fc, cohort.y, cohort.site

@@ -1,0 +1,79 @@
+"""What the estimator seals and what it opens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.capsule import open_capsule
+from fcforge.errors import CapsuleError
+from fcforge.estimator import ForgeClassifier
+from fcforge.sites.simulated import simulate
+
+
+def split(subjects):
+    fc, y, site = subjects
+    names = list(dict.fromkeys(site.tolist()))
+    return [(name, fc[site == name], y[site == name]) for name in names]
+
+
+def test_site_by_site_and_its_capsule(subjects, tmp_path) -> None:
+    (a, fa, ya), (b, fb, yb) = split(subjects)
+    model = ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4)
+    model.partial_fit(fa, ya, site=a).partial_fit(fb, yb, site=b)
+    assert model.sites_ == (a, b)
+    model.to_capsule(tmp_path / "x.capsule")
+    again = ForgeClassifier.from_capsule(tmp_path / "x.capsule")
+    assert np.array_equal(again.decision_function(fb), model.decision_function(fb))
+    assert again.get_params()["seed"] == 4
+    assert again.classes_.tolist() == [0, 1]
+    # handed over between the two sites: bitwise the same network
+    ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4).partial_fit(
+        fa, ya, site=a
+    ).to_capsule(tmp_path / "a.capsule")
+    other = ForgeClassifier.from_capsule(tmp_path / "a.capsule").partial_fit(fb, yb, site=b)
+    for key, value in model.capsule_.lane.params.items():
+        assert torch.equal(value, other.capsule_.lane.params[key])
+    with pytest.raises(ValueError, match="learned already"):
+        model.partial_fit(fa, ya, site=a)
+    fresh = model.fit(fa, ya)
+    assert fresh.sites_ == ("site-1",)
+
+
+def test_words_as_classes_travel(subjects, tmp_path) -> None:
+    fc, y, _ = subjects
+    words = np.where(y == 1, "ASD", "TD")
+    model = ForgeClassifier().fit(fc, words)
+    model.to_capsule(tmp_path / "x.capsule")
+    again = ForgeClassifier.from_capsule(tmp_path / "x.capsule")
+    assert np.array_equal(again.predict(fc), model.predict(fc))
+    assert open_capsule(tmp_path / "x.capsule").settings.classes == ("ASD", "TD")
+
+
+def test_bitwise_the_capsule_of_the_command_line(subjects, tmp_path) -> None:
+    """The estimator on a site's learning part is what `fcforge learn` (and so the run) makes."""
+    from fcforge.capsule import learn, settings_for
+    from fcforge.sites import split_site
+    from fcforge.types import Component, LearnerSpec, Training
+
+    cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
+    name = cohort.site_names[0]
+    learner = LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16}))
+    settings = settings_for(learner, 10, training=Training(epochs=2), held_out=0, calibrate="none")
+    capsule = learn(None, name, cohort, tmp_path / "a.capsule", settings=settings)
+    part = split_site(cohort, name, 0).learning(with_val=True)
+    model = ForgeClassifier("finetune", "gcn", epochs=2, model_params={"hidden": 16})
+    model.partial_fit(part.fc.numpy(), part.y.numpy(), site=name)
+    for key, value in capsule.lane.params.items():
+        assert torch.equal(value, model.capsule_.lane.params[key]), key
+
+
+def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
+    fc, y, _ = subjects
+    model = ForgeClassifier("cumulative", "linear", epochs=1).fit(fc, y)
+    with pytest.raises(CapsuleError, match="real subjects"):
+        model.to_capsule(tmp_path / "x.capsule")
+    assert not list(tmp_path.iterdir())
+    model.to_capsule(tmp_path / "x.capsule", allow_real_subjects=True)
+    assert open_capsule(tmp_path / "x.capsule").entries[-1]["flags"] == ["allow_real_subjects"]

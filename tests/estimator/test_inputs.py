@@ -1,0 +1,90 @@
+"""Every form of X: matrices, vectorised edges, time series; and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+
+from fcforge.estimator import ForgeClassifier
+from fcforge.estimator.inputs import edges_as_fc, layout_of, numbers_as_fc
+
+
+def test_every_form_of_x_gives_the_same_answer(subjects) -> None:
+    fc, y, _ = subjects
+    expected = ForgeClassifier().fit(fc, y).decision_function(fc)
+    rows, cols = np.triu_indices(10, 1)
+    upper = ForgeClassifier(edges="upper").fit(fc[:, rows, cols], y)
+    assert np.array_equal(upper.decision_function(fc[:, rows, cols]), expected)
+    with pytest.raises(ValueError, match="Set edges='upper'"):
+        ForgeClassifier().fit(fc[:, rows, cols], y)
+    rows, cols = np.tril_indices(10, -1)
+    lower = ForgeClassifier().fit(fc[:, rows, cols], y)
+    assert np.array_equal(lower.decision_function(fc[:, rows, cols]), expected)
+    as_list = ForgeClassifier().fit(list(fc), y)
+    assert np.array_equal(as_list.decision_function(list(fc)), expected)
+
+
+@pytest.mark.parametrize("order", ["nilearn", "upper"])
+@pytest.mark.parametrize("diagonal", [True, False])
+@pytest.mark.parametrize("one", [1.0, np.sqrt(0.5)])
+def test_layout(order, diagonal, one, subjects) -> None:
+    fc = subjects[0].astype(np.float64)
+    made = fc.copy()
+    made[:, range(10), range(10)] = one
+    make = np.triu_indices if order == "upper" else np.tril_indices
+    k = (0 if diagonal else 1) * (1 if order == "upper" else -1)
+    X = made[(slice(None), *make(10, k))]
+    layout = layout_of(X, order)
+    assert (layout.n_rois, layout.diagonal) == (10, diagonal)
+    assert np.array_equal(edges_as_fc(X, layout), fc.astype(np.float32))
+
+
+def test_any_numbers_are_seen_as_they_are() -> None:
+    from fcforge.models.edge import edge_features
+
+    X = np.array([[0.0, -3.5, 2.25, 20.0]])
+    seen = edge_features(torch.from_numpy(numbers_as_fc(X)))[0]
+    assert seen.shape == (6,)
+    assert np.allclose(seen[:4], X[0], rtol=1e-3)
+    assert np.array_equal(seen[4:], [0, 0])
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize("discard", [True, False])
+def test_pipeline_with_nilearn(vectorize, discard) -> None:
+    from nilearn.connectome import ConnectivityMeasure
+
+    rng = np.random.default_rng(0)
+    mix = [rng.standard_normal((8, 8)) for _ in range(2)]
+    y = np.arange(40) % 2
+    series = [
+        rng.standard_normal((60 + i, 8)) @ (np.eye(8) + 0.4 * mix[c]) for i, c in enumerate(y)
+    ]
+    measure = ConnectivityMeasure(
+        kind="correlation", vectorize=vectorize, discard_diagonal=discard, standardize=False
+    )
+    model = make_pipeline(measure, ForgeClassifier())
+    assert model.fit(series[:30], y[:30]).score(series[30:], y[30:]) > 0.8
+    assert model[-1].n_rois_ == 8
+    # time series need no measure at all
+    plain = ForgeClassifier().fit(series[:30], y[:30])
+    assert plain.score(series[30:], y[30:]) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.ones((20, 7)), "not the edges"),
+        (np.full((20, 6), 1.7), "beyond a correlation"),
+        (np.tile(np.eye(4), (20, 1, 1))[:, :, :3], "too short"),
+        ([np.eye(30, 4), np.eye(30, 5)] * 10, "different numbers of ROIs"),
+        ([np.ones((30, 4))] * 20, r"X\[0\]: 0 of 4 ROIs have a signal"),
+        (np.full((20, 4, 4), np.nan), "NaN"),
+        (np.zeros((20, 2, 2, 2)), "dim"),
+    ],
+)
+def test_unusable_x_is_one_value_error(X, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        ForgeClassifier().fit(X, np.arange(20) % 2)
