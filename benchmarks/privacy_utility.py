@@ -24,12 +24,12 @@ from fcforge.generators import make_generator
 from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
 from fcforge.privacy import attacks
-from fcforge.privacy.audit import attack_records, people, stratified
 from fcforge.privacy.measures import auc
 from fcforge.privacy.template import write_template
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import load_dataset, split_site
+from fcforge.studies.audit import attack_records, people, stratified
 from fcforge.types import Component, FCBatch, Site, SiteSeal
 
 SITES = ("NYU", "UM", "USM", "UCLA")

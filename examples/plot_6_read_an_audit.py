@@ -14,10 +14,10 @@ them (untrained).
 # the people, so that it is known who was trained on; the attacker tries to tell.
 import matplotlib.pyplot as plt
 
-from fcforge.privacy.audit import audit_generators
-from fcforge.privacy.result import Plan
 from fcforge.privacy.words import sentences
 from fcforge.sites.simulated import simulate
+from fcforge.studies.audit import audit_generators
+from fcforge.studies.audit_result import Plan
 from fcforge.types import Component, FCBatch
 
 cohort = simulate("realistic", n_rois=16, n_sites=1, scale=0.6)

@@ -16,6 +16,7 @@ from torch import Tensor
 from fcforge.errors import DataError
 
 EdgeKind = Literal["positive", "absolute"]
+EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
 
 
 def without_diagonal(fc: Tensor) -> Tensor:

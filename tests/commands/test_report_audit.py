@@ -9,7 +9,7 @@ import pytest
 from fcforge.commands.run import _audit_section
 from fcforge.errors import DataError
 from fcforge.privacy.measures import Estimate
-from fcforge.privacy.result import Audit, AuditRow
+from fcforge.studies.audit_result import Audit, AuditRow
 
 
 @pytest.fixture

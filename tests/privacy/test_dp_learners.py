@@ -20,11 +20,11 @@ from fcforge.generators.dp_flow import (
 )
 from fcforge.generators.layers import linear_init
 from fcforge.graphs import centre_edges
-from fcforge.mechanisms import gaussian_sigma, spent
 from fcforge.methods.base import Lane
 from fcforge.methods.dp_analytic import DPAnalytic, private_ridge
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features
+from fcforge.privacy.mechanisms import gaussian_sigma, spent
 from fcforge.privacy.template import principal_frame, write_template
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import norm
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.mechanisms import (
+from fcforge.privacy.mechanisms import (
     clip_rows,
     gaussian_delta,
     gaussian_sigma,

@@ -17,7 +17,7 @@ from fcforge.generators.corr_flow import integrate, velocity
 from fcforge.generators.layers import Params, linear_init, with_prefix
 from fcforge.generators.matching import decode
 from fcforge.graphs import n_rois_of
-from fcforge.mechanisms import (
+from fcforge.privacy.mechanisms import (
     Noise,
     check_budget,
     read_template,

@@ -16,7 +16,10 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.mechanisms import (
+from fcforge.methods._settings import plain_edges
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model
+from fcforge.privacy.mechanisms import (
     Noise,
     check_budget,
     clip_rows,
@@ -25,9 +28,6 @@ from fcforge.mechanisms import (
     read_template,
     secret_rng,
 )
-from fcforge.methods._settings import plain_edges
-from fcforge.methods.base import Keeps, Lane, Method
-from fcforge.models.base import Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
 

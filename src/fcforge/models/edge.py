@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from fcforge import graphs
+from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.models.message_passing import dropout_key, head_keys
-
-EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
-
 
 LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]

@@ -1,7 +1,7 @@
-"""Privacy that is measured: attacks on what is released, and the audit built from them.
+"""Privacy: noise mechanisms and their accountant, attacks, and measures of how well they do.
 
-"No raw scan is stored" is a statement about a file. "Private" would be a statement about every
-attack there is; an audit only says how well the attacks it tried did.
+Pure functions, low in the house: private methods and generators draw their noise here, audits
+(`fcforge.studies.audit`, `fcforge.capsule.audit`) attack with what is here. "No raw scan is
+stored" is a statement about a file. "Private" would be a statement about every attack there is;
+an audit only says how well the attacks it tried did.
 """
-
-from __future__ import annotations

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
     from fcforge.capsule.contents import Capsule
-    from fcforge.privacy.result import Audit, Plan
     from fcforge.sites import Cohort
+    from fcforge.studies.audit_result import Audit, Plan
     from fcforge.types import FCBatch
 
 Say = Callable[[str], Any]
@@ -65,7 +65,7 @@ def audit_command(
     sign, trust
         Keys for `record` and for opening.
     worlds, multiple, seed
-        See `fcforge.privacy.result.Plan`.
+        See `fcforge.studies.audit_result.Plan`.
     device : str
         Where generators are fitted.
     out : path, optional
@@ -79,7 +79,7 @@ def audit_command(
         What to print.
     """
     from fcforge.privacy import words
-    from fcforge.privacy.result import Plan
+    from fcforge.studies.audit_result import Plan
 
     _check_choice(sites, generators, capsule, record)
     _check_places(record, out)
@@ -212,7 +212,7 @@ def _audit_generators(
 
     import torch
 
-    from fcforge.privacy.audit import audit_generators
+    from fcforge.studies.audit import audit_generators
     from fcforge.types import FCBatch
 
     batch, other = _batch(cohort), None
@@ -245,7 +245,7 @@ def _audit_capsule(
     reference: FCBatch | None,
     plan: Plan,
 ) -> Audit:
-    from fcforge.privacy.capsules import audit_capsule, site_as_learned
+    from fcforge.capsule.audit import audit_capsule, site_as_learned
 
     site = site_as_learned(capsule, cohort, site_name)
     other: Mapping[str, torch.Tensor] | None = read_halves(halves)[0] if halves else None
@@ -272,7 +272,7 @@ def write_files(audit: Audit, folder: Path) -> None:
 
 def read_audit(path: str | Path) -> Audit:
     """An audit from its audit.json, e.g. for the report page."""
-    from fcforge.privacy.result import Audit
+    from fcforge.studies.audit_result import Audit
 
     try:
         return Audit.from_json(json.loads(Path(path).read_text()))

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import DataError
-from fcforge.generators.coordinates import matrix_log, shrink_to_identity
-from fcforge.graphs import centre_edges, edges
-from fcforge.models.edge import edge_features
+from fcforge.graphs import EDGE_SCALE, centre_edges, edges, fisher_z, log_matrix
 from fcforge.writing import whole_file
 
 
@@ -37,8 +35,8 @@ def public_template(fc: Tensor, rank: int = 64, shrink: float = 0.02) -> dict[st
     """Arrays of a template from public FC (n, R, R): Fisher-z edges and off-log coordinates."""
     if len(fc) < 8:
         raise DataError(f"{len(fc)} public subjects are too few for a template.")
-    mean, axes, spread, _ = principal_frame(centre_edges(edge_features(fc)), rank)
-    logs = matrix_log(shrink_to_identity(fc, shrink))
+    mean, axes, spread, _ = principal_frame(centre_edges(fisher_z(edges(fc)) / EDGE_SCALE), rank)
+    logs = log_matrix(fc, shrink)
     log_mean, log_axes, log_spread, log_own = principal_frame(edges(logs), rank)
     arrays = {
         "edge_mean": mean,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.capsule.words import budget_words
 from fcforge.privacy.measures import Estimate
-from fcforge.privacy.result import UNTRAINED, Audit, AuditRow
+from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
 
 if TYPE_CHECKING:
     from fcforge.report import Section

@@ -28,7 +28,11 @@ from fcforge.capsule.words import budget
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks
-from fcforge.privacy.audit import (
+from fcforge.privacy.measures import MEMBER, OUTSIDER
+from fcforge.randomness import numpy_rng
+from fcforge.runner.workshop import build_learner
+from fcforge.sites import Cohort, split_site
+from fcforge.studies.audit import (
     Evidence,
     People,
     attack_records,
@@ -37,11 +41,7 @@ from fcforge.privacy.audit import (
     summarise,
     synthetic,
 )
-from fcforge.privacy.measures import MEMBER, OUTSIDER
-from fcforge.privacy.result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
-from fcforge.randomness import numpy_rng
-from fcforge.runner.workshop import build_learner
-from fcforge.sites import Cohort, split_site
+from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
 from fcforge.types import Component, FCBatch, Site
 
 MIN_PEOPLE = 8

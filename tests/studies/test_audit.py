@@ -10,19 +10,19 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.mechanisms import read_template
 from fcforge.privacy import words
-from fcforge.privacy.audit import (
+from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
+from fcforge.privacy.measures import Estimate
+from fcforge.privacy.mechanisms import read_template
+from fcforge.sites.simulated import simulate
+from fcforge.studies.audit import (
     audit_generators,
     pseudo_members,
     split_people,
     stratified,
     world_members,
 )
-from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
-from fcforge.privacy.measures import Estimate
-from fcforge.privacy.result import Audit, AuditRow, Plan
-from fcforge.sites.simulated import simulate
+from fcforge.studies.audit_result import Audit, AuditRow, Plan
 from fcforge.types import Component, FCBatch
 
 PLAN = Plan(worlds=5, multiple=3, n_draws=40)

@@ -20,8 +20,8 @@ from fcforge.generators import make_generator
 from fcforge.graphs import edges, fisher_z
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER, UNUSED, identification, membership
-from fcforge.privacy.result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
 from fcforge.randomness import numpy_rng, torch_rng
+from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
 from fcforge.types import Component, FCBatch
 
 Say = Callable[[str], Any]

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
+from fcforge.capsule.audit import audit_capsule, moment_rows, site_as_learned
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
-from fcforge.privacy.capsules import audit_capsule, moment_rows, site_as_learned
 from fcforge.privacy.commands import audit_command
-from fcforge.privacy.result import Plan
 from fcforge.runner.workshop import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
+from fcforge.studies.audit_result import Plan
 from fcforge.types import Component, LearnerSpec, Training
 
 R, SITE = 20, "Sim-NYU"
