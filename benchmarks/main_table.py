@@ -141,7 +141,7 @@ def load(args: argparse.Namespace) -> Experiment:
     """The TOML's learners, on the data there is, one seed."""
     import os
 
-    from fcforge.config import load_experiment
+    from fcforge.runner.config import load_experiment
 
     os.environ.setdefault("FCFORGE_DATA", str(FOLDER))
     experiment = load_experiment(ROOT / args.experiment)

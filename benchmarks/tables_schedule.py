@@ -77,7 +77,7 @@ WANTED: tuple[tuple[str, int, tuple[str, ...] | None], ...] = (
 
 def make_plan_file(path: Path, data: str, precision: str, tiny: bool) -> None:
     """Write the tables and their schedule; print what they cost."""
-    from fcforge.config import load_experiment
+    from fcforge.runner.config import load_experiment
 
     tables: dict[str, Any] = {}
     schedule: list[list[str]] = []

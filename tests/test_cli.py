@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fcforge import __version__
-from fcforge.config import load_experiment
+from fcforge.runner.config import load_experiment
 from fcforge.runner.run import Estimate, estimate, open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.sites.cohort import upper_from_fc

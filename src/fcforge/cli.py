@@ -82,7 +82,7 @@ def run(
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
     from fcforge.commands.run import run_and_report
-    from fcforge.config import load_experiment
+    from fcforge.runner.config import load_experiment
 
     experiment = load_experiment(config, overrides or [])
     folder = out or Path("runs") / config.stem
@@ -167,7 +167,7 @@ def judge(
 
 
 def _load_config(path: Path) -> Any:
-    from fcforge.config import load_experiment
+    from fcforge.runner.config import load_experiment
 
     return load_experiment(path)
 

@@ -26,9 +26,11 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
             raise unknown_name(kind, name, known)
 
 
-def check_settings(kind: str, component: Component, known: Collection[str]) -> None:
+def check_settings(
+    kind: str, component: Component, known: Collection[str], *, where: str = ""
+) -> None:
     """Raise `ConfigError` for a setting that a component of that kind does not have."""
-    where = f"{kind} '{component.name}'"
+    where = where or f"{kind} '{component.name}'"
     for name in component.params:
         if not known:
             raise ConfigError(f"unknown setting '{name}'.", where=where, do="It has no settings.")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.config import load_experiment
 from fcforge.methods import make_method
+from fcforge.runner.config import load_experiment
 from fcforge.runner.workshop import build_learner
 
 FOLDER = Path(__file__).parents[2] / "experiments"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fcforge.commands import motion
-from fcforge.config import load_experiment
 from fcforge.errors import DataError
 from fcforge.metrics import score_matrix
+from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import Cohort, load_dataset, make_sites
 from fcforge.types import Component, LearnerSpec

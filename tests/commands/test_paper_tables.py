@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fcforge.config import load_experiment
+from fcforge.runner.config import load_experiment
 
 ROOT = Path(__file__).parents[2]
 

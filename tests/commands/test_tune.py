@@ -12,9 +12,10 @@ import small_world
 from fcforge.commands import grids
 from fcforge.commands import tune as tuning
 from fcforge.commands.tune import Trial, Tuned
-from fcforge.config import parse_experiment
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS, make_method
+from fcforge.runner.config import parse_experiment
+from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import load_dataset, make_sites
 from fcforge.types import Component, Leaks, LearnerSpec, Training
@@ -140,7 +141,7 @@ def test_toml_can_be_read_back():
     data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
     from pathlib import Path
 
-    read = parse_experiment(data, "here", Path())
+    read = parse_experiment(ConfigFiles(data, (("here", data),)), Path())
     assert read.learners == (learner, replace(plain, title="finetune/gcn"))
 
 

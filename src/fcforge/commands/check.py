@@ -87,8 +87,8 @@ def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
 
 
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
-    from fcforge.config import load_experiment
     from fcforge.runner.collect import describe_sites
+    from fcforge.runner.config import load_experiment
     from fcforge.runner.plan import make_plan
     from fcforge.runner.workshop import build_learner
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fcforge.commands.run import pick_device
-from fcforge.config import override, read_toml, resolve_dataset
 from fcforge.judge.commands import judge_command
+from fcforge.runner.config import resolve_dataset
+from fcforge.runner.config_files import read_config
 
 Say = Callable[..., None]
 
 
 def judge_config(config: Path, settings: Sequence[str], out: Path, device: str, say: Say) -> str:
     """Judge the generators of a config file; returns the tables as Markdown."""
-    data = override(read_toml(config), settings)
+    data = read_config(config, settings).data
     dataset = resolve_dataset(dict(data.get("dataset", {})), str(config), config.resolve().parent)
     found = judge_command(data, out=out, dataset=dataset, device=pick_device(device), say=say)
     for warning in found["warnings"]:

@@ -35,7 +35,7 @@ def tune(
 ) -> None:
     """Choose hyper-parameters on inner validation of the first sites; prints them as TOML."""
     from fcforge.commands.tune import tune_command
-    from fcforge.config import load_experiment
+    from fcforge.runner.config import load_experiment
 
     experiment = load_experiment(config, overrides or [])
     folder = out or Path("runs") / f"{config.stem}_tune"
@@ -78,9 +78,9 @@ def motion(
 ) -> None:
     """How far head motion alone gets on the same splits."""
     from fcforge.commands.motion import motion_command
-    from fcforge.config import load_experiment
     from fcforge.report import as_json as table_json
     from fcforge.report import print_table
+    from fcforge.runner.config import load_experiment
 
     found = motion_command(load_experiment(config, overrides or []), phenotypes, beside)
     if as_json:

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from fcforge.commands.templates import EXPERIMENT
-from fcforge.config import load_experiment, override, parse_experiment, read_toml, resolve_data
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
+from fcforge.runner.config import load_experiment, parse_experiment
+from fcforge.runner.config_files import ConfigFiles, override, read_config
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.workshop import build_learner
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
     "dataset": {"name": "simulated", "n_rois": 12},
     "learner": [{"method": "finetune", "model": "gcn"}],
@@ -31,7 +32,7 @@ def config(**tables: Any) -> dict[str, Any]:
 
 
 def parse(data: dict[str, Any]) -> Experiment:
-    return parse_experiment(data, where="x.toml", folder=Path("/data"))
+    return parse_experiment(ConfigFiles(data, (("x.toml", data),)), Path("/data"))
 
 
 def parse_error(data: dict[str, Any]) -> str:
@@ -89,7 +90,9 @@ def test_everything_said_arrives():
     assert Experiment.from_json(experiment.to_json()) == experiment
 
 
-OURS = [p for p in sorted((ROOT / "experiments").glob("*.toml")) if "judge" not in read_toml(p)]
+OURS = [
+    p for p in sorted((ROOT / "experiments").glob("*.toml")) if "judge" not in read_config(p).data
+]
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda p: p.stem)
@@ -144,54 +147,6 @@ def test_whatever_has_presets_knows_the_papers(table):
     for name in with_presets(table):
         made = table[name](preset="paper")
         assert getattr(made, "settings", made) != getattr(table[name](), "settings", None)
-
-
-# -- --set -------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("setting", "where", "value"),
-    [
-        ("training.epochs=5", ("training", "epochs"), 5),
-        ("training.lr=1e-3", ("training", "lr"), 1e-3),
-        ("training.selection=inner_val", ("training", "selection"), "inner_val"),
-        ("experiment.seeds=[1, 2]", ("experiment", "seeds"), [1, 2]),
-        ('experiment.orders=[["A","B"]]', ("experiment", "orders"), [["A", "B"]]),
-        ("leaks.select_on_test=true", ("leaks", "select_on_test"), True),
-        ("learner.0.method=ewc", ("learner", 0, "method"), "ewc"),
-        ("learner.0.method.strength=10", ("learner", 0, "method", "strength"), 10),
-        ("learner.0.method.strength=10", ("learner", 0, "method", "name"), "finetune"),
-        ('learner.0.title="a = b"', ("learner", 0, "title"), "a = b"),
-        ("experiment.title=two words", ("experiment", "title"), "two words"),
-        ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
-        ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
-    ],
-)
-def test_overrides(setting, where, value):
-    found: Any = override(config(), [setting])
-    for step in where:
-        found = found[step]
-    assert found == value
-
-
-def test_later_overrides_win():
-    data = override(config(), ["training.epochs=5", "training.epochs=6"])
-    assert data["training"]["epochs"] == 6
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("training.epochs", "not of the form a.b=c"),
-        ("=3", "not of the form a.b=c"),
-        ("learner.7.method=ewc", "'7' is not a number below 1"),
-        ("learner.x.method=ewc", "'x' is not a number below 1"),
-        ("dataset.name.more=1", "there is no 'more' inside the value 'simulated'"),
-        ("dataset.n_rois.a.b=1", "there is no 'a' inside the value 12"),
-    ],
-)
-def test_overrides_that_cannot_be(setting, says):
-    with pytest.raises(ConfigError, match="--set") as caught:
-        override(config(), [setting])
-    assert says in str(caught.value)
 
 
 def test_an_override_is_checked_like_the_file():
@@ -295,39 +250,116 @@ def test_dates_are_no_settings(tmp_path):
         load_experiment(path)
 
 
-def test_toml_errors_name_file_and_line(tmp_path):
-    path = tmp_path / "broken.toml"
-    path.write_text("[dataset]\nname = \n")
-    with pytest.raises(ConfigError, match=r"broken\.toml: not a TOML file: .*line 2"):
-        read_toml(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="not a TOML file"):
-        read_toml(path)
-    with pytest.raises(ConfigError, match=r"no such file.*fcforge init"):
-        read_toml(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="no such file"):
-        read_toml(tmp_path)
-
-
 # -- where data lie ----------------------------------------------------------------------------
-def test_resolve_data(tmp_path, monkeypatch):
-    folder = tmp_path / "repo" / "experiments"
-    folder.mkdir(parents=True)
-    assert resolve_data("/abs/x.npz", folder) == "/abs/x.npz"
-    assert resolve_data("x.npz", folder) == str(folder / "x.npz")
-    assert resolve_data("../x.npz", folder) == str(tmp_path / "repo" / "x.npz")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert resolve_data("~/x.npz", folder) == str(tmp_path / "x.npz")
-    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path / "d"))
-    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(tmp_path / "d" / "x.npz")
-    monkeypatch.delenv("FCFORGE_DATA")
-    shared = tmp_path / "shared" / "data"
-    shared.mkdir(parents=True)
-    (shared / "x.npz").touch()
-    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(shared / "x.npz")
-
-
 def test_relative_data_start_at_the_config(tmp_path):
     path = tmp_path / "e.toml"
     path.write_text('[dataset]\nname="folder"\npath="d/x.npz"\n[[learner]]\nmethod="ewc"\n')
     assert load_experiment(path).dataset.params["path"] == str(tmp_path / "d" / "x.npz")
+
+
+# -- shorter files: rows of a base, settings said once -------------------------------------------
+FORGE: list[dict[str, Any]] = [
+    {"title": "whole", "method": "forge", "generator": "corr_gauss"},
+    {"title": "no GKD", "method": {"name": "forge", "l3": 0.0, "memory": 8}},
+    {"title": "Base", "method": "finetune", "model": {"name": "gcn", "hidden": 8}},
+]
+
+
+def test_named_settings_reach_every_row_of_that_name_and_the_row_wins():
+    defaults = {"model": {"name": "linear", "features": "log"}, "generator": "fcm_vae"}
+    whole, no_gkd, base = parse(
+        config(
+            learner=FORGE,
+            learner_defaults=defaults,
+            method={"forge": {"memory": 256, "lambdas": "mdd"}},
+            model={"gcn": {"tau": 0.3}},
+            generator={"fcm_vae": {"epochs": 2}},
+        )
+    ).learners
+    assert whole.method == Component("forge", {"memory": 256, "lambdas": "mdd"})
+    assert no_gkd.method == Component("forge", {"memory": 8, "lambdas": "mdd", "l3": 0.0})
+    assert whole.generator == Component("corr_gauss")
+    assert no_gkd.generator == Component("fcm_vae", {"epochs": 2})
+    assert whole.model == no_gkd.model == Component("linear", {"features": "log"})
+    assert base == LearnerSpec(
+        Component("finetune"), Component("gcn", {"hidden": 8, "tau": 0.3}), None, "Base"
+    )
+
+
+def test_learners_picks_rows_by_title_in_the_order_of_the_list():
+    picked = parse(config(learner=FORGE, learners=["Base", "whole"])).learners
+    assert [row.title for row in picked] == ["whole", "Base"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"learners": ["base"]}, "x.toml: unknown learner 'base'. Did you mean 'Base'?"),
+        ({"method": {"forg": {}}}, "[method.forg]: unknown method 'forg'. Did you mean 'forge'?"),
+        ({"method": {"ewc": {"strenght": 1.0}}}, "[method.ewc]: unknown setting 'strenght'."),
+        ({"model": {"gcn": {"hidden": "wide"}}}, "hidden = 'wide' cannot be used"),
+        ({"learner_defaults": {"generater": "fcm_vae"}}, "Did you mean 'generator'?"),
+        ({"method": {"forge": 3}}, "method.forge: Input should be a valid dictionary"),
+    ],
+)
+def test_mistakes_in_what_is_said_once(tables, says):
+    assert says in parse_error(config(learner=FORGE, **tables))
+
+
+# -- files on files ----------------------------------------------------------------------------
+BASE = """
+[experiment]
+seeds = [0, 1]
+harmonise = "combat"
+[dataset]
+name = "folder"
+path = "d/x.npz"
+sites = ["A", "B"]
+[training]
+epochs = 7
+lr = 0.5
+[[learner]]
+method = "ewc"
+[[learner]]
+method = "si"
+"""
+
+
+def files(folder: Path, **texts: str) -> dict[str, Path]:
+    for name, text in texts.items():
+        (folder / f"{name}.toml").write_text(text)
+    return {name: folder / f"{name}.toml" for name in texts}
+
+
+def test_a_variant_states_what_differs(tmp_path):
+    (tmp_path / "sub").mkdir()
+    files(tmp_path, base=BASE)
+    variant = 'base = "../base.toml"\nlearners = ["si/gcn"]\n[training]\nepochs = 9\n'
+    path = files(tmp_path / "sub", variant=variant)["variant"]
+    experiment = load_experiment(path, ["experiment.seeds=[3]"])
+    assert [row.title for row in experiment.learners] == ["si/gcn"]
+    assert (experiment.training.epochs, experiment.training.lr) == (9, 0.5)
+    assert (experiment.seeds, experiment.harmonise) == ((3,), "combat")
+    # where the base lies, not where the variant does
+    assert experiment.dataset.params["path"] == str(tmp_path / "d" / "x.npz")
+
+
+def test_an_unknown_key_names_the_file_it_stands_in(tmp_path):
+    found = files(
+        tmp_path,
+        base=BASE + "[leaks]\nselect_on_tests = true\n",
+        variant='base = "base.toml"\n[training]\nepoch = 2\n',
+        rows='base = "base.toml"\n[leaks]\n[[learner]]\nmethod = "swc"\n',
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(found["variant"])
+    said = str(caught.value)
+    assert f"{found['variant']}: unknown key at training.epoch: 'epoch'" in said
+    assert f"{found['base']}: unknown key at leaks.select_on_tests" in said
+    files(tmp_path, base=BASE)
+    with pytest.raises(ConfigError, match=r"rows\.toml: learner 0: unknown method 'swc'"):
+        load_experiment(found["rows"])
+    files(tmp_path, base=BASE.replace("epochs = 7", "epochs = 0"))
+    bare = files(tmp_path, bare='base = "base.toml"')["bare"]
+    with pytest.raises(ConfigError, match=r"base\.toml: training.epochs: Input should be"):
+        load_experiment(bare)

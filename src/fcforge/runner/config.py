@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,8 +17,9 @@ from pydantic import (
     field_validator,
 )
 
-from fcforge.components import look_up
+from fcforge.components import check_settings, look_up
 from fcforge.errors import ConfigError, unknown_name
+from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
@@ -71,7 +71,7 @@ class LearnerTable(_Table):
     """``[[learner]]``: one row of the results table."""
 
     method: str | dict[str, Any]
-    model: str | dict[str, Any] = "gcn"
+    model: str | dict[str, Any] | None = None
     generator: str | dict[str, Any] | None = None
     title: str = ""
     training: dict[str, Any] = Field(default_factory=dict)
@@ -83,103 +83,67 @@ class LearnerTable(_Table):
         return {key: checked[key] for key in training}
 
 
+class LearnerDefaults(_Table):
+    """``[learner_defaults]``: what a row takes that does not say it."""
+
+    model: str | dict[str, Any] = "gcn"
+    generator: str | dict[str, Any] | None = None  # of methods that need one
+
+
 class ConfigFile(_Table):
-    """A whole config file."""
+    """A whole config file.
+
+    ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
+    ``[generator.fcm_vae]`` set what every row's component of that name is given, unless the row
+    says otherwise.
+    """
 
     experiment: ExperimentTable = Field(default_factory=ExperimentTable)
     dataset: dict[str, Any]
     training: TrainingTable = Field(default_factory=TrainingTable)
     leaks: LeaksTable = Field(default_factory=LeaksTable)
     learner: list[LearnerTable] = Field(min_length=1)
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Parse a TOML file; a syntax error names the file and line."""
-    path = Path(path)
-    if not path.is_file():
-        raise ConfigError("no such file.", where=str(path), do="`fcforge init` writes one.")
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not a TOML file: {error}.", where=str(path)) from error
-
-
-def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Apply ``--set a.b=c``: values are read as TOML, bare words as text.
-
-    ``learner.0.method=ewc`` reaches into a list by number; a new key is made where its table
-    exists.
-    """
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        if not equals or not path:
-            raise ConfigError(f"--set {setting}: not of the form a.b=c.")
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        node: Any = data
-        *tables, last = path.strip().split(".")
-        for name in tables:
-            node = _enter(node, name, path)
-        if isinstance(node, list):
-            node[_number(last, node, path)] = value
-        else:
-            _require_table(node, last, path)[last] = value
-    return data
-
-
-def _require_table(node: Any, name: str, path: str) -> dict[str, Any]:
-    if not isinstance(node, dict):
-        raise ConfigError(f"--set {path}: there is no '{name}' inside the value {node!r}.")
-    return node
-
-
-def _enter(node: Any, name: str, path: str) -> Any:
-    if isinstance(node, list):
-        return node[_number(name, node, path)]
-    node = _require_table(node, name, path)
-    if isinstance(node.get(name), str) and name in ("method", "model", "generator"):
-        node[name] = {"name": node[name]}  # method = "ewc", --set learner.0.method.strength=10
-    return node.setdefault(name, {})
-
-
-def _number(name: str, node: list[Any], path: str) -> int:
-    if not name.isdigit() or int(name) >= len(node):
-        raise ConfigError(f"--set {path}: '{name}' is not a number below {len(node)}.")
-    return int(name)
+    learners: list[str] = Field(default_factory=list)
+    learner_defaults: LearnerDefaults = Field(default_factory=LearnerDefaults)
+    method: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    model: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    generator: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 def load_experiment(path: str | Path, settings: Sequence[str] = ()) -> Experiment:
     """Experiment of a config file with ``--set`` overrides; relative data paths start there."""
-    data = override(read_toml(path), settings)
-    return parse_experiment(data, where=str(path), folder=Path(path).resolve().parent)
+    return parse_experiment(read_config(path, settings), Path(path).resolve().parent)
 
 
-def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experiment:
-    """Check a parsed config against the tables and the registries."""
-    if "judge" in data:
+def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
+    """Check a config against the tables and the registries.
+
+    Parameters
+    ----------
+    files : ConfigFiles
+    folder : Path
+        Where a data path given by ``--set`` starts.
+    """
+    if "judge" in files.data:
+        where = files.where()
         raise ConfigError(
             "this config judges generators.", where=where, do=f"Run `fcforge judge {where}`."
         )
     try:
-        config = ConfigFile.model_validate(data)
+        config = ConfigFile.model_validate(files.data)
     except ValidationError as error:
-        raise _explain(error, where) from error
+        raise _explain(error, files) from error
     experiment = config.experiment
     orders = experiment.orders
     if config.training.selection == "inner_val" and experiment.val_fraction == 0:
         raise ConfigError(
             "selection = 'inner_val' chooses on a validation part, but val_fraction = 0.",
-            where=where,
+            where=files.where(("training", "selection")),
             do="Set val_fraction = 0.2, or selection = 'fixed'.",
         )
-    paper = experiment.protocol == "paper"
-    built = Experiment(
-        dataset=resolve_dataset(config.dataset, where, folder),
-        learners=tuple(
-            _learner(t, f"{where}: learner {i}", paper) for i, t in enumerate(config.learner)
-        ),
+    return Experiment(
+        dataset=resolve_dataset(config.dataset, files.where(("dataset",)), folder),
+        learners=_learners(config, files),
         title=experiment.title,
         seeds=tuple(experiment.seeds),
         orders=tuple(map(tuple, orders)) if isinstance(orders, list) else orders,
@@ -190,13 +154,6 @@ def parse_experiment(data: dict[str, Any], where: str, folder: Path) -> Experime
         val_fraction=experiment.val_fraction,
         harmonise=experiment.harmonise,
     )
-    titles = [learner.title for learner in built.learners]
-    for title in titles:
-        if titles.count(title) > 1:
-            raise ConfigError(
-                f"two learners are called '{title}'.", where=where, do="Give each a title."
-            )
-    return built
 
 
 def _component(value: str | dict[str, Any], kind: str, where: str) -> Component:
@@ -250,45 +207,63 @@ def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Componen
     return Component(component.name, params)
 
 
-def resolve_data(path: str, folder: Path) -> str:
-    """Place of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
-
-    ``$FCFORGE_DATA/x`` falls back to ``../shared/data/x`` beside the repository.
-    """
-    import os
-
-    if path.startswith("$FCFORGE_DATA"):
-        rest = path.removeprefix("$FCFORGE_DATA").lstrip("/")
-        root = os.environ.get("FCFORGE_DATA")
-        if root:
-            return str(Path(root, rest).resolve())
-        for parent in (folder, *folder.parents):
-            if (parent / "shared" / "data" / rest).exists():
-                return str(parent / "shared" / "data" / rest)
-        return str(folder / rest)
-    return str((folder / Path(path).expanduser()).resolve())
-
-
-def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
+def _registries() -> dict[str, Mapping[str, type[Any]]]:
     from fcforge.generators import GENERATORS
     from fcforge.methods import METHODS
     from fcforge.models import MODELS
 
-    def part(kind: str, value: str | dict[str, Any], known: Mapping[str, Any]) -> Component:
-        component = _checked(_component(value, kind, where), kind, known, where)
-        return _as_in_paper(component, known[component.name]) if paper else component
+    return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
 
-    method = part("method", table.method, METHODS)
-    if table.generator and not METHODS[method.name].needs_generator:
+
+def _learners(config: ConfigFile, files: ConfigFiles) -> tuple[LearnerSpec, ...]:
+    """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
+    _check_named_settings(config, files)
+    where = files.where(("learner",))
+    rows = [_learner(t, config, f"{where}: learner {i}") for i, t in enumerate(config.learner)]
+    titles = [row.title for row in rows]
+    for title in titles:
+        if titles.count(title) > 1:
+            raise ConfigError(
+                f"two learners are called '{title}'.", where=where, do="Give each a title."
+            )
+    for title in config.learners:
+        look_up("learner", title, dict.fromkeys(titles), where=files.where(("learners",)))
+    return tuple(row for row in rows if not config.learners or row.title in config.learners)
+
+
+def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
+    """Names and settings of ``[method.forge]`` and the like, used by a row or not."""
+    for kind, known in _registries().items():
+        for name, params in getattr(config, kind).items():
+            where = f"{files.where((kind, name))}: [{kind}.{name}]"
+            component = _checked(Component(name, params), kind, known, where)
+            check_settings(kind, component, [f.name for f in fields(known[name])], where=where)
+
+
+def _learner(table: LearnerTable, config: ConfigFile, where: str) -> LearnerSpec:
+    known = _registries()
+
+    def part(kind: str, value: str | dict[str, Any]) -> Component:
+        component = _component(value, kind, where)
+        params = merge(getattr(config, kind).get(component.name, {}), component.params)
+        component = _checked(replace(component, params=params), kind, known[kind], where)
+        paper = config.experiment.protocol == "paper"
+        return _as_in_paper(component, known[kind][component.name]) if paper else component
+
+    method = part("method", table.method)
+    needs_generator = known["method"][method.name].needs_generator
+    if table.generator and not needs_generator:
         raise ConfigError(
             f"method '{method.name}' uses no generator.",
             where=where,
             do="Leave the generator out, or set method = 'forge'.",
         )
+    given = config.learner_defaults
+    generator = (table.generator or given.generator) if needs_generator else None
     return LearnerSpec(
         method=method,
-        model=part("model", table.model, MODELS),
-        generator=part("generator", table.generator, GENERATORS) if table.generator else None,
+        model=part("model", table.model or given.model),
+        generator=part("generator", generator) if generator else None,
         title=table.title,
         training=table.training,
     )
@@ -297,20 +272,23 @@ def _learner(table: LearnerTable, where: str, paper: bool) -> LearnerSpec:
 _TABLES = {"dataset": "the table [dataset]", "learner": "a table [[learner]]"}
 
 
-def _explain(error: ValidationError, where: str) -> ConfigError:
-    """First mistakes of a config in plain words, with the nearest known key."""
-    lines = []
+def _explain(error: ValidationError, files: ConfigFiles) -> ConfigError:
+    """First mistakes of a config in plain words, with the nearest known key and the file."""
+    lines: dict[str, list[str]] = {}
     for problem in error.errors()[:5]:
         place = ".".join(str(p) for p in problem["loc"])
         if problem["type"] == "extra_forbidden":
             known = _known_keys(problem["loc"])
-            lines.append(str(unknown_name(f"key at {place}:", str(problem["loc"][-1]), known)))
+            line = str(unknown_name(f"key at {place}:", str(problem["loc"][-1]), known))
         elif problem["type"] == "missing":
-            lines.append(f"{_TABLES.get(place, place)} is missing.")
+            line = f"{_TABLES.get(place, place)} is missing."
         else:
             msg = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{place}: {msg} (got {problem['input']!r}).")
-    return ConfigError(" ".join(lines), where=where)
+            line = f"{place}: {msg} (got {problem['input']!r})."
+        lines.setdefault(files.where(problem["loc"]), []).append(line)
+    (where, first), *more = lines.items()
+    rest = [f"{file}: {' '.join(said)}" for file, said in more]
+    return ConfigError(" ".join([*first, *rest]), where=where)
 
 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
@@ -322,5 +300,6 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
                 "training": TrainingTable,
                 "leaks": LeaksTable,
                 "learner": LearnerTable,
+                "learner_defaults": LearnerDefaults,
             }.get(step, table)
     return list(table.model_fields)

@@ -1,0 +1,183 @@
+"""Config files: TOML on a base, ``--set`` on top, and where each value was written."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fcforge.errors import ConfigError
+
+Place = Sequence[int | str]
+
+
+@dataclass(frozen=True)
+class ConfigFiles:
+    """A config file and the files it is based on, the file itself first.
+
+    Attributes
+    ----------
+    data : dict
+        All of them merged, less the key ``base``.
+    files : tuple of (str, dict)
+        Every file's name and what it says itself.
+    """
+
+    data: dict[str, Any]
+    files: tuple[tuple[str, dict[str, Any]], ...]
+
+    def where(self, place: Place = ()) -> str:
+        """Name of the file that says what stands at `place`; the first where none does."""
+        for name, data in self.files:
+            if _holds(data, place):
+                return name
+        return self.files[0][0]
+
+
+def _holds(node: Any, place: Place) -> bool:
+    for step in place:
+        if isinstance(node, dict) and step in node:
+            node = node[str(step)]
+        elif not (isinstance(node, list) and isinstance(step, int) and step < len(node)):
+            return False
+        else:
+            node = node[step]
+    return True
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Parse a TOML file; a syntax error names the file and line."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError("no such file.", where=str(path), do="`fcforge init` writes one.")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not a TOML file: {error}.", where=str(path)) from error
+
+
+def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
+    """A config file on top of its bases, with ``--set`` overrides on top of that.
+
+    ``base = "other.toml"`` starts from another file, named relative to the one that says it.
+    Tables are merged key by key; a list (the learners too) replaces the base's, and so does a
+    table that names something else (``name = "simulated"`` over ``name = "folder"``). Data paths
+    are relative to the file that states them.
+    """
+    files = _with_bases(Path(path), ())
+    data: dict[str, Any] = {}
+    for _, said in reversed(files):
+        data = merge(data, said)
+    data.pop("base", None)
+    return ConfigFiles(
+        override(deepcopy(data), settings), tuple((str(p), said) for p, said in files)
+    )
+
+
+def _with_bases(path: Path, above: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
+    """The file and what it is based on, nearest first."""
+    if path.resolve() in above:
+        chain = " > ".join(p.name for p in (*above, path))
+        raise ConfigError(
+            f"the file is its own base ({chain}).", where=str(path), do="Cut the circle."
+        )
+    data = read_toml(path)
+    dataset = data.get("dataset")
+    if isinstance(dataset, dict) and isinstance(dataset.get("path"), str):
+        dataset["path"] = resolve_data(dataset["path"], path.resolve().parent)
+    if "base" not in data:
+        return [(path, data)]
+    base = data["base"]
+    if not isinstance(base, str) or not (path.parent / base).is_file():
+        raise ConfigError(
+            f"base = {base!r} is not a file.",
+            where=str(path),
+            do=f"Give the name of a config file, relative to {path.resolve().parent}.",
+        )
+    return [(path, data), *_with_bases(path.parent / base, (*above, path.resolve()))]
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of two configs, key by key; what `above` says wins.
+
+    Examples
+    --------
+    >>> merge({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": [2, 3]})
+    {'a': {'x': 1, 'y': 3}, 'b': [2, 3]}
+    >>> merge({"d": {"name": "cat", "lives": 9}}, {"d": {"name": "dog"}})
+    {'d': {'name': 'dog'}}
+    """
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        both = isinstance(value, dict) and isinstance(under, dict)
+        renamed = both and value.get("name", under.get("name")) != under.get("name")
+        found[key] = merge(under, value) if both and not renamed else value
+    return found
+
+
+def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Apply ``--set a.b=c``: values are read as TOML, bare words as text.
+
+    ``learner.0.method=ewc`` reaches into a list by number; a new key is made where its table
+    exists.
+    """
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"--set {setting}: not of the form a.b=c.")
+        try:
+            value = tomllib.loads(f"v = {text}")["v"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        node: Any = data
+        *tables, last = path.strip().split(".")
+        for name in tables:
+            node = _enter(node, name, path)
+        if isinstance(node, list):
+            node[_number(last, node, path)] = value
+        else:
+            _require_table(node, last, path)[last] = value
+    return data
+
+
+def _require_table(node: Any, name: str, path: str) -> dict[str, Any]:
+    if not isinstance(node, dict):
+        raise ConfigError(f"--set {path}: there is no '{name}' inside the value {node!r}.")
+    return node
+
+
+def _enter(node: Any, name: str, path: str) -> Any:
+    if isinstance(node, list):
+        return node[_number(name, node, path)]
+    node = _require_table(node, name, path)
+    if isinstance(node.get(name), str) and name in ("method", "model", "generator"):
+        node[name] = {"name": node[name]}  # method = "ewc", --set learner.0.method.strength=10
+    return node.setdefault(name, {})
+
+
+def _number(name: str, node: list[Any], path: str) -> int:
+    if not name.isdigit() or int(name) >= len(node):
+        raise ConfigError(f"--set {path}: '{name}' is not a number below {len(node)}.")
+    return int(name)
+
+
+def resolve_data(path: str, folder: Path) -> str:
+    """Place of a data file: absolute, beside the config, or under ``$FCFORGE_DATA``.
+
+    ``$FCFORGE_DATA/x`` falls back to ``../shared/data/x`` beside the repository.
+    """
+    if path.startswith("$FCFORGE_DATA"):
+        rest = path.removeprefix("$FCFORGE_DATA").lstrip("/")
+        root = os.environ.get("FCFORGE_DATA")
+        if root:
+            return str(Path(root, rest).resolve())
+        for parent in (folder, *folder.parents):
+            if (parent / "shared" / "data" / rest).exists():
+                return str(parent / "shared" / "data" / rest)
+        return str(folder / rest)
+    return str((folder / Path(path).expanduser()).resolve())

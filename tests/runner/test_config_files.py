@@ -1,0 +1,163 @@
+"""Config files: TOML, what lies below it, what --set puts on top, where data lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fcforge.errors import ConfigError
+from fcforge.runner.config_files import merge, override, read_config, read_toml, resolve_data
+
+
+def config() -> dict[str, Any]:
+    return {
+        "dataset": {"name": "simulated", "n_rois": 12},
+        "learner": [{"method": "finetune", "model": "gcn"}],
+    }
+
+
+# -- --set -------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("setting", "where", "value"),
+    [
+        ("training.epochs=5", ("training", "epochs"), 5),
+        ("training.lr=1e-3", ("training", "lr"), 1e-3),
+        ("training.selection=inner_val", ("training", "selection"), "inner_val"),
+        ("experiment.seeds=[1, 2]", ("experiment", "seeds"), [1, 2]),
+        ('experiment.orders=[["A","B"]]', ("experiment", "orders"), [["A", "B"]]),
+        ("leaks.select_on_test=true", ("leaks", "select_on_test"), True),
+        ("learner.0.method=ewc", ("learner", 0, "method"), "ewc"),
+        ("learner.0.method.strength=10", ("learner", 0, "method", "strength"), 10),
+        ("learner.0.method.strength=10", ("learner", 0, "method", "name"), "finetune"),
+        ('learner.0.title="a = b"', ("learner", 0, "title"), "a = b"),
+        ("experiment.title=two words", ("experiment", "title"), "two words"),
+        ('dataset.merge={ UM = ["a", "b"] }', ("dataset", "merge"), {"UM": ["a", "b"]}),
+        ("dataset.path=a=b.npz", ("dataset", "path"), "a=b.npz"),
+    ],
+)
+def test_overrides(setting, where, value):
+    found: Any = override(config(), [setting])
+    for step in where:
+        found = found[step]
+    assert found == value
+
+
+def test_later_overrides_win():
+    data = override(config(), ["training.epochs=5", "training.epochs=6"])
+    assert data["training"]["epochs"] == 6
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("training.epochs", "not of the form a.b=c"),
+        ("=3", "not of the form a.b=c"),
+        ("learner.7.method=ewc", "'7' is not a number below 1"),
+        ("learner.x.method=ewc", "'x' is not a number below 1"),
+        ("dataset.name.more=1", "there is no 'more' inside the value 'simulated'"),
+        ("dataset.n_rois.a.b=1", "there is no 'a' inside the value 12"),
+    ],
+)
+def test_overrides_that_cannot_be(setting, says):
+    with pytest.raises(ConfigError, match="--set") as caught:
+        override(config(), [setting])
+    assert says in str(caught.value)
+
+
+def test_toml_errors_name_file_and_line(tmp_path):
+    path = tmp_path / "broken.toml"
+    path.write_text("[dataset]\nname = \n")
+    with pytest.raises(ConfigError, match=r"broken\.toml: not a TOML file: .*line 2"):
+        read_toml(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not a TOML file"):
+        read_toml(path)
+    with pytest.raises(ConfigError, match=r"no such file.*fcforge init"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="no such file"):
+        read_toml(tmp_path)
+
+
+# -- where data lie ----------------------------------------------------------------------------
+def test_resolve_data(tmp_path, monkeypatch):
+    folder = tmp_path / "repo" / "experiments"
+    folder.mkdir(parents=True)
+    assert resolve_data("/abs/x.npz", folder) == "/abs/x.npz"
+    assert resolve_data("x.npz", folder) == str(folder / "x.npz")
+    assert resolve_data("../x.npz", folder) == str(tmp_path / "repo" / "x.npz")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve_data("~/x.npz", folder) == str(tmp_path / "x.npz")
+    monkeypatch.setenv("FCFORGE_DATA", str(tmp_path / "d"))
+    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(tmp_path / "d" / "x.npz")
+    monkeypatch.delenv("FCFORGE_DATA")
+    shared = tmp_path / "shared" / "data"
+    shared.mkdir(parents=True)
+    (shared / "x.npz").touch()
+    assert resolve_data("$FCFORGE_DATA/x.npz", folder) == str(shared / "x.npz")
+
+
+# -- bases -------------------------------------------------------------------------------------
+def write(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_three_files_deep(tmp_path):
+    write(tmp_path, "a.toml", "list = [1, 2]\n[t]\nx = 1\ny = 1\n[t.deep]\nz = 1\n")
+    write(tmp_path, "b.toml", 'base = "a.toml"\n[t]\ny = 2\n[t.deep]\nw = 2\n')
+    c = write(tmp_path, "c.toml", 'base = "b.toml"\nlist = [3]\n[t.deep]\nz = 3\n')
+    found = read_config(c, ["t.x=4"])
+    assert found.data == {"list": [3], "t": {"x": 4, "y": 2, "deep": {"z": 3, "w": 2}}}
+    names = [Path(name).name for name, _ in found.files]
+    assert names == ["c.toml", "b.toml", "a.toml"]
+    for place, name in {
+        ("list", 0): "c.toml",
+        ("t", "deep", "z"): "c.toml",
+        ("t", "deep", "w"): "b.toml",
+        ("t", "x"): "a.toml",
+        ("nowhere",): "c.toml",
+        ("list", 1): "a.toml",
+        ("list", 9): "c.toml",
+    }.items():
+        assert Path(found.where(place)).name == name, place
+
+
+def test_another_dataset_replaces_the_bases_whole():
+    folder = {"dataset": {"name": "folder", "path": "x", "sites": ["A"]}}
+    assert merge(folder, {"dataset": {"name": "simulated"}}) == {"dataset": {"name": "simulated"}}
+    assert merge(folder, {"dataset": {"sites": ["B"]}})["dataset"]["path"] == "x"
+    assert merge({"model": "gcn"}, {"model": {"name": "gat"}}) == {"model": {"name": "gat"}}
+
+
+def test_a_circle_is_refused_by_name(tmp_path):
+    write(tmp_path, "a.toml", 'base = "b.toml"')
+    b = write(tmp_path, "b.toml", 'base = "a.toml"')
+    with pytest.raises(ConfigError, match=r"its own base \(b.toml > a.toml > b.toml\)"):
+        read_config(b)
+    own = write(tmp_path, "own.toml", 'base = "own.toml"')
+    with pytest.raises(ConfigError, match=r"its own base \(own.toml > own.toml\)"):
+        read_config(own)
+
+
+@pytest.mark.parametrize("base", ['"none.toml"', "3", '["a.toml"]', '"."'])
+def test_a_missing_base_is_named(tmp_path, base):
+    path = write(tmp_path, "e.toml", f"base = {base}")
+    with pytest.raises(ConfigError, match=r"e\.toml: base = .* is not a file"):
+        read_config(path)
+
+
+def test_a_damaged_base_is_named(tmp_path):
+    write(tmp_path, "a.toml", "[t\n")
+    path = write(tmp_path, "e.toml", 'base = "a.toml"')
+    with pytest.raises(ConfigError, match=r"a\.toml: not a TOML file"):
+        read_config(path)
+
+
+def test_no_setting_of_a_variant_reaches_the_base(tmp_path):
+    write(tmp_path, "a.toml", "[t]\nx = 1\n[u]\nx = 1\n")
+    path = write(tmp_path, "e.toml", 'base = "a.toml"\n[t]\ny = 2\n')
+    found = read_config(path, ["t.x=5", "t.z=6", "u.x=5"])
+    assert dict(found.files)[str(tmp_path / "a.toml")] == {"t": {"x": 1}, "u": {"x": 1}}
+    assert dict(found.files)[str(path)]["t"] == {"y": 2}
