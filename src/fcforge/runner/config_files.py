@@ -114,9 +114,10 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(below)
     for key, value in above.items():
         under = found.get(key)
-        both = isinstance(value, dict) and isinstance(under, dict)
-        renamed = both and value.get("name", under.get("name")) != under.get("name")
-        found[key] = merge(under, value) if both and not renamed else value
+        found[key] = value
+        if isinstance(value, dict) and isinstance(under, dict):
+            renamed = value.get("name", under.get("name")) != under.get("name")
+            found[key] = value if renamed else merge(under, value)
     return found
 
 
