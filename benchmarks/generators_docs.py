@@ -8,9 +8,9 @@ from typing import Any
 import generators_rows as g
 import numpy as np
 
-from fcforge.judge import paper
-from fcforge.judge.panel import REAL, Interval, best_tstr, interval, summarise
 from fcforge.judge.tables import TITLES, Table, cell
+from fcforge.studies.judge import paper
+from fcforge.studies.judge.panel import REAL, Interval, best_tstr, interval, summarise
 
 Records = Sequence[Mapping[str, Any]]
 Per = dict[int, float]

@@ -22,11 +22,11 @@ import torch
 
 from fcforge.generators import make_generator
 from fcforge.graphs import edges
-from fcforge.judge import judge_fidelity
-from fcforge.judge.figures import portrait
-from fcforge.judge.panel import REAL, augment
-from fcforge.judge.utility import Task, classify
 from fcforge.randomness import torch_rng
+from fcforge.studies.judge import judge_fidelity
+from fcforge.studies.judge.panel import REAL, augment
+from fcforge.studies.judge.portraits import portrait
+from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import FCBatch, Training
 
 MIB = 2**20

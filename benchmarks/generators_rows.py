@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from fcforge.graphs import from_edges
-from fcforge.judge.panel import REAL, Panel
 from fcforge.sites import Cohort, load_dataset, split_site
+from fcforge.studies.judge.panel import REAL, Panel
 from fcforge.types import Component, FCBatch, Site
 
 SITES = ("NYU", "UM", "USM", "UCLA")

@@ -31,8 +31,8 @@ import torch
 from generators_fit import fit, pack, unpack
 from generators_gan import gan
 
-from fcforge.judge.panel import REAL, Panel, acceptance, augment, record_of, summarise
-from fcforge.judge.utility import Task, classify
+from fcforge.studies.judge.panel import REAL, Panel, acceptance, augment, record_of, summarise
+from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import FCBatch, Training
 
 Unit = tuple[str, str]  # ("tstr" or "aug", classifier)

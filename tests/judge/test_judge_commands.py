@@ -5,9 +5,10 @@ import pytest
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.judge.commands import collapse_list, judge_command, read_panel
-from fcforge.judge.figures import Portrait, edge_scatter, system_order
+from fcforge.judge.figures import edge_scatter, system_order
 from fcforge.judge.page import report_section
 from fcforge.sites.atlas import atlas_of
+from fcforge.studies.judge.portraits import Portrait
 
 CONFIG = {
     "judge": {"seeds": [0], "classifiers": ["linear"], "augment": ["linear"], "check": "flow"},

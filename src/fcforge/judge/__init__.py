@@ -1,5 +1,1 @@
-"""The judge of generators: one set (`judge`), or all generators on all sites (`run_panel`)."""
-
-from fcforge.judge.core import judge, judge_fidelity
-
-__all__ = ["judge", "judge_fidelity"]
+"""Tables, figures and page of judged generators."""

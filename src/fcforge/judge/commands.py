@@ -13,8 +13,10 @@ from typing import Any
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
-from fcforge.judge import figures, page, tables
-from fcforge.judge.panel import (
+from fcforge.judge import page, tables
+from fcforge.models import MODELS
+from fcforge.sites import load_dataset, split_site
+from fcforge.studies.judge.panel import (
     REAL,
     Finding,
     Panel,
@@ -23,8 +25,7 @@ from fcforge.judge.panel import (
     summarise,
     synthesise,
 )
-from fcforge.models import MODELS
-from fcforge.sites import load_dataset, split_site
+from fcforge.studies.judge.portraits import Portrait, portrait, write_portraits
 from fcforge.types import Component, Site, Training
 from fcforge.writing import write_text
 
@@ -142,7 +143,7 @@ def write_outputs(
     text = markdown_report(settings["title"], panel, summary, findings, warnings)
     write_text(out / "tables.md", text)
     portraits = example_portraits(panel, example, make, device)
-    figures.write_portraits(out / "portraits.npz", portraits)
+    write_portraits(out / "portraits.npz", portraits)
     where = f"Site {example.name}, seed {example.provenance['split_seed']}."
     shown = page.Page(settings["title"], where, panel, summary, findings, warnings, portraits)
     write_text(out / "judge.html", page.render(shown))
@@ -174,15 +175,15 @@ def collapse_list(records: list[dict[str, Any]]) -> list[str]:
 
 def example_portraits(
     panel: Panel, site: Site, make: Callable[..., Any], device: str
-) -> dict[str, figures.Portrait]:
+) -> dict[str, Portrait]:
     """What the figures show of one site and seed, the real subjects first."""
     train = site.learning(with_val=True)
     train = type(train)(train.fc.to(device), train.y.to(device))
     seed = int(site.provenance["split_seed"])
-    portraits = {REAL: figures.portrait(train)}
+    portraits = {REAL: portrait(train)}
     for row, component in panel.rows.items():
         if component is not None:
-            portraits[row] = figures.portrait(make(component, train, site.name, seed)[0])
+            portraits[row] = portrait(make(component, train, site.name, seed)[0])
     return portraits
 
 

@@ -7,50 +7,18 @@ import html
 import io
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
-from fcforge.generators.gaussian import class_means
-from fcforge.graphs import edges
-from fcforge.judge.fidelity import spectrum
 from fcforge.sites.atlas import atlas_of
-from fcforge.types import FCBatch
-from fcforge.writing import write_bytes
+from fcforge.studies.judge.portraits import Portrait
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLE = "Generated functional connectivity"
-
-
-class Portrait(NamedTuple):
-    """What the figures need of one row: an example of each class, means and spectrum."""
-
-    control: np.ndarray
-    patient: np.ndarray
-    edge_mean: np.ndarray
-    spectrum: np.ndarray
-
-
-def portrait(batch: FCBatch) -> Portrait:
-    """The most typical subject of each class (nearest to its class mean), means and spectrum."""
-    e = edges(batch.fc)
-    means = class_means(e, batch.y)
-    typical = []
-    for label in (0, 1):
-        members = (batch.y == label).nonzero().flatten()
-        members = members if members.numel() else (batch.y >= 0).nonzero().flatten()
-        nearest = members[(e[members] - means[label]).norm(dim=1).argmin()]
-        typical.append(_array(batch.fc[nearest]))
-    return Portrait(typical[0], typical[1], _array(e.mean(0)), _array(spectrum(batch.fc)))
-
-
-def _array(x: Tensor) -> np.ndarray:
-    return x.detach().cpu().numpy()
 
 
 def system_order(n_rois: int) -> tuple[np.ndarray, list[tuple[str, int]]]:
@@ -182,25 +150,3 @@ def section(portraits: Mapping[str, Portrait], intro: str = "") -> tuple[str, st
         ]
     )
     return TITLE, body
-
-
-def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
-    """Keep what the figures show, for ``fcforge report --judge``."""
-    arrays = {
-        f"{i}|{name}|{field}": getattr(p, field).astype(np.float32)
-        for i, (name, p) in enumerate(portraits.items())
-        for field in Portrait._fields
-    }
-    stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
-    write_bytes(path, stream.getvalue())
-
-
-def read_portraits(path: Path) -> dict[str, Portrait]:
-    """Inverse of `write_portraits`."""
-    parts: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(path, allow_pickle=False) as found:
-        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
-            _, name, field = key.split("|")
-            parts.setdefault(name, {})[field] = found[key]
-    return {name: Portrait(**fields) for name, fields in parts.items()}

@@ -12,9 +12,10 @@ from markupsafe import Markup
 
 from fcforge.errors import DataError
 from fcforge.judge import figures, tables
-from fcforge.judge.panel import Finding, Panel, summarise
 from fcforge.report import Section
 from fcforge.report.html import templates_of
+from fcforge.studies.judge.panel import Finding, Panel, summarise
+from fcforge.studies.judge.portraits import Portrait, read_portraits
 
 READING = "Mean over sites, then over seeds; brackets: 95 % t interval over seeds."
 
@@ -29,7 +30,7 @@ class Page:
     summary: tables.Summary
     findings: Sequence[Finding]
     warnings: Sequence[str]
-    portraits: Mapping[str, figures.Portrait]
+    portraits: Mapping[str, Portrait]
 
 
 def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tables.Table]]]:
@@ -84,7 +85,7 @@ def report_section(folder: Path) -> Section:
     stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
     records = [record for site in stored.values() for record in site]
     first = tables.fidelity_tables(summarise(records))[0]
-    title, body = figures.section(figures.read_portraits(pictures))
+    title, body = figures.section(read_portraits(pictures))
     lines = Markup("").join(
         Markup("<tr><th scope=row>{}</th>{}</tr>").format(
             line[0], Markup("").join(Markup("<td>{}</td>").format(c) for c in line[1:])

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fcforge.judge import paper
-from fcforge.judge.panel import Finding, Interval
+from fcforge.studies.judge import paper
+from fcforge.studies.judge.panel import Finding, Interval
 
 Summary = Mapping[str, Mapping[str, Interval]]
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from fcforge.errors import DataError
-from fcforge.judge import fidelity, two_sample
-from fcforge.judge.utility import Task, classify
 from fcforge.randomness import numpy_rng
+from fcforge.studies.judge import fidelity, two_sample
+from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import FCBatch, Training
 
 COLLAPSED_VARIANCE = 0.2

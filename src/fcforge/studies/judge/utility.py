@@ -11,12 +11,12 @@ import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.graphs import edges, fisher_z
-from fcforge.judge.two_sample import ridge_scores
 from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.studies.judge.two_sample import ridge_scores
 from fcforge.types import Component, FCBatch, SiteSeal, Training
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.

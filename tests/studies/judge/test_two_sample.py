@@ -3,7 +3,7 @@ import pytest
 import torch
 from sklearn.linear_model import Ridge
 
-from fcforge.judge import two_sample
+from fcforge.studies.judge import two_sample
 
 
 def normal(n: int, shift: float = 0.0, scale: float = 1.0, seed: int = 0) -> torch.Tensor:

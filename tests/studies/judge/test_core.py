@@ -4,9 +4,9 @@ import torch
 from fcforge.errors import DataError
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.edge_gauss import EdgeGauss
-from fcforge.judge import judge
-from fcforge.judge.utility import Task, _train_together, classify, network_scores
 from fcforge.randomness import torch_rng
+from fcforge.studies.judge import judge
+from fcforge.studies.judge.utility import Task, _train_together, classify, network_scores
 from fcforge.types import Component, FCBatch, Training
 
 

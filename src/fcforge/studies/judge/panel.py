@@ -15,9 +15,9 @@ import torch
 
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
-from fcforge.judge.core import collapse_warnings, judge_fidelity
-from fcforge.judge.utility import Task, classify
 from fcforge.randomness import torch_rng
+from fcforge.studies.judge.core import collapse_warnings, judge_fidelity
+from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import Component, FCBatch, Site, Training
 
 REAL = "real"

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 from simulated_site import simulate
 
-from fcforge.judge.panel import (
+from fcforge.studies.judge.panel import (
     REAL,
     Interval,
     Panel,

@@ -5,7 +5,7 @@ import scipy.stats
 import torch
 
 from fcforge.graphs import from_edges
-from fcforge.judge import fidelity
+from fcforge.studies.judge import fidelity
 from fcforge.types import FCBatch
 
 
