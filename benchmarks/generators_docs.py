@@ -8,7 +8,7 @@ from typing import Any
 import generators_rows as g
 import numpy as np
 
-from fcforge.judge.tables import TITLES, Table, cell
+from fcforge.report.judge_tables import TITLES, Table, cell
 from fcforge.studies.judge import paper
 from fcforge.studies.judge.panel import REAL, Interval, best_tstr, interval, summarise
 

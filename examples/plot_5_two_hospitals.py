@@ -14,8 +14,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-from fcforge.capsule import inspect_words, learn, open_capsule, settings_for, verify
+from fcforge.capsule import learn, open_capsule, settings_for, verify
 from fcforge.errors import CapsuleError
+from fcforge.report.inspect import inspect_words
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, LearnerSpec, Training
 

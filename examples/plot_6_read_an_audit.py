@@ -14,7 +14,7 @@ them (untrained).
 # the people, so that it is known who was trained on; the attacker tries to tell.
 import matplotlib.pyplot as plt
 
-from fcforge.privacy.words import sentences
+from fcforge.report.audits import sentences
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import audit_generators
 from fcforge.studies.audit_result import Plan

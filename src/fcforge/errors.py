@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from fcforge.text import printable
+
 
 class FCForgeError(Exception):
     """Base of every error fcforge raises on purpose.
@@ -25,7 +27,7 @@ class FCForgeError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text} {self.do}" if self.do else text
+        return printable(f"{text} {self.do}" if self.do else text, keep="\n")
 
 
 class DataError(FCForgeError):

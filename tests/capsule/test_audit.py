@@ -103,7 +103,7 @@ def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) ->
     assert {"untrained / DOMIAS", "network / loss"} <= set(entry["result"])
     written = json.dumps(entry["result"])
     assert "trained_on" not in written  # counts could be small cells
-    from fcforge.capsule import inspect_words
+    from fcforge.report.inspect import inspect_words
 
     said = "\n".join(inspect_words(sealed))
     assert "can be told better than chance" in said

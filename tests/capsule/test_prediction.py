@@ -270,7 +270,7 @@ def test_folders_of_fcforge_fc_are_read_through_their_table(capsule, tmp_path) -
 
 
 def test_words_do_not_drive_the_terminal() -> None:
-    from fcforge.capsule.words import printable
+    from fcforge.text import printable
 
     assert printable("a\x1b[2Jb\x07\u202ec") == "a?[2Jb??c"
     assert printable("Zürich – Köln") == "Zürich – Köln"

@@ -10,7 +10,6 @@ import torch
 from capsule_chains import N_ROIS, QUICK, SITES, chain, cohort, settings
 
 from fcforge.capsule import (
-    inspect_words,
     learn,
     open_capsule,
     seal,
@@ -20,8 +19,9 @@ from fcforge.capsule import (
 )
 from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
 from fcforge.capsule.sealing import REAL_FLAG
-from fcforge.capsule.words import summary
+from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
+from fcforge.report.inspect import inspect_words
 from fcforge.types import Component, LearnerSpec, Training
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from capsule_chains import SITES, chain, cohort, same_lane
 
-from fcforge.capsule import inspect_words, open_capsule
+from fcforge.capsule import open_capsule
+from fcforge.report.inspect import inspect_words
 from fcforge.sites.cohort import upper_from_fc
 
 # Runs one command and writes down every file it opens; opening a forbidden one ends it.

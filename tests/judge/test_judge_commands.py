@@ -5,8 +5,8 @@ import pytest
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.judge.commands import collapse_list, judge_command, read_panel
-from fcforge.judge.figures import edge_scatter, system_order
-from fcforge.judge.page import report_section
+from fcforge.report.judge import report_section
+from fcforge.report.judge_figures import edge_scatter, system_order
 from fcforge.sites.atlas import atlas_of
 from fcforge.studies.judge.portraits import Portrait
 

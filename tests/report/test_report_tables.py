@@ -12,8 +12,8 @@ import pytest
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge import stats
 from fcforge.report import as_csv, as_json, as_markdown, print_findings, print_table
-from fcforge.report.numbers import bracket, duration, memory, number, p_value
 from fcforge.report.tables import best_of
+from fcforge.text import bracket, duration, memory, number, p_value
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,13 @@ from served_world import cohort, settings
 
 from fcforge.capsule import Capsule
 from fcforge.capsule.contents import Subjects
+from fcforge.capsule.saliency import (
+    Uses,
+    atlas_of_capsule,
+    between_systems,
+    strongest,
+    what_it_uses,
+)
 from fcforge.methods import Lane
 from fcforge.models import MODELS, make_model
 from fcforge.randomness import torch_rng
@@ -29,13 +36,6 @@ from fcforge.serve.capsules import CapsuleView
 from fcforge.serve.lineage import lineage
 from fcforge.serve.once import Once
 from fcforge.serve.png import DIVERGING, colours, png
-from fcforge.serve.saliency import (
-    Uses,
-    atlas_of_capsule,
-    between_systems,
-    strongest,
-    what_it_uses,
-)
 from fcforge.sites.atlas import Atlas, aal116
 from fcforge.types import Component, FCBatch, LearnerSpec
 from small_world import QUICK_MODELS

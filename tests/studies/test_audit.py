@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.privacy import words
 from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
 from fcforge.privacy.measures import Estimate
 from fcforge.privacy.mechanisms import read_template
+from fcforge.report import audits as words
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import (
     audit_generators,

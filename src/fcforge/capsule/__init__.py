@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from fcforge.capsule.opening import Check, open_capsule, verify
     from fcforge.capsule.prediction import predict
     from fcforge.capsule.sealing import seal, with_audit
-    from fcforge.capsule.words import inspect_words
 
 _HOME = {
     "Capsule": "contents",
@@ -24,14 +23,12 @@ _HOME = {
     "seal": "sealing",
     "verify": "opening",
     "with_audit": "sealing",
-    "inspect_words": "words",
 }
 
 __all__ = [
     "Capsule",
     "Check",
     "Settings",
-    "inspect_words",
     "learn",
     "learn_next",
     "open_capsule",

@@ -24,7 +24,7 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.judging import scores
 from fcforge.capsule.learning import counts_of
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.words import budget
+from fcforge.capsule.summary import budget
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks

@@ -51,7 +51,7 @@ def learn_command(
     """
     from fcforge.capsule.learning import learn
     from fcforge.capsule.signing import read_private, read_public
-    from fcforge.capsule.words import inspect_words
+    from fcforge.report.inspect import inspect_words
 
     asked = {
         "method": method, "model": model, "generator": generator, "epochs": epochs,
@@ -209,7 +209,8 @@ def inspect_command(
     *, capsule: str | Path, trust: Sequence[str | Path] = (), as_json: bool = False
 ) -> str:
     """A capsule in plain words, or as JSON."""
-    from fcforge.capsule.words import inspect_words, summary
+    from fcforge.capsule.summary import summary
+    from fcforge.report.inspect import inspect_words
 
     opened = open_trusted(capsule, trust)
     return json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))

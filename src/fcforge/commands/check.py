@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fcforge.errors import DataError
-from fcforge.report.numbers import counted
 from fcforge.sites import Cohort, Finding, check_cohort, load_dataset
+from fcforge.text import counted
 from fcforge.types import Component
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fcforge.report.numbers import duration
+from fcforge.text import duration
 
 Report = Callable[[int, int, str], None]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError
-from fcforge.report.numbers import counted, duration, memory
 from fcforge.runner.collect import collect_some, stored_plan
 from fcforge.runner.execute import default_jobs
 from fcforge.runner.experiment import Experiment
@@ -25,6 +24,7 @@ from fcforge.runner.run import (
     run_experiment,
 )
 from fcforge.runner.store import Store
+from fcforge.text import counted, duration, memory
 from fcforge.writing import write_text
 
 Say = Callable[..., None]
@@ -155,13 +155,13 @@ def report_on(
 
 def _audit_section(path: Path) -> Any:
     from fcforge.privacy.commands import read_audit
-    from fcforge.privacy.words import section
+    from fcforge.report.audits import section
 
     return section(read_audit(path))
 
 
 def _judge_section(folder: Path) -> Any:
-    from fcforge.judge.page import report_section
+    from fcforge.report.judge import report_section
 
     return report_section(folder)
 

@@ -20,7 +20,6 @@ import numpy as np
 from fcforge.errors import StoreError
 from fcforge.metrics import cell_values, finite, metric_named
 from fcforge.report.contents import longest
-from fcforge.report.numbers import counted, with_interval
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import (
@@ -33,6 +32,7 @@ from fcforge.stats import (
     with_majority,
 )
 from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
+from fcforge.text import counted, with_interval
 from fcforge.types import RunResult
 
 
@@ -49,7 +49,8 @@ class Table:
         lines = [f"{self.title}\n", "| learner | " + " | ".join(self.columns) + " |"]
         lines.append("|" + "---|" * (len(self.columns) + 1))
         for learner, cells in self.rows.items():
-            shown = [with_interval(cells[c]) if c in cells else "" for c in self.columns]
+            found = [cells.get(c) for c in self.columns]
+            shown = [with_interval(e.mean, e.low, e.high) if e else "" for e in found]
             name = " ".join(learner.split()).replace("|", "\\|")
             lines.append("| " + " | ".join([name, *shown]) + " |")
         return "\n".join(lines) + "\n"

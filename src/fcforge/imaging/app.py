@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fcforge.errors import ConfigError, DataError, FCForgeError
 from fcforge.imaging.atlas import Atlas, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import Settings, SubjectFC, subject_fc
+from fcforge.imaging.group import mixed_trs
 from fcforge.imaging.layouts import find_sources
 from fcforge.imaging.outputs import (
     bids_label,
@@ -28,7 +29,6 @@ from fcforge.imaging.outputs import (
     write_table,
 )
 from fcforge.imaging.people import People, find_people
-from fcforge.imaging.quality import mixed_trs
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import Choice, Source, entities
 from fcforge.writing import write_text
@@ -61,6 +61,18 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, FCForgeError) else f"{type(error).__name__}: {text[:200]}"
 
 
+class QualityPages(Protocol):
+    """Writes the quality pages; given from above, as scans are seen one at a time."""
+
+    def subject_page(self, result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
+        """One subject's page as HTML."""
+
+    def group_page(
+        self, rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], total: int
+    ) -> str:
+        """The page of all subjects as HTML."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What `make_fc` is asked for; `commands.fc_command` explains every field."""
@@ -75,7 +87,7 @@ class Request:
     layout: str = "auto"
     labels: tuple[str, ...] = ()
     participants: Path | None = None
-    report: bool = True
+    pages: QualityPages | None = None
     only_group: bool = False
 
 
@@ -155,10 +167,8 @@ class _Walk:
             self.remarks[line] += 1
             if self.remarks[line] == 1:
                 self.say(f"sub-{subject}: {line}")
-        if self.ask.report:
-            from fcforge.imaging.quality import subject_page
-
-            page = subject_page(result, self.atlas, self.recorded)
+        if self.ask.pages:
+            page = self.ask.pages.subject_page(result, self.atlas, self.recorded)
             write_text(self.ask.out / f"{path.relative_to(self.ask.out).parts[0]}.html", page)
         # The FC sidecar is written last: it marks the subject as done.
         write_subject(self.ask.out, result, self.atlas, self.recorded, key)
@@ -272,10 +282,9 @@ def _finish(walk: _Walk, people: People, outcome: Outcome, wanted: Sequence[str]
     write_table(out / "logs" / "failed.tsv", ["participant_id", "reason"], failed)
     for line in mixed_trs(rows):
         walk.say(line)
-    if walk.ask.report:
-        from fcforge.imaging.quality import group_page
-
-        write_text(out / "group.html", group_page(rows, failed, len(rows) + len(failed)))
+    if walk.ask.pages:
+        page = walk.ask.pages.group_page(rows, failed, len(rows) + len(failed))
+        write_text(out / "group.html", page)
 
 
 def _failed_before(out: Path, wanted: Sequence[str]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from fcforge.imaging.extract import Settings
 from fcforge.imaging.raw.pipeline import Recipe
 from fcforge.imaging.raw.walk import preprocess_all
 from fcforge.imaging.sources import Choice
+from fcforge.report import quality
 
 OK, SOME_FAILED, NOTHING_DONE = 0, 1, 2
 Progress = Callable[[Iterable[Any], int], Iterable[Any]]
@@ -120,7 +121,7 @@ def fc_command(
             layout=layout,
             labels=tuple(participant_label),
             participants=participants,
-            report=report,
+            pages=quality if report else None,
             only_group=analysis_level == "group",
         )
         outcome = make_fc(ask, progress=progress or (lambda items, total: items), say=say)
@@ -196,7 +197,7 @@ def preprocess_command(
             Path(out),
             recipe,
             labels=tuple(participant_label),
-            report=report,
+            page=quality.preprocess_page if report else None,
             progress=progress or (lambda items, total: items),
             say=say,
         )

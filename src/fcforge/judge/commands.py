@@ -13,8 +13,9 @@ from typing import Any
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
-from fcforge.judge import page, tables
 from fcforge.models import MODELS
+from fcforge.report import judge as page
+from fcforge.report import judge_tables as tables
 from fcforge.sites import load_dataset, split_site
 from fcforge.studies.judge.panel import (
     REAL,

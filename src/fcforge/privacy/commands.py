@@ -78,7 +78,7 @@ def audit_command(
     str
         What to print.
     """
-    from fcforge.privacy import words
+    from fcforge.report import audits as words
     from fcforge.studies.audit_result import Plan
 
     _check_choice(sites, generators, capsule, record)
@@ -255,7 +255,7 @@ def _audit_capsule(
 def _record(capsule: Capsule, audit: Audit, out: str | Path, sign: str | Path | None) -> None:
     from fcforge.capsule import seal, with_audit
     from fcforge.capsule.signing import read_private
-    from fcforge.privacy.words import ledger_result
+    from fcforge.report.audits import ledger_result
 
     key = read_private(sign) if sign is not None else None
     seal(with_audit(capsule, ledger_result(audit)), out, key=key)
@@ -263,7 +263,7 @@ def _record(capsule: Capsule, audit: Audit, out: str | Path, sign: str | Path | 
 
 def write_files(audit: Audit, folder: Path) -> None:
     """audit.json and audit.md in `folder`, each written whole or not at all."""
-    from fcforge.privacy.words import as_json, as_markdown
+    from fcforge.report.audits import as_json, as_markdown
     from fcforge.writing import write_text
 
     write_text(folder / "audit.json", as_json(audit) + "\n")

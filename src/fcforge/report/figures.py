@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.report.numbers import number
+from fcforge.text import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,9 +15,10 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge import __version__
+from fcforge import text as numbers
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS
-from fcforge.report import numbers, words
+from fcforge.report import words
 from fcforge.report.contents import MORE_METRICS, Contents, contents
 from fcforge.report.figures import heat, inline, share, ticks
 from fcforge.report.tables import as_csv, best_of

@@ -9,9 +9,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from fcforge.report.numbers import bracket, duration, memory, number, with_interval
-from fcforge.stats import COLUMNS, Finding, Row
+from fcforge.stats import COLUMNS, Estimate, Finding, Row
 from fcforge.stats.table import records
+from fcforge.text import bracket, duration, memory, no_formula, number, with_interval
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,12 +120,16 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     return best
 
 
+def _interval(e: Estimate) -> str:
+    return with_interval(e.mean, e.low, e.high)
+
+
 def as_markdown(rows: Sequence[Row]) -> str:
     """GitHub table of every column, means with intervals."""
     heads = ["learner", "keeps", *(c.title for c in COLUMNS), "memory", "time", "runs"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for r in rows:
-        cells = [r.learner, r.keeps, *(with_interval(r.estimates[c.key]) for c in COLUMNS)]
+        cells = [r.learner, r.keeps, *(_interval(r.estimates[c.key]) for c in COLUMNS)]
         cells += [memory(r.memory_bytes), duration(r.seconds), _runs(r)]
         # A cell that holds a bar or a line break would end the cell or the table.
         safe = (" ".join(c.split()).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
@@ -154,6 +158,4 @@ def _plain(value: str | float | int, missing: str | None) -> str | float | int |
     """A value every reader of CSV and JSON understands; no cell a spreadsheet would run."""
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else missing
-    if isinstance(value, str) and missing == "" and value[:1] in "=+-@":
-        return "'" + value
-    return value
+    return no_formula(value) if isinstance(value, str) and missing == "" else value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fcforge import __version__
-from fcforge.report.numbers import bracket, counted, number, with_interval
-from fcforge.stats import Comparison, Row
+from fcforge.stats import Comparison, Estimate, Row
+from fcforge.text import bracket, counted, number, with_interval
 from fcforge.types import RunResult
 
 BIBTEX = """@article{chen2026forge,
@@ -57,6 +57,10 @@ def join(items: Sequence[str]) -> str:
     return f"{', '.join(head)} and {last}" if head else last
 
 
+def _interval(e: Estimate) -> str:
+    return with_interval(e.mean, e.low, e.high)
+
+
 def headline(
     rows: Sequence[Row], against_majority: dict[str, Comparison], leaky: Collection[str] = ()
 ) -> str:
@@ -74,7 +78,7 @@ def headline(
         return "No learner has usable scores obtained without test data."
     best, worst = learners[0], max(learners, key=lambda r: r.estimates["fm"].mean)
     text = f"Highest accuracy along the way: {best.learner}, AAA "
-    text += with_interval(best.estimates["aaa"])
+    text += _interval(best.estimates["aaa"])
     c = against_majority.get(best.learner)
     if c is not None:
         text += f", which is {number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
@@ -83,7 +87,7 @@ def headline(
     n = counted(len(learners), "learner")
     text += f". {beaten} of {n} beat that majority class with an interval above zero."
     if worst.estimates["fm"].mean > 0:
-        text += f" Most is forgotten by {worst.learner}: FM {with_interval(worst.estimates['fm'])}."
+        text += f" Most is forgotten by {worst.learner}: FM {_interval(worst.estimates['fm'])}."
     return text
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fcforge.capsule.words import printable
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED
+from fcforge.text import printable
 
 MOST_ROWS, MOST_TEXT = 200, 400
 MOST_WORDS = 4_000  # characters of one sentence: all arrays that were not attacked are named in one

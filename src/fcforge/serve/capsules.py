@@ -9,11 +9,13 @@ from typing import Any
 
 from fcforge.capsule.ledger import SMALL_CELL, canonical, learned, sha256
 from fcforge.capsule.opening import STEPS, Check, open_capsule, verify
-from fcforge.capsule.words import inspect_words, printable, summary
+from fcforge.capsule.saliency import MOST_ROIS, Uses, what_it_uses
+from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
+from fcforge.report.inspect import inspect_words
 from fcforge.serve.damage import BROKEN, reason
-from fcforge.serve.saliency import MOST_ROIS, Uses, what_it_uses
 from fcforge.serve.shelf import Item, require_inside
+from fcforge.text import printable
 
 MOST_BYTES = 256 << 20
 MOST_SHOWN = 4_000  # characters of one ledger line

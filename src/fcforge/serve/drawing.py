@@ -8,10 +8,10 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.report.figures import span, ticks
-from fcforge.report.numbers import number
 from fcforge.serve.glass import colour_of
 from fcforge.serve.lineage import Knot
 from fcforge.serve.png import SEQUENTIAL, colours
+from fcforge.text import number
 
 WIDTH, HEIGHT = 520, 250
 LEFT, RIGHT, TOP, BOTTOM = 40, 112, 12, 42

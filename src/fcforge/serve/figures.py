@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from fcforge.capsule.saliency import Uses, between_systems, strongest, systems_of
 from fcforge.errors import DataError
 from fcforge.report.figures import span
-from fcforge.report.numbers import number
 from fcforge.serve import drawing
 from fcforge.serve.capsules import CapsuleView
 from fcforge.serve.glass import EDGES, glass_brain
 from fcforge.serve.png import DIVERGING, SEQUENTIAL, colours, png
 from fcforge.serve.runs import RunView
-from fcforge.serve.saliency import Uses, between_systems, strongest, systems_of
 from fcforge.serve.shelf import Item
+from fcforge.text import number
 
 
 def accuracy_figure(view: CapsuleView) -> Markup | str:

@@ -8,8 +8,8 @@ import warnings
 
 import numpy as np
 
+from fcforge.capsule.saliency import Uses, strongest, systems_of
 from fcforge.errors import DataError
-from fcforge.serve.saliency import Uses, strongest, systems_of
 
 EDGES = 60
 SYSTEM_COLOURS = (

@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 
 from fcforge import __version__
+from fcforge.capsule.saliency import Uses
 from fcforge.errors import StoreError
 from fcforge.report.html import environment_of_templates, templates_of
 from fcforge.serve import drawing
@@ -26,7 +27,6 @@ from fcforge.serve.glass import colour_of
 from fcforge.serve.lineage import lineage
 from fcforge.serve.once import Once
 from fcforge.serve.runs import COLUMNS, RunView, report_of, view_run
-from fcforge.serve.saliency import Uses
 from fcforge.serve.shelf import Finder, Item, Shelf, signature
 
 HTML = "text/html; charset=utf-8"

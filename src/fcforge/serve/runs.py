@@ -13,7 +13,6 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from fcforge.capsule.words import printable
 from fcforge.errors import StoreError
 from fcforge.methods import METHODS
 from fcforge.metrics import cell_values, finite
@@ -23,6 +22,7 @@ from fcforge.runner.store import Store
 from fcforge.serve.damage import BROKEN, reason
 from fcforge.serve.shelf import Item, read_inside, require_inside
 from fcforge.stats import group, leaks_on, means, with_majority
+from fcforge.text import printable
 from fcforge.types import RunResult
 
 MOST_TEXT = 16 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 from fcforge.capsule.container import MANIFEST, PARTS, SEAL
-from fcforge.capsule.words import printable
 from fcforge.errors import StoreError
+from fcforge.text import printable
 
 MOST_DEPTH, MOST_ENTRIES, MOST_ITEMS = 8, 20_000, 300
 _ZIP_HEAD = 30 + len(MANIFEST)  # a capsule's first member is its manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from fcforge.imaging.raw.files import RawRun, find_raw
 from fcforge.imaging.raw.pipeline import Preprocessed, Recipe, output_path, preprocess_run
 from fcforge.writing import write_text
 
+PreprocessPage = Callable[[str, Sequence[Any], Mapping[str, Any]], str]
+"""Makes the quality page of (subject, runs, facts); given from above."""
+
 
 def preprocess_all(
     root: Path,
@@ -32,7 +35,7 @@ def preprocess_all(
     recipe: Recipe,
     *,
     labels: Sequence[str],
-    report: bool,
+    page: PreprocessPage | None,
     progress: Callable[[Iterable[Any], int], Iterable[Any]],
     say: Say,
 ) -> Outcome:
@@ -52,7 +55,7 @@ def preprocess_all(
     for subject in progress(wanted, len(wanted)):
         own = [run for run in runs if run.source.subject == subject]
         try:
-            (made if _subject(subject, own, out, recipe, report, say) else kept).append(subject)
+            (made if _subject(subject, own, out, recipe, page, say) else kept).append(subject)
         except (FCForgeError, *SURPRISES) as error:
             failed.append((f"sub-{subject}", one_line(error)))
             say(f"sub-{subject} failed: {one_line(error)}")
@@ -61,7 +64,12 @@ def preprocess_all(
 
 
 def _subject(
-    subject: str, runs: list[RawRun], out: Path, recipe: Recipe, report: bool, say: Say
+    subject: str,
+    runs: list[RawRun],
+    out: Path,
+    recipe: Recipe,
+    page: PreprocessPage | None,
+    say: Say,
 ) -> bool:
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
@@ -73,8 +81,8 @@ def _subject(
             results.append(preprocess_run(run, out, recipe, key))
             if results[-1].done["slice_timing"] == "not done":
                 say(f"sub-{subject}: no slice times known, slice timing skipped")
-    if results and report:
-        write_text(out / f"sub-{subject}.html", _page(subject, results))
+    if results and page is not None:
+        write_text(out / f"sub-{subject}.html", page(f"sub-{subject}", *_page(results)))
     return bool(results)
 
 
@@ -88,16 +96,15 @@ def _is_done(path: Path, key: str) -> bool:
         return False
 
 
-def _page(subject: str, results: list[Preprocessed]) -> str:
-    from fcforge.imaging.quality import preprocess_page
-
+def _page(results: list[Preprocessed]) -> tuple[list[Any], dict[str, str]]:
+    """Pictures and facts of the quality page."""
     facts = {
         f"{step}, run {i}" if len(results) > 1 else step: _words(what)
         for i, result in enumerate(results, 1)
         for step, what in result.done.items()
     }
     runs = [(r.path.name, r.parameters, r.mean, _outlines(r)) for r in results]
-    return preprocess_page(f"sub-{subject}", runs, facts)
+    return runs, facts
 
 
 def _words(what: Any) -> str:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fcforge.capsule.words import budget_words
 from fcforge.privacy.measures import Estimate
+from fcforge.report.inspect import budget_words
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
 
 if TYPE_CHECKING:

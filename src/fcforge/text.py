@@ -1,13 +1,41 @@
-"""How numbers look: one format for the page, the terminal and the files."""
+"""How numbers and foreign text look: one way for pages, terminals, files and errors."""
 
 from __future__ import annotations
 
 import math
-
-from fcforge.stats import Estimate
+import unicodedata
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "n/a"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Text that cannot drive a terminal or hide in a page.
+
+    Escapes, direction marks, zero-width characters, lone surrogates and line breaks become a
+    question mark, odd spaces a plain one; characters of `keep` stay.
+
+    Examples
+    --------
+    >>> printable("NYU\x1b[2J"), printable("a\u202eb\u200bc"), printable("a\u00a0b")
+    ('NYU?[2J', 'a?b?c', 'a b')
+    """
+    return "".join(c if c.isprintable() or c in keep else _instead(c) for c in text)
+
+
+def _instead(character: str) -> str:
+    return " " if unicodedata.category(character) == "Zs" else "?"
+
+
+def no_formula(cell: str) -> str:
+    """A CSV cell that no spreadsheet will run.
+
+    Examples
+    --------
+    >>> no_formula("=1+1"), no_formula("NYU")
+    ("'=1+1", 'NYU')
+    """
+    return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
@@ -31,9 +59,9 @@ def p_value(p: float) -> str:
     return "≤ 0.001" if p <= 0.001 else number(p)
 
 
-def with_interval(e: Estimate) -> str:
+def with_interval(mean: float, low: float, high: float) -> str:
     """Mean and interval on one line."""
-    return f"{number(e.mean)} {bracket(e.low, e.high)}".strip()
+    return f"{number(mean)} {bracket(low, high)}".strip()
 
 
 def counted(n: int, noun: str) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from fcforge.errors import DataError
-from fcforge.judge import figures, tables
 from fcforge.report import Section
+from fcforge.report import judge_figures as figures
+from fcforge.report import judge_tables as tables
 from fcforge.report.html import templates_of
 from fcforge.studies.judge.panel import Finding, Panel, summarise
 from fcforge.studies.judge.portraits import Portrait, read_portraits
@@ -61,7 +62,7 @@ def render(page: Page) -> str:
     """The page as text."""
     css = resources.files("fcforge.report").joinpath("templates/report.css").read_text("utf-8")
     title, body = figures.section(page.portraits, page.where)
-    template = templates_of("fcforge.judge").get_template("judge.html.j2")
+    template = templates_of("fcforge.report").get_template("judge.html.j2")
     return template.render(
         css=Markup(css),
         page=page,

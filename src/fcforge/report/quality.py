@@ -11,12 +11,12 @@ import numpy as np
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.group import as_number, mixed_trs, outliers, site_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FD_LINE_MM = 0.5
-OUTLIER_SD = 3.0
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem;color:#222}
@@ -148,8 +148,8 @@ def group_page(
     rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], total: int
 ) -> str:
     """Table of all subjects, what failed and why, and distributions over subjects."""
-    sites = [_site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
-    warnings = [*mixed_trs(rows), *_outliers(rows)]
+    sites = [site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
+    warnings = [*mixed_trs(rows), *outliers(rows)]
     hidden = {"file"}
     columns = [c for c in (rows[0] if rows else {}) if c not in hidden]
     image = _png(_group_figure(rows)) if rows else ""
@@ -163,43 +163,6 @@ def group_page(
         sites=sites,
         columns=columns,
     )
-
-
-def mixed_trs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for every site whose subjects were scanned with different TRs."""
-    found = [_site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
-    return [
-        f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
-        for s in found
-        if ", " in s["tr"]
-    ]
-
-
-def _site_row(site: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    own = [r for r in rows if str(r["site"]) == site]
-    diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
-    counts = {d: diagnoses.count(d) for d in sorted(set(diagnoses))}
-    return {
-        "site": site,
-        "n": len(own),
-        "diagnosis": ", ".join(f"{k}: {v}" for k, v in counts.items()),
-        "tr": ", ".join(sorted({str(r["tr"]) for r in own})),
-    }
-
-
-def _outliers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Subjects whose mean FC lies far from the others (often a failed normalisation)."""
-    values = np.array([_number(r["mean_fc"]) for r in rows])
-    if len(values) < 8 or not np.isfinite(values).all() or values.std() == 0:
-        return []
-    median = np.median(values)
-    spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far = np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
-    return [
-        f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's "
-        f"median {median:.2f}; look at its page."
-        for i in far
-    ]
 
 
 def _run_figure(run: Run, atlas: Atlas) -> Figure:
@@ -263,17 +226,10 @@ def _group_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes = figure.subplots(1, 3)
     names = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
     for axis, (key, title) in zip(axes, names.items(), strict=True):
-        values = np.array([_number(r[key]) for r in rows])
+        values = np.array([as_number(r[key]) for r in rows])
         axis.hist(values[np.isfinite(values)], bins=20, color="#2c7fb8")
         axis.set(xlabel=title, ylabel="subjects")
     return figure
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def _low_coverage(result: SubjectFC, atlas: Atlas) -> list[tuple[str, str]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import SMALL_CELL, Entry, learned
+from fcforge.capsule.summary import audited_sites, budget
 from fcforge.methods import METHODS
+from fcforge.text import memory, printable
 
 KEPT = {
     "nothing": "the network only; no subject, real or synthetic, is used for learning later",
@@ -25,33 +24,6 @@ def inspect_words(capsule: Capsule) -> list[str]:
         lines += _contribution(entry)
     lines += ["", *_accuracy(capsule), "", *_prediction(capsule), "", *_audits(capsule)]
     return [printable(line) for line in lines]
-
-
-def printable(text: str) -> str:
-    """Text without control characters: a site name must not drive the reader's terminal."""
-    # surrogates (\ud800-\udfff) cannot be printed at all
-    return re.sub(r"[^\x20-\x7e\u00a0-\u2027\u202f-\ud7ff\ue000-\ufefe]", "?", text)
-
-
-def summary(capsule: Capsule) -> dict[str, Any]:
-    """The same for programs."""
-    spent = budget(capsule)
-    names = ("epsilon", "delta", "noise_is_secret")
-    return {
-        "id": capsule.id,
-        "parent": capsule.parent,
-        "signed_by": capsule.signed_by,
-        "sites": list(capsule.sites),
-        "keeps": capsule.keeps,
-        "remembered": len(capsule.remembered),
-        "remembered_real": int(capsule.remembered.real.sum()),
-        "held_out": len(capsule.held_out),
-        "temperature": capsule.temperature,
-        "audited": audited_sites(capsule),
-        "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
-        "settings": capsule.settings.to_json(),
-        "ledger": list(capsule.entries),
-    }
 
 
 def _identity(capsule: Capsule) -> list[str]:
@@ -77,7 +49,7 @@ def _kept(capsule: Capsule) -> list[str]:
     lines = [
         "What travels:",
         f"  method keeps {KEPT[capsule.keeps]}",
-        f"  {n_params} network parameters, {_size(state)} of method state",
+        f"  {n_params} network parameters, {memory(state)} of method state",
         f"  {len(capsule.remembered) - real} synthetic and {real} real remembered subjects",
         f"  {len(capsule.held_out)} synthetic held-out subjects, never trained on",
     ]
@@ -98,19 +70,6 @@ def _kept(capsule: Capsule) -> list[str]:
     return lines
 
 
-def budget(capsule: Capsule) -> tuple[float, float | None, bool] | None:
-    """Epsilon, delta and whether the noise is secret, of a method with differential privacy."""
-    state, method = capsule.lane.state, capsule.settings.learner.method
-    kind = METHODS[method.name]
-    # a made-up capsule may hold anything under these names
-    found = [state[key] for key in ("epsilon", "secret") if key in state]
-    if not hasattr(kind, "epsilon") or [value.numel() for value in found] != [1, 1]:
-        return None
-    delta = method.params.get("delta", getattr(kind, "delta", None))
-    known = delta if isinstance(delta, (int, float)) else None
-    return float(found[0]), known, bool(found[1])
-
-
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
     """What differential privacy covers in a capsule, and what it does not."""
     if not noise_is_secret:
@@ -124,10 +83,6 @@ def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> 
         "person, smaller is safer, whatever the attack; synthetic held-out subjects, counts, "
         "accuracies and temperature in the same file are outside that budget."
     )
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 100_000 else f"{n_bytes} bytes"
 
 
 def _count(value: int | None) -> str:
@@ -208,13 +163,6 @@ def _audits(capsule: Capsule) -> list[str]:
         "Privacy audit: none recorded. How well an attacker can tell who took part has not been",
         "measured; each hospital can, on its own data: `fcforge audit --capsule ... --record ...`.",
     ]
-
-
-def audited_sites(capsule: Capsule) -> list[str]:
-    """Sites with an audit of what travels now, not of a state before the last site."""
-    last = max(entry["number"] for entry in learned(capsule.entries))
-    named = [e["result"].get("site") for e in capsule.entries[last + 1 :]]
-    return [site for site in capsule.sites if site in named]
 
 
 def _audit_text(entry: Entry) -> list[str]:
