@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from fcforge.commands.run import kept_by
-from fcforge.runner.collect import collect, stored_plan
+from fcforge.runner.collect import collect, kept_by, stored_plan
 from fcforge.runner.store import Store
 from fcforge.stats import group
 from fcforge.types import RunResult

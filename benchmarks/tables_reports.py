@@ -8,10 +8,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fcforge.commands.run import kept_by
 from fcforge.report import write_report
 from fcforge.report.html import Section
-from fcforge.runner.collect import collect
+from fcforge.runner.collect import collect, kept_by
 from fcforge.runner.store import Store
 
 

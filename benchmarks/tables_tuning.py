@@ -11,12 +11,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from fcforge.commands.tune import as_csv, as_toml, judge_trials, prepare_tuning
 from fcforge.errors import FCForgeError
 from fcforge.runner.collect import collect
 from fcforge.runner.execute import missing_nodes
 from fcforge.runner.run import open_store, prepare
 from fcforge.runner.workshop import Workshop
+from fcforge.studies.tune import as_csv, as_toml, judge_trials, prepare_tuning
 from fcforge.types import Component, LearnerSpec
 
 

@@ -170,12 +170,8 @@ def test_calibration_sources(tmp_path, calibrate) -> None:
 
 
 def test_commands(path, tmp_path) -> None:
-    import typer
+    from fcforge.cli import app
 
-    from fcforge.capsule.cli import register
-
-    app = typer.Typer()
-    register(app, lambda config: None)
     run = CliRunner().invoke
     np.save(tmp_path / "a.npy", cohort().fc[0])
     out = run(app, ["predict", str(path), str(tmp_path / "a.npy"), "--json"])

@@ -24,12 +24,10 @@ def watch(event, args):
         os.write(2, b"LOOKED AT THE OTHER HOSPITAL")
         os._exit(77)
 sys.addaudithook(watch)
-import torch, typer
+import torch
 torch.set_num_threads(1)
-from fcforge.capsule.cli import register
-app = typer.Typer()
-register(app, lambda path: None)
-app()
+from fcforge.cli import main
+main()
 """
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fcforge.commands.templates import EXPERIMENT
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
@@ -19,6 +18,7 @@ from fcforge.runner.config_files import ConfigFiles, override, read_config
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.workshop import build_learner
 from fcforge.types import Component, Leaks, LearnerSpec, Training
+from real_runs import fcforge
 
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {
@@ -103,7 +103,7 @@ def test_our_own_configs_can_be_read(path):
 
 
 def test_the_template_can_be_read(tmp_path):
-    (tmp_path / "e.toml").write_text(EXPERIMENT)
+    fcforge("init", tmp_path / "e.toml")
     experiment = load_experiment(tmp_path / "e.toml")
     assert [le.title for le in experiment.learners] == [
         "finetune/gcn",

@@ -19,6 +19,7 @@ from fcforge.stats import (
     findings,
     group,
     leaks_on,
+    longest,
     means,
     per_site,
     rows,
@@ -71,12 +72,6 @@ class Contents:
 
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
-
-
-def longest(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Runs whose order has the greatest length: figures over stages need one length."""
-    most = max(len(r.spec.order) for r in runs)
-    return [r for r in runs if len(r.spec.order) == most]
 
 
 def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:

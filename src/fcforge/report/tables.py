@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fcforge.stats import COLUMNS, Estimate, Finding, Row
 from fcforge.stats.table import records
@@ -16,6 +16,8 @@ from fcforge.text import bracket, duration, memory, no_formula, number, with_int
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from fcforge.studies.unseen import Study
 
 # From how wide a terminal on: columns with an interval, columns with the mean alone, the rest.
 LAYOUTS = (
@@ -93,7 +95,7 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
 
     out = console or Console()
     if console is None and not out.is_terminal:
-        out = Console(width=200)
+        out = Console(width=140)
     out.print(terminal_table(rows, out.width))
 
 
@@ -135,6 +137,27 @@ def as_markdown(rows: Sequence[Row]) -> str:
         safe = (" ".join(c.split()).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
         lines.append("| " + " | ".join(safe) + " |")
     return "\n".join(lines) + "\n"
+
+
+def study_markdown(study: Study) -> str:
+    """GitHub table of a study under its title."""
+    lines = [f"{study.title}\n", "| learner | " + " | ".join(study.columns) + " |"]
+    lines.append("|" + "---|" * (len(study.columns) + 1))
+    for learner, cells in study.rows.items():
+        found = [cells.get(c) for c in study.columns]
+        shown = [with_interval(e.mean, e.low, e.high) if e else "" for e in found]
+        name = " ".join(learner.split()).replace("|", "\\|")
+        lines.append("| " + " | ".join([name, *shown]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def study_json(study: Study) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Plain numbers of a study; null where undefined."""
+
+    def plain(e: Estimate) -> dict[str, Any]:
+        return {k: _plain(getattr(e, k), None) for k in ("mean", "low", "high")}
+
+    return {k: {c: plain(e) for c, e in cells.items()} for k, cells in study.rows.items()}
 
 
 def as_csv(rows: Sequence[Row]) -> str:

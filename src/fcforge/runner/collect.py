@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
 from fcforge.types import RunResult
 
@@ -87,3 +89,43 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
             )
         )
     return results, len(plan.stages)
+
+
+def kept_by(store: Store) -> dict[str, str]:
+    """What each learner of a run folder keeps between sites, by its title."""
+    from fcforge.methods import METHODS
+
+    experiment, _, _ = stored_plan(store)
+    return {le.title: METHODS[le.method.name].keeps for le in experiment.learners}
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How much of a run folder is done: site trainings, runs of each learner, bytes."""
+
+    title: str
+    folder: str
+    trained: int
+    trainings: int
+    learners: dict[str, dict[str, int]]
+    disk: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def progress_of(folder: str | Path) -> RunProgress:
+    """Progress of a run folder, learner by learner."""
+    store = Store(folder)
+    experiment, plan, _ = stored_plan(store)
+    done = store.done()
+    learners: dict[str, dict[str, int]] = {}
+    for spec, keys in plan.stages:
+        row = learners.setdefault(spec.learner.title, {"done": 0, "asked": 0})
+        row["asked"] += 1
+        row["done"] += all(key in done for key in keys)
+    trained = trainings(node for key, node in plan.nodes.items() if key in done)
+    return RunProgress(
+        experiment.title, str(folder), trained, plan.trainings, learners, store.size()
+    )

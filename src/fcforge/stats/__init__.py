@@ -13,7 +13,17 @@ from fcforge.stats.bootstrap import (
 )
 from fcforge.stats.compare import Comparer, Comparison, compare
 from fcforge.stats.findings import Finding, findings, leaks_on
-from fcforge.stats.table import COLUMNS, Column, Row, columns_for, group, rows, table, with_majority
+from fcforge.stats.table import (
+    COLUMNS,
+    Column,
+    Row,
+    columns_for,
+    group,
+    longest,
+    rows,
+    table,
+    with_majority,
+)
 
 __all__ = [
     "COLUMNS",
@@ -30,6 +40,7 @@ __all__ = [
     "findings",
     "group",
     "leaks_on",
+    "longest",
     "means",
     "per_site",
     "rows",

@@ -94,6 +94,12 @@ def group(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     return groups
 
 
+def longest(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Runs whose order has the greatest length: curves over stages need one length."""
+    most = max(len(r.spec.order) for r in runs)
+    return [r for r in runs if len(r.spec.order) == most]
+
+
 def with_majority(results: Sequence[RunResult]) -> list[RunResult]:
     """`results` and, unless a majority learner is among them, the majority reference.
 

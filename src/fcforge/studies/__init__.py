@@ -1,1 +1,1 @@
-"""What is asked of runs and generators: tuning, unseen sites, fidelity, privacy."""
+"""What is asked of runs and generators: tuning, unseen sites, motion, fidelity, privacy."""

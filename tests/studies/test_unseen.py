@@ -6,17 +6,17 @@ import json
 
 import numpy as np
 import pytest
-from typer import Typer
 from typer.testing import CliRunner
 
 import fake_runs
-from fcforge.commands import unseen
-from fcforge.commands.run import report_on
-from fcforge.commands.study_cli import register
+from fcforge.cli import app
 from fcforge.errors import StoreError
 from fcforge.metrics import score_matrix
+from fcforge.report.run_folder import report_folder
+from fcforge.report.tables import study_markdown
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.studies import unseen
 from fcforge.types import Component, LearnerSpec, Training
 
 
@@ -56,7 +56,7 @@ def test_tables_name_every_learner_and_the_majority():
     assert sites.columns == fake_runs.SITES
     assert "majority class" in curve.rows
     assert len(curve.rows) == 7
-    assert "| finetune/gcn | 0." in curve.markdown()
+    assert "| finetune/gcn | 0." in study_markdown(curve)
     brier, ece = unseen.calibration_tables(results, n_draws=20)
     constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
     y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]
@@ -72,14 +72,13 @@ def run_folder(tmp_path_factory):
     prepared = prepare(Experiment(data, (learner,), training=Training(epochs=1)))
     store = open_store(prepared, folder)
     with pytest.raises(StoreError, match="none of the 6 runs"):
-        unseen.unseen_command(folder)
+        unseen.unseen_of(folder)
     run_experiment(prepared, store, group=1)
     return folder
 
 
 def test_commands_on_a_run_folder(run_folder):
-    runner, app = CliRunner(), Typer()
-    register(app)
+    runner = CliRunner()
     shown = runner.invoke(app, ["unseen", str(run_folder)])
     assert shown.exit_code == 0, shown.output
     assert "| analytic/linear | " in shown.output
@@ -93,4 +92,4 @@ def test_commands_on_a_run_folder(run_folder):
     assert shown.exit_code == 0, shown.output
     assert "Brier score per site" in shown.output
     assert "ECE per site" in shown.output
-    assert report_on(run_folder, run_folder / "r.html", as_json=False, say=lambda *a, **k: None)
+    assert report_folder(run_folder, run_folder / "r.html")

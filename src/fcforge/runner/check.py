@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fcforge.errors import DataError
 from fcforge.sites import Cohort, Finding, check_cohort, load_dataset
 from fcforge.text import counted
 from fcforge.types import Component
-
-
-class Line(NamedTuple):
-    """A line to print and its colour."""
-
-    text: str
-    style: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,25 +44,6 @@ class Verdict:
             "findings": [asdict(f) for f in self.findings],
             "notes": self.notes,
         }
-
-    def lines(self) -> Iterator[Line]:
-        """For people."""
-        cohort = self.cohort
-        yield Line(f"{self.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs")
-        for site, count in self.sites().items():
-            yield Line(f"  {site}: {count['subjects']} subjects, {count['patients']} patients")
-        for note in self.notes:
-            yield Line(f"  {note}")
-        for finding in self.findings:
-            style = "red" if finding.severity == "error" else "yellow"
-            yield Line(f"{finding.severity}: {finding}", style)
-        errors = sum(f.severity == "error" for f in self.findings)
-        warnings = len(self.findings) - errors
-        if self.ok:
-            yield Line(f"ok, {counted(warnings, 'warning')}" if warnings else "ok", "green")
-        else:
-            found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-            yield Line(f"{found}: nothing would be trained", "red")
 
 
 def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:

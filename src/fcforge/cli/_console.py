@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, a plain line now and then otherwise."""
+"""What a command says while it works: messages and progress, all on stderr."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import typer
+
 from fcforge.text import duration
 
 Report = Callable[[int, int, str], None]
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a message to stderr."""
+    typer.secho(text, err=True, fg=style or None)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Typer commands `fc` and `preprocess`; the main command line adds them with `mount`."""
+"""Commands from scans to FC."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from fcforge.cli._console import say
+from fcforge.cli._options import IMAGING
 
 In = Annotated[Path, typer.Argument(metavar="IN", help="Derivatives, scans or time series.")]
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.")]
@@ -19,9 +22,9 @@ Pages = Annotated[bool, typer.Option("--report/--no-report", help="HTML quality 
 
 
 def mount(app: typer.Typer) -> None:
-    """Add `fc` and `preprocess` to a typer app."""
-    app.command("fc")(fc)
-    app.command("preprocess")(preprocess)
+    """Add the commands to `app`."""
+    for command in (fc, preprocess):
+        app.command(rich_help_panel=IMAGING)(command)
 
 
 def progress_bar(items: Iterable[Any], total: int) -> Iterator[Any]:
@@ -31,10 +34,6 @@ def progress_bar(items: Iterable[Any], total: int) -> Iterator[Any]:
 
     console = Console(stderr=True)
     yield from track(items, total=total, description="subjects", console=console)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 def fc(
@@ -98,7 +97,7 @@ def fc(
         max_empty=max_empty,
         report=report,
         progress=progress_bar,
-        say=_say,
+        say=say,
     )
     raise typer.Exit(code)
 
@@ -134,6 +133,6 @@ def preprocess(
         route=route,
         report=report,
         progress=progress_bar,
-        say=_say,
+        say=say,
     )
     raise typer.Exit(code)

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 import small_world
-from fcforge.commands import grids
-from fcforge.commands import tune as tuning
-from fcforge.commands.tune import Trial, Tuned
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS, make_method
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.train import Place
 from fcforge.sites import load_dataset, make_sites
+from fcforge.studies import grids
+from fcforge.studies import tune as tuning
+from fcforge.studies.tune import Trial, Tuned
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 DATA = Component(
@@ -148,14 +149,7 @@ def test_toml_can_be_read_back():
 def test_tune_from_end_to_end(tmp_path):
     learners = (lwf(), LearnerSpec(Component("finetune"), QUICK))
     said = []
-    text = tuning.tune_command(
-        experiment(*learners),
-        tmp_path,
-        repeats=1,
-        jobs=1,
-        device="cpu",
-        say=lambda line, **_: said.append(line),
-    )
+    text = tuning.tune(experiment(*learners), tmp_path, Place(), 1, say=said.append)
     assert (tmp_path / "tuned.toml").read_text() == text
     tables = tomllib.loads(text)["learner"]
     assert tables[0]["method"]["strength"] in (0.1, 0.5, 1.0, 2.0)
@@ -165,6 +159,4 @@ def test_tune_from_end_to_end(tmp_path):
     assert sum(row.endswith(",1") for row in rows[1:]) == 1
     assert "4 settings" in said[0]
     # the same command again trains nothing and says the same
-    assert tuning.tune_command(
-        experiment(*learners), tmp_path, repeats=1, jobs=1, device="cpu"
-    ) == (text)
+    assert tuning.tune(experiment(*learners), tmp_path, Place(), 1) == text

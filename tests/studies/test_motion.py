@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fcforge.commands import motion
 from fcforge.errors import DataError
 from fcforge.metrics import score_matrix
 from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import Cohort, load_dataset, make_sites
+from fcforge.studies import motion
 from fcforge.types import Component, LearnerSpec
 
 DATA = Component("simulated", {"preset": "easy", "n_rois": 8, "n_sites": 3, "scale": 0.3})
@@ -102,6 +102,6 @@ def test_abide(shared_data):
         pytest.skip(f"no phenotype table at {table}")
     path = Path(__file__).parents[2] / "experiments" / "main_abide.toml"
     wanted = replace(load_experiment(path), seeds=(0,), orders=2)
-    found = {r.learner: r for r in motion.motion_command(wanted, table)}
+    found = {r.learner: r for r in motion.motion_rows(wanted, table)}
     assert found.keys() == {"motion only", "majority class"}
     assert found["motion only"].estimates["auroc"].mean > 0.55

@@ -11,14 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fcforge.imaging.cli import mount
+from fcforge.cli import app as commands
 
 
 @pytest.fixture
 def app() -> typer.Typer:
-    app = typer.Typer()
-    mount(app)
-    return app
+    return commands
 
 
 def test_fc_makes_files_talks_on_stderr_and_says_by_its_code(app: typer.Typer, tmp_path: Path):
@@ -56,7 +54,7 @@ def test_unknown_settings_are_one_line(app: typer.Typer, tmp_path: Path):
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys, fcforge.imaging.cli\n"
+        "import sys, fcforge.cli\n"
         "heavy = {'nilearn', 'nibabel', 'pandas', 'torch', 'matplotlib', 'ants', 'scipy'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -19,50 +19,30 @@ import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.metrics import cell_values, finite, metric_named
-from fcforge.report.contents import longest
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import (
     Estimate,
     bootstrap,
     group,
+    longest,
     per_site,
     split_batches,
     subject_weights,
     with_majority,
 )
 from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
-from fcforge.text import counted, with_interval
+from fcforge.text import counted
 from fcforge.types import RunResult
 
 
 @dataclass(frozen=True)
-class Table:
+class Study:
     """Learners by columns, each cell a mean with its interval."""
 
     title: str
     columns: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Estimate]]
-
-    def markdown(self) -> str:
-        """GitHub table under its title."""
-        lines = [f"{self.title}\n", "| learner | " + " | ".join(self.columns) + " |"]
-        lines.append("|" + "---|" * (len(self.columns) + 1))
-        for learner, cells in self.rows.items():
-            found = [cells.get(c) for c in self.columns]
-            shown = [with_interval(e.mean, e.low, e.high) if e else "" for e in found]
-            name = " ".join(learner.split()).replace("|", "\\|")
-            lines.append("| " + " | ".join([name, *shown]) + " |")
-        return "\n".join(lines) + "\n"
-
-    def to_json(self) -> dict[str, dict[str, dict[str, float | None]]]:
-        """Plain numbers; null where undefined."""
-
-        def plain(e: Estimate) -> dict[str, float | None]:
-            found = {"mean": e.mean, "low": e.low, "high": e.high}
-            return {k: round(v, 6) if np.isfinite(v) else None for k, v in found.items()}
-
-        return {k: {c: plain(e) for c, e in cells.items()} for k, cells in self.rows.items()}
 
 
 def zero_shot(full: np.ndarray) -> np.ndarray:
@@ -110,7 +90,7 @@ def leave_one_out(
 
 def unseen_tables(
     results: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
-) -> list[Table]:
+) -> list[Study]:
     """Zero-shot values after k sites, and leave-one-site-out by site."""
     title = metric_named(metric).title
     learners = _usable(results)
@@ -121,12 +101,12 @@ def unseen_tables(
     out = {k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()}
     sites = tuple(s for s in results[0].sites if any(s in cells for cells in out.values()))
     return [
-        Table(f"Zero-shot {title}: mean over the sites not learned yet [95 %]", names, curve),
-        Table(f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out),
+        Study(f"Zero-shot {title}: mean over the sites not learned yet [95 %]", names, curve),
+        Study(f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out),
     ]
 
 
-def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> list[Table]:
+def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> list[Study]:
     """Brier score and expected calibration error after the last stage, site by site.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
@@ -134,7 +114,7 @@ def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> 
     """
     learners = _usable(results)
     return [
-        Table(
+        Study(
             f"{metric_named(metric).title} per site after the last stage (lower is better) [95 %]",
             results[0].sites,
             {k: per_site(runs, metric, n_draws=n_draws) for k, runs in learners.items()},
@@ -148,8 +128,8 @@ def _usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     return {k: v for k, v in found.items() if v}
 
 
-def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:
-    """Tables of `fcforge unseen RUNDIR`."""
+def unseen_of(folder: Path, metric: str = "accuracy") -> list[Study]:
+    """Values of a run folder at sites that were not learned yet."""
     metric_named(metric)
     results, _ = collect_some(Store(folder))
     if max(len(r.spec.order) for r in results) < 2:
@@ -157,7 +137,7 @@ def unseen_command(folder: Path, metric: str = "accuracy") -> list[Table]:
     return unseen_tables(results, metric)
 
 
-def calibration_command(folder: Path) -> list[Table]:
-    """Tables of `fcforge calibration RUNDIR`."""
+def calibration_of(folder: Path) -> list[Study]:
+    """Brier score and calibration error of a run folder, site by site."""
     results, _ = collect_some(Store(folder))
     return calibration_tables(results)

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from fcforge.commands.run import _audit_section
 from fcforge.errors import DataError
 from fcforge.privacy.measures import Estimate
+from fcforge.report.run_folder import audit_section
 from fcforge.studies.audit_result import Audit, AuditRow
 
 
@@ -25,7 +25,7 @@ def audit() -> Audit:
 def test_an_audit_file_becomes_a_section(audit, tmp_path):
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(audit.to_json()))
-    section = _audit_section(path)
+    section = audit_section(path)
     assert section.title.startswith("Privacy audit")
     assert "corr_gauss" in str(section.html())
     assert "<b>NYU" not in str(section.html())
@@ -35,4 +35,4 @@ def test_another_file_is_refused(tmp_path):
     path = tmp_path / "audit.json"
     path.write_text("{}")
     with pytest.raises(DataError, match="no audit"):
-        _audit_section(path)
+        audit_section(path)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.commands.grids import candidates
-from fcforge.commands.run import Say, pick_device
 from fcforge.errors import ConfigError
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
-from fcforge.runner.execute import default_jobs
+from fcforge.runner.execute import Progress
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
+from fcforge.runner.train import Place
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.stats import group, means
+from fcforge.studies.grids import candidates
 from fcforge.types import Component, Leaks, LearnerSpec, RunResult
 from fcforge.writing import whole_file, write_text
 
@@ -174,14 +174,14 @@ def judge_trials(experiment: Experiment, results: Sequence[RunResult]) -> list[T
 METRICS = ("accuracy", "brier")
 
 
-def tune_command(
+def tune(
     experiment: Experiment,
     folder: Path,
-    *,
+    place: Place,
     repeats: int = 3,
-    jobs: int = 0,
-    device: str = "auto",
-    say: Say = lambda *args, **kwargs: None,
+    *,
+    progress: Progress = lambda done, total, last: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> str:
     """Tune every learner of an experiment; writes and returns the frozen learners as TOML.
 
@@ -189,37 +189,27 @@ def tune_command(
     ----------
     experiment : Experiment
     folder : Path
-        Gets ``tuned.toml``, ``trials.csv`` and the runs; the same command again continues.
+        Gets ``tuned.toml``, ``trials.csv`` and the runs; the same call again continues.
+    place : Place
+        Where to train.
     repeats : int
         Times the training parts are cut into inner training and validation part.
-    jobs, device
-        As `fcforge run`.
-    say : callable
-        Takes talk and progress.
+    progress, say : callable
+        Told how many trainings are done, and what is tried.
     """
-    from fcforge.commands.progress import progress_on_stderr
-
-    where = pick_device(device)
     prepared = prepare_tuning(experiment, folder, repeats)
     orders = [" > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)]
     n = len(prepared.experiment.learners)
     say(f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings")
     store = open_store(prepared, folder / "runs")
-    with progress_on_stderr("tuning") as progress:
-        alone = 1 if jobs == 1 else None  # one worker: this process
-        run_experiment(
-            prepared,
-            store,
-            jobs=jobs or default_jobs(),
-            device=where,
-            group=alone if where == "cpu" else None,
-            progress=progress,
-        )
+    alone = 1 if place.jobs == 1 and place.device == "cpu" else None  # one worker: this process
+    run_experiment(
+        prepared, store, jobs=place.jobs, device=place.device, group=alone, progress=progress
+    )
     tuned = judge_trials(experiment, collect(store)[0])
     text = as_toml(tuned, orders, experiment.seeds[0], repeats)
     write_text(folder / "tuned.toml", text)
     write_text(folder / "trials.csv", as_csv(tuned))
-    say(f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables")
     return text
 
 

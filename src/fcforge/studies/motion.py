@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fcforge.commands.run import kept_by
 from fcforge.errors import DataError, unknown_name
-from fcforge.runner.collect import collect_some
+from fcforge.runner.collect import collect_some, kept_by
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -139,10 +138,10 @@ def _result(
     )
 
 
-def motion_command(
+def motion_rows(
     experiment: Experiment, phenotypes: Path | None = None, beside: Path | None = None
 ) -> list[Row]:
-    """Rows of `fcforge motion CONFIG`: motion, the majority class, and a run's own learners.
+    """Rows of the results table: motion alone, the majority class, and a run's own learners.
 
     Parameters
     ----------

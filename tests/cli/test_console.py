@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcforge.commands.progress import progress_on_stderr
+from fcforge.cli._console import progress_on_stderr
 
 
 def test_no_time_is_named_before_anything_was_done(capsys):

@@ -1,0 +1,273 @@
+"""Commands around experiments: from ``init`` to ``report``, and the studies of a run."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fcforge.cli._console import progress_on_stderr, say
+from fcforge.cli._options import (
+    EXPERIMENTS,
+    AsJson,
+    Config,
+    Device,
+    Folder,
+    Jobs,
+    Out,
+    Overrides,
+)
+from fcforge.errors import FCForgeError
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    for command in (init, check, run, status, report, serve, tune, unseen, calibration, motion):
+        app.command(rich_help_panel=EXPERIMENTS)(command)
+    app.command("list", rich_help_panel=EXPERIMENTS)(list_things)
+    app.command(rich_help_panel=EXPERIMENTS)(judge)
+
+
+def init(
+    path: Annotated[Path, typer.Argument(help="File to write.")] = Path("experiment.toml"),
+    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a commented config to start from."""
+    from importlib.resources import files
+
+    from fcforge.writing import write_text
+
+    if path.exists() and not force:
+        raise FCForgeError("file exists.", where=str(path), do="Use --force to overwrite it.")
+    write_text(path, files("fcforge.cli").joinpath("first.toml").read_text(encoding="utf-8"))
+    say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
+
+
+def check(
+    target: Annotated[Path, typer.Argument(help="Config, .npz file or data folder.")],
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a config or a dataset, subject by subject, before anything runs."""
+    from fcforge.report.terminal import check_lines
+    from fcforge.runner.check import check_target
+
+    verdict = check_target(target, overrides or [])
+    if as_json:
+        print(json.dumps(verdict.to_json(), indent=1))
+    else:
+        for text, style in check_lines(verdict):
+            typer.secho(text, fg=style or None)
+    raise typer.Exit(0 if verdict.ok else 1)
+
+
+def run(
+    config: Config,
+    overrides: Overrides = None,
+    out: Out = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate time and disk space.")
+    ] = False,
+    jobs: Jobs = 0,
+    device: Device = "auto",
+    cluster: Annotated[
+        str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Train every learner over all site orders; the same command again continues."""
+    from fcforge.report.terminal import cost_text
+    from fcforge.runner.config import load_experiment
+    from fcforge.runner.run import estimate, leak_notes, prepare
+    from fcforge.runner.store import Store
+    from fcforge.runner.train import place_to_train
+
+    experiment, folder = load_experiment(config, overrides or []), out or Path("runs", config.stem)
+    place = place_to_train(device, jobs, cluster)
+    say("loading and checking the data ...")
+    prepared = prepare(experiment)
+    for note in leak_notes(experiment):
+        say(note, style="red")
+    if dry_run:
+        print(cost_text(estimate(prepared, Store(folder), place.jobs), prepared.plan, place.jobs))
+        return
+    _train(prepared, folder, place)
+    _report(folder, folder / "report.html", as_json)
+
+
+def _train(prepared: Any, folder: Path, place: Any) -> None:
+    from fcforge.report.terminal import plan_text
+    from fcforge.runner.train import train
+    from fcforge.text import duration
+
+    say(plan_text(prepared.plan, place))
+    started = time.monotonic()
+    try:
+        with progress_on_stderr("training") as progress:
+            train(prepared, folder, place, progress)
+    except KeyboardInterrupt:  # typer would end without a word
+        say("stopped; the same command again continues.", style="yellow")
+        raise typer.Exit(130) from None
+    say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
+
+
+def status(folder: Folder, as_json: AsJson = False) -> None:
+    """Show the progress of a run."""
+    from fcforge.report.terminal import status_text
+    from fcforge.runner.collect import progress_of
+
+    found = progress_of(folder)
+    print(json.dumps(found.to_json(), indent=1) if as_json else status_text(found))
+
+
+def report(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="HTML file [FOLDER/report.html].")] = None,
+    audit: Annotated[
+        list[Path] | None, typer.Option(help="audit.json of `fcforge audit`; may be repeated.")
+    ] = None,
+    judge: Annotated[
+        list[Path] | None, typer.Option(help="Folder of `fcforge judge`; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the HTML report of a run, finished or not, and print its table."""
+    _report(folder, out or folder / "report.html", as_json, audits=audit or (), judged=judge or ())
+
+
+def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
+    from fcforge.report import as_json as table_json
+    from fcforge.report import print_findings, print_table
+    from fcforge.report.run_folder import report_folder
+
+    rows, findings = report_folder(folder, page, **sections)
+    print_findings(findings)
+    say(f"report: {page}")
+    if as_json:
+        print(table_json(rows), end="")
+    else:
+        print_table(rows)
+
+
+def list_things(
+    what: Annotated[str, typer.Argument(help="datasets, models, generators or methods.")],
+    as_json: AsJson = False,
+) -> None:
+    """List what a config can name."""
+    from fcforge.runner.catalogue import catalogue
+
+    rows = catalogue(what)
+    if as_json:
+        print(json.dumps([row["name"] for row in rows]))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['about']}")
+
+
+def judge(
+    config: Config, overrides: Overrides = None, out: Out = None, device: Device = "auto"
+) -> None:
+    """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
+    from fcforge.judge.commands import judge_command
+    from fcforge.runner.config import resolve_dataset
+    from fcforge.runner.config_files import read_config
+    from fcforge.runner.train import pick_device
+
+    folder, where = out or Path("runs") / config.stem, pick_device(device)
+    data = read_config(config, overrides or []).data
+    dataset = resolve_dataset(dict(data.get("dataset", {})), str(config), config.resolve().parent)
+    found = judge_command(data, out=folder, dataset=dataset, device=where, say=say)
+    for warning in found["warnings"]:
+        say(warning, style="red")
+    print((folder / "tables.md").read_text())
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(help="Folder with runs and capsules.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+) -> None:
+    """Show runs and capsules below a folder in the browser: local, read-only, offline."""
+    from fcforge.serve.commands import serve_command
+
+    serve_command(folder, host, port, say)
+
+
+def tune(
+    config: Config,
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write [runs/<name of the config>_tune].")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
+    jobs: Jobs = 0,
+    device: Device = "auto",
+) -> None:
+    """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
+    from fcforge.runner.config import load_experiment
+    from fcforge.runner.train import place_to_train
+    from fcforge.studies.tune import tune as tune_experiment
+
+    experiment, place = load_experiment(config, overrides or []), place_to_train(device, jobs)
+    folder = out or Path("runs") / f"{config.stem}_tune"
+    with progress_on_stderr("tuning") as progress:
+        text = tune_experiment(experiment, folder, place, repeats, progress=progress, say=say)
+    say(f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables")
+    print(text, end="")
+
+
+def unseen(
+    folder: Folder,
+    metric: Annotated[str, typer.Option(help="accuracy, balanced_accuracy, auroc, ...")] = (
+        "accuracy"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Show how a run's models do at hospitals they have not learned."""
+    from fcforge.studies.unseen import unseen_of
+
+    _show(unseen_of(folder, metric), as_json)
+
+
+def calibration(folder: Folder, as_json: AsJson = False) -> None:
+    """Show the Brier score and calibration error of a run, site by site."""
+    from fcforge.studies.unseen import calibration_of
+
+    _show(calibration_of(folder), as_json)
+
+
+def _show(tables: list[Any], as_json: bool) -> None:
+    from fcforge.report.tables import study_json, study_markdown
+
+    if as_json:
+        print(json.dumps({t.title: study_json(t) for t in tables}, indent=1))
+    else:
+        print("\n".join(map(study_markdown, tables)), end="")
+
+
+def motion(
+    config: Config,
+    overrides: Overrides = None,
+    phenotypes: Annotated[
+        Path | None, typer.Option(help="Table with SUB_ID and func_mean_fd, such as ABIDE's.")
+    ] = None,
+    beside: Annotated[
+        Path | None, typer.Option(help="Run folder whose learners are shown beside it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how well head motion alone predicts, on the same splits."""
+    from fcforge.report import as_json as table_json
+    from fcforge.report import print_table
+    from fcforge.runner.config import load_experiment
+    from fcforge.studies.motion import motion_rows
+
+    found = motion_rows(load_experiment(config, overrides or []), phenotypes, beside)
+    if as_json:
+        print(table_json(found), end="")
+    else:
+        print_table(found)

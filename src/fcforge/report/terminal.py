@@ -1,0 +1,65 @@
+"""What the commands print besides tables: checks, costs, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fcforge.text import counted, duration, memory
+
+if TYPE_CHECKING:
+    from fcforge.runner.check import Verdict
+    from fcforge.runner.collect import RunProgress
+    from fcforge.runner.plan import Plan
+    from fcforge.runner.run import Estimate
+    from fcforge.runner.train import Place
+
+
+def check_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Lines of `fcforge check` and their colours."""
+    cohort = verdict.cohort
+    yield f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs", ""
+    for site, count in verdict.sites().items():
+        yield f"  {site}: {count['subjects']} subjects, {count['patients']} patients", ""
+    for note in verdict.notes:
+        yield f"  {note}", ""
+    for finding in verdict.findings:
+        style = "red" if finding.severity == "error" else "yellow"
+        yield f"{finding.severity}: {finding}", style
+    errors = sum(f.severity == "error" for f in verdict.findings)
+    warnings = len(verdict.findings) - errors
+    if verdict.ok:
+        yield f"ok, {counted(warnings, 'warning')}" if warnings else "ok", "green"
+    else:
+        found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+        yield f"{found}: nothing would be trained", "red"
+
+
+def plan_text(plan: Plan, place: Place) -> str:
+    """What a run is about to train, and where."""
+    workers = f"cluster {place.cluster}" if place.cluster else counted(place.jobs, "worker")
+    return (
+        f"{counted(len(plan.stages), 'run')} = {counted(plan.trainings, 'site training')}"
+        f"{plan.saving} on {place.device}, {workers}"
+    )
+
+
+def cost_text(cost: Estimate, plan: Plan, jobs: int) -> str:
+    """What a run would cost."""
+    workers = counted(jobs, "idle CPU worker")
+    return "\n".join(
+        [
+            f"site trainings  {cost.trainings}{plan.saving}",
+            f"still to do     {cost.todo}",
+            f"estimated time  {duration(cost.seconds)} of training on {workers}",
+            f"estimated disk  {memory(cost.disk)}",
+        ]
+    )
+
+
+def status_text(found: RunProgress) -> str:
+    """Progress of a run, learner by learner."""
+    lines = [f"{found.title}: {found.trained} of {found.trainings} site trainings done"]
+    width = max(map(len, found.learners))
+    lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.learners.items()]
+    return "\n".join([*lines, f"  {memory(found.disk)} in {found.folder}"])
