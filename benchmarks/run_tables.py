@@ -151,8 +151,8 @@ class Tables:
         return place in self.cohorts
 
     def unit(self, table: str, label: str) -> Unit:
+        from fcforge.runner.learners import build_learner
         from fcforge.runner.plan import make_plan
-        from fcforge.runner.workshop import build_learner
 
         whole = self.experiments[table]
         base = self.cohorts[self.place(whole)]
@@ -187,9 +187,9 @@ class Tables:
         """Train what is missing, depth by depth."""
         workshop, store = self.workshop(unit), self.store(unit.experiment)
         for place, name in self.wanted_samples(unit):
-            if name not in workshop.bank:
+            if name not in workshop.bench.bank:
                 fc, y = self.samples[place, name].result()
-                workshop.bank.add(name, FCBatch.from_numpy(fc, y))
+                workshop.bench.bank.add(name, FCBatch.from_numpy(fc, y))
         todo = missing_nodes(unit.prepared.plan, store)
         before = self.seconds()
         for _, members in groupby(todo, key=lambda n: n.depth):

@@ -14,7 +14,7 @@ from fcforge.capsule.audit import audit_capsule, moment_rows, site_as_learned
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
 from fcforge.privacy.commands import audit_command
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Plan

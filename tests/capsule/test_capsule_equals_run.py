@@ -7,7 +7,7 @@ import torch
 from capsule_chains import SITES, chain, cohort, quick, settings
 
 from fcforge.capsule import open_capsule
-from fcforge.capsule.bench import Bench
+from fcforge.capsule.turn import Turn
 from fcforge.methods import METHODS
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
@@ -62,8 +62,8 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
         assert torch.equal(rows >= 0, places >= 0)
         there = rows >= 0
         kept = capsule.remembered.batch().select(places[there])
-        assert torch.equal(workshop.bank.fc(rows[there]), kept.fc)
-        assert torch.equal(workshop.bank.y[rows[there]], kept.y)
+        assert torch.equal(workshop.bench.bank.fc(rows[there]), kept.fc)
+        assert torch.equal(workshop.bench.bank.y[rows[there]], kept.y)
 
 
 def test_seal_and_open_changes_nothing(tmp_path) -> None:
@@ -71,8 +71,8 @@ def test_seal_and_open_changes_nothing(tmp_path) -> None:
     first, second = (open_capsule(p) for p in chain("forge", SITES[:2], tmp_path))
     from fcforge.sites import split_site
 
-    bench = Bench(second, settings("forge"), split_site(cohort(), SITES[2], 0))
-    lane, again = bench.packed(bench.lane)
+    turn = Turn(second, settings("forge"), split_site(cohort(), SITES[2], 0))
+    lane, again = turn.packed(turn.lane)
     assert torch.equal(again.upper, second.remembered.upper)
     assert torch.equal(again.site, second.remembered.site)
     assert set(again.site.tolist()) == {0, 1}

@@ -9,7 +9,7 @@ import pytest
 
 from fcforge.methods import make_method
 from fcforge.runner.config import load_experiment
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text()))

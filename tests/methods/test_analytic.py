@@ -12,7 +12,7 @@ from fcforge.errors import ConfigError
 from fcforge.graphs import centre_edges, edges, log_edges
 from fcforge.methods import make_method
 from fcforge.methods.analytic import Analytic, add_to_root, ridge_from_root
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
 
 

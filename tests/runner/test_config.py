@@ -16,7 +16,7 @@ from fcforge.models import MODELS
 from fcforge.runner.config import load_experiment, parse_experiment
 from fcforge.runner.config_files import ConfigFiles, override, read_config
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from real_runs import fcforge
 

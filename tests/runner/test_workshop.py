@@ -13,10 +13,11 @@ from fcforge.errors import ConfigError, FCForgeError
 from fcforge.runner.collect import collect
 from fcforge.runner.execute import fitted_generators
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.learners import build_learner
 from fcforge.runner.pools import class_counts, synthetic_name
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop, build_learner
+from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from small_world import (

@@ -14,7 +14,7 @@ from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)

@@ -30,7 +30,7 @@ from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.randomness import numpy_rng
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 from fcforge.sites import Cohort, split_site
 from fcforge.studies.audit import (
     Evidence,

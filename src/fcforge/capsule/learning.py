@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fcforge.capsule import ledger
-from fcforge.capsule.bench import Bench, Tick
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, Settings, Subjects
 from fcforge.capsule.judging import (
@@ -32,12 +31,13 @@ from fcforge.capsule.judging import (
 from fcforge.capsule.opening import open_capsule
 from fcforge.capsule.prediction import references
 from fcforge.capsule.sealing import flagged, seal
+from fcforge.capsule.turn import Tick, Turn
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError
 from fcforge.methods import Lane
 from fcforge.runner.environment import describe
 from fcforge.runner.execute import Progress
-from fcforge.runner.workshop import build_learner
+from fcforge.runner.learners import build_learner
 from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.types import Site
 
@@ -94,14 +94,14 @@ def learn_next(
         Time written into the ledger; now.
     """
     check_turn(capsule, settings, site.name, site.n_rois)
-    bench = Bench(capsule, settings, site)
+    turn = Turn(capsule, settings, site)
     started = time.perf_counter()
     fixed = settings.training.selection == "fixed"
-    lane = bench.train(with_val=fixed, tick=tick)
+    lane = turn.train(with_val=fixed, tick=tick)
     seconds = time.perf_counter() - started
-    packed, remembered = bench.packed(lane)
-    held_out = _held_out(bench, capsule)
-    sites = (*bench.past, site.name)
+    packed, remembered = turn.packed(lane)
+    held_out = _held_out(turn, capsule)
+    sites = (*turn.past, site.name)
     entry = {
         "kind": "learn",
         "site": site.name,
@@ -110,9 +110,9 @@ def learn_next(
         "parent_signed_by": capsule.signed_by if capsule is not None else "",
         "settings": settings.to_json(),
         "counts": counts_of(site),
-        "metrics": _metrics(bench.learner, lane, held_out, sites, site),
-        "calibration": _calibration(bench, lane, held_out),
-        "reference": _reference(bench, held_out),
+        "metrics": _metrics(turn.learner, lane, held_out, sites, site),
+        "calibration": _calibration(turn, lane, held_out),
+        "reference": _reference(turn, held_out),
         "flags": [],
         "environment": describe("cpu"),
         "seconds": round(seconds, 3),
@@ -215,14 +215,14 @@ def _refuse_early(settings: Settings, capsule: Capsule | None, allowed: bool) ->
         flagged(replace(capsule, entries=({"flags": []},)), allowed)
 
 
-def _held_out(bench: Bench, capsule: Capsule | None) -> Subjects:
-    settings, site = bench.settings, bench.site
+def _held_out(turn: Turn, capsule: Capsule | None) -> Subjects:
+    settings, site = turn.settings, turn.site
     before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
     if not settings.held_out:
         return before
     learning = site.learning(with_val=settings.training.selection == "fixed")
     batch = held_out_set(settings.judge, learning, settings.seed, site.name, settings.held_out)
-    place = torch.full((len(batch),), len(bench.past), dtype=torch.int64)
+    place = torch.full((len(batch),), len(turn.past), dtype=torch.int64)
     return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
 
@@ -252,29 +252,29 @@ def _metrics(
     return found
 
 
-def _calibration(bench: Bench, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+def _calibration(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
     """Temperature of this hospital.
 
     ``inner_val``: logits of the validation part. Where it was folded into training (nothing
     was chosen on it), a second network is trained without it, only to be measured.
     """
-    how, val = bench.settings.calibrate, bench.site.val
+    how, val = turn.settings.calibrate, turn.site.val
     if how == "inner_val" and len(val):
         other = lane
-        if bench.settings.training.selection == "fixed":
-            other = bench.train(with_val=False, tick=lambda: None)
-        u, y = scores(bench.learner, other, val.fc), val.y
+        if turn.settings.training.selection == "fixed":
+            other = turn.train(with_val=False, tick=lambda: None)
+        u, y = scores(turn.learner, other, val.fc), val.y
     elif how == "synthetic" and len(held_out):
         batch = held_out.batch()
-        u, y = scores(bench.learner, lane, batch.fc), batch.y
+        u, y = scores(turn.learner, lane, batch.fc), batch.y
     else:
         return {"how": "none", "temperature": None}
     return {"how": how, "temperature": ledger.rounded(fit_temperature(u, y))}
 
 
-def _reference(bench: Bench, held_out: Subjects) -> dict[str, float | None]:
-    batch = held_out.of_site(len(bench.past))
+def _reference(turn: Turn, held_out: Subjects) -> dict[str, float | None]:
+    batch = held_out.of_site(len(turn.past))
     if len(batch) < 4:
         return dict.fromkeys(DISTANCES)
-    learning = bench.site.learning(with_val=True)
+    learning = turn.site.learning(with_val=True)
     return dict(limits(Reference.of(batch.fc), learning.fc))

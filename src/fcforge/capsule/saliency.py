@@ -122,8 +122,8 @@ def what_it_uses(capsule: Capsule) -> Uses:
     """Saliency of a capsule's model on its synthetic held-out subjects."""
     import torch
 
-    from fcforge.capsule.bench import one_thread
-    from fcforge.runner.workshop import build_learner
+    from fcforge.runner.bench import one_thread
+    from fcforge.runner.learners import build_learner
 
     settings = capsule.settings
     n_rois = settings.n_rois

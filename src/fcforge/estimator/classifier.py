@@ -241,9 +241,9 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         """Calibrated log odds of ``classes_[1]``, (n,)."""
         import torch
 
-        from fcforge.capsule.bench import one_thread
         from fcforge.capsule.judging import scores
-        from fcforge.runner.workshop import build_learner
+        from fcforge.runner.bench import one_thread
+        from fcforge.runner.learners import build_learner
 
         check_is_fitted(self, "capsule_")
         fc, _, _ = self._read(X, reset=False)

@@ -63,8 +63,8 @@ def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
     from fcforge.runner.collect import describe_sites
     from fcforge.runner.config import load_experiment
+    from fcforge.runner.learners import build_learner
     from fcforge.runner.plan import make_plan
-    from fcforge.runner.workshop import build_learner
 
     experiment = load_experiment(target, settings)
     cohort = load_dataset(experiment.dataset)

@@ -33,7 +33,7 @@ class Prepared:
 
 def prepare(experiment: Experiment) -> Prepared:
     """Load and check the data, build every learner once, plan the prefix tree."""
-    from fcforge.runner.workshop import build_learner
+    from fcforge.runner.learners import build_learner
 
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)

@@ -67,7 +67,7 @@ def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
         job = workshop.job(spec.prefix(1), lane, 0)
         started = time.perf_counter()
         brief = replace(spec.training, epochs=epochs)
-        (lane,) = learn_site(learner, [job], workshop.bank, brief)
+        (lane,) = learn_site(learner, [job], workshop.bench.bank, brief)
         return time.perf_counter() - started, lane
 
     took(1)  # the first call pays for caches and the generator
@@ -76,7 +76,7 @@ def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
     n = float(np.sum(workshop.cohort.site == site))
     size = _size(lane)
     again = workshop.job(spec.prefix(1), lane, 1)  # the same site: its generator is fitted
-    (lane,) = learn_site(learner, [again], workshop.bank, spec.training, fit=False)
+    (lane,) = learn_site(learner, [again], workshop.bench.bank, spec.training, fit=False)
     growth = max(_size(lane) - size, 0)
     return Rate(per_epoch / n, max(short - per_epoch, 0.0), size, growth)
 

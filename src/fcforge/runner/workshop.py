@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,41 +20,18 @@ from fcforge.engine import (
     shapes,
     start_lane,
 )
-from fcforge.errors import ConfigError, FCForgeError
-from fcforge.generators import make_generator
-from fcforge.methods import Lane, make_method
-from fcforge.models import make_model
-from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.errors import FCForgeError
+from fcforge.methods import Lane
+from fcforge.replay.bank import PoolName
+from fcforge.runner.bench import Bench
 from fcforge.runner.environment import describe
+from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import fit_generator, synthetic_name, synthetic_subjects
+from fcforge.runner.pools import fit_generator
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.harmonise import harmonise_sites
-from fcforge.types import LearnerSpec, RunSpec, Site, SiteSeal
-
-
-def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
-    """Method and model of a learner, checked against each other."""
-    method = make_method(spec.method)
-    if method.models and spec.model.name not in method.models:
-        raise ConfigError(
-            f"method '{method.name}' works on model {' or '.join(method.models)}, "
-            f"not '{spec.model.name}'.",
-            where=f"learner '{spec.title}'",
-            do=f"Set model = '{method.models[0]}'.",
-        )
-    if method.needs_generator and spec.generator is None:
-        raise ConfigError(
-            f"method '{method.name}' replays synthetic subjects and needs a generator.",
-            where=f"learner '{spec.title}'",
-            do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
-        )
-    if spec.generator is not None:
-        make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
-    model = make_model(spec.model, n_rois)
-    method.check_model(model)
-    return Learner(method, model)
+from fcforge.types import RunSpec, Site
 
 
 class Workshop:
@@ -72,7 +48,7 @@ class Workshop:
 
     def __init__(self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1) -> None:
         self.cohort, self.store, self.device, self.group = cohort, store, device, group
-        self.bank = Bank(device)
+        self.bench = Bench(device, store.generators)
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
@@ -116,30 +92,6 @@ class Workshop:
             found |= {site: p for site, p in strangers.items() if site not in spec.order}
         return found
 
-    def view(self, spec: RunSpec, site: str, position: int) -> SiteView:
-        """What the method is shown of a site."""
-        source = self.sites(spec)[site]
-        fixed = spec.training.selection == "fixed"
-        part = "train+val" if fixed else "train"
-        tag = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}"
-        train = self.bank.add(
-            PoolName("real", site, spec.seed, f"{part}:{tag}"), source.learning(with_val=fixed)
-        )
-        val = self.bank.add(PoolName("real", site, spec.seed, f"val:{tag}"), source.val)
-        make = partial(self.synthesise, spec, site) if spec.learner.generator else None
-        leaked = None
-        if spec.leaks.context_on_test:
-            leaked = self.bank.add(PoolName("test", site, spec.seed, tag), source.test)
-        return SiteView(site, position, self.bank, train, val, SiteSeal(site), make, leaked)
-
-    def synthesise(self, spec: RunSpec, site: str, n: int) -> Tensor:
-        """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
-        name = synthetic_name(spec, site, n)
-        if name in self.bank:
-            return self.bank.rows(name)
-        batch = synthetic_subjects(self.sites(spec)[site], spec, n, self.store.generators)
-        return self.bank.add(name, batch)
-
     def fit_generator(self, spec: RunSpec, site: str) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
         fit_generator(self.sites(spec)[site], spec, self.store.generators)
@@ -157,34 +109,26 @@ class Workshop:
         pools = [PoolName(*p) for p in self.store.read_meta(node.parent)["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
-        method = self.learner(node.spec).method
-        for key in method.row_keys:
-            place = parts["state"].pop(f"{key}@pool"), parts["state"].pop(f"{key}@item")
-            parts["state"][key] = self.bank.locate(pools, *place)
-        return Lane(**parts)
+        keys = self.learner(node.spec).method.row_keys
+        state = self.bench.from_addresses(parts["state"], keys, pools)
+        return Lane(parts["params"], parts["stats"], state)
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
-        if pool in self.bank:
+        if pool in self.bench.bank:
             return
-        if pool.kind != "synthetic":
-            self.view(spec, pool.site, 0)
+        site = self.sites(spec)[pool.site]
+        if pool.kind == "synthetic":
+            self.bench.synthetic(site, spec, int(pool.part.rsplit(":", 1)[1]))
         else:
-            self.synthesise(spec, pool.site, int(pool.part.rsplit(":", 1)[1]))
+            self.bench.view(site, spec)
 
     def _tensors(self, node: Node, lane: Lane) -> tuple[dict[str, Tensor], list[PoolName]]:
-        tensors = {
-            f"{part}/{k}": v for part, values in lane._asdict().items() for k, v in values.items()
-        }
-        names: list[PoolName] = []
-        for key in self.learner(node.spec).method.row_keys:
-            pools, pool, item = self.bank.address(tensors.pop(f"state/{key}"))
-            # by name: a bank's own order depends on what this worker trained before
-            by_name = sorted(pools)
-            number = [len(names) + by_name.index(p) for p in pools] + [-1]  # -1: an empty slot
-            tensors[f"state/{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
-            tensors[f"state/{key}@item"] = item
-            names += by_name
-        return tensors, names
+        keys = self.learner(node.spec).method.row_keys
+        state, pools = self.bench.to_addresses(lane.state, keys)
+        parts = {"params": lane.params, "stats": lane.stats, "state": state}
+        return {
+            f"{part}/{k}": v for part, values in parts.items() for k, v in values.items()
+        }, pools
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
         """What the method keeps beyond the network; a remembered subject counts its FC edges."""
@@ -242,7 +186,7 @@ class Workshop:
         key = id(learner), node.depth, node.spec.training.batch_size
         if key not in self._fit:
             job = self.job(node.spec, lane, node.depth - 1)
-            self._fit[key] = lanes_that_fit(learner, job, self.bank, node.spec.training)
+            self._fit[key] = lanes_that_fit(learner, job, self.bench.bank, node.spec.training)
         return self._fit[key]
 
     def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
@@ -252,7 +196,7 @@ class Workshop:
         lanes = learn_site(
             self.learner(spec),
             jobs,
-            self.bank,
+            self.bench.bank,
             spec.training,
             tick=tick,
         )
@@ -266,14 +210,17 @@ class Workshop:
         for position, _ in enumerate(node.spec.order):
             job = self.job(node.spec.prefix(position + 1), lane, position)
             last = position == node.depth - 1
-            (lane,) = learn_site(learner, [job], self.bank, node.spec.training, fit=last, tick=tick)
+            (lane,) = learn_site(
+                learner, [job], self.bench.bank, node.spec.training, fit=last, tick=tick
+            )
         self.write(node, lane, time.perf_counter() - started)
 
     def job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
         """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
-        return Job(lane, self.view(spec, site, position), spec.seed, spec.order, peek)
+        view = self.bench.view(self.sites(spec)[site], spec, position=position)
+        return Job(lane, view, spec.seed, spec.order, peek)
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""

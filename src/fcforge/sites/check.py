@@ -55,7 +55,11 @@ def check_cohort(
 
 def require_valid(cohort: Cohort, *, n_rois: int | None = None, show: int = 5) -> None:
     """Raise one `DataError` with the first `show` errors of `check_cohort`, if there are any."""
-    errors = [f for f in check_cohort(cohort, n_rois=n_rois) if f.severity == "error"]
+    key = f"errors, {n_rois} ROIs"
+    if key not in cohort.known:  # a run asks at every seed
+        found = check_cohort(cohort, n_rois=n_rois)
+        cohort.known[key] = [f for f in found if f.severity == "error"]
+    errors = cohort.known[key]
     if errors:
         lines = "".join(f"\n  - {f}" for f in errors[:show])
         more = f"\n  ... and {len(errors) - show} more" if len(errors) > show else ""

@@ -68,6 +68,8 @@ class Cohort:
     covariates: Mapping[str, np.ndarray] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Facts that are computed once: content hash, errors."""
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -120,17 +122,22 @@ class Cohort:
 
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
+        if "sha256" in self.known:
+            return self.known["sha256"]
         digest = hashlib.sha256(f"{self.fc.shape}".encode())
         for i in np.lexsort((self.site, self.subject_id)):
             who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.y[i])}"
             digest.update(who.encode())
             digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
-        return digest.hexdigest()
+        self.known["sha256"] = digest.hexdigest()
+        return self.known["sha256"]
 
     def stamped(self, **provenance: Any) -> Cohort:
         """The same cohort with `provenance` and its content hash written down."""
-        known = {"dataset": self.name, **self.provenance, **provenance}
-        return replace(self, provenance={**known, "content_sha256": self.content_sha256()})
+        about = {"dataset": self.name, **self.provenance, **provenance}
+        found = replace(self, provenance={**about, "content_sha256": self.content_sha256()})
+        found.known.update(self.known)
+        return found
 
 
 def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:

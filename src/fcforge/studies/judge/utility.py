@@ -15,9 +15,9 @@ from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import make_model
-from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.bench import Bench
 from fcforge.studies.judge.two_sample import ridge_scores
-from fcforge.types import Component, FCBatch, SiteSeal, Training
+from fcforge.types import Component, FCBatch, Training
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
 RIDGE_PER_SUBJECT = 80.0
@@ -73,13 +73,12 @@ def _train_together(
     tasks: Sequence[Task], model: Component, training: Training, device: torch.device | str
 ) -> list[np.ndarray]:
     learner = Learner(Finetune(), make_model(model, tasks[0].train.n_rois))
-    bank = Bank(device)
+    bench = Bench(str(device))
     jobs = []
     for i, task in enumerate(tasks):
-        rows = bank.add(PoolName("synthetic", str(i), task.seed, "train"), task.train)
-        view = SiteView("judge", 0, bank, rows, rows[:0], SiteSeal("judge"))
+        view = bench.show(f"judge {i}", task.train, task.seed)
         jobs.append(Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",)))
-    done = learn_site(learner, jobs, bank, training)
+    done = learn_site(learner, jobs, bench.bank, training)
     return [
         _score(learner, lane, task.test, device) for lane, task in zip(done, tasks, strict=True)
     ]

@@ -1,0 +1,90 @@
+"""One hospital's turn: what it was handed and its own open site, on the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fcforge.capsule.contents import Capsule, Settings, Subjects
+from fcforge.engine import Job, learn_site, start_lane
+from fcforge.methods import Lane
+from fcforge.replay.bank import PoolName
+from fcforge.runner.bench import Bench, one_thread
+from fcforge.runner.learners import build_learner
+from fcforge.types import FCBatch, RunSpec, Site
+
+Tick = Callable[[], Any]
+CARRIED = "(from earlier sites)"
+
+
+class Turn:
+    """A capsule that came in and the site that is learned next.
+
+    Parameters
+    ----------
+    capsule : Capsule or None
+        What came in; None at the first hospital.
+    settings : Settings
+    site : Site
+    """
+
+    def __init__(self, capsule: Capsule | None, settings: Settings, site: Site) -> None:
+        self.settings, self.site = settings, site
+        self.learner = build_learner(settings.learner, settings.n_rois)
+        self.bench = Bench()
+        self.past = capsule.sites if capsule is not None else ()
+        self.carried = capsule.remembered if capsule is not None else Subjects.none(settings.n_rois)
+        # pools are of one kind each: the bank tells real from synthetic by pool
+        self._start = torch.full((len(self.carried),), -1, dtype=torch.int64)
+        for kind, real in (("synthetic", 0), ("real", 1)):
+            mine = self.carried.real == real
+            if bool(mine.any()):
+                pool = PoolName(kind, CARRIED, settings.seed, kind)
+                self._start[mine] = self.bench.bank.add(pool, self.carried.batch().select(mine))
+        self.lane = self._lane(capsule)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this hospital starts from the untrained network."""
+        return not self.past or self.learner.method.depends_on == "site"
+
+    @property
+    def spec(self) -> RunSpec:
+        """The node of the prefix tree that is about to be trained."""
+        order = (self.site.name,) if self.fresh else (*self.past, self.site.name)
+        return self.settings.spec(order)
+
+    def _lane(self, capsule: Capsule | None) -> Lane:
+        if capsule is None or self.fresh:
+            return start_lane(self.learner, self.settings.seed)
+        keys = self.learner.method.row_keys
+        state = self.bench.from_places(capsule.lane.state, keys, self._start)
+        # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
+        # back from files sorted by name
+        parts = (capsule.lane.params, capsule.lane.stats, state)
+        return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
+
+    def train(self, *, with_val: bool, tick: Tick) -> Lane:
+        """Lane after the site."""
+        spec = self.spec
+        view = self.bench.view(self.site, spec, with_val=with_val)
+        job = Job(self.lane, view, spec.seed, spec.order)
+        with one_thread():
+            (lane,) = learn_site(self.learner, [job], self.bench.bank, spec.training, tick=tick)
+        return lane
+
+    def packed(self, lane: Lane) -> tuple[Lane, Subjects]:
+        """Lane whose rows are places among the subjects it remembers, and those subjects."""
+        bank = self.bench.bank
+        state, rows = self.bench.to_places(lane.state, self.learner.method.row_keys)
+        if not len(rows):
+            return lane._replace(state=state), Subjects.none(self.settings.n_rois)
+        pools, pool, _ = bank.address(rows)
+        real = torch.tensor([p.kind == "real" for p in pools])[pool].to(torch.uint8)
+        origin = torch.full((len(bank),), len(self.past))
+        origin[self._start] = self.carried.site
+        batch = FCBatch(bank.fc(rows), bank.y[rows])
+        subjects = Subjects.of(batch, origin[rows], real)
+        return lane._replace(state=state), subjects

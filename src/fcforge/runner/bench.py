@@ -1,0 +1,141 @@
+"""The bench: the one place that shows a site to a method and names the rows it remembers.
+
+A run and a chain of capsules train on the same bench, so that both give the same numbers. Rows
+of a bank mean nothing outside their process; in a run folder they are addresses (pool and place
+in it), in a capsule places among the subjects that travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import State
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.runner.pools import synthetic_name, synthetic_subjects
+from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: the order of sums, and so every number, is the same on any machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Bench:
+    """A bank and the sites that are put on it.
+
+    Parameters
+    ----------
+    device : str
+    generators : Path or None
+        Folder that keeps fitted generators.
+    """
+
+    def __init__(self, device: str = "cpu", generators: Path | None = None) -> None:
+        self.bank, self.generators = Bank(device), generators
+
+    # -- a site --------------------------------------------------------------------------------
+    def view(
+        self,
+        site: Site,
+        spec: RunSpec,
+        *,
+        position: int | None = None,
+        with_val: bool | None = None,
+    ) -> SiteView:
+        """What the method is shown of a site.
+
+        Parameters
+        ----------
+        site : Site
+        spec : RunSpec
+            The run up to and including this site.
+        position : int, optional
+            Sites learned before this one; as many as the order says, unless given.
+        with_val : bool, optional
+            Whether the validation part is trained on; where nothing is chosen on it, unless given.
+        """
+        if with_val is None:
+            with_val = spec.training.selection == "fixed"
+        train, val = self.learning_rows(site, spec, with_val=with_val)
+        tag, leaked = _tag(spec), None
+        if spec.leaks.context_on_test:
+            leaked = self.bank.add(PoolName("test", site.name, spec.seed, tag), site.test)
+        make = partial(self.synthetic, site, spec) if spec.learner.generator else None
+        place = len(spec.order) - 1 if position is None else position
+        return SiteView(site.name, place, self.bank, train, val, SiteSeal(site.name), make, leaked)
+
+    def learning_rows(self, site: Site, spec: RunSpec, *, with_val: bool) -> tuple[Tensor, Tensor]:
+        """Rows to train on and rows of the validation part."""
+        part, tag = "train+val" if with_val else "train", _tag(spec)
+        learning = site.learning(with_val=with_val)
+        train = self.bank.add(PoolName("real", site.name, spec.seed, f"{part}:{tag}"), learning)
+        val = self.bank.add(PoolName("real", site.name, spec.seed, f"val:{tag}"), site.val)
+        return train, val
+
+    def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
+        """A view of synthetic subjects as if they were a site of their own."""
+        rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
+        return SiteView(name, 0, self.bank, rows, rows[:0], SiteSeal(name))
+
+    def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
+        """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
+        name = synthetic_name(spec, site.name, n)
+        if name in self.bank:
+            return self.bank.rows(name)
+        return self.bank.add(name, synthetic_subjects(site, spec, n, self.generators))
+
+    # -- rows of a state as addresses, and back ------------------------------------------------
+    def to_addresses(self, state: State, keys: Sequence[str]) -> tuple[State, list[PoolName]]:
+        """State whose rows are (pool, place in it), and the pools."""
+        found, names = dict(state), list[PoolName]()
+        for key in keys:
+            pools, pool, item = self.bank.address(found.pop(key))
+            # by name: a bank's own order depends on what this process trained before
+            by_name = sorted(pools)
+            number = [len(names) + by_name.index(p) for p in pools] + [-1]  # -1: an empty slot
+            found[f"{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
+            found[f"{key}@item"] = item
+            names += by_name
+        return found, names
+
+    def from_addresses(self, state: State, keys: Sequence[str], pools: list[PoolName]) -> State:
+        """Inverse of `to_addresses`; the pools must be in the bank."""
+        found = dict(state)
+        for key in keys:
+            place = found.pop(f"{key}@pool"), found.pop(f"{key}@item")
+            found[key] = self.bank.locate(pools, *place)
+        return found
+
+    # -- rows of a state as places among some subjects, and back -------------------------------
+    def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
+        """State whose rows are places in the list of rows it holds, and that list (sorted)."""
+        held = [state[key].reshape(-1) for key in keys] or [torch.empty(0, dtype=torch.int64)]
+        every = torch.cat(held)
+        rows = torch.unique(every[every >= 0])
+        found = dict(state)
+        for key in keys:
+            place = torch.searchsorted(rows, state[key].clamp(min=0))
+            found[key] = torch.where(state[key] >= 0, place, -1)
+        return found, rows
+
+    def from_places(self, state: State, keys: Sequence[str], rows: Tensor) -> State:
+        """Inverse of `to_places`: `rows` are those of the subjects in this bank."""
+        table = torch.cat([rows, torch.tensor([-1])])  # place -1 stays -1
+        return {**state, **{key: table[state[key]] for key in keys}}
+
+
+def _tag(spec: RunSpec) -> str:
+    """What decides a site's subjects beside its name and the seed."""
+    return f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}"

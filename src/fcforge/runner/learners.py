@@ -1,0 +1,33 @@
+"""A learner from its spec: method, model and generator, checked against each other."""
+
+from __future__ import annotations
+
+from fcforge.engine import Learner
+from fcforge.errors import ConfigError
+from fcforge.generators import make_generator
+from fcforge.methods import make_method
+from fcforge.models import make_model
+from fcforge.types import LearnerSpec
+
+
+def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
+    """Method and model of a learner, checked against each other."""
+    method = make_method(spec.method)
+    if method.models and spec.model.name not in method.models:
+        raise ConfigError(
+            f"method '{method.name}' works on model {' or '.join(method.models)}, "
+            f"not '{spec.model.name}'.",
+            where=f"learner '{spec.title}'",
+            do=f"Set model = '{method.models[0]}'.",
+        )
+    if method.needs_generator and spec.generator is None:
+        raise ConfigError(
+            f"method '{method.name}' replays synthetic subjects and needs a generator.",
+            where=f"learner '{spec.title}'",
+            do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
+        )
+    if spec.generator is not None:
+        make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
+    model = make_model(spec.model, n_rois)
+    method.check_model(model)
+    return Learner(method, model)

@@ -1,0 +1,132 @@
+"""The bench: what a method is shown of a site, and rows as addresses or places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fcforge.errors import SealedError
+from fcforge.replay.bank import PoolName
+from fcforge.runner.bench import Bench, one_thread
+from fcforge.sites import make_sites
+from fcforge.types import Leaks, RunSpec, Site, Training
+from small_world import cohort, learner_spec, order, run_spec
+
+
+def site(name: str) -> Site:
+    return make_sites(cohort(), 0)[name]
+
+
+def spec_of(method: str = "finetune", sites: int = 1) -> RunSpec:
+    return run_spec(learner_spec(method), sites)
+
+
+# -- views -------------------------------------------------------------------------------------
+def test_validation_subjects_are_trained_on_where_nothing_is_chosen_on_them():
+    first, bench = site(order()[0]), Bench()
+    view = bench.view(first, spec_of())
+    assert torch.equal(view.fc, torch.cat([first.train.fc, first.val.fc]))
+    assert torch.equal(bench.bank.fc(view.val), first.val.fc)
+    chosen = replace(spec_of(), training=Training(selection="inner_val"))
+    assert torch.equal(bench.view(first, chosen).fc, first.train.fc)
+    assert torch.equal(bench.view(first, spec_of(), with_val=False).fc, first.train.fc)
+
+
+def test_position_is_the_length_of_the_order_unless_given():
+    first = site(order()[0])
+    assert Bench().view(first, spec_of(sites=3)).position == 2
+    assert Bench().view(first, spec_of(sites=3), position=1).position == 1
+
+
+def test_no_test_subject_is_on_the_bench_unless_the_leak_is_measured():
+    first, bench = site(order()[0]), Bench()
+    assert bench.view(first, spec_of()).leaked is None
+    assert len(bench.bank) == len(first.train) + 2 * len(first.val)
+    leaky = replace(spec_of(), leaks=Leaks(context_on_test=True))
+    rows = bench.view(first, leaky).leaked
+    assert rows is not None
+    assert torch.equal(bench.bank.fc(rows), first.test.fc)
+
+
+def test_synthetic_subjects_need_a_generator_and_are_made_once():
+    first, bench = site(order()[0]), Bench()
+    with pytest.raises(SealedError, match="has no generator"):
+        bench.view(first, spec_of()).synthetic(4)
+    view = bench.view(first, spec_of("forge"))
+    rows = view.synthetic(4)
+    assert torch.equal(view.synthetic(4), rows)
+    assert not len(bench.bank.real_rows(rows))
+    view.seal.close()
+    with pytest.raises(SealedError, match="after the site was sealed"):
+        view.synthetic(4)
+
+
+def test_show_is_a_site_of_synthetic_subjects():
+    bench, batch = Bench(), site(order()[0]).train
+    view = bench.show("made up", batch, 0)
+    assert (view.name, view.position, len(view.val)) == ("made up", 0, 0)
+    assert torch.equal(view.fc, batch.fc)
+    assert not len(bench.bank.real_rows(view.rows))
+
+
+# -- rows --------------------------------------------------------------------------------------
+def filled(*names: str) -> Bench:
+    """A bench with pools of three subjects each, put on it in the order of `names`."""
+    bench = Bench()
+    for name in names:
+        bench.bank.add(PoolName("real", name, 0, "train"), site(order()[0]).train.select(slice(3)))
+    return bench
+
+
+def test_addresses_do_not_depend_on_what_came_before():
+    """Hand-computed: pools by name, -1 stays an empty slot."""
+    one, two = filled("a", "b"), filled("x", "b", "a")
+    found, pools = one.to_addresses({"row": torch.tensor([4, -1, 0]), "w": torch.ones(1)}, ["row"])
+    assert [p.site for p in pools] == ["a", "b"]
+    assert found["row@pool"].tolist() == [1, -1, 0]
+    assert found["row@item"].tolist() == [1, -1, 0]
+    assert set(found) == {"row@pool", "row@item", "w"}
+    elsewhere = two.from_addresses(found, ["row"], pools)
+    assert elsewhere["row"].tolist() == [4, -1, 6]
+    again, same = two.to_addresses(elsewhere, ["row"])
+    assert same == pools
+    assert all(torch.equal(again[k], found[k]) for k in found)
+
+
+def test_two_arrays_of_rows_share_the_list_of_pools():
+    bench = filled("a", "b")
+    state = {"p": torch.tensor([3]), "q": torch.tensor([0, 5])}
+    found, pools = bench.to_addresses(state, ["p", "q"])
+    assert [p.site for p in pools] == ["b", "a", "b"]
+    back = bench.from_addresses(found, ["p", "q"], pools)
+    assert {k: v.tolist() for k, v in back.items()} == {"p": [3], "q": [0, 5]}
+
+
+def test_places_are_among_the_rows_that_are_held():
+    bench = filled("a", "b")
+    state = {"p": torch.tensor([[5, -1], [2, 5]]), "other": torch.zeros(2)}
+    found, rows = bench.to_places(state, ["p"])
+    assert rows.tolist() == [2, 5]
+    assert found["p"].tolist() == [[1, -1], [0, 1]]
+    back = bench.from_places(found, ["p"], torch.tensor([7, 9]))
+    assert back["p"].tolist() == [[9, -1], [7, 9]]
+    assert bench.to_places({"other": torch.zeros(2)}, [])[1].tolist() == []
+
+
+def fail_in_one_thread() -> None:
+    with one_thread():
+        assert torch.get_num_threads() == 1
+        raise ValueError("stopped")
+
+
+def test_one_thread_is_given_back_even_after_an_error():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ValueError, match="stopped"):
+            fail_in_one_thread()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
