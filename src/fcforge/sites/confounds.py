@@ -1,0 +1,199 @@
+r"""Confounds: what head motion, age and sex explain of the FC is taken out before anyone learns.
+
+In the coordinates :math:`\phi` of `fcforge.graphs.log_features` (the matrix logarithm, where
+adding and subtracting leaves a valid matrix),
+
+.. math:: \phi' = \phi - B^\top (d - \bar d)
+
+with d a subject's covariates and B the least-squares coefficients of those the step was fitted
+on: the public people where there is a start, else the training parts of the sites so far. Test
+subjects and diagnoses are never part of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.types import FCBatch, Site
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fcforge.sites.cohort import Cohort
+
+Covariates = Mapping[str, np.ndarray]
+MIN_FD = 1e-3  # mm; a mean framewise displacement below it is as good as none
+
+
+def terms(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of the design for one covariate: log mean FD, age and its square, others as they are.
+
+    Examples
+    --------
+    >>> list(terms("age", np.array([20.0, 30.0])))
+    ['age', 'age squared']
+    >>> list(terms("mean_fd", np.array([0.1])))
+    ['log mean_fd']
+    """
+    if name == "mean_fd":
+        return {"log mean_fd": np.log(np.maximum(values, MIN_FD))}
+    if name == "age":  # in decades from 20: both columns of the size of one
+        decades = (values - 20.0) / 10.0
+        return {"age": decades, "age squared": decades**2}
+    return {name: values}
+
+
+def missing(covariates: Covariates, names: Sequence[str], n: int) -> np.ndarray:
+    """Which of n subjects lack one of the named covariates; (n,) bool."""
+    lost = np.zeros(n, dtype=bool)
+    for name in names:
+        lost |= ~np.isfinite(np.asarray(covariates[name], dtype=float))
+    return lost
+
+
+def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
+    """Design matrix (n, k) of the named covariates, in float64."""
+    for name in names:
+        if name not in covariates:
+            raise unknown_name("covariate", name, covariates, where="confounds to remove")
+    columns = [
+        column
+        for name in names
+        for column in terms(name, np.asarray(covariates[name], dtype=float)).values()
+    ]
+    return np.stack(columns, axis=1)
+
+
+def require_covariates(
+    covariates: Covariates, names: Sequence[str], ids: Sequence[str], where: str
+) -> None:
+    """Raise `DataError` naming the subjects that lack a covariate that is to be removed."""
+    for name in names:
+        if name not in covariates:
+            raise DataError(
+                f"there is no covariate '{name}', which is to be removed.",
+                where=where,
+                do=f"Add a column '{name}', or leave it out of the confounds. "
+                f"Known: {', '.join(sorted(covariates)) or 'none'}.",
+            )
+    lost = [i for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True) if gone]
+    if lost:
+        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+        raise DataError(
+            f"{', '.join(lost[:5])}{more} have no {' or '.join(names)}.",
+            where=where,
+            do="Give the missing values, or leave these subjects out.",
+        )
+
+
+@dataclass(frozen=True)
+class Confounds:
+    """A fitted confound step.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Covariates that are removed.
+    centre : ndarray of shape (k,)
+        Mean of the design of those it was fitted on.
+    coefficients : ndarray of shape (k, R (R + 1) / 2)
+        B.
+    shrink : float
+        Of the matrix logarithm.
+    """
+
+    names: tuple[str, ...]
+    centre: np.ndarray
+    coefficients: np.ndarray
+    shrink: float = 0.4
+
+    @classmethod
+    def fit(
+        cls, fc: Tensor, covariates: Covariates, names: Sequence[str], shrink: float = 0.4
+    ) -> Confounds:
+        """Least squares of the features of `fc` (n, R, R) on the covariates.
+
+        Columns that do not vary (one sex only) get the coefficient zero.
+        """
+        from fcforge.graphs import log_features
+
+        return cls.from_features(
+            log_features(fc.double(), shrink).numpy(), covariates, names, shrink
+        )
+
+    @classmethod
+    def from_features(
+        cls, features: np.ndarray, covariates: Covariates, names: Sequence[str], shrink: float
+    ) -> Confounds:
+        """The same from features (n, p) that are there already."""
+        d = design(covariates, names)
+        if len(d) <= d.shape[1] + 1:
+            raise ConfigError(
+                f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects.",
+                where="confounds",
+                do="Remove fewer confounds, or fit them on more people (a public start).",
+            )
+        centre = d.mean(0)
+        x = features - features.mean(0)
+        coefficients = np.linalg.lstsq(d - centre, x, rcond=1e-8)[0]
+        return cls(tuple(names), centre, coefficients, shrink)
+
+    def effect(self, covariates: Covariates) -> np.ndarray:
+        """What the covariates explain of each feature, (n, p)."""
+        return (design(covariates, self.names) - self.centre) @ self.coefficients
+
+    def remove(self, fc: Tensor, covariates: Covariates) -> Tensor:
+        """FC (n, R, R) without what the covariates explain; its diagonal stays near one."""
+        import torch
+
+        from fcforge.graphs import from_log_features, log_features
+
+        if not len(fc):
+            return fc
+        left = log_features(fc.double(), self.shrink) - torch.from_numpy(self.effect(covariates))
+        return from_log_features(left, self.shrink, unit=False).to(fc.dtype)
+
+    def apply(self, site: Site) -> Site:
+        """A site whose three parts have the confounds removed, every subject by itself."""
+        for part, ids in site.subject_ids.items():
+            require_covariates(
+                site.covariates.get(part, {}), self.names, ids, f"site '{site.name}' ({part})"
+            )
+
+        def left(batch: FCBatch, part: str) -> FCBatch:
+            return FCBatch(self.remove(batch.fc, site.covariates[part]), batch.y)
+
+        return replace(
+            site,
+            train=left(site.train, "train"),
+            val=left(site.val, "val"),
+            test=left(site.test, "test"),
+            provenance={**site.provenance, "confounds": ", ".join(self.names)},
+        )
+
+
+def fit_on_training(sites: Iterable[Site], names: Sequence[str], shrink: float = 0.4) -> Confounds:
+    """Confound step fitted on the training parts (train and val) of some sites."""
+    sites = list(sites)
+    parts = [(s, part) for s in sites for part in ("train", "val")]
+    for site, part in parts:
+        where = f"site '{site.name}' ({part})"
+        require_covariates(
+            site.covariates.get(part, {}), names, site.subject_ids.get(part, ()), where
+        )
+    everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
+    values = {n: np.concatenate([s.covariates[p][n] for s, p in parts]) for n in names}
+    return Confounds.fit(everyone.fc, values, names, shrink)
+
+
+def fit_on_cohort(cohort: Cohort, names: Sequence[str], shrink: float = 0.4) -> Confounds:
+    """Confound step fitted on everybody of a cohort (public people)."""
+    import torch
+
+    require_covariates(cohort.covariates, names, cohort.subject_id.tolist(), "public people")
+    return Confounds.fit(torch.from_numpy(cohort.fc), cohort.covariates, names, shrink)
