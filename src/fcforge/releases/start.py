@@ -18,9 +18,11 @@ differ by, so that the same files give the same start, bit by bit, on every mach
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -62,7 +64,8 @@ class StartSettings:
     clip: float = 0.5
 
 
-class Start(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Start:
     r"""Arrays of a start; p features, q axes, k confound terms (float64, 12 bits each).
 
     Attributes
@@ -100,6 +103,19 @@ class Start(NamedTuple):
     factors: Tensor
     shrink: Tensor
     pull: Tensor
+
+    def arrays(self) -> dict[str, Tensor]:
+        """All arrays by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over all arrays: the start's name."""
+        hashed = hashlib.sha256()
+        for name, array in sorted(self.arrays().items()):
+            hashed.update(f"{name}{tuple(array.shape)}".encode())
+            hashed.update(array.double().contiguous().numpy().astype("<f8").tobytes())
+        return hashed.hexdigest()
 
     @property
     def n_axes(self) -> int:

@@ -1,0 +1,89 @@
+"""released: synthetic subjects from a public start and one hospital's release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import ConfigError
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.graphs import log_features
+from fcforge.privacy.mechanisms import Noise, secret_rng
+from fcforge.releases import synthetic, vector
+from fcforge.releases.start import Start
+from fcforge.types import FCBatch
+
+
+@dataclass(frozen=True)
+class Released(Generator):
+    """Subjects as the public people have them, with diagnoses as the site's release says.
+
+    The state is the release itself: q + 2 numbers. See `fcforge.releases.synthetic`.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "none"}
+        Noise for (epsilon, delta), or the exact sums.
+    epsilon, delta : float
+        Budget of every person (add or remove one).
+    noise : {"secret", "seeded"}
+        "seeded" makes experiments repeatable and gives no guarantee.
+    start : Start
+        Given by the run or the capsule.
+    """
+
+    mechanism: Literal["gaussian", "none"] = "gaussian"
+    epsilon: float = 1.0
+    delta: float = 1e-3
+    noise: Noise = "secret"
+    start: Start | None = field(default=None, repr=False, compare=False)
+
+    name: ClassVar[str] = "released"
+    needs_start: ClassVar[bool] = True
+
+    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """The release of the site."""
+        start = self.public
+        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        features = log_features(batch.fc.double().cpu(), float(start.shrink))
+        rng = secret_rng(self.noise, rng)
+        given = vector.release_vector(start, features, batch.y.cpu(), epsilon, self.delta, rng)
+        return {"release": given}
+
+    @property
+    def public(self) -> Start:
+        """The start, or an error where there is none."""
+        if self.start is None:
+            raise ConfigError(
+                "draws from a public start, and the run has none.",
+                where=f"generator '{self.name}'",
+                do="Add a [start] table that names the public sites.",
+            )
+        return self.start
+
+    def head(self, state: GeneratorState) -> vector.Head:
+        """The head that this one release gives."""
+        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        variance = vector.noise_sd(self.public, epsilon, self.delta) ** 2
+        beta = vector.solve(self.public, state["release"].cpu(), variance, 1)
+        return vector.head(self.public, beta)
+
+    def labels(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
+        """Diagnoses (n,) in the share that the release implies; `y` is not looked at."""
+        share = float(0.5 * (1.0 + self.head(state).bias.clamp(-0.9, 0.9)))
+        patients = min(max(round(n * share), 1), n - 1)
+        return (torch.arange(n) >= n - patients).long()
+
+    def sample(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> FCBatch:
+        """Correlation matrices with the diagnoses y (n,)."""
+        x = synthetic.draw_subjects(self.public, self.head(state), y, rng)
+        return FCBatch(synthetic.to_fc(self.public, x).to(y.device), y)
+
+    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
+        """People in the release, as released."""
+        clip = float(self.public.clip)
+        return {"people": float(state["release"][-1]) / (vector.COUNT * clip)}

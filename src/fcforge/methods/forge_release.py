@@ -1,0 +1,106 @@
+r"""FORGE from releases: each hospital gives q + 2 noisy numbers around a public start.
+
+The consortium begins with the public head. A site adds its release (`fcforge.releases.vector`) to
+the sum and the head is solved anew:
+
+.. math:: c \leftarrow c + \sum_{i \in site} \mathrm{clip}(u_i r_i) + noise, \qquad
+          w = w_0 + A\,\bigl(n G + \lambda I + \tfrac{\lambda V}{n} G^{-1}\bigr)^{-1} c.
+
+Any order of the sites ends in the same head. No subject, real or synthetic, is kept; synthetic
+subjects for any other model are drawn from the same numbers by the generator ``released``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.errors import ConfigError
+from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.models.base import Model, Params
+from fcforge.privacy.mechanisms import Noise, secret_rng
+from fcforge.releases import vector
+from fcforge.releases.start import Start
+from fcforge.replay.bank import PublicView, SiteView
+
+
+@dataclass(frozen=True)
+class ForgeRelease(Method):
+    """The head of a consortium from a public start and one short release per site.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "none"}
+        Noise for (epsilon, delta), or the exact sums.
+    epsilon, delta : float
+        Budget of every person (add or remove one).
+    noise : {"secret", "seeded"}
+        "seeded" makes experiments repeatable and gives no guarantee: who knows the seed
+        subtracts the noise.
+    """
+
+    mechanism: Literal["gaussian", "none"] = "gaussian"
+    epsilon: float = 1.0
+    delta: float = 1e-3
+    noise: Noise = "secret"
+
+    name: ClassVar[str] = "forge_release"
+    title: ClassVar[str] = "FORGE from releases"
+    source: ClassVar[str] = "a public start and the Gaussian mechanism"
+    keeps: ClassVar[Keeps] = "statistics"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
+    fits: ClassVar[bool] = False
+    needs_start: ClassVar[bool] = True
+    models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def check_model(self, model: Model) -> None:
+        """A start speaks about the whole matrix logarithm."""
+        if getattr(model, "features", "") != "log+diagonal":
+            raise ConfigError(
+                "a start speaks about the whole matrix logarithm of the FC.",
+                where=f"method '{self.name}'",
+                do="Set model = {name = 'linear', features = 'log+diagonal'}.",
+            )
+
+    def learn_public(
+        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
+    ) -> Lane:
+        """No release yet: the public head."""
+        device = lane.params["head.0.weight"].device
+        zero = torch.zeros((), dtype=torch.float64, device=device)
+        total = torch.zeros(public.start.n_axes + 2, dtype=torch.float64, device=device)
+        state = {"release.sum": total, "release.variance": zero, "release.count": zero}
+        return lane._replace(params=head_params(public.start, total[:-1]), state=state)
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Add the site's release and solve again."""
+        start = site.start
+        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        features = site.inputs(model)["edges"].double().cpu()
+        own = secret_rng(self.noise, site.rng("release"))
+        given = vector.release_vector(start, features, site.y.cpu(), epsilon, self.delta, own)
+        was = lane.state
+        state = {
+            "release.sum": was["release.sum"] + given.to(was["release.sum"]),
+            "release.variance": was["release.variance"]
+            + vector.noise_sd(start, epsilon, self.delta) ** 2,
+            "release.count": was["release.count"] + 1.0,
+        }
+        total, variance, count = (v.cpu() for v in state.values())
+        beta = vector.solve(start, total, variance, count).to(was["release.sum"])
+        return Lane(head_params(start, beta), lane.stats, state)
+
+
+def head_params(start: Start, beta: Tensor) -> Params:
+    """Two rows of weights on raw features; their difference is the calibrated log odds."""
+    solution = vector.on_features(start, vector.head(start, beta.cpu()))
+    half = 0.5 / start.temperature
+    weight, bias = (half * solution.weight).float(), (half * solution.bias).float()
+    both = {
+        "head.0.weight": torch.stack([-weight, weight]),
+        "head.0.bias": torch.stack([-bias, bias]),
+    }
+    return {name: value.to(beta.device) for name, value in both.items()}
