@@ -15,7 +15,6 @@ from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.models.message_passing import dropout_key, head_keys
 
-LOG_SCALE = 0.05  # likewise for edges of the matrix logarithm
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 PLAIN = ("z", "centred", "log")  # one number per edge
 FEATURES = (*PLAIN, "log+diagonal", "centred+log")
@@ -30,17 +29,16 @@ def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
     "centred+log": edges of both, side by side.
     """
     if kind == "log":
-        return graphs.log_edges(fc) / LOG_SCALE
+        return graphs.log_edges(fc) / graphs.LOG_SCALE
     if kind == "log+diagonal":
-        log = graphs.log_matrix(fc) / LOG_SCALE
-        return torch.cat([graphs.edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
+        return graphs.log_features(fc)
     z = graphs.fisher_z(graphs.edges(fc)) / EDGE_SCALE
     if kind == "z":
         return z
     centred = graphs.centre_edges(z)
     if kind == "centred":
         return centred
-    return torch.cat([centred, graphs.log_edges(fc) / LOG_SCALE], dim=1)
+    return torch.cat([centred, graphs.log_edges(fc) / graphs.LOG_SCALE], dim=1)
 
 
 def n_features(n_rois: int, kind: str) -> int:

@@ -59,7 +59,7 @@ class StartSettings:
     axes: int = 16
     kind: Literal["pca", "pls"] = "pca"
     shrink: float = 0.4
-    penalty: float = 0.5
+    penalty: float = 1.0
     pull: float = 10.0
     clip: float = 0.5
 

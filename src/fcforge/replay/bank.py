@@ -15,8 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.errors import SealedError
+from fcforge.errors import ConfigError, SealedError
 from fcforge.models.base import Inputs, Model, gather
+from fcforge.randomness import torch_rng
+from fcforge.releases.start import Start
 from fcforge.types import FCBatch, SiteSeal
 
 
@@ -131,6 +133,34 @@ def _prepare_in_chunks(model: Model, fc: Tensor, chunk: int = 256) -> Inputs:
 
 
 @dataclass(frozen=True)
+class PublicView:
+    """What every method may know in advance: the public people of a start.
+
+    Parameters
+    ----------
+    start : Start
+        What was made of them.
+    bank : Bank
+    rows : Tensor
+        Bank rows (n,) of the public people; none where the start came from a file, which holds
+        nobody.
+    """
+
+    start: Start
+    bank: Bank
+    rows: Tensor
+
+    @property
+    def y(self) -> Tensor:
+        """Their diagnoses (n,)."""
+        return self.bank.y[self.rows]
+
+    def inputs(self, model: Model) -> Inputs:
+        """Their prepared inputs."""
+        return gather(self.bank.inputs(model), self.rows)
+
+
+@dataclass(frozen=True)
 class SiteView:
     """What a method is shown of the open site: its training subjects, nothing else.
 
@@ -148,6 +178,10 @@ class SiteView:
         Makes (or fetches) n synthetic subjects of the site and returns their rows.
     leaked : Tensor or None
         Rows of the site's test subjects, only ever given under the `context_on_test` leak.
+    public : PublicView or None
+        The public people, in a run that has a start.
+    seed : int
+        Of the run, for what depends on the site alone (`rng`).
     """
 
     name: str
@@ -158,6 +192,22 @@ class SiteView:
     seal: SiteSeal
     synthesise: Callable[[int], Tensor] | None = None
     leaked: Tensor | None = None
+    public: PublicView | None = None
+    seed: int = 0
+
+    @property
+    def start(self) -> Start:
+        """The public start, or an error in a run without one."""
+        if self.public is None:
+            raise ConfigError(
+                f"site '{self.name}' is learned without a public start.",
+                do="Add a [start] table that names the public sites.",
+            )
+        return self.public.start
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """Randomness that depends on seed, purpose and this site, not on the sites before it."""
+        return torch_rng(self.seed, purpose, self.name)
 
     @property
     def rows(self) -> Tensor:
