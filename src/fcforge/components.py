@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields
 from typing import Any, TypeVar
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge import settings
+from fcforge.errors import unknown_name
 from fcforge.types import Component
 
 T = TypeVar("T")
@@ -26,18 +26,6 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
             raise unknown_name(kind, name, known)
 
 
-def check_settings(
-    kind: str, component: Component, known: Collection[str], *, where: str = ""
-) -> None:
-    """Raise `ConfigError` for a setting that a component of that kind does not have."""
-    where = where or f"{kind} '{component.name}'"
-    for name in component.params:
-        if not known:
-            raise ConfigError(f"unknown setting '{name}'.", where=where, do="It has no settings.")
-        if name not in known:
-            raise unknown_name("setting", name, known, where=where)
-
-
 def build(kind: str, component: Component, table: Mapping[str, type[T]], **given: Any) -> T:
     """Instance of the dataclass that a component names, with its settings.
 
@@ -53,8 +41,8 @@ def build(kind: str, component: Component, table: Mapping[str, type[T]], **given
     Raises
     ------
     ConfigError
-        When the name or a setting is unknown (the nearest known one is named), or a value
-        cannot be used.
+        When the name or a setting is unknown (the nearest known one is named), or a value is not
+        what its field says: wrong type, out of bounds, none of the choices.
 
     Examples
     --------
@@ -69,19 +57,4 @@ def build(kind: str, component: Component, table: Mapping[str, type[T]], **given
     fcforge.errors.ConfigError: animal 'dog': unknown setting 'leg'. Did you mean 'legs'? ...
     """
     cls: Any = look_up(kind, component.name, table)
-    check_settings(kind, component, [f.name for f in fields(cls) if f.name not in given])
-    try:
-        return cls(**given, **component.params)
-    except TypeError as error:  # a value of a type that cannot be compared or multiplied
-        raise ConfigError(
-            f"settings {dict(component.params)} cannot be used ({error}).",
-            where=f"{kind} '{component.name}'",
-            do="Give numbers for numbers and names for names.",
-        ) from error
-
-
-def check_choice(where: str, field: str, value: str, known: Collection[str]) -> None:
-    """Raise `ConfigError` when a setting is none of the known ones."""
-    if value not in known:
-        nearest = unknown_name(field, str(value), known)
-        raise ConfigError(f"{field} = '{value}' is unknown.", where=where, do=nearest.do)
+    return settings.make(cls, component.params, f"{kind} '{component.name}'", **given)

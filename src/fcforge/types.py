@@ -7,11 +7,20 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from fcforge.errors import SealedError
+from fcforge.settings import (
+    Checked,
+    Fraction,
+    NotNegative,
+    Positive,
+    ShareBelowOne,
+    Size,
+    at_least,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,9 +131,10 @@ class SiteSeal:
 
 
 @dataclass(frozen=True)
-class Leaks:
+class Leaks(Checked):
     """The three ways the authors' code lets test data in; all off unless measured on purpose."""
 
+    kind: ClassVar[str] = "leaks"
     select_on_test: bool = False
     context_on_test: bool = False
     generator_sees_test: bool = False
@@ -135,7 +145,7 @@ class Leaks:
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Checked):
     """How a network is trained at one site; equal for every method of an experiment.
 
     Attributes
@@ -151,11 +161,12 @@ class Training:
         rounds factors to 10 bits of mantissa on an NVIDIA card and is float32 on a CPU.
     """
 
-    epochs: int = 100
-    batch_size: int = 32
-    lr: float | None = None
-    weight_decay: float = 2e-4
-    clip: float = 1.0
+    kind: ClassVar[str] = "training"
+    epochs: Size = 100
+    batch_size: Annotated[int, at_least(2)] = 32
+    lr: Positive | None = None
+    weight_decay: NotNegative = 2e-4
+    clip: Positive = 1.0
     selection: Literal["fixed", "inner_val"] = "fixed"
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
@@ -200,13 +211,14 @@ class LearnerSpec:
 
 
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(Checked):
     """Everything that determines a run. Its hash names the run's folder.
 
     A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
     RunSpec too (`prefix`).
     """
 
+    kind: ClassVar[str] = "run"
     dataset: Component
     learner: LearnerSpec
     order: tuple[str, ...]
@@ -214,8 +226,8 @@ class RunSpec:
     training: Training = field(default_factory=Training)
     protocol: Literal["strict", "paper"] = "strict"
     leaks: Leaks = field(default_factory=Leaks)
-    test_fraction: float = 0.3
-    val_fraction: float = 0.2
+    test_fraction: Fraction = 0.3
+    val_fraction: ShareBelowOne = 0.2
     harmonise: Literal["none", "site_demean", "combat"] = "none"
     data_sha256: str = ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -272,19 +272,19 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
         open_capsule(tmp_path / "big.capsule")
 
 
+BIG = Component("forge", {"memory": 10**12})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"classes": (False, 1)}, "settings of the manifest"),  # False == 0, but is not 0
         ({"n_rois": 12}, "settings of the manifest"),
-        ({"training": Training(epochs=0)}, "training settings"),
-        ({"training": Training(selection="test")}, "training settings"),
+        ({"training": asdict(Training()) | {"epochs": 0}}, "epochs = 0 is too small"),
+        ({"training": asdict(Training()) | {"selection": "t"}}, "selection = 't' is unknown"),
         ({"n_rois": 10**6}, "cannot be used"),
-        ({"judge": Component("none")}, "does not know 'none'"),
-        (
-            {"learner": LearnerSpec(Component("forge", {"memory": 10**12}), Component("gcn"))},
-            "larger",
-        ),
+        ({"judge": asdict(Component("none"))}, "does not know 'none'"),
+        ({"learner": asdict(LearnerSpec(BIG, Component("gcn")))}, "larger"),
     ],
 )
 def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
@@ -293,7 +293,7 @@ def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
     path = chain("majority", SITES[:1], tmp_path)[0]
     parts = box.read_parts(path)
     manifest = json.loads(parts[box.MANIFEST])
-    manifest["settings"] = replace(open_capsule(path).settings, **change).to_json()
+    manifest["settings"] = open_capsule(path).settings.to_json() | change
     parts[box.MANIFEST] = canonical(manifest)
     seal_part = json.loads(parts[box.SEAL])
     parts[box.SEAL] = canonical(seal_part | {"manifest_sha256": sha256(parts[box.MANIFEST])})

@@ -250,7 +250,7 @@ def test_an_unknown_model_or_parameter_names_the_nearest():
         ("gat", {"heads": 3}, "multiple of heads"),
         ("graph_transformer", {"heads": 0}, "heads = 0"),
         ("gae", {"reconstruction": -1.0}, "reconstruction = -1.0"),
-        ("mlp", {"dropout": "much"}, "cannot be used"),
+        ("mlp", {"dropout": "much"}, "is not a number"),
     ],
 )
 def test_bad_settings_are_one_clear_error(name, params, says):

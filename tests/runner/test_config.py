@@ -210,14 +210,20 @@ def test_an_override_is_checked_like_the_file():
         ),
         (
             config(learner=[{"method": {"name": "ewc", "strength": "high"}}]),
-            "strength = 'high' cannot be used (Input should be a valid number)",
+            "strength = 'high' is not a number",
         ),
         (
             config(learner=[{"method": "ewc", "model": {"name": "gcn", "hidden": 2.5}}]),
-            "hidden = 2.5 cannot be used",
+            "hidden = 2.5 is not a whole number",
         ),
-        (config(dataset={"name": "simulated", "n_rois": "ten"}), "n_rois = 'ten' cannot be used"),
-        (config(dataset={"name": "folder", "path": "x", "sites": "A"}), "sites = 'A' cannot"),
+        (
+            config(dataset={"name": "simulated", "n_rois": "ten"}),
+            "n_rois = 'ten' is not a whole number",
+        ),
+        (
+            config(dataset={"name": "folder", "path": "x", "sites": "A"}),
+            "sites = 'A' is not a list",
+        ),
         (config(learner=[{"method": {"name": "ewc", "strength": -1.0}}]), "strength = -1.0"),
         (config(learner=[{"method": "forge"}]), "needs a generator"),
         (config(learner=[{"method": "analytic", "model": "gcn"}]), "Set model = "),
@@ -296,8 +302,11 @@ def test_learners_picks_rows_by_title_in_the_order_of_the_list():
     [
         ({"learners": ["base"]}, "x.toml: unknown learner 'base'. Did you mean 'Base'?"),
         ({"method": {"forg": {}}}, "[method.forg]: unknown method 'forg'. Did you mean 'forge'?"),
-        ({"method": {"ewc": {"strenght": 1.0}}}, "[method.ewc]: unknown setting 'strenght'."),
-        ({"model": {"gcn": {"hidden": "wide"}}}, "hidden = 'wide' cannot be used"),
+        (
+            {"method": {"ewc": {"strenght": 1.0}}},
+            "[method.ewc]: method 'ewc': unknown setting 'strenght'.",
+        ),
+        ({"model": {"gcn": {"hidden": "wide"}}}, "hidden = 'wide' is not a whole number"),
         ({"learner_defaults": {"generater": "fcm_vae"}}, "Did you mean 'generator'?"),
         ({"method": {"forge": 3}}, "method.forge: Input should be a valid dictionary"),
     ],

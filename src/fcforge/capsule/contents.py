@@ -46,8 +46,8 @@ class Settings:
     seed: int = 0
     training: Training = field(default_factory=Training)
     protocol: Literal["strict", "paper"] = "strict"
-    test_fraction: float = 0.3
-    val_fraction: float = 0.2
+    test_fraction: float = RunSpec.test_fraction
+    val_fraction: float = RunSpec.val_fraction
     judge: Component = field(default_factory=lambda: Component("corr_gauss"))
     held_out: int = 64
     calibrate: Calibrate = "inner_val"
@@ -84,7 +84,7 @@ class Settings:
                     "classes": tuple(data["classes"]),
                 }
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
             raise CapsuleError(f"its settings cannot be read ({error}).") from error
         settings.check()
         return settings

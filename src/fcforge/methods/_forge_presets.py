@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fcforge.methods._settings import at_least, one_of
-
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "asd": (0.20, 0.35, 0.15),
     "bsnip": (0.25, 0.30, 0.15),
@@ -30,38 +28,10 @@ PRESETS: dict[str, tuple[Any, Any]] = {  # default, paper
     "floor": (0.25, 0.0),
     "closeness": ("mean", "none"),
 }
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "preset": ("default", "paper"),
-    "lambdas": tuple(LAMBDAS),
-    "sampling": ("hcts", "uniform", "reservoir"),
-    "site_weight": ("equal", "quota"),
-    "loss_form": ("mean", "paper"),
-    "forward": ("joint", "separate"),
-    "posterior": ("ridge", "paper"),
-    "arms": ("pooled", "site"),
-    "closeness": ("mean", "none"),
-}
 
 
 def resolve(forge: Any) -> dict[str, Any]:
     """Settings of a `Forge`: its preset's column with what was set by hand."""
-    column = CHOICES["preset"].index(forge.preset)
+    column = ("default", "paper").index(forge.preset)
     given = {key: getattr(forge, key) for key in PRESETS}
     return {k: PRESETS[k][column] if v is None else v for k, v in given.items()}
-
-
-def check(forge: Any) -> None:
-    """Raise `ConfigError` on a setting that cannot be."""
-    for key in ("preset", "lambdas", "sampling", "site_weight"):
-        one_of("forge", key, getattr(forge, key), CHOICES[key])
-    at_least("forge", 1, memory=forge.memory)
-    at_least("forge", 2, candidates=forge.candidates, dev=forge.dev)
-    l1, l2, l3 = forge.weights
-    at_least("forge", 0, l1=l1, l2=l2, l3=l3)
-    settings = resolve(forge)
-    for key in PRESETS.keys() & CHOICES.keys():
-        one_of("forge", key, settings[key], CHOICES[key])
-    at_least("forge", 1, refresh=settings["refresh"], replay=settings["replay"])
-    at_least("forge", 0, floor=settings["floor"])
-    tiny = {k: settings[k] for k in ("prior", "reward_scale", "temperature")}
-    at_least("forge", 1e-9, **tiny)

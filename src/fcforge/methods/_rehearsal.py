@@ -9,16 +9,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods._settings import at_least, one_of
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay.bank import SiteView
-from fcforge.replay.buffer import RULES, Rule, admit, empty_buffer, subjects_of
+from fcforge.replay.buffer import Rule, admit, empty_buffer, subjects_of
 from fcforge.replay.memory import ROWS, uniform_slots
+from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]
-FORWARDS = ("joint", "separate")
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,12 @@ class Rehearsal(Method):
         copies.
     """
 
-    memory: int = 256
-    replay: int = 32
+    memory: Count = 256
+    replay: Size = 32
     rule: Rule = "reservoir"
 
     keeps: ClassVar[Keeps] = "real subjects"
     row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
-
-    def __post_init__(self) -> None:
-        at_least(self.name, 0, memory=self.memory)
-        at_least(self.name, 1, replay=self.replay)
-        one_of(self.name, "rule", self.rule, RULES)
 
     @property
     def draws(self) -> int:
@@ -86,10 +80,6 @@ class TwoBatches(Rehearsal, ABC):
     """
 
     forward: ReplayForward = "joint"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self.name, "forward", self.forward, FORWARDS)
 
     @abstractmethod
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:

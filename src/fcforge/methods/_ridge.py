@@ -10,6 +10,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fcforge.errors import ConfigError
+from fcforge.models.base import Model
+from fcforge.models.edge import PLAIN
+
+
+def require_plain_edges(where: str, model: Model, do: str) -> None:
+    """Raise `ConfigError` when a model's inputs are not edges: such have no ROI strength."""
+    kind = getattr(model, "features", "z")
+    if kind not in PLAIN:
+        raise ConfigError(
+            f"ROI strength can be taken out of edges, not out of features = '{kind}'.",
+            where=where,
+            do=do,
+        )
+
 
 class Dual(NamedTuple):
     """Solution as a combination of subjects: w = sum_i coefficient_i x_i, and b.

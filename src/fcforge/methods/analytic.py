@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods._settings import plain_edges
+from fcforge.methods._ridge import require_plain_edges
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
+from fcforge.settings import Count, NotNegative
 
 
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
@@ -93,9 +94,9 @@ class Analytic(Method):
         statistics at (projection + 2)^2 numbers, at some loss of accuracy.
     """
 
-    penalty: float | None = None
+    penalty: NotNegative | None = None
     centre: bool = True
-    projection: int = 0
+    projection: Count = 0
 
     name: ClassVar[str] = "analytic"
     title: ClassVar[str] = "Analytic ridge"
@@ -108,7 +109,7 @@ class Analytic(Method):
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""
         if self.centre:
-            plain_edges(self.name, model, "Set centre = false, or features = 'z'.")
+            require_plain_edges(self.where(), model, "Set centre = false, or features = 'z'.")
 
     def _features(self, x: Tensor) -> Tensor:
         """Edges (n, p) -> features (n, q): a fixed linear map, equal at every hospital."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.settings import Checked
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
 State = dict[str, Tensor]
@@ -83,7 +84,7 @@ def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Te
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Checked):
     """A method. Fields are hyper-parameters; what it learns lives in ``lane.state``.
 
     Override only what the method needs; the defaults are plain fine-tuning.
@@ -110,6 +111,7 @@ class Method:
         turn them into subjects or addresses; the engine checks them against `keeps`.
     """
 
+    kind: ClassVar[str] = "method"
     name: ClassVar[str] = "finetune"
     title: ClassVar[str] = "fine-tuning"
     source: ClassVar[str] = ""

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from fcforge.methods._rehearsal import TwoBatches
-from fcforge.methods._settings import at_least, one_of
 from fcforge.methods.base import Lane, Replay, cross_entropy
 from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
-
-FORMS = ("mean", "sum")
+from fcforge.settings import NotNegative
 
 
 def logit_distance(z: Tensor, u: Tensor, form: str) -> Tensor:
@@ -43,17 +41,12 @@ class DER(TwoBatches):
         (the equations): ``alpha_mean = 2 alpha_sum``.
     """
 
-    alpha: float = 0.5
+    alpha: NotNegative = 0.5
     form: Literal["mean", "sum"] = "mean"
 
     name: ClassVar[str] = "der"
     title: ClassVar[str] = "DER"
     source: ClassVar[str] = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self.name, 0.0, alpha=self.alpha)
-        one_of(self.name, "form", self.form, FORMS)
 
     @property
     def draws(self) -> int:
@@ -81,15 +74,11 @@ class DERPP(DER):
         Weight of the labels; 0.5 or 1 in Mammoth.
     """
 
-    beta: float = 0.5
+    beta: NotNegative = 0.5
 
     name: ClassVar[str] = "derpp"
     title: ClassVar[str] = "DER++"
     source: ClassVar[str] = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self.name, 0.0, beta=self.beta)
 
     @property
     def draws(self) -> int:

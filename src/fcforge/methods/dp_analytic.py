@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods._settings import plain_edges
+from fcforge.methods._ridge import require_plain_edges
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Model
 from fcforge.privacy.mechanisms import (
     Noise,
-    check_budget,
     clip_rows,
     gaussian_sigma,
     noisy_moments,
@@ -30,6 +29,7 @@ from fcforge.privacy.mechanisms import (
 )
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
+from fcforge.settings import Fraction, NotNegative, Positive, Size
 
 # [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.
 SIDE = math.sqrt(0.5)
@@ -82,12 +82,12 @@ class DPAnalytic(Method):
         who knows the seed subtracts the noise.
     """
 
-    epsilon: float = 8.0
-    delta: float = 1e-3
-    clip: float = 1.5
-    projection: int = 16
+    epsilon: Positive = 8.0
+    delta: Fraction = 1e-3
+    clip: Positive = 1.5
+    projection: Size = 16
     public: str = ""
-    penalty: float = 1.0
+    penalty: NotNegative = 1.0
     noise: Noise = "secret"
 
     name: ClassVar[str] = "dp_analytic"
@@ -98,12 +98,9 @@ class DPAnalytic(Method):
     fits: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ("linear",)
 
-    def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta, f"method '{self.name}'")
-
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""
-        plain_edges(self.name, model, "Set features = 'z'.")
+        require_plain_edges(self.where(), model, "Set features = 'z'.")
 
     def _basis(self, n_edges: int) -> tuple[Tensor, Tensor]:
         """Mean (p,) and projection (p, k), both public: equal at every hospital."""

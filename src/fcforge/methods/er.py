@@ -11,10 +11,8 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from fcforge.methods._rehearsal import TwoBatches
-from fcforge.methods._settings import at_least, one_of
 from fcforge.methods.base import Replay, cross_entropy
-
-WEIGHTINGS = ("mean", "sum")
+from fcforge.settings import NotNegative
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,12 @@ class ER(TwoBatches):
         As above, or ``CE(B_c) + lambda CE(B_m)``.
     """
 
-    strength: float = 1.0
+    strength: NotNegative = 1.0
     weighting: Literal["mean", "sum"] = "mean"
 
     name: ClassVar[str] = "er"
     title: ClassVar[str] = "ER"
     source: ClassVar[str] = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self.name, 0.0, strength=self.strength)
-        one_of(self.name, "weighting", self.weighting, WEIGHTINGS)
 
     @property
     def draws(self) -> int:

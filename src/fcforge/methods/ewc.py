@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from fcforge.methods import _penalty
-from fcforge.methods._settings import at_least, one_of
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
-
-FISHERS = ("exact", "empirical", "batched")
+from fcforge.settings import NotNegative
 
 
 def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
@@ -52,19 +50,15 @@ class EWC(Method):
         square of mean gradients over batches of 32 (Avalanche, BeGin, CGLB).
     """
 
-    strength: float = 1e3
+    strength: NotNegative = 1e3
     online: bool = False
-    gamma: float = 1.0
+    gamma: NotNegative = 1.0
     fisher: Literal["exact", "empirical", "batched"] = "exact"
 
     name: ClassVar[str] = "ewc"
     title: ClassVar[str] = "EWC"
     source: ClassVar[str] = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
     keeps: ClassVar[Keeps] = "statistics"
-
-    def __post_init__(self) -> None:
-        at_least(self.name, 0.0, strength=self.strength, gamma=self.gamma)
-        one_of(self.name, "fisher", self.fisher, FISHERS)
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty."""

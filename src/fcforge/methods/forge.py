@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.methods._forge_presets import LAMBDAS, check, resolve
+from fcforge.methods._forge_presets import LAMBDAS, resolve
 from fcforge.methods._rehearsal import both_batches
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, State, cross_entropy
 from fcforge.models.base import Inputs, Model, Output, Params, gather
@@ -32,6 +32,7 @@ from fcforge.replay.bank import SiteView
 from fcforge.replay.hcts import HCTS, Choice, draw_slots, even_choice, held_out, look_at
 from fcforge.replay.memory import ROWS, empty_memory, readout_width, teach
 from fcforge.replay.selection import Scaling, even_split, even_subset, reservoir
+from fcforge.settings import NotNegative, Positive, Share, Size, at_least
 
 
 @dataclass(frozen=True)
@@ -86,29 +87,29 @@ class Forge(Method):
 
     preset: Literal["default", "paper"] = "default"
     lambdas: Literal["asd", "bsnip", "mdd"] = "asd"
-    l1: float | None = None
-    l2: float | None = None
-    l3: float | None = None
-    memory: int = 256
-    candidates: int = 256
-    dev: int = 64
+    l1: NotNegative | None = None
+    l2: NotNegative | None = None
+    l3: NotNegative | None = None
+    memory: Size = 256
+    candidates: Annotated[int, at_least(2)] = 256
+    dev: Annotated[int, at_least(2)] = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
     site_weight: Literal["equal", "quota"] = "equal"
-    replay: int | None = None
+    replay: Size | None = None
     loss_form: Literal["mean", "paper"] | None = None
     sum_sites: bool | None = None
     forward: Literal["joint", "separate"] | None = None
-    refresh: int | None = None
+    refresh: Size | None = None
     credit_previous: bool | None = None
     centre_reward: bool | None = None
     posterior: Form | None = None
     arms: Literal["pooled", "site"] | None = None
-    prior: float | None = None
+    prior: Positive | None = None
     belief: float | None = None
-    reward_scale: float | None = None
+    reward_scale: Positive | None = None
     zscore: bool | None = None
-    temperature: float | None = None
-    floor: float | None = None
+    temperature: Positive | None = None
+    floor: Share | None = None
     closeness: Scaling | None = None
 
     name: ClassVar[str] = "forge"
@@ -118,9 +119,6 @@ class Forge(Method):
     captures: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = True
     row_keys: ClassVar[tuple[str, ...]] = (ROWS, "dev.row")
-
-    def __post_init__(self) -> None:
-        check(self)
 
     # -- settings --------------------------------------------------------------------------------
     @cached_property

@@ -26,13 +26,13 @@ import torch
 from torch import Tensor
 
 from fcforge.methods._ridge import dual_ridge
-from fcforge.methods._settings import at_least, share
 from fcforge.methods.base import Lane, State
 from fcforge.methods.forge import Forge
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.replay.bank import SiteView
 from fcforge.replay.hcts import Look, held_out, look_at
 from fcforge.replay.selection import margin
+from fcforge.settings import Positive, Share, Size
 
 
 class Recall(NamedTuple):
@@ -78,21 +78,15 @@ class ForgeRidge(Forge):
         Those of `Forge`.
     """
 
-    penalty: float = 0.5
-    rounds: int = 10
-    balance: float = 0.0
+    penalty: Positive = 0.5
+    rounds: Size = 10
+    balance: Share = 0.0
 
     name: ClassVar[str] = "forge_ridge"
     title: ClassVar[str] = "FORGE, closed form"
     source: ClassVar[str] = "the FORGE paper's objective with squared loss"
     fits: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ("linear",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least(self.name, 1e-9, penalty=self.penalty)
-        at_least(self.name, 1, rounds=self.rounds)
-        share(self.name, balance=self.balance)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Solve the objective, then store the site's synthetic subjects as `Forge` does."""

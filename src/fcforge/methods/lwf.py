@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods._settings import at_least
 from fcforge.methods._teacher import teacher, with_teacher, without_teacher
 from fcforge.methods.base import Batch, Lane, Method, Replay, cross_entropy
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.settings import NotNegative, Positive
 
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
@@ -43,17 +43,13 @@ class LwF(Method):
         The factor T^2 of Hinton et al. 2015 (Avalanche and BeGin leave it out).
     """
 
-    strength: float = 1.0
-    temperature: float = 2.0
+    strength: NotNegative = 1.0
+    temperature: Positive = 2.0
     scale_t2: bool = True
 
     name: ClassVar[str] = "lwf"
     title: ClassVar[str] = "LwF"
     source: ClassVar[str] = "Li and Hoiem 2016 (ECCV)"
-
-    def __post_init__(self) -> None:
-        at_least(self.name, 0.0, strength=self.strength)
-        at_least(self.name, 1e-3, temperature=self.temperature)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """The network so far becomes the teacher."""

@@ -15,14 +15,11 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.methods._penalty import named, part
-from fcforge.methods._settings import fraction, one_of
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
 from fcforge.replay.bank import SiteView
-
-ROUTES = ("entropy", "mean_prob", "last", "oracle")
-NORMS = ("freeze", "per_site")
+from fcforge.settings import Fraction
 
 
 def smallest(weight: Tensor, free: Tensor, share: Tensor) -> Tensor:
@@ -69,9 +66,9 @@ class PackNet(Method):
         is no dropout), or a copy per site.
     """
 
-    prune_first: float = 0.5
-    prune_later: float = 0.75
-    train_share: float = 2 / 3
+    prune_first: Fraction = 0.5
+    prune_later: Fraction = 0.75
+    train_share: Fraction = 2 / 3
     route: Literal["entropy", "mean_prob", "last", "oracle"] = "entropy"
     norm: Literal["freeze", "per_site"] = "freeze"
 
@@ -79,16 +76,6 @@ class PackNet(Method):
     title: ClassVar[str] = "PackNet"
     source: ClassVar[str] = "Mallya and Lazebnik 2018 (CVPR)"
     keeps: ClassVar[Keeps] = "statistics"
-
-    def __post_init__(self) -> None:
-        fraction(
-            self.name,
-            prune_first=self.prune_first,
-            prune_later=self.prune_later,
-            train_share=self.train_share,
-        )
-        one_of(self.name, "route", self.route, ROUTES)
-        one_of(self.name, "norm", self.norm, NORMS)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """All matrices free (owner 0), no site yet."""

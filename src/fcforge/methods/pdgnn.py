@@ -18,7 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods._settings import at_least, one_of
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
@@ -28,8 +27,7 @@ from fcforge.replay.buffer import (
     random_priority,
     weighted_priority,
 )
-
-SAMPLERS = ("degree", "random", "kcenter")
+from fcforge.settings import Count
 
 
 def mean_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor, balanced: bool) -> Tensor:
@@ -71,7 +69,7 @@ class PDGNN(Method):
         Class-balanced loss, as the authors.
     """
 
-    memory: int = 256
+    memory: Count = 256
     sampler: Literal["degree", "random", "kcenter"] = "degree"
     balanced: bool = True
 
@@ -80,10 +78,6 @@ class PDGNN(Method):
     source: ClassVar[str] = "Zhang et al. 2024 (KDD), at graph level"
     keeps: ClassVar[Keeps] = "real subjects"
     models: ClassVar[tuple[str, ...]] = ("tem",)
-
-    def __post_init__(self) -> None:
-        at_least(self.name, 0, memory=self.memory)
-        one_of(self.name, "sampler", self.sampler, SAMPLERS)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory of embeddings."""

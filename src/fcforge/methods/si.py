@@ -14,10 +14,10 @@ from typing import ClassVar
 import torch
 
 from fcforge.methods import _penalty
-from fcforge.methods._settings import at_least
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,13 @@ class SI(Method):
         xi; 0.1 in van de Ven and Mammoth.
     """
 
-    strength: float = 1.0
-    damping: float = 0.1
+    strength: NotNegative = 1.0
+    damping: Positive = 0.1
 
     name: ClassVar[str] = "si"
     title: ClassVar[str] = "SI"
     source: ClassVar[str] = "Zenke, Poole and Ganguli 2017 (ICML)"
     keeps: ClassVar[Keeps] = "statistics"
-
-    def __post_init__(self) -> None:
-        at_least(self.name, 0.0, strength=self.strength)
-        at_least(self.name, 1e-6, damping=self.damping)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Path integral at zero."""

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.methods import _penalty
-from fcforge.methods._settings import at_least
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
 from fcforge.models import fused
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import linear
 from fcforge.replay.bank import SiteView
+from fcforge.settings import NotNegative
 
 FIRST = "conv0.weight"
 
@@ -67,24 +67,15 @@ class TWP(Method):
         Weight of the gradient's L1 norm, by double backward. 0: what the reference code does.
     """
 
-    loss_strength: float = 1e4
-    topology_strength: float = 100.0
-    beta: float = 0.0
+    loss_strength: NotNegative = 1e4
+    topology_strength: NotNegative = 100.0
+    beta: NotNegative = 0.0
 
     name: ClassVar[str] = "twp"
     title: ClassVar[str] = "TWP"
     source: ClassVar[str] = "Liu, Yang and Wang 2021 (AAAI)"
     keeps: ClassVar[Keeps] = "statistics"
     models: ClassVar[tuple[str, ...]] = ("gcn", "gat", "sage", "gae")
-
-    def __post_init__(self) -> None:
-        at_least(
-            self.name,
-            0.0,
-            loss_strength=self.loss_strength,
-            topology_strength=self.topology_strength,
-            beta=self.beta,
-        )
 
     def loss(
         self,

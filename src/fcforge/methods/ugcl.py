@@ -22,13 +22,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods._rehearsal import Rehearsal
-from fcforge.methods._settings import at_least
 from fcforge.methods._teacher import teacher, with_teacher, without_teacher
 from fcforge.methods.base import Batch, Lane, Replay, cross_entropy
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import mean_max
 from fcforge.replay.bank import SiteView
 from fcforge.replay.buffer import Rule
+from fcforge.settings import NotNegative, Positive
 
 
 def neighbours(inputs: Inputs) -> Tensor:
@@ -74,22 +74,16 @@ class UGCL(Rehearsal):
     """
 
     rule: Rule = "balanced"
-    rehearsal: float = 1.0
-    logits_weight: float = 0.5
-    global_weight: float = 0.5
-    local_weight: float = 0.5
-    tau: float = 1.0
+    rehearsal: NotNegative = 1.0
+    logits_weight: NotNegative = 0.5
+    global_weight: NotNegative = 0.5
+    local_weight: NotNegative = 0.5
+    tau: Positive = 1.0
 
     name: ClassVar[str] = "ugcl"
     title: ClassVar[str] = "UGCL (reconstruction)"
     source: ClassVar[str] = "after Hoang et al. 2023 (TMLR), from its abstract"
     models: ClassVar[tuple[str, ...]] = ("gcn", "gat", "sage")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        weights = self.rehearsal, self.logits_weight, self.global_weight, self.local_weight
-        at_least(self.name, 0.0, weights=min(weights))
-        at_least(self.name, 1e-3, tau=self.tau)
 
     @property
     def draws(self) -> int:

@@ -9,6 +9,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from fcforge.settings import Checked, Size
+
 Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
 
@@ -39,14 +41,15 @@ class Output(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Model(ABC):
+class Model(Checked, ABC):
     """One classifier, written for one parameter set; the engine lifts it over lanes.
 
     Fields are hyper-parameters. Nothing is learnt in the object: parameters and batch-norm
     statistics are dicts of tensors that go in and come out.
     """
 
-    n_rois: int = 116
+    n_rois: Size = 116
+    kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
 

@@ -12,12 +12,11 @@ from fcforge import graphs
 from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.models.message_passing import dropout_key, head_keys
+from fcforge.settings import ShareBelowOne, Size
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 PLAIN = ("z", "centred", "log")  # one number per edge
-FEATURES = (*PLAIN, "log+diagonal", "centred+log")
 
 
 def edge_features(fc: Tensor, kind: str = "z") -> Tensor:
@@ -60,10 +59,6 @@ class Linear(Model):
     name: ClassVar[str] = "linear"
     lr: ClassVar[float] = 3e-5
 
-    def __post_init__(self) -> None:
-        check_positive(self.name, n_rois=self.n_rois)
-        check_choice(self.name, "features", self.features, FEATURES)
-
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""
         n_edges = n_features(self.n_rois, self.features)
@@ -100,18 +95,12 @@ class MLP(Model):
         After the first linear layer.
     """
 
-    hidden: int = 256
-    dropout: float = 0.5
+    hidden: Size = 256
+    dropout: ShareBelowOne = 0.5
     norm: layers.Norm = "none"
     features: Features = "z"
     name: ClassVar[str] = "mlp"
     lr: ClassVar[float] = 1e-4
-
-    def __post_init__(self) -> None:
-        check_positive(self.name, n_rois=self.n_rois, hidden=self.hidden)
-        check_choice(self.name, "features", self.features, FEATURES)
-        check_dropout(self.name, self.dropout)
-        check_choice(self.name, "norm", self.norm, layers.NORMS)
 
     def init(self, rng: torch.Generator) -> Params:
         """As ``torch.nn.Linear`` draws."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.models import gcn, layers
 from fcforge.models.base import Inputs, Output, Params
-from fcforge.models.checks import check_not_negative
 from fcforge.models.message_passing import GraphModel
+from fcforge.settings import NotNegative, ShareBelowOne, Size
 
 
 def decode(z: Tensor) -> Tensor:
@@ -49,16 +49,12 @@ class GAE(GraphModel):
     reconstruction loss is returned as ``Output.penalty``.
     """
 
-    depth: int = 3
-    dropout: float = 0.2
-    reconstruction: float = 0.0
-    latent: int = 32
+    depth: Size = 3
+    dropout: ShareBelowOne = 0.2
+    reconstruction: NotNegative = 0.0
+    latent: Size = 32
     name: ClassVar[str] = "gae"
     lr: ClassVar[float] = 1e-3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_not_negative(self.name, reconstruction=self.reconstruction)
 
     def init(self, rng: torch.Generator) -> Params:
         """Encoder and head; the decoder's linear map where it is used."""

@@ -12,8 +12,8 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Params
-from fcforge.models.checks import check_heads
 from fcforge.models.message_passing import GraphModel
+from fcforge.settings import ShareBelowOne, Size
 
 SLOPE = 0.2  # of the leaky ReLU, as PyG
 
@@ -30,15 +30,15 @@ class GAT(GraphModel):
     paper does not say how many heads it uses.
     """
 
-    depth: int = 3
-    dropout: float = 0.4
-    heads: int = 4
+    depth: Size = 3
+    dropout: ShareBelowOne = 0.4
+    heads: Size = 4
     name: ClassVar[str] = "gat"
     lr: ClassVar[float] = 5e-4
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_heads(self.name, self.heads, self.hidden)
+        layers.check_heads(self.where(), self.heads, self.hidden)
 
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Glorot weight and attention vectors, zero bias."""

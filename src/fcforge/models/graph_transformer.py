@@ -11,8 +11,8 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.checks import check_choice, check_dropout, check_heads, check_positive
 from fcforge.models.message_passing import HEAD_WIDTHS, dropout_key, head_keys
+from fcforge.settings import Share, ShareBelowOne, Size
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: int) -> Tensor:
@@ -44,29 +44,20 @@ class GraphTransformer(Model):
     and followed by the norm. Readout and head are those of the other graph models.
     """
 
-    hidden: int = 128
-    depth: int = 3
-    dropout: float = 0.3
-    heads: int = 4
-    coordinates: int = 8
+    hidden: Size = 128
+    depth: Size = 3
+    dropout: ShareBelowOne = 0.3
+    heads: Size = 4
+    coordinates: Size = 8
     norm: layers.Norm = "batch"
-    tau: float = 0.4
+    tau: Share = 0.4
     edges: graphs.EdgeKind = "positive"
     name: ClassVar[str] = "graph_transformer"
     lr: ClassVar[float] = 5e-4
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "norm", self.norm, layers.NORMS)
-        check_choice(self.name, "edges", self.edges, ("positive", "absolute"))
-        check_positive(
-            self.name,
-            hidden=self.hidden,
-            depth=self.depth,
-            coordinates=self.coordinates,
-            n_rois=self.n_rois,
-        )
-        check_dropout(self.name, self.dropout)
-        check_heads(self.name, self.heads, self.hidden)
+        super().__post_init__()
+        layers.check_heads(self.where(), self.heads, self.hidden)
 
     def _norms(self) -> list[str]:
         return [f"block{i}.norm_{part}" for i in range(self.depth) for part in ("attn", "ffn")]

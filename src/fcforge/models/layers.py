@@ -12,12 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fcforge.errors import ConfigError
 from fcforge.models import fused
 from fcforge.models.base import Params
 from fcforge.randomness import keep_mask
 
 Norm = Literal["batch", "layer", "none"]
-NORMS: tuple[str, ...] = ("batch", "layer", "none")
 MOMENTUM, EPSILON = 0.1, 1e-5
 
 
@@ -164,6 +164,16 @@ def norm_relu_dropout(
     old = stats[f"{name}.mean"], stats[f"{name}.var"]
     mean, var = running(*old, offset, batch_mean, inverse_sd, flat.shape[0])
     return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
+
+
+def check_heads(where: str, heads: int, hidden: int) -> None:
+    """Raise `ConfigError` when the heads of an attention do not divide its width."""
+    if hidden % heads:
+        raise ConfigError(
+            f"hidden = {hidden} cannot be shared among heads = {heads}.",
+            where=where,
+            do="Make hidden a multiple of heads.",
+        )
 
 
 def masked_softmax(scores: Tensor, blocked: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from torch import Tensor
 from fcforge.graphs import EdgeKind
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.randomness import fold
+from fcforge.settings import Share, ShareBelowOne, Size
 
 HEAD_WIDTHS = (64, 32, 2)
 HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
@@ -34,18 +34,12 @@ class GraphModel(Model):
         Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
     """
 
-    hidden: int = 128
-    depth: int = 4
-    dropout: float = 0.3
+    hidden: Size = 128
+    depth: Size = 4
+    dropout: ShareBelowOne = 0.3
     norm: layers.Norm = "batch"
-    tau: float = 0.4
+    tau: Share = 0.4
     edges: EdgeKind = "positive"
-
-    def __post_init__(self) -> None:
-        check_choice(self.name, "norm", self.norm, layers.NORMS)
-        check_choice(self.name, "edges", self.edges, ("positive", "absolute"))
-        check_positive(self.name, hidden=self.hidden, depth=self.depth, n_rois=self.n_rois)
-        check_dropout(self.name, self.dropout)
 
     @abstractmethod
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:

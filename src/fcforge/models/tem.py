@@ -11,8 +11,8 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.checks import check_choice, check_dropout, check_positive
 from fcforge.models.message_passing import dropout_key
+from fcforge.settings import Share, ShareBelowOne, Size
 
 
 def topology_embedding(fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int) -> Tensor:
@@ -45,18 +45,13 @@ class TEM(Model):
     KDD 2024 (node level; the pooling is ours).
     """
 
-    hidden: int = 256
-    hops: int = 2
-    dropout: float = 0.3
-    tau: float = 0.4
+    hidden: Size = 256
+    hops: Size = 2
+    dropout: ShareBelowOne = 0.3
+    tau: Share = 0.4
     edges: graphs.EdgeKind = "positive"
     name: ClassVar[str] = "tem"
     lr: ClassVar[float] = 1e-3
-
-    def __post_init__(self) -> None:
-        check_positive(self.name, hidden=self.hidden, hops=self.hops, n_rois=self.n_rois)
-        check_dropout(self.name, self.dropout)
-        check_choice(self.name, "edges", self.edges, ("positive", "absolute"))
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""

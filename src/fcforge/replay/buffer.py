@@ -18,7 +18,6 @@ from fcforge.replay.bank import SiteView
 from fcforge.replay.memory import ROWS, State, empty_memory, teach
 
 Rule = Literal["reservoir", "balanced"]
-RULES: tuple[str, ...] = ("reservoir", "balanced")
 
 
 def empty_buffer(capacity: int, device: torch.device | str) -> State:

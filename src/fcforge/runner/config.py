@@ -6,22 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
     field_validator,
 )
 
-from fcforge.components import check_settings, look_up
+from fcforge.components import look_up
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
-from fcforge.types import Component, Leaks, LearnerSpec, Training
+from fcforge.settings import checked, make
+from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Training
 
 
 class _Table(BaseModel):
@@ -35,8 +35,8 @@ class ExperimentTable(_Table):
     seeds: list[int] = Field(default=[0], min_length=1)
     orders: Literal["all"] | int | list[list[str]] = "all"
     protocol: Literal["strict", "paper"] = "strict"
-    test_fraction: float = Field(default=0.3, gt=0, lt=1)
-    val_fraction: float = Field(default=0.2, ge=0, lt=1)
+    test_fraction: float = Field(default=RunSpec.test_fraction, gt=0, lt=1)
+    val_fraction: float = Field(default=RunSpec.val_fraction, ge=0, lt=1)
     harmonise: Literal["none", "site_demean", "combat"] = "none"
 
     @field_validator("seeds")
@@ -170,21 +170,13 @@ def _component(value: str | dict[str, Any], kind: str, where: str) -> Component:
 
 
 def _checked(component: Component, kind: str, known: Mapping[str, Any], where: str) -> Component:
-    """The component, if its name is in a table and its settings have the types they should.
+    """The component, if its name is in a table and its settings can be used.
 
-    `known` maps names to what is called with the settings: a dataclass or a function. Unknown
-    settings are left to whoever builds the component.
+    `known` maps names to what is called with the settings: a dataclass or a function.
     """
-    hints = get_type_hints(look_up(kind, component.name, known, where=where))
-    for key, value in component.params.items():
-        try:  # as JSON: a list may stand for a tuple, but a word not for a number
-            TypeAdapter(hints.get(key, Any)).validate_json(json.dumps(value), strict=True)
-        except ValidationError as error:
-            raise ConfigError(
-                f"{kind} '{component.name}': {key} = {value!r} cannot be used "
-                f"({'; '.join(dict.fromkeys(e['msg'] for e in error.errors()))}).",
-                where=where,
-            ) from error
+    target = look_up(kind, component.name, known, where=where)
+    place = f"{where}: {kind} '{component.name}'"
+    (make if isinstance(target, type) else checked)(target, component.params, place)
     return component
 
 
@@ -236,8 +228,7 @@ def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
     for kind, known in _registries().items():
         for name, params in getattr(config, kind).items():
             where = f"{files.where((kind, name))}: [{kind}.{name}]"
-            component = _checked(Component(name, params), kind, known, where)
-            check_settings(kind, component, [f.name for f in fields(known[name])], where=where)
+            _checked(Component(name, params), kind, known, where)
 
 
 def _learner(table: LearnerTable, config: ConfigFile, where: str) -> LearnerSpec:

@@ -34,8 +34,8 @@ class Experiment:
     training: Training = field(default_factory=Training)
     protocol: Literal["strict", "paper"] = "strict"
     leaks: Leaks = field(default_factory=Leaks)
-    test_fraction: float = 0.3
-    val_fraction: float = 0.2
+    test_fraction: float = RunSpec.test_fraction
+    val_fraction: float = RunSpec.val_fraction
     harmonise: Literal["none", "site_demean", "combat"] = "none"
 
     def list_orders(self, sites: Sequence[str]) -> list[tuple[str, ...]]:

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fcforge.components import check_settings, look_up
+from fcforge.components import look_up
 from fcforge.errors import ConfigError
+from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid
 from fcforge.sites.cohort import Cohort, Finding
 from fcforge.sites.splits import make_sites, split_site
@@ -83,10 +84,10 @@ def load_dataset(component: Component) -> Cohort:
     """
     dataset = look_up("dataset", component.name, DATASETS)
     known = inspect.signature(dataset.loader).parameters
-    check_settings("dataset", component, known)
+    params = checked(dataset.loader, component.params, f"dataset '{component.name}'")
     for key, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and key not in component.params:
             raise ConfigError(
                 f"dataset '{component.name}' needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
             )
-    return dataset(**component.params)
+    return dataset(**params)

@@ -11,7 +11,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, require_valid
 from fcforge.sites.cohort import Cohort
-from fcforge.types import FCBatch, Site
+from fcforge.types import FCBatch, RunSpec, Site
 
 SPLITS = ("train", "val", "test")
 
@@ -48,8 +48,8 @@ def split_site(
     cohort: Cohort,
     site_name: str,
     seed: int,
-    test_fraction: float = 0.3,
-    val_fraction: float = 0.2,
+    test_fraction: float = RunSpec.test_fraction,
+    val_fraction: float = RunSpec.val_fraction,
 ) -> Site:
     """Cut one site into train, validation and test.
 
@@ -106,8 +106,8 @@ def make_sites(
     cohort: Cohort,
     seed: int,
     names: Sequence[str] | None = None,
-    test_fraction: float = 0.3,
-    val_fraction: float = 0.2,
+    test_fraction: float = RunSpec.test_fraction,
+    val_fraction: float = RunSpec.val_fraction,
 ) -> dict[str, Site]:
     """Sites of a cohort, split, after `require_valid` has found nothing wrong with them.
 

@@ -1,0 +1,222 @@
+"""One truth for settings: a dataclass field states its type, choices and bounds, and they hold.
+
+The same annotations are checked wherever a value comes from: a config (`checked`, by
+`fcforge.components.build`) or Python (`Checked`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+from fcforge.errors import ConfigError, unknown_name
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a number must be, as ``Annotated[float, Bound(...)]``.
+
+    Attributes
+    ----------
+    holds : callable
+    wrong, use : str
+        What is said of a number for which it does not hold, and what to use instead.
+    """
+
+    holds: Callable[[Any], bool]
+    wrong: str
+    use: str
+
+
+def at_least(low: float) -> Bound:
+    """Numbers from `low` on."""
+    return Bound(lambda value: value >= low, "is too small", f"Use {low:g} or more.")
+
+
+def above(low: float) -> Bound:
+    """Numbers greater than `low`."""
+    return Bound(lambda value: value > low, "is too small", f"Use a number above {low:g}.")
+
+
+Size = Annotated[int, at_least(1)]
+Count = Annotated[int, at_least(0)]
+Positive = Annotated[float, above(0)]
+NotNegative = Annotated[float, at_least(0)]
+Fraction = Annotated[
+    float, Bound(lambda v: 0 < v < 1, "is not a fraction", "Use a number between 0 and 1.")
+]
+Share = Annotated[
+    float, Bound(lambda v: 0 <= v <= 1, "is not a share", "Use a number from 0 to 1.")
+]
+ShareBelowOne = Annotated[
+    float,
+    Bound(lambda v: 0 <= v < 1, "is not a share below 1", "Use a number from 0 to below 1."),
+]
+
+_PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
+    bool: (lambda v: isinstance(v, bool), "is not true or false", "Use true or false."),
+    int: (
+        lambda v: isinstance(v, Integral) and not isinstance(v, bool),
+        "is not a whole number",
+        "Use a whole number.",
+    ),
+    float: (
+        lambda v: isinstance(v, Real) and not isinstance(v, bool) and not math.isnan(v),
+        "is not a number",
+        "Use a number.",
+    ),
+    str: (lambda v: isinstance(v, str), "is not text", "Put it in quotes."),
+    NoneType: (lambda v: v is None, "is set", "Leave it out."),
+}
+Complaint = tuple[str, str] | None  # what is wrong with a value and what to use, or nothing
+
+
+def complaint(hint: Any, value: Any) -> Complaint:
+    """Why `value` cannot be a `hint` (a type with its choices and bounds); None if it can."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = (b for b in args[1:] if isinstance(b, Bound) and not b.holds(value))
+        return complaint(args[0], value) or next(((b.wrong, b.use) for b in bounds), None)
+    if origin in (Union, UnionType):
+        found = [complaint(h, value) for h in args]
+        return None if None in found else found[0]
+    if origin is Literal:
+        return _of_choices(args, value)
+    if origin in (tuple, list, Sequence):
+        return _of_items(args, origin is tuple and args[-1] is not Ellipsis, value)
+    return _of_type(origin or hint, value)
+
+
+def _of_choices(known: tuple[Any, ...], value: Any) -> Complaint:
+    nearest = unknown_name("", str(value), map(str, known)).do
+    return None if value in known else ("is unknown", nearest)
+
+
+def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Complaint:
+    if not isinstance(value, (list, tuple)):
+        return "is not a list", "Use [...]."
+    if fixed and len(value) != len(args):
+        return f"has {len(value)} entries", f"Use {len(args)}."
+    hints = args if fixed else args[:1] * len(value)
+    each = (complaint(h, v) for h, v in zip(hints, value, strict=True))
+    found = next((c for c in each if c), None)
+    return (f"has an entry that {found[0]}", found[1]) if found else None
+
+
+def _of_type(kind: Any, value: Any) -> Complaint:
+    if kind in _PLAIN:
+        holds, wrong, use = _PLAIN[kind]
+        return None if holds(value) else (wrong, use)
+    if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
+        return None
+    table = is_dataclass(kind) or kind is dict or issubclass(kind, Mapping)
+    what = "a table of settings" if table else f"a {kind.__name__}"
+    return f"is not {what}", "Use { name = value, ... }." if table else f"Give {what}."
+
+
+@cache
+def field_types(target: Any) -> Mapping[str, Any]:
+    """Types of a dataclass's fields or a function's parameters, with their bounds, by name."""
+    hints = get_type_hints(target, include_extras=True)
+    if is_dataclass(target):
+        return {f.name: hints[f.name] for f in fields(target)}
+    return {name: hint for name, hint in hints.items() if name != "return"}
+
+
+def check_fields(thing: Any, where: str) -> None:
+    """Raise `ConfigError` for the first field of a dataclass that breaks its own annotation."""
+    for name, hint in field_types(thing.__class__).items():
+        value = getattr(thing, name)
+        _require(name, complaint(hint, value), value, where)
+
+
+def _require(name: str, found: Complaint, value: Any, where: str) -> None:
+    if found:
+        raise ConfigError(f"{name} = {value!r} {found[0]}.", where=where, do=found[1])
+
+
+class Checked:
+    """Dataclass whose fields are checked whenever one is made.
+
+    Class attributes
+    ----------------
+    kind : str
+        What it is, for error messages: "method" gives "method 'ewc'", from the class's `name`.
+    presets : tuple of str
+        Names of class methods that return other sets of values than the defaults; a config asks
+        for one with ``preset = "..."``.
+    """
+
+    kind: ClassVar[str] = ""
+    presets: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self, self.where())
+
+    @classmethod
+    def where(cls) -> str:
+        """Place of its settings, for error messages."""
+        kind, name = cls.kind or cls.__name__, getattr(cls, "name", None)
+        return f"{kind} '{name}'" if isinstance(name, str) else kind
+
+    @classmethod
+    def from_preset(cls, name: str, where: str) -> Any:
+        """The instance a preset describes; "default" is the class without any settings."""
+        _require("preset", _of_choices(("default", *cls.presets), name), name, where)
+        return cls() if name == "default" else getattr(cls, name)()
+
+
+def checked(
+    target: Any, params: Mapping[str, Any], where: str, *, start: Any = None, hidden: Any = ()
+) -> dict[str, Any]:
+    """Settings from a config as `target` (dataclass or function) takes them, or `ConfigError`.
+
+    A list becomes a tuple where one is asked for, a table becomes the nested dataclass.
+
+    Parameters
+    ----------
+    target : dataclass or callable
+    params : mapping
+    where : str
+        For error messages.
+    start : instance of target, optional
+        What nested tables change; by default the dataclass without settings.
+    hidden : collection of str
+        Fields that a config cannot set.
+    """
+    hints = {k: h for k, h in field_types(target).items() if k not in hidden}
+    values = {}
+    for name, value in params.items():
+        if not hints:
+            raise ConfigError(f"unknown setting '{name}'.", where=where, do="It has no settings.")
+        if name not in hints:
+            extra = ["preset"] if getattr(target, "presets", None) else []
+            raise unknown_name("setting", name, [*hints, *extra], where=where)
+        values[name] = _read(hints[name], value, f"{where}: {name}", getattr(start, name, None))
+        _require(name, complaint(hints[name], values[name]), value, where)
+    return values
+
+
+def _read(hint: Any, value: Any, where: str, start: Any) -> Any:
+    nested = [h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Checked)]
+    if nested and isinstance(value, Mapping):
+        return make(nested[0], value, where, start=start)
+    return tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
+
+
+def make(
+    cls: Any, params: Mapping[str, Any], where: str, *, start: Any = None, **given: Any
+) -> Any:
+    """Dataclass instance from settings: its preset (or `start`), changed by what is given."""
+    params = dict(params)
+    if "preset" in params and getattr(cls, "presets", None):
+        start = cls.from_preset(params.pop("preset"), where)
+    if start is None and issubclass(cls, Checked) and not given:
+        start = cls()
+    values = checked(cls, params, where, start=start, hidden=given)
+    return cls(**given, **values) if start is None else replace(start, **values, **given)

@@ -1,0 +1,166 @@
+"""Settings: what a field's annotation says holds, however the value got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+
+from fcforge.errors import ConfigError
+from fcforge.settings import (
+    Checked,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    Share,
+    ShareBelowOne,
+    Size,
+    above,
+    at_least,
+    checked,
+    complaint,
+    make,
+)
+
+
+@dataclass(frozen=True)
+class Clapper(Checked):
+    kind: ClassVar[str] = "clapper"
+    length: Positive = 1.0
+    metal: Literal["iron", "bronze"] = "iron"
+
+
+@dataclass(frozen=True)
+class Bell(Checked):
+    kind: ClassVar[str] = "thing"
+    name: ClassVar[str] = "bell"
+    presets: ClassVar[tuple[str, ...]] = ("church",)
+    weight: NotNegative = 1.0
+    tones: tuple[int, ...] = (1,)
+    clapper: Clapper = field(default_factory=lambda: Clapper(2.0, "bronze"))
+    spare: Clapper | None = None
+
+    @classmethod
+    def church(cls) -> Bell:
+        return cls(weight=500.0, clapper=Clapper(30.0))
+
+
+ACCEPTED = [
+    (int, 3),
+    (int, np.int64(3)),
+    (float, 3),
+    (float, np.float32(0.5)),
+    (float, math.inf),
+    (bool, True),
+    (str, "x"),
+    (None | str, None),
+    (Positive | None, None),
+    (Literal["a", 2], 2),
+    (tuple[int, ...], (1, 2)),
+    (tuple[int, str], [1, "x"]),
+    (list[str], []),
+    (Sequence[str] | None, ["NYU"]),
+    (Mapping[str, Any], {"a": 1}),
+    (Any, object()),
+    (Size, 1),
+    (Count, 0),
+    (NotNegative, 0),
+    (Share, 1.0),
+    (ShareBelowOne, 0.0),
+    (Annotated[int, at_least(2), "words"], 2),
+]
+
+
+@pytest.mark.parametrize(("hint", "value"), ACCEPTED)
+def test_what_fits_is_accepted(hint, value):
+    assert complaint(hint, value) is None
+
+
+REFUSED = [
+    (int, True, "is not a whole number"),
+    (int, 3.0, "is not a whole number"),
+    (float, "3", "is not a number"),
+    (float, False, "is not a number"),
+    (float, math.nan, "is not a number"),
+    (bool, 1, "is not true or false"),
+    (str, 1, "is not text"),
+    (Literal["batch", "none"], "bacth", "is unknown"),
+    (tuple[int, ...], 3, "is not a list"),
+    (tuple[int, int], [1], "has 1 entries"),
+    (list[int], [1, "x"], "has an entry that is not a whole number"),
+    (Sequence[str], "NYU", "is not a list"),
+    (Mapping[str, Any], 3, "is not a table of settings"),
+    (Clapper, 3, "is not a table of settings"),
+    (Size, 0, "is too small"),
+    (Count, -1, "is too small"),
+    (Positive, 0, "is too small"),
+    (Positive | None, -1.0, "is too small"),
+    (NotNegative, math.nan, "is not a number"),
+    (Fraction, 1.0, "is not a fraction"),
+    (Fraction, 0, "is not a fraction"),
+    (Share, 1.1, "is not a share"),
+    (ShareBelowOne, 1.0, "is not a share below 1"),
+]
+
+
+@pytest.mark.parametrize(("hint", "value", "wrong"), REFUSED)
+def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
+    assert complaint(hint, value)[0] == wrong
+
+
+def test_what_to_do_names_the_bound_and_the_nearest_choice():
+    assert complaint(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
+    assert complaint(Annotated[float, above(0.5)], 0.5)[1] == "Use a number above 0.5."
+    assert complaint(Literal["batch", "none"], "bacth")[1].startswith("Did you mean 'batch'?")
+
+
+def test_python_is_checked_like_a_config():
+    for wrong in (lambda: Bell(weight=-1), lambda: make(Bell, {"weight": -1}, Bell.where())):
+        with pytest.raises(ConfigError) as caught:
+            wrong()
+        assert str(caught.value) == "thing 'bell': weight = -1 is too small. Use 0 or more."
+
+
+def test_a_table_changes_the_fields_own_default():
+    bell = make(Bell, {"clapper": {"length": 3.0}, "tones": [1, 2]}, "bell")
+    assert bell == Bell(tones=(1, 2), clapper=Clapper(3.0, "bronze"))
+    assert make(Bell, {"spare": {"length": 4}}, "bell").spare == Clapper(4)
+
+
+def test_a_preset_is_what_other_settings_change():
+    assert make(Bell, {"preset": "church"}, "bell") == Bell.church()
+    assert make(Bell, {"preset": "default"}, "bell") == Bell()
+    changed = make(Bell, {"preset": "church", "clapper": {"metal": "bronze"}}, "bell")
+    assert changed == Bell(weight=500.0, clapper=Clapper(30.0, "bronze"))
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"clapper": {"lenght": 1}}, "b: clapper: unknown setting 'lenght'. Did you mean 'length"),
+        ({"clapper": {"length": 0}}, "b: clapper: length = 0 is too small. Use a number above 0."),
+        ({"clapper": 1}, "b: clapper = 1 is not a table of settings. Use { name = value, ... }."),
+        ({"preset": "curch"}, "b: preset = 'curch' is unknown. Did you mean 'church'? Known: chur"),
+        ({"prest": 1}, "b: unknown setting 'prest'. Did you mean 'preset'? Known: clapper, preset"),
+    ],
+)
+def test_mistakes_in_tables_say_where(params, says):
+    with pytest.raises(ConfigError) as caught:
+        make(Bell, params, "b")
+    assert str(caught.value).startswith(says)
+
+
+def test_parameters_of_a_function_are_settings_too():
+    def ring(times: Size, *, loud: bool = False) -> None: ...
+
+    ring.__annotations__ = {"times": Size, "loud": bool, "return": None}
+    assert checked(ring, {"times": 2, "loud": True}, "ring") == {"times": 2, "loud": True}
+    with pytest.raises(ConfigError, match=r"^ring: times = 0 is too small. Use 1 or more.$"):
+        checked(ring, {"times": 0}, "ring")
+    with pytest.raises(ConfigError, match=r"^ring: unknown setting 'return'. Known: loud, times."):
+        checked(ring, {"return": 0}, "ring")
