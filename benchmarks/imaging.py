@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests" / "imaging"))
 
 def measure(task: str, folder: Path, motion: str) -> dict:
     """Run `task` on the prepared folder in this process and measure it."""
-    from fcforge.imaging.commands import fc_command, preprocess_command
+    from imaging_calls import fc_command, preprocess_command
 
     start, cpu = time.perf_counter(), time.process_time()
     lines: list[str] = []
@@ -86,11 +86,11 @@ def prepare_raw(folder: Path, seed: int) -> None:
 def accuracy(folder: Path) -> dict:
     """Residual motion and recovered signals of the raw path, after plain FC extraction."""
     import pandas as pd
+    from imaging_calls import fc_command
     from imaging_phantom import displacement
     from scipy.signal import detrend
 
     from fcforge.imaging.atlas import load_atlas
-    from fcforge.imaging.commands import fc_command
     from fcforge.imaging.raw.motion import rigid
 
     truth = np.load(folder / "truth.npz")

@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from fcforge.cli import app as commands
+from fcforge.cli import main
 
 
 @pytest.fixture
@@ -35,21 +36,22 @@ def test_fc_makes_files_talks_on_stderr_and_says_by_its_code(app: typer.Typer, t
     assert "(0 made now, 2 from before)" in only.stderr
 
 
-def test_preprocess_with_nothing_to_do(app: typer.Typer, tmp_path: Path):
-    done = CliRunner().invoke(app, ["preprocess", str(tmp_path), str(tmp_path / "out")])
-    assert done.exit_code == 2
-    assert "nothing done" in done.stderr
-
-
-def test_unknown_settings_are_one_line(app: typer.Typer, tmp_path: Path):
-    done = CliRunner().invoke(
-        app, ["fc", str(tmp_path), str(tmp_path / "o"), "--denoise", "simpel"]
-    )
-    assert done.exit_code == 2
-    assert "Did you mean 'simple'?" in done.stderr
-    done = CliRunner().invoke(app, ["fc", str(tmp_path), str(tmp_path / "o"), "partcipant"])
-    assert done.exit_code == 2
-    assert "Known: group, participant" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["preprocess"], "no *_bold.nii[.gz] and no NIfTI file found"),
+        (["fc"], "no scan and no time series found"),
+        (["fc", "--denoise", "simpel"], "Did you mean 'simple'?"),
+        (["fc", "partcipant"], "is not one of"),
+        (["fc", "--layout", "fmriperp"], "is not one of"),
+        (["fc", "--max-empty", "1.5"], "less than or equal to 1"),
+    ],
+)
+def test_nothing_can_be_done_is_one_error_and_code_2(words, said, tmp_path: Path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([words[0], str(tmp_path), str(tmp_path / "o"), *words[1:]])
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_help_imports_nothing_heavy():

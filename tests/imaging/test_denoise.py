@@ -17,9 +17,9 @@ from fcforge.imaging.denoise import (
     framewise_displacement,
     make_denoise,
 )
-from fcforge.imaging.extract import Settings, extract_run
+from fcforge.imaging.extract import extract_run
 from fcforge.imaging.layouts import find_sources
-from fcforge.imaging.sources import Choice
+from fcforge.imaging.options import FCRequest
 
 N = 60
 
@@ -36,8 +36,10 @@ def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atl
     from nilearn.maskers import NiftiLabelsMasker
 
     denoise = make_denoise(name)
-    (source,) = find_sources(tree, Choice(), "fmriprep")
-    ours = extract_run(source, aal, Settings(denoise, min_coverage=0.0)).series
+    (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
+    ours = extract_run(
+        source, aal, FCRequest(tree, tree / "out", denoise=name, min_coverage=0.0)
+    ).series
     confounds, kept = fmriprep_confounds(source.path, denoise)
     cosine = confounds is not None and "cosine00" in confounds
     masker = NiftiLabelsMasker(
@@ -63,7 +65,7 @@ def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atl
 def test_presets_are_nilearns(name: str, tree: Path):
     from nilearn.interfaces.fmriprep import load_confounds_strategy
 
-    (source,) = find_sources(tree, Choice(), "fmriprep")
+    (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
     ours, kept = fmriprep_confounds(source.path, make_denoise(name))
     theirs, their_kept = load_confounds_strategy(str(source.path), denoise_strategy=name)
     assert list(ours.columns) == list(theirs.columns)
@@ -78,7 +80,7 @@ def test_scrubbing_drops_the_jump_and_thresholds_are_recorded(tmp_path: Path, aa
     fmriprep_subject(tmp_path, "01", aal_grid)
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     write_confounds(table, np.random.default_rng(0), N, jumps=6)
-    (source,) = find_sources(tmp_path, Choice(), "fmriprep")
+    (source,) = find_sources(FCRequest(tmp_path, tmp_path / "out", layout="fmriprep"))
     denoise = make_denoise("motion+scrub", fd_threshold=0.9)
     _, kept = fmriprep_confounds(source.path, denoise)
     assert kept is not None
@@ -128,7 +130,7 @@ def test_names_that_do_not_exist_and_empty_bands():
 
 def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):
     fmriprep_subject(tmp_path, "01", aal_grid)
-    (source,) = find_sources(tmp_path, Choice(), "fmriprep")
+    (source,) = find_sources(FCRequest(tmp_path, tmp_path / "out", layout="fmriprep"))
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     text = table.read_text()
     table.write_text(text.replace("white_matter", "wm"))
@@ -156,9 +158,10 @@ def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal:
     fmriprep_subject(tmp_path, "01", aal_grid)
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     write_confounds(table, np.random.default_rng(0), N, jumps=N - 10)
-    (source,) = find_sources(tmp_path, Choice(), "fmriprep")
+    ask = FCRequest(tmp_path, tmp_path / "o", denoise="scrubbing", std_dvars_threshold=9)
+    (source,) = find_sources(ask)
     with pytest.raises(DataError, match="0 volumes left after scrubbing"):
-        extract_run(source, aal, Settings(make_denoise("scrubbing", std_dvars_threshold=9)))
+        extract_run(source, aal, ask)
 
 
 def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_path: Path):

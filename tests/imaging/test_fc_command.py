@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from imaging_calls import fc_command
 from imaging_trees import (
     SITES,
     cpac_tree,
@@ -22,7 +23,6 @@ from imaging_trees import (
 )
 
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.commands import fc_command
 from fcforge.sites import check_cohort, load_dataset, make_sites
 from fcforge.types import Component
 
@@ -269,7 +269,7 @@ def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
     assert "(1 made now, 1 from before)" in lines[-1]
     assert fc_command(**{**ask, "low_pass": 0.08}) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
-    assert fc_command(**{**ask, "analysis_level": "group"}) == 0
+    assert fc_command(**{**ask, "level": "group"}) == 0
     assert "(0 made now, 2 from before)" in lines[-1]
 
 

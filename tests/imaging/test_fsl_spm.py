@@ -133,8 +133,8 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     import nibabel as nib
+    from imaging_calls import preprocess_command
 
-    from fcforge.imaging.commands import preprocess_command
     from fcforge.imaging.raw import pipeline
 
     monkeypatch.setattr(pipeline, "register_to_mni", lambda mean, affine: np.eye(4))

@@ -9,10 +9,10 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from imaging_calls import fc_command, preprocess_command
 from imaging_phantom import Phantom, displacement, make_phantom
 
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.commands import fc_command, preprocess_command
 from fcforge.imaging.raw.motion import Motion, rigid
 
 N = 24

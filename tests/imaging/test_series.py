@@ -14,8 +14,8 @@ from scipy.io import savemat
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas, names_only
-from fcforge.imaging.denoise import make_denoise
-from fcforge.imaging.extract import Settings, subject_fc
+from fcforge.imaging.extract import subject_fc
+from fcforge.imaging.options import FCRequest
 from fcforge.imaging.series import Series, match_atlas, parse_columns, read_series
 from fcforge.imaging.sources import Source
 
@@ -123,7 +123,7 @@ def test_an_roi_missing_in_some_volumes_fails_the_subject_by_name(tmp_path: Path
     values = X.copy()
     values[:, 1] = np.nan
     path = _write(tmp_path / "s.npy", values)
-    source, settings = Source("01", path, "series", "series"), Settings(make_denoise("simple"))
+    source, settings = Source("01", path, "series", "series"), FCRequest(tmp_path, tmp_path / "o")
     assert subject_fc([source], atlas, dataclasses.replace(settings, max_empty=0.5)).empty == (1,)
     values[4:6, 2] = np.nan
     _write(path, values)

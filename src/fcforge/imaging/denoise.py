@@ -18,13 +18,14 @@ import pandas as pd
 
 from fcforge.errors import ConfigError, DataError, unknown_name
 
-# nilearn's presets, values spelled out: its defaults changed between versions (fd_threshold
-# 0.2 -> 0.5, std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.
+# nilearn's presets ("strategy" is its word), values spelled out: its defaults changed between
+# versions (fd_threshold 0.2 -> 0.5, std_dvars_threshold 3 -> 1.5), and a sidecar must say which
+# were used.
 PRESETS: dict[str, dict[str, Any]] = {
     "none": {},
-    "simple": {"method": ("high_pass", "motion", "wm_csf"), "motion": "full", "wm_csf": "basic"},
+    "simple": {"strategy": ("high_pass", "motion", "wm_csf"), "motion": "full", "wm_csf": "basic"},
     "scrubbing": {
-        "method": ("high_pass", "motion", "wm_csf", "scrub"),
+        "strategy": ("high_pass", "motion", "wm_csf", "scrub"),
         "motion": "full",
         "wm_csf": "full",
         "scrub": 5,
@@ -32,13 +33,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "std_dvars_threshold": 1.5,
     },
     "compcor": {
-        "method": ("high_pass", "motion", "compcor"),
+        "strategy": ("high_pass", "motion", "compcor"),
         "motion": "full",
         "compcor": "anat_combined",
         "n_compcor": "all",
     },
     "ica_aroma": {
-        "method": ("high_pass", "wm_csf", "ica_aroma"),
+        "strategy": ("high_pass", "wm_csf", "ica_aroma"),
         "wm_csf": "basic",
         "ica_aroma": "full",
     },
@@ -112,7 +113,7 @@ def make_denoise(
         for part in parts:
             if part not in COMPONENTS:
                 raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
-        parameters = {"method": tuple(parts)}
+        parameters = {"strategy": tuple(parts)}
         for part in parts:
             parameters |= COMPONENTS[part]
     limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}

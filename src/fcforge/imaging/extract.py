@@ -12,12 +12,8 @@ import pandas as pd
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc, refuse_gaps
-from fcforge.imaging.denoise import (
-    Denoise,
-    clean_series,
-    fmriprep_confounds,
-    framewise_displacement,
-)
+from fcforge.imaging.denoise import clean_series, fmriprep_confounds, framewise_displacement
+from fcforge.imaging.options import FCRequest
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan, repetition_time, sidecar_tr
 from fcforge.imaging.series import match_atlas, parse_columns, read_series
@@ -25,34 +21,6 @@ from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How FC is made; all of it goes into the sidecars.
-
-    Attributes
-    ----------
-    denoise : Denoise
-    min_coverage : float
-        Share of an ROI's volume that must lie on good voxels; below it the ROI is empty.
-    max_empty : float
-        Share of ROIs that may be empty before the subject fails.
-    tr : float or None
-        Overrides header and sidecar.
-    columns, variable : str or None
-        Columns ("1-116") and variable name of series made elsewhere.
-    drop : int
-        Volumes to drop at the start.
-    """
-
-    denoise: Denoise
-    min_coverage: float = 0.5
-    max_empty: float = 0.1
-    tr: float | None = None
-    columns: str | None = None
-    variable: str | None = None
-    drop: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,13 +86,13 @@ class SubjectFC:
         return sum(len(run.series) for run in self.runs)
 
 
-def subject_fc(sources: list[Source], atlas: Atlas, settings: Settings) -> SubjectFC:
+def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> SubjectFC:
     """FC of one subject from all its runs.
 
     Raises
     ------
     DataError
-        Runs with different TRs, or more empty ROIs than `Settings.max_empty`.
+        Runs with different TRs, or more empty ROIs than `FCRequest.max_empty`.
     """
     runs = tuple(extract_run(source, atlas, settings) for source in sources)
     trs = sorted({run.tr for run in runs if run.tr is not None})
@@ -153,14 +121,14 @@ def _too_empty(runs: tuple[Run, ...], atlas: Atlas, empty: np.ndarray) -> str:
     return f"{text}; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else f"{text}."
 
 
-def extract_run(source: Source, atlas: Atlas, settings: Settings) -> Run:
+def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
     if source.kind == "series":
         return _from_series(source, atlas, settings)
     return _from_scan(source, atlas, settings)
 
 
-def _from_series(source: Source, atlas: Atlas, settings: Settings) -> Run:
+def _from_series(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     raw = read_series(source.path, variable=settings.variable)
     columns = parse_columns(settings.columns)
     warnings: tuple[str, ...] = ()
@@ -176,12 +144,12 @@ def _from_series(source: Source, atlas: Atlas, settings: Settings) -> Run:
         "VolumesKept": len(values),
         "Columns": settings.columns,
     }
-    tr = settings.tr or sidecar_tr(_json_beside(source.path))
+    tr = settings.tr or sidecar_tr(source.sidecar)
     fd = _motion(source, settings.drop)
     return Run(source, values, tr, None, fd, values.T, report, warnings)
 
 
-def _from_scan(source: Source, atlas: Atlas, settings: Settings) -> Run:
+def _from_scan(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.sidecar, settings.tr)
     raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
@@ -196,12 +164,12 @@ def _from_scan(source: Source, atlas: Atlas, settings: Settings) -> Run:
     else:
         confounds, kept = None, None
         if source.tool == "fmriprep":
-            confounds, kept = fmriprep_confounds(source.path, settings.denoise)
+            confounds, kept = fmriprep_confounds(source.path, settings.denoising)
             confounds, kept = _drop_start(confounds, kept, settings.drop)
             _same_length(confounds, raw, source.path)
         series, report = clean_series(
             raw,
-            settings.denoise,
+            settings.denoising,
             tr=tr,
             confounds=confounds,
             sample_mask=kept,
@@ -233,7 +201,3 @@ def _motion(source: Source, drop: int) -> np.ndarray | None:
         return None
     fd = framewise_displacement(source.motion)
     return None if fd is None else fd[drop:]
-
-
-def _json_beside(path: Path) -> Path:
-    return path.with_name(path.name.split(".")[0] + ".json")

