@@ -31,7 +31,7 @@ from small_world import (
 )
 from subject_scanner import closest, kept_subjects
 
-METHODS = sorted(METHODS)
+METHODS = dict(sorted(METHODS.items()))
 every_method = pytest.mark.parametrize("method", METHODS)
 
 # Settings at which a method must be plain fine-tuning, bit for bit.
@@ -154,7 +154,7 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
             lane = straight.load_lane(replace(node, parent=None))
         job = straight.job(node.spec, lane, node.depth - 1)
         (lane,) = workshop_module.learn_site(
-            straight.learner(node.spec), [job], straight.bank, node.spec.training
+            straight.learner(node.spec), [job], straight.bench.bank, node.spec.training
         )
         straight.write(node, lane, 0.0)
     a, b = (stored_lanes(plan, tmp_path / x) for x in ("reloaded", "straight"))
@@ -198,24 +198,24 @@ def test_the_scanner_finds_a_subject_it_is_given():
 
 @every_method
 def test_keeps_is_true(method, tmp_path):
-    method = METHODS[method]
+    keeps, row_keys = METHODS[method].keeps, METHODS[method].row_keys
     plan = nodes_of(method)
     shop = run_plan(plan, tmp_path)
     last = list(plan.nodes.values())[-1]
     lane = shop.load_lane(replace(last, parent=last.key))
-    if method.keeps == "nothing":
+    if keeps == "nothing":
         assert not lane.state
         return
     spec = last.spec
     real = torch.cat([s.learning(with_val=True).fc for s in shop.sites(spec).values()])
-    if method.keeps != "real subjects":
+    if keeps != "real subjects":
         assert kept_subjects(shop.learner(spec).model, lane, real) == []
-    for key in method.row_keys:
+    for key in row_keys:
         rows = lane.state[key]
-        held = shop.bank.real_rows(rows)
-        assert bool(len(held)) is (method.keeps == "real subjects")
-        if method.keeps == "synthetic subjects":
-            made = graphs.edges(shop.bank.fc(rows[rows >= 0]))
+        held = shop.bench.bank.real_rows(rows)
+        assert bool(len(held)) is (keeps == "real subjects")
+        if keeps == "synthetic subjects":
+            made = graphs.edges(shop.bench.bank.fc(rows[rows >= 0]))
             assert closest(made, graphs.edges(real)) < 0.999
 
 

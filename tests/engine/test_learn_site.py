@@ -17,7 +17,6 @@ from fcforge.models.base import Model, Output
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
 from fcforge.sites import make_sites
 from fcforge.types import Component, FCBatch, Leaks, SiteSeal, Training
 from small_world import (
@@ -218,20 +217,6 @@ def test_selection_happens_per_lane():
     training = Training(epochs=4, batch_size=8, selection="inner_val")
     kept = [int(la.stats["epoch"]) for la in learn_site(learner, jobs, bank, training)]
     assert kept == [2, 0]
-
-
-def test_inner_val_trains_without_the_validation_part():
-    spec = run_spec(learner_spec("finetune"), 1)
-    shop = Workshop(cohort(), Store("unused"))
-    site = shop.sites(spec)[order()[0]]
-    fixed = shop.view(spec, order()[0], 0)
-    inner = shop.view(
-        replace(spec, training=replace(spec.training, selection="inner_val")), order()[0], 0
-    )
-    assert len(fixed.rows) == len(site.train) + len(site.val)
-    assert len(inner.rows) == len(site.train)
-    assert torch.equal(shop.bank.fc(inner.val), site.val.fc)
-    assert not set(inner.rows.tolist()) & set(inner.val.tolist())
 
 
 def test_every_epoch_ticks_and_none_without_fitting():

@@ -250,10 +250,10 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
     node = next(n for n in plan.nodes.values() if n.depth == 1)
     shop.run([n for n in plan.nodes.values() if n.depth == 0])
     job, learner = shop.job(node.spec, shop.load_lane(node), 0), shop.learner(node.spec)
-    whole = lanes_that_fit(learner, job, shop.bank, node.spec.training)
+    whole = lanes_that_fit(learner, job, shop.bench.bank, node.spec.training)
     torch.cuda.set_per_process_memory_fraction(0.25)
     try:
-        quarter = lanes_that_fit(learner, job, shop.bank, node.spec.training)
+        quarter = lanes_that_fit(learner, job, shop.bench.bank, node.spec.training)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert 1 < quarter < whole / 2
