@@ -196,7 +196,8 @@ def tables(args: argparse.Namespace) -> None:
     """Markdown of all tables, printed and written with records.json to --out."""
     import generators_docs as docs
 
-    from fcforge.judge.commands import collapse_list, markdown_report
+    from fcforge.report.judge import markdown
+    from fcforge.studies.judge.experiment import Judgement, collapse_list
 
     args.out.mkdir(parents=True, exist_ok=True)
     found = records(args)
@@ -204,13 +205,9 @@ def tables(args: argparse.Namespace) -> None:
     summary = summarise(found)
     rows = {r: c for r, c in Panel(g.ROWS).rows.items() if r in summary and c is not None}
     findings = acceptance(summary, "fcm_vae") if {"fcm_vae", REAL} <= set(summary) else []
-    text = markdown_report(
-        "ABIDE-I, four sites, strict protocol",
-        Panel(rows, augment=("linear", *args.augment)),
-        summary,
-        findings,
-        collapse_list(found),
-    )
+    panel = Panel(rows, augment=("linear", *args.augment))
+    title = "ABIDE-I, four sites, strict protocol"
+    text = markdown(Judgement(title, panel, summary, findings, collapse_list(found)))
     g.write_bytes(args.out / "generators.md", text.encode())
     print(text)
     models = ("linear", *args.augment)

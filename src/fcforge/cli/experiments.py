@@ -172,18 +172,15 @@ def judge(
     config: Config, overrides: Overrides = None, out: Out = None, device: Device = "auto"
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
-    from fcforge.judge.commands import judge_command
-    from fcforge.runner.config import resolve_dataset
-    from fcforge.runner.config_files import read_config
+    from fcforge.report.judge import write_judgement
     from fcforge.runner.train import pick_device
+    from fcforge.studies.judge.experiment import judge_config
 
-    folder, where = out or Path("runs") / config.stem, pick_device(device)
-    data = read_config(config, overrides or []).data
-    dataset = resolve_dataset(dict(data.get("dataset", {})), str(config), config.resolve().parent)
-    found = judge_command(data, out=folder, dataset=dataset, device=where, say=say)
-    for warning in found["warnings"]:
+    folder = out or Path("runs") / config.stem
+    found = judge_config(config, overrides or [], folder, pick_device(device), say)
+    for warning in found.warnings:
         say(warning, style="red")
-    print((folder / "tables.md").read_text())
+    print(write_judgement(found, folder))
 
 
 def serve(

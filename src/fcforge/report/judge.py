@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -15,23 +14,12 @@ from fcforge.report import Section
 from fcforge.report import judge_figures as figures
 from fcforge.report import judge_tables as tables
 from fcforge.report.html import templates_of
-from fcforge.studies.judge.panel import Finding, Panel, summarise
-from fcforge.studies.judge.portraits import Portrait, read_portraits
+from fcforge.studies.judge.experiment import Judgement
+from fcforge.studies.judge.panel import Panel, Requirement, summarise
+from fcforge.studies.judge.portraits import read_portraits
+from fcforge.writing import write_text
 
 READING = "Mean over sites, then over seeds; brackets: 95 % t interval over seeds."
-
-
-@dataclass(frozen=True)
-class Page:
-    """Everything the page shows."""
-
-    title: str
-    where: str
-    panel: Panel
-    summary: tables.Summary
-    findings: Sequence[Finding]
-    warnings: Sequence[str]
-    portraits: Mapping[str, Portrait]
 
 
 def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tables.Table]]]:
@@ -44,7 +32,7 @@ def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tab
     return [(heading, found) for heading, found in groups if found]
 
 
-def headline(findings: Sequence[Finding], warnings: Sequence[str]) -> str:
+def headline(findings: Sequence[Requirement], warnings: Sequence[str]) -> str:
     """One sentence on top."""
     collapsed = len({text.split(" COLLAPSED")[0] for text in warnings})
     said = f"{collapsed} of the generators collapsed. " if collapsed else "No generator collapsed. "
@@ -58,10 +46,30 @@ def headline(findings: Sequence[Finding], warnings: Sequence[str]) -> str:
     )
 
 
-def render(page: Page) -> str:
+def write_judgement(found: Judgement, folder: Path) -> str:
+    """``judge.html`` and ``tables.md`` in `folder`; the latter is returned."""
+    text = markdown(found)
+    write_text(folder / "tables.md", text)
+    write_text(folder / "judge.html", render(found))
+    return text
+
+
+def markdown(found: Judgement) -> str:
+    """All tables of a judgement as Markdown."""
+    parts = [f"## {found.title}", "", *(f"**{text}**\n" for text in found.warnings)]
+    if found.findings:
+        parts += [tables.findings_table(found.findings).markdown(), ""]
+    for heading, group in groups_of(found.panel, found.summary):
+        parts += [f"### {heading}", ""]
+        for table in group:
+            parts += [f"#### {table.title}", "", table.markdown(), ""]
+    return "\n".join([*parts, READING + "\n"])
+
+
+def render(page: Judgement) -> str:
     """The page as text."""
     css = resources.files("fcforge.report").joinpath("templates/report.css").read_text("utf-8")
-    title, body = figures.section(page.portraits, page.where)
+    title, body = figures.section(page.portraits or {}, page.where)
     template = templates_of("fcforge.report").get_template("judge.html.j2")
     return template.render(
         css=Markup(css),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fcforge.studies.judge import paper
-from fcforge.studies.judge.panel import Finding, Interval
+from fcforge.studies.judge.panel import Interval, Requirement
 
 Summary = Mapping[str, Mapping[str, Interval]]
 
@@ -129,7 +129,7 @@ def _by_classifier(
     return out
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
+def findings_table(findings: Sequence[Requirement]) -> Table:
     """What was asked of the checked generator, and whether it was found."""
     body = tuple((f.what, f"{f.found:.3f}", f.asked, "yes" if f.ok else "**NO**") for f in findings)
     return Table("Requirements", ("required", "found", "asked", "met"), body)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -24,11 +24,13 @@ from fcforge.settings import checked, make
 from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Training
 
 
-class _Table(BaseModel):
+class Table(BaseModel):
+    """A table of a config: keys it does not know are mistakes."""
+
     model_config = ConfigDict(extra="forbid", strict=False)
 
 
-class ExperimentTable(_Table):
+class ExperimentTable(Table):
     """``[experiment]``."""
 
     title: str = "fcforge experiment"
@@ -47,7 +49,7 @@ class ExperimentTable(_Table):
         return seeds
 
 
-class LeaksTable(_Table):
+class LeaksTable(Table):
     """``[leaks]``: off unless their effect is to be measured."""
 
     select_on_test: bool = False
@@ -55,7 +57,7 @@ class LeaksTable(_Table):
     generator_sees_test: bool = False
 
 
-class TrainingTable(_Table):
+class TrainingTable(Table):
     """``[training]``."""
 
     epochs: int = Field(default=100, ge=1)
@@ -67,7 +69,7 @@ class TrainingTable(_Table):
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
 
-class LearnerTable(_Table):
+class LearnerTable(Table):
     """``[[learner]]``: one row of the results table."""
 
     method: str | dict[str, Any]
@@ -83,14 +85,14 @@ class LearnerTable(_Table):
         return {key: checked[key] for key in training}
 
 
-class LearnerDefaults(_Table):
+class LearnerDefaults(Table):
     """``[learner_defaults]``: what a row takes that does not say it."""
 
     model: str | dict[str, Any] = "gcn"
     generator: str | dict[str, Any] | None = None  # of methods that need one
 
 
-class ConfigFile(_Table):
+class ConfigFile(Table):
     """A whole config file.
 
     ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
@@ -129,10 +131,7 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         raise ConfigError(
             "this config judges generators.", where=where, do=f"Run `fcforge judge {where}`."
         )
-    try:
-        config = ConfigFile.model_validate(files.data)
-    except ValidationError as error:
-        raise _explain(error, files) from error
+    config = read_tables(ConfigFile, files)
     experiment = config.experiment
     orders = experiment.orders
     if config.training.selection == "inner_val" and experiment.val_fraction == 0:
@@ -260,16 +259,29 @@ def _learner(table: LearnerTable, config: ConfigFile, where: str) -> LearnerSpec
     )
 
 
-_TABLES = {"dataset": "the table [dataset]", "learner": "a table [[learner]]"}
+_TABLES = {
+    "dataset": "the table [dataset]",
+    "learner": "a table [[learner]]",
+    "generator": "a table [[generator]]",
+}
+T = TypeVar("T", bound=Table)
 
 
-def _explain(error: ValidationError, files: ConfigFiles) -> ConfigError:
+def read_tables(model: type[T], files: ConfigFiles) -> T:
+    """A config checked against its tables; `ConfigError` says the first mistakes."""
+    try:
+        return model.model_validate(files.data)
+    except ValidationError as error:
+        raise _explain(error, files, model) from error
+
+
+def _explain(error: ValidationError, files: ConfigFiles, model: type[Table]) -> ConfigError:
     """First mistakes of a config in plain words, with the nearest known key and the file."""
     lines: dict[str, list[str]] = {}
     for problem in error.errors()[:5]:
         place = ".".join(str(p) for p in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            known = _known_keys(problem["loc"])
+            known = _known_keys(problem["loc"], model)
             line = str(unknown_name(f"key at {place}:", str(problem["loc"][-1]), known))
         elif problem["type"] == "missing":
             line = f"{_TABLES.get(place, place)} is missing."
@@ -282,15 +294,10 @@ def _explain(error: ValidationError, files: ConfigFiles) -> ConfigError:
     return ConfigError(" ".join([*first, *rest]), where=where)
 
 
-def _known_keys(place: tuple[int | str, ...]) -> list[str]:
-    table: Any = ConfigFile
+def _known_keys(place: tuple[int | str, ...], table: type[Table]) -> list[str]:
     for step in place[:-1]:
         if isinstance(step, str):
-            table = {
-                "experiment": ExperimentTable,
-                "training": TrainingTable,
-                "leaks": LeaksTable,
-                "learner": LearnerTable,
-                "learner_defaults": LearnerDefaults,
-            }.get(step, table)
+            hint = table.model_fields[step].annotation
+            inside = [h for h in (hint, *get_args(hint)) if isinstance(h, type)]
+            table = next((h for h in inside if issubclass(h, Table)), table)
     return list(table.model_fields)

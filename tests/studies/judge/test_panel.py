@@ -48,7 +48,7 @@ def test_records_of_a_site_and_their_table(tmp_path) -> None:
 def test_interval_by_hand() -> None:
     out = interval([1.0, 2.0, 3.0])
     assert out.mean == 2.0
-    assert out.high - out.mean == pytest.approx(4.303 / math.sqrt(3))
+    assert out.high - out.mean == pytest.approx(4.302653 / math.sqrt(3))
     assert math.isnan(interval([1.0]).low)
     assert math.isnan(interval([]).mean)
     assert interval([1.0, math.nan]).mean == 1.0

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import t as student
 
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
@@ -25,8 +26,6 @@ REFERENCES = {
     "bootstrap": Component("bootstrap"),
     "corr_gauss": Component("corr_gauss"),
 }
-# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 class Interval(NamedTuple):
@@ -50,7 +49,7 @@ class Panel:
     augment : tuple of str
         For 1:1 augmentation.
     multiple : int
-        Synthetic subjects per training subject (labels as in the training part).
+        Synthetic subjects per training subject (diagnoses as in the training part).
     training : Training
         Of the network classifiers.
     lanes : int
@@ -87,9 +86,10 @@ def synthesise(
     """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
     generator = make_generator(component)
     state = fit_cached(generator, train, (seed, site), folder)
-    labels = train.y.repeat(multiple)
     rng = torch_rng(seed, "judge", site, component.name)
-    return generator.sample(state, labels, rng), dict(generator.diagnostics(state))
+    return generator.sample(state, train.y.repeat(multiple), rng), dict(
+        generator.diagnostics(state)
+    )
 
 
 def judge_site(
@@ -118,12 +118,12 @@ def judge_site(
     tstr: list[Task] = []
     augmented: list[Task] = []
     for seed, site in sites.items():
-        train, test = (_to(b, device) for b in (site.learning(with_val=True), site.test))
+        train, test = (to_device(b, device) for b in (site.learning(with_val=True), site.test))
         for row, component in panel.rows.items():
             made: Made = (train, {})
             if component is not None:
                 made = make(component, train, site.name, seed)
-            synthetic, diagnostics = _to(made[0], device), made[1]
+            synthetic, diagnostics = to_device(made[0], device), made[1]
             numbers = judge_fidelity(train, test, synthetic, seed=seed)
             records.append(record_of(row, site.name, seed, numbers, diagnostics))
             tstr.append(Task(synthetic, test, seed))
@@ -172,7 +172,8 @@ def add_utility(
         say(f"{records[0]['site']}: {prefix} {model} done")
 
 
-def _to(batch: FCBatch, device: torch.device | str) -> FCBatch:
+def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
+    """The subjects on a device."""
     return FCBatch(batch.fc.to(device), batch.y.to(device))
 
 
@@ -184,8 +185,7 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(math.nan, math.nan, math.nan)
     if len(x) == 1:
         return Interval(float(x[0]), math.nan, math.nan)
-    t = _T95[len(x) - 2] if len(x) <= len(_T95) + 1 else 1.96
-    half = t * float(x.std(ddof=1)) / math.sqrt(len(x))
+    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1)) / math.sqrt(len(x))
     return Interval(float(x.mean()), float(x.mean()) - half, float(x.mean()) + half)
 
 
@@ -218,7 +218,7 @@ def best_tstr(summary: Mapping[str, Mapping[str, Interval]], row: str) -> float:
     return max(found, default=math.nan)
 
 
-class Finding(NamedTuple):
+class Requirement(NamedTuple):
     """One requirement on a generator: what was asked, what was found."""
 
     what: str
@@ -227,7 +227,7 @@ class Finding(NamedTuple):
     ok: bool
 
 
-def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[Finding]:
+def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[Requirement]:
     """The careful generator's requirements on the means over sites and seeds."""
     mine, real = summary[row], summary[REAL]
     ratio = mine["class_difference_r"].mean / real["class_difference_r"].mean
@@ -241,4 +241,6 @@ def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[
     ]
     if "active_units" in mine:
         checks.insert(0, ("active units", mine["active_units"].mean, 8, math.inf))
-    return [Finding(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi)) for what, x, lo, hi in checks]
+    return [
+        Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi)) for what, x, lo, hi in checks
+    ]

@@ -1,0 +1,146 @@
+import json
+
+import pytest
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.report.judge import headline, report_section, write_judgement
+from fcforge.studies.judge.experiment import Judgement, collapse_list, judge_config, load_judge
+from fcforge.studies.judge.panel import Requirement
+
+CONFIG = """
+[judge]
+seeds = [0]
+classifiers = ["linear"]
+augment = ["linear"]
+check = "flow"
+
+[dataset]
+name = "simulated"
+n_sites = 2
+n_rois = 12
+scale = 0.4
+
+[[generator]]
+name = "corr_flow"
+title = "flow"
+epochs = 2
+
+[[generator]]
+name = "edge_gauss"
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "judge.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def judge(path, out, *overrides) -> tuple[Judgement, list[str]]:
+    said: list[str] = []
+    return judge_config(path, overrides, out, "cpu", said.append), said
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judged")
+    (folder / "judge.toml").write_text(CONFIG)
+    found, _ = judge(folder / "judge.toml", folder / "out")
+    return found, folder
+
+
+def test_a_config_is_judged_row_by_row(judged) -> None:
+    found, _ = judged
+    assert list(found.summary) == ["real", "bootstrap", "corr_gauss", "flow", "edge_gauss"]
+    assert found.summary["flow"]["psd_share"].mean == 1.0
+    assert found.summary["edge_gauss"]["psd_share"].mean == 0.0
+    assert "active units" not in [f.what for f in found.findings]  # a flow has none
+    assert list(found.portraits) == list(found.summary)
+
+
+def test_the_same_call_again_trains_nothing(judged) -> None:
+    first, folder = judged
+    again, said = judge(folder / "judge.toml", folder / "out")
+    assert [s for s in said if "already judged" not in s] == []
+    assert len(said) == len(json.loads((folder / "out" / "records.json").read_text())["sites"])
+    assert again.summary == first.summary
+
+
+def test_other_data_or_settings_are_judged_anew(config, tmp_path) -> None:
+    quick = ("judge.augment=[]", "generator.0.epochs=1")
+    judge(config, tmp_path / "out", *quick)
+    for change in ("dataset.seed=5", "judge.multiple=2", "generator.0.hidden=8"):
+        _, said = judge(config, tmp_path / "out", *quick, change)
+        assert not any("already judged" in s for s in said)
+
+
+def test_page_and_tables_are_written(judged) -> None:
+    found, folder = judged
+    table = write_judgement(found, folder / "out")
+    assert (folder / "out" / "tables.md").read_text() == table
+    assert "paper's ACC / PRE / REC / F1" in table
+    assert "TSTR linear" in table
+    assert (folder / "out" / "judge.html").read_text().count("data:image/png;base64,") == 3
+    section = report_section(folder / "out").html()
+    assert section.count("data:image/png;base64,") == 3
+    assert "<th scope=row>flow</th>" in section
+
+
+def test_a_page_shows_names_as_text_and_says_what_is_missed(judged, tmp_path) -> None:
+    from dataclasses import replace
+
+    found, _ = judged
+    missed = [Requirement("positive semidefinite share", 0.0, "[0.95, inf]", False)]
+    write_judgement(replace(found, title="<b>x</b>", findings=missed), tmp_path)
+    page = (tmp_path / "judge.html").read_text()
+    assert "<b>x</b>" not in page
+    assert "&lt;b&gt;x&lt;/b&gt;" in page
+    assert "misses 1 of 1 requirements: positive semidefinite share." in headline(missed, [])
+
+
+def test_a_folder_without_judgement_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match="holds no finished judgement"):
+        report_section(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("generators=[]", "Did you mean 'generator'"),
+        ("judge.seed=[0]", "Did you mean 'seeds'"),
+        ("judge.seeds=[]", "at least 1 item"),
+        ('judge.classifiers=["gnc"]', "gcn"),
+        ("judge.multiple=0", "judge.multiple"),
+        ('generator.1.name="corr_gaus"', "corr_gauss"),
+        ("generator.0.epoch=3", "Did you mean 'epochs'"),
+        ('generator.1.title="flow"', "two generators are called 'flow'"),
+        ("generator.1={}", "generator.1.name is missing"),
+        ('judge.check="flw"', "flow"),
+        ("training.epoch=2", "epochs"),
+        ('dataset.name="simulatd"', "simulated"),
+    ],
+)
+def test_mistakes_name_the_nearest(config, change, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_judge(config, [change])
+
+
+def test_a_site_that_is_not_there_is_refused_before_training(config, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="unknown site 'NYUU'"):
+        judge(config, tmp_path / "out", 'judge.sites=["NYUU"]')
+
+
+def test_collapse_is_counted_per_row() -> None:
+    text = "COLLAPSED: no latent unit is active; samples do not depend on z."
+    flat = "COLLAPSED: within-class edge variance is 0.010 of the real one"
+    records = [
+        {"row": "vae", "numbers": {"warnings": [text]}},
+        {"row": "vae", "numbers": {"warnings": []}},
+        {"row": "gan", "numbers": {"warnings": [flat]}},
+    ]
+    assert collapse_list(records) == [
+        "vae COLLAPSED in 1 of 2 site-seeds: no latent unit is active.",
+        "gan COLLAPSED in 1 of 1 site-seeds: within-class edge variance is below a fifth of the "
+        "real one.",
+    ]
