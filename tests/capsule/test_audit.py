@@ -13,12 +13,12 @@ from fcforge.capsule import learn, open_capsule, settings_for
 from fcforge.capsule.audit import audit_capsule, moment_rows, site_as_learned
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
-from fcforge.privacy.commands import audit_command
 from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Plan
 from fcforge.types import Component, LearnerSpec, Training
+from real_runs import fcforge
 
 R, SITE = 20, "Sim-NYU"
 PLAN = Plan(n_draws=40)
@@ -91,7 +91,10 @@ def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) ->
         subject_id=cohort.subject_id,
     )  # fmt: skip
     out = tmp_path / "audited.capsule"
-    text = audit_command(data=data, sites=[SITE], capsule=capsules["dp"], record=out, multiple=2)
+    of = ("--data", data, "--site", SITE, "--capsule", capsules["dp"], "--multiple", 2)
+    answer = fcforge("audit", *of, "--record", out)
+    assert answer.code == 0, answer.err
+    text = answer.out
     assert "'no raw scan is stored' is not 'private'" in text
     assert "outside that budget" in text
     sealed = open_capsule(out)

@@ -195,7 +195,8 @@ def test_commands(path, tmp_path) -> None:
 
 
 def test_learn_settings_come_once(path, tmp_path) -> None:
-    from fcforge.capsule.commands import learn_command
+    from fcforge.capsule.first_site import learn_site
+    from fcforge.capsule.requests import LearnRequest
     from fcforge.errors import ConfigError
 
     np.savez(
@@ -207,22 +208,21 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
     )
     common = {"site": SITES[2], "data": tmp_path / "d.npz", "out": tmp_path / "x.capsule"}
     with pytest.raises(ConfigError, match="together with --state"):
-        learn_command(**common, state=path, epochs=5)
+        learn_site(LearnRequest(**common, state=path, epochs=5))
     with pytest.raises(ConfigError, match="needs a method"):
-        learn_command(**common)
+        learn_site(LearnRequest(**common))
     with pytest.raises(ConfigError, match="Did you mean 'analytic'"):
-        learn_command(**common, method="analytics")
+        learn_site(LearnRequest(**common, method="analytics"))
     with pytest.raises(ConfigError, match="--learner was given without --config"):
-        learn_command(**common, method="analytic", learner="analytic/linear")
+        learn_site(LearnRequest(**common, method="analytic", learner="analytic/linear"))
     with pytest.raises(ConfigError, match=r"calibration 'inner'.*mean 'inner_val'"):
-        learn_command(**common, method="analytic", calibrate="inner")
-    text = learn_command(**common, state=path)
-    assert "Analytic ridge on linear" in text
+        learn_site(LearnRequest(**common, method="analytic", calibrate="inner"))
+    learn_site(LearnRequest(**common, state=path))
     assert open_capsule(tmp_path / "x.capsule").sites == SITES
 
 
 def test_config_gives_the_settings(tmp_path) -> None:
-    from fcforge.capsule.commands import first_settings
+    from fcforge.capsule.first_site import first_settings
     from fcforge.errors import ConfigError
     from fcforge.runner.experiment import Experiment
     from fcforge.types import Component, Leaks, LearnerSpec, Training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.privacy.commands import audit_command, parse_generator, read_audit, read_halves
 from fcforge.privacy.measures import Estimate
 from fcforge.privacy.mechanisms import read_template
 from fcforge.report import audits as words
@@ -22,8 +22,10 @@ from fcforge.studies.audit import (
     stratified,
     world_members,
 )
+from fcforge.studies.audit_inputs import parse_generator, read_audit, read_halves
 from fcforge.studies.audit_result import Audit, AuditRow, Plan
 from fcforge.types import Component, FCBatch
+from real_runs import fcforge
 
 PLAN = Plan(worlds=5, multiple=3, n_draws=40)
 
@@ -128,11 +130,13 @@ def files(tmp_path_factory, site):
 
 def test_command_audits_a_generator(files, tmp_path) -> None:
     data, halves = files
-    text = audit_command(
-        data=data, sites=["A"], generators=["edge_gauss"], halves=halves, worlds=4,
-        multiple=2, out=tmp_path / "out", as_json=True,
+    small = ("--halves", halves, "--worlds", 4, "--multiple", 2)
+    answer = fcforge(
+        "audit", "--data", data, "--site", "A", "--generator", "edge_gauss", *small,
+        "--out", tmp_path / "out", "--json",
     )  # fmt: skip
-    found = json.loads(text)
+    assert answer.code == 0, answer.err
+    found = json.loads(answer.out)
     assert {r["attack"] for r in found["rows"]} >= {"fingerprint", "shadow models", "DOMIAS"}
     assert read_audit(tmp_path / "out" / "audit.json").to_json()["rows"] == found["rows"]
     fingerprint = [
@@ -143,10 +147,11 @@ def test_command_audits_a_generator(files, tmp_path) -> None:
 
 def test_command_says_what_is_missing(files, tmp_path) -> None:
     data, _ = files
-    with pytest.raises(ConfigError, match="say what to audit"):
-        audit_command(data=data, sites=["A"])
-    with pytest.raises(ConfigError, match="without --capsule"):
-        audit_command(data=data, sites=["A"], generators=["edge_gauss"], record=tmp_path / "x")
+    asked = ("audit", "--data", data, "--site", "A")
+    assert "say what to audit" in fcforge(*asked).err
+    answer = fcforge(*asked, "--generator", "edge_gauss", "--record", tmp_path / "x")
+    assert answer.code == 2
+    assert "--record was given without --capsule" in answer.err
     with pytest.raises(ConfigError, match="corr_gauss"):
         parse_generator("corr_gaus")
     with pytest.raises(DataError, match="holds no halves of runs: no fc_first, fc_second"):
@@ -158,7 +163,7 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
             read_halves(cut)
         with pytest.raises(DataError, match=r"cut.npz: is no public template"):
             read_template(str(cut), ("edge_mean",), 91)
-    with pytest.raises(DataError, match="is no audit"):
+    with pytest.raises(DataError, match="is not an audit"):
         read_audit(data)
 
 
@@ -167,8 +172,10 @@ def test_an_audit_of_broken_data_is_refused(files, tmp_path) -> None:
         broken = {name: arrays[name].copy() for name in arrays.files}
     broken["fc_upper"][3, 5] = np.nan
     np.savez(tmp_path / "broken.npz", allow_pickle=False, **broken)
-    with pytest.raises(DataError, match=r"subject 's003'.*NaN or infinite"):
-        audit_command(data=tmp_path / "broken.npz", sites=["A"], generators=["edge_gauss"])
+    path = tmp_path / "broken.npz"
+    answer = fcforge("audit", "--data", path, "--site", "A", "--generator", "edge_gauss")
+    assert answer.code == 2
+    assert re.search(r"subject 's003'.*NaN or infinite", answer.err)
 
 
 def test_cli_lists_audit() -> None:

@@ -25,6 +25,7 @@ from fcforge.capsule.container import (
 from fcforge.capsule.contents import Capsule, Settings
 from fcforge.capsule.judging import DISTANCES
 from fcforge.capsule.sealing import FORMAT, REAL_FLAG, VERSION, manifest_of
+from fcforge.capsule.signing import read_public
 from fcforge.errors import CapsuleError
 
 
@@ -79,6 +80,16 @@ def verify(
     except CapsuleError as error:
         checks.append(Check(next(names), False, error.what))
     return checks
+
+
+def intact(checks: Sequence[Check]) -> bool:
+    """Whether every step of `verify` was reached and passed."""
+    return len(checks) == len(STEPS) and all(check.ok for check in checks)
+
+
+def open_trusted(path: str | Path, trust: Sequence[str | Path]) -> Capsule:
+    """Open a capsule that must be signed by one of the keys (PEM files), if any are given."""
+    return open_capsule(path, trusted=[read_public(key) for key in trust])
 
 
 STEPS = ("container", "seal", "signature", "manifest", "parts", "ledger", "network", "subjects")

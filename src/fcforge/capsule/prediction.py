@@ -48,6 +48,11 @@ class Prediction:
     strangeness: float | None = None
     note: str = ""
 
+    @property
+    def usable(self) -> bool:
+        """Whether the scan could be read and has the capsule's ROIs."""
+        return self.status != "cannot be used"
+
 
 def predict_fc(capsule: Capsule, fc: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Calibrated P(patient), strangeness (NaN without held-out sets) and what decided it."""

@@ -78,6 +78,8 @@ def check_signature(public: str, signature: str, manifest_sha256: str) -> None:
 def write_keys(path: str | Path) -> str:
     """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
     serialization, ed25519 = _library()
+    if Path(path).exists() or Path(f"{path}.pub").exists():
+        raise CapsuleError("exists already.", where=str(path), do="Choose another name.")
     key = ed25519.Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
     private = key.private_bytes(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import typer
 
 from fcforge.text import duration
 
 Report = Callable[[int, int, str], None]
+T = TypeVar("T")
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -27,6 +29,14 @@ def progress_on_stderr(what: str, every: float = 10.0) -> Iterator[Report]:
             yield report
     else:
         yield _plain(what, every)
+
+
+def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
+    """Yield items while a bar on stderr shows how many are done."""
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, total=total, description="subjects", console=Console(stderr=True))
 
 
 @contextmanager

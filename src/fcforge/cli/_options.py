@@ -1,9 +1,13 @@
-"""Options that several commands take, each described once."""
+"""Options that several commands take, each described once; commands made from requests."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -23,5 +27,40 @@ Trust = Annotated[
     list[Path] | None,
     typer.Option(help="Public key (PEM) the capsule must be signed by; may be repeated."),
 ]
-Kind = Annotated[str, typer.Option(help="What the files hold: auto, fc or timeseries.")]
-Sign = Annotated[Path | None, typer.Option(help="Private key (PEM) to sign with.")]
+Kind = Annotated[Literal["auto", "fc", "timeseries"], typer.Option(help="What the files hold.")]
+
+
+def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command the fields of a request (`fcforge.requests`) as arguments and options.
+
+    The decorated function is called with the request; what it returns is the exit code.
+    """
+    hints = get_type_hints(request)
+    parameters = [_parameter(one, hints[one.name]) for one in fields(request)]
+
+    def decorate(work: Callable[..., Any]) -> Callable[..., None]:
+        @functools.wraps(work)
+        def command(**given: Any) -> None:
+            raise typer.Exit(work(request(**given)) or 0)
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
+    """A field as typer understands it: an argument where it has a metavar, else an option."""
+    metadata = dict(one.metadata)
+    names = [metadata.pop("flag")] if "flag" in metadata else []
+    kind = typer.Argument if "metavar" in metadata else typer.Option
+    default = inspect.Parameter.empty if one.default is MISSING else one.default
+    if one.default_factory is not MISSING:
+        default = one.default_factory()
+    return inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[hint, kind(*names, **metadata)],
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fcforge.capsule.requests import AuditRequest, LearnRequest
 from fcforge.cli._console import progress_on_stderr, say
-from fcforge.cli._options import CAPSULES, AsJson, Capsule, Kind, Sign, Trust
+from fcforge.cli._options import CAPSULES, AsJson, Capsule, Kind, Trust, takes
 
 
 def mount(app: typer.Typer) -> None:
@@ -17,165 +19,85 @@ def mount(app: typer.Typer) -> None:
         app.command(rich_help_panel=CAPSULES)(command)
 
 
-def learn(
-    site: Annotated[str, typer.Option(help="Name of the site to learn.")],
-    data: Annotated[Path, typer.Option(help="Its data: .npz file or folder.")],
-    out: Annotated[Path, typer.Option(help="Capsule to write (no suffix: a folder).")],
-    state: Annotated[Path | None, typer.Option(help="Capsule of the sites before.")] = None,
-    config: Annotated[Path | None, typer.Option(help="First site: config (TOML).")] = None,
-    learner: Annotated[str | None, typer.Option(help="Which learner of the config.")] = None,
-    method: Annotated[str | None, typer.Option(help="First site: method.")] = None,
-    model: Annotated[str | None, typer.Option(help="First site: model.")] = None,
-    generator: Annotated[str | None, typer.Option(help="First site: generator.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="First site: epochs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="First site: seed.")] = None,
-    held_out: Annotated[
-        int | None, typer.Option(min=0, help="First site: synthetic held-out subjects.")
-    ] = None,
-    calibrate: Annotated[
-        str | None, typer.Option(help="First site: inner_val, synthetic or none.")
-    ] = None,
-    kind: Kind = "auto",
-    sign: Sign = None,
-    trust: Trust = None,
-    allow_real_subjects: Annotated[
-        bool,
-        typer.Option(
-            "--allow-real-subjects",
-            help="Seal a method that keeps real subjects; recorded in the ledger.",
-        ),
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
-) -> None:
+@takes(LearnRequest)
+def learn(request: LearnRequest) -> None:
     """Learn one site on top of a capsule and seal the next one."""
-    from fcforge.capsule.commands import learn_command
-    from fcforge.runner.config import load_experiment
+    from fcforge.capsule.first_site import learn_site
+    from fcforge.report.inspect import inspect_words
 
-    with progress_on_stderr("learning") as report:
-        text = learn_command(
-            site=site,
-            data=data,
-            out=out,
-            state=state,
-            experiment=load_experiment(config) if config is not None else None,
-            learner=learner,
-            method=method,
-            model=model,
-            generator=generator,
-            epochs=epochs,
-            seed=seed,
-            held_out=held_out,
-            calibrate=calibrate,
-            kind=kind,
-            sign=sign,
-            trust=trust or (),
-            allow_real_subjects=allow_real_subjects,
-            overwrite=overwrite,
-            progress=report,
-            say=say,
-        )
-    print(text)
+    with progress_on_stderr("learning") as progress:
+        capsule = learn_site(request, progress=progress, say=say)
+    say(f"sealed {request.out}; send this one file on, nothing else.")
+    print("\n".join(inspect_words(capsule)))
 
 
 def predict(
     capsule: Capsule,
     scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; without it, to stdout.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
     kind: Kind = "auto",
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Probability of each scan, or silence where it is unlike anything seen."""
-    from fcforge.capsule.commands import predict_command
+    """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
+    from fcforge.capsule import prediction
+    from fcforge.capsule.opening import open_trusted
+    from fcforge.report.terminal import prediction_text
+    from fcforge.writing import write_text
 
-    text = predict_command(
-        capsule=capsule,
-        scans=scans,
-        kind=kind,
-        trust=trust or (),
-        as_json=as_json,
-        out=out,
-        say=say,
-    )
-    if text:
-        print(text)
+    opened = open_trusted(capsule, trust or ())
+    rows = prediction.predict(opened, scans, kind)
+    say(prediction_text(rows, opened.sites))
+    text = prediction.as_json(rows, opened) if as_json else prediction.as_csv(rows, opened.sites)
+    if out is None:
+        print(text.rstrip("\n"))
+    else:
+        write_text(out, f"{text.rstrip()}\n")
+    raise typer.Exit(0 if any(row.usable for row in rows) else 1)
 
 
 def inspect(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> None:
     """Say in plain words what is in a capsule: who, when, what is kept, how good."""
-    from fcforge.capsule.commands import inspect_command
+    from fcforge.capsule.opening import open_trusted
+    from fcforge.capsule.summary import summary
+    from fcforge.report.inspect import inspect_words
 
-    print(inspect_command(capsule=capsule, trust=trust or (), as_json=as_json))
+    opened = open_trusted(capsule, trust or ())
+    words = json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
+    print(words)
 
 
 def verify(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
-    from fcforge.capsule.commands import verify_command
+    from fcforge.capsule.opening import intact
+    from fcforge.capsule.opening import verify as checks_of
+    from fcforge.capsule.signing import read_public
+    from fcforge.report.terminal import verify_json, verify_text
 
-    text, ok = verify_command(capsule=capsule, trust=trust or (), as_json=as_json)
-    print(text)
-    raise typer.Exit(0 if ok else 1)
+    checks = checks_of(capsule, trusted=[read_public(key) for key in trust or ()])
+    print((verify_json if as_json else verify_text)(checks))
+    raise typer.Exit(0 if intact(checks) else 1)
+
+
+@takes(AuditRequest)
+def audit(request: AuditRequest) -> None:
+    """Attack what would be released: who was trained on, who can be identified."""
+    from fcforge.capsule.auditing import audit_as_asked
+    from fcforge.report import audits
+
+    found, capsule = audit_as_asked(request, say)
+    if capsule is not None and request.record is not None:
+        audits.record(capsule, found, request.record, request.sign)
+        say(f"sealed {request.record} with the audit in its ledger.")
+    if request.out is not None:
+        audits.write_files(found, request.out)
+        say(f"wrote {request.out}/audit.json and audit.md")
+    print(audits.as_json(found) if request.as_json else audits.as_text(found))
 
 
 def keys(out: Annotated[Path, typer.Argument(help="Private key to write.")]) -> None:
     """Make an Ed25519 key pair for signing capsules."""
-    from fcforge.capsule.commands import keys_command
+    from fcforge.capsule.signing import write_keys
 
-    print(keys_command(out=out))
-
-
-def audit(
-    data: Annotated[Path, typer.Option(help="The hospital's data: .npz file or folder.")],
-    site: Annotated[list[str], typer.Option(help="Site of the data; repeated: audited as one.")],
-    generator: Annotated[
-        list[str] | None,
-        typer.Option(help="Generator, e.g. corr_gauss or corr_gauss:rank=8; may be repeated."),
-    ] = None,
-    capsule: Annotated[Path | None, typer.Option(help="Audit this capsule instead.")] = None,
-    halves: Annotated[
-        Path | None, typer.Option(help="Two halves of each run (.npz), for fingerprinting.")
-    ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="Capsule: other people, the attacker's reference.")
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option(help="Capsule: seal it again with the audit in its ledger.")
-    ] = None,
-    sign: Annotated[Path | None, typer.Option(help="Private key (PEM) to sign with.")] = None,
-    trust: Annotated[
-        list[Path] | None,
-        typer.Option(help="Public key (PEM) the capsule must be signed by; may be repeated."),
-    ] = None,
-    kind: Annotated[str, typer.Option(help="What files hold: auto, fc or timeseries.")] = "auto",
-    worlds: Annotated[int, typer.Option(min=1, help="Retrainings per generator.")] = 8,
-    multiple: Annotated[
-        int, typer.Option(min=1, help="Synthetic subjects per training subject.")
-    ] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of splits and generators.")] = 0,
-    device: Annotated[str, typer.Option(help="Where generators are fitted: cpu, cuda.")] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="Folder for audit.json, audit.md.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable output.")] = False,
-) -> None:
-    """Attack what would be released: who was trained on, who can be identified."""
-    from fcforge.privacy.commands import audit_command
-
-    text = audit_command(
-        data=data,
-        sites=site,
-        generators=generator or (),
-        capsule=capsule,
-        halves=halves,
-        reference=reference,
-        record=record,
-        sign=sign,
-        trust=trust or (),
-        kind=kind,
-        worlds=worlds,
-        multiple=multiple,
-        seed=seed,
-        device=device,
-        out=out,
-        as_json=as_json,
-        say=say,
-    )
-    print(text)
+    public = write_keys(out)
+    print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")

@@ -1,52 +1,22 @@
-"""What the two imaging commands can be asked: every option once, with its help text and bounds.
-
-The command line is made from these fields. Metadata of a field: ``help``; ``min`` and ``max``;
-``metavar`` for a positional argument. Nothing heavy is imported here.
-"""
+"""What the two imaging commands can be asked: every option once; nothing heavy is imported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.requests import Request, option
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
     from fcforge.imaging.sources import Source
 
 
-def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
-    """Field of a request: its default, help text and bounds."""
-    metadata["help"] = help
-    if isinstance(default, list):
-        return field(default_factory=default.copy, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-class _Checked:
-    """Refuses values outside the bounds or the named choices of a field."""
-
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self), localns={"Path": Path})
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            known = get_args(hints[one.name]) if "Literal" in str(hints[one.name]) else ()
-            if known and value not in known:
-                raise unknown_name(one.name, str(value), known)
-            low, high = one.metadata.get("min"), one.metadata.get("max")
-            if value is None or low is None:
-                continue
-            if not low <= value <= (float("inf") if high is None else high):
-                bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-                raise ConfigError(f"{one.name} = {value} is not {bounds}.")
-
-
 @dataclass(frozen=True)
-class FCRequest(_Checked):
+class FCRequest(Request):
     """What `fcforge.imaging.app.fc_folder` is asked for."""
 
     source: Path = option(metavar="IN", help="Folder of derivatives, scans or time series.")
@@ -124,7 +94,7 @@ class FCRequest(_Checked):
 
 
 @dataclass(frozen=True)
-class PreprocessRequest(_Checked):
+class PreprocessRequest(Request):
     """What `fcforge.imaging.raw.walk.preprocess_folder` is asked for."""
 
     source: Path = option(metavar="IN", help="BIDS folder, or a folder with one 4D file each.")

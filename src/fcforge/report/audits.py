@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fcforge.capsule.sealing import seal, with_audit
+from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Estimate
 from fcforge.report.inspect import budget_words
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
+from fcforge.writing import write_text
 
 if TYPE_CHECKING:
+    from fcforge.capsule.contents import Capsule
     from fcforge.report import Section
 
 CAUTION = (
@@ -143,6 +148,18 @@ def ledger_result(audit: Audit) -> dict[str, Any]:
         result["delta"] = audit.about.get("delta_of_method")
         result["noise_is_secret"] = audit.about["noise_is_secret"]
     return result
+
+
+def record(capsule: Capsule, audit: Audit, out: Path, sign: Path | None = None) -> None:
+    """Seal the capsule again with the audit in its ledger."""
+    key = read_private(sign) if sign is not None else None
+    seal(with_audit(capsule, ledger_result(audit)), out, key=key)
+
+
+def write_files(audit: Audit, folder: Path) -> None:
+    """audit.json and audit.md in `folder`, each written whole or not at all."""
+    write_text(folder / "audit.json", as_json(audit) + "\n")
+    write_text(folder / "audit.md", as_markdown(audit))
 
 
 def section(audit: Audit) -> Section:

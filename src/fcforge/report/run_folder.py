@@ -47,8 +47,8 @@ def report_folder(
 
 def audit_section(path: Path) -> Section:
     """Section of the page for an audit.json."""
-    from fcforge.privacy.commands import read_audit
     from fcforge.report.audits import section
+    from fcforge.studies.audit_inputs import read_audit
 
     return section(read_audit(path))
 

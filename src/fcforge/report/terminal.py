@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from fcforge.text import counted, duration, memory
 
 if TYPE_CHECKING:
+    from fcforge.capsule.opening import Check
+    from fcforge.capsule.prediction import Prediction
     from fcforge.runner.check import Verdict
     from fcforge.runner.collect import RunProgress
     from fcforge.runner.plan import Plan
@@ -63,3 +67,28 @@ def status_text(found: RunProgress) -> str:
     width = max(map(len, found.learners))
     lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.learners.items()]
     return "\n".join([*lines, f"  {memory(found.disk)} in {found.folder}"])
+
+
+def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
+    """How many scans were predicted, how many were not and why."""
+    strange = sum(row.status == "unlike anything seen" for row in rows)
+    unusable = sum(not row.usable for row in rows)
+    return (
+        f"{counted(len(rows), 'scan')}; {strange} unlike anything seen at {', '.join(sites)}; "
+        f"{unusable} cannot be used."
+    )
+
+
+def verify_text(checks: Sequence[Check]) -> str:
+    """Every check of a capsule on a line, then what follows from them."""
+    from fcforge.capsule.opening import intact
+
+    lines = [f"{'ok ' if c.ok else 'BAD'}  {c.name}: {c.detail}" for c in checks]
+    return "\n".join([*lines, "intact" if intact(checks) else "DO NOT USE THIS CAPSULE"])
+
+
+def verify_json(checks: Sequence[Check]) -> str:
+    """The checks of a capsule for a program."""
+    from fcforge.capsule.opening import intact
+
+    return json.dumps({"ok": intact(checks), "checks": [asdict(c) for c in checks]}, indent=1)

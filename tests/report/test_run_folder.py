@@ -34,5 +34,5 @@ def test_an_audit_file_becomes_a_section(audit, tmp_path):
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "audit.json"
     path.write_text("{}")
-    with pytest.raises(DataError, match="no audit"):
+    with pytest.raises(DataError, match="not an audit"):
         audit_section(path)

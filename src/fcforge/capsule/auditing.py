@@ -1,0 +1,59 @@
+"""An audit as ``fcforge audit`` asks: of generators on a site, or of a capsule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fcforge.capsule.audit import audit_capsule, site_as_learned
+from fcforge.capsule.container import require_place
+from fcforge.capsule.contents import Capsule
+from fcforge.capsule.opening import open_trusted
+from fcforge.capsule.requests import AuditRequest
+from fcforge.errors import ConfigError
+from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
+from fcforge.studies.audit_result import Audit, Plan
+from fcforge.types import FCBatch
+
+
+def audit_as_asked(
+    request: AuditRequest, say: Callable[[str], Any] = lambda text: None
+) -> tuple[Audit, Capsule | None]:
+    """The audit, and the capsule it is of where it is of one."""
+    _check(request)
+    plan = Plan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
+    cohort = load_sites(request.data, request.site, request.kind)
+    if request.capsule is None:
+        audit = audit_site(
+            cohort,
+            request.generator,
+            plan,
+            halves=request.halves,
+            device=request.device,
+            say=say,
+        )
+        return audit, None
+    capsule = open_trusted(request.capsule, request.trust)
+    others = None
+    if request.reference is not None:
+        people = load_sites(request.reference, (), request.kind)
+        others = FCBatch.from_numpy(people.fc, people.y)
+    site = site_as_learned(capsule, cohort, request.site[0])
+    first = read_halves(request.halves)[0] if request.halves else None
+    return audit_capsule(capsule, site, reference=others, other=first, plan=plan), capsule
+
+
+def _check(request: AuditRequest) -> None:
+    """Raise before minutes of attacks, not after them, where something is missing."""
+    if bool(request.generator) == (request.capsule is not None):
+        raise ConfigError(
+            "say what to audit.", do="Give --generator NAME (may be repeated) or --capsule FILE."
+        )
+    if not request.site or (request.capsule is not None and len(request.site) != 1):
+        raise ConfigError("name the site.", do="Give --site NAME; one site for a capsule.")
+    if request.record is not None:
+        if request.capsule is None:
+            raise ConfigError("--record was given without --capsule.", do="Add --capsule FILE.")
+        require_place(request.record)
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)

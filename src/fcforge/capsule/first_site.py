@@ -1,0 +1,122 @@
+"""Learn a site as ``fcforge learn`` asks: the first site of a chain chooses, later ones follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fcforge.capsule.contents import Capsule, Settings, settings_for
+from fcforge.capsule.learning import learn, rois_sha256
+from fcforge.capsule.requests import LearnRequest
+from fcforge.capsule.signing import read_private, read_public
+from fcforge.components import check_names, look_up
+from fcforge.errors import ConfigError
+from fcforge.methods import METHODS
+from fcforge.runner.config import load_experiment
+from fcforge.runner.execute import Progress
+from fcforge.runner.experiment import Experiment
+from fcforge.sites import Cohort, load_dataset
+from fcforge.types import Component, LearnerSpec, Training
+
+
+def learn_site(
+    request: LearnRequest,
+    *,
+    progress: Progress = lambda done, total, last: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Capsule:
+    """Learn one site and seal the next capsule.
+
+    The first site (no `state`) fixes the settings: those of a config (one of its learners), or of
+    a method, model and generator by name. Later sites follow the capsule, and saying something
+    else is an error.
+    """
+    chosen = request.chosen
+    if request.state is not None and chosen:
+        raise ConfigError(
+            f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
+            do="Only the first site of a chain chooses; later ones follow the capsule.",
+        )
+    data = {"path": str(request.data), "kind": request.kind, "sites": [request.site]}
+    cohort = load_dataset(Component("folder", data))
+    settings = None
+    if request.state is None:
+        experiment = load_experiment(request.config) if request.config is not None else None
+        settings = first_settings(cohort, experiment, chosen)
+    say(f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)")
+    return learn(
+        request.state,
+        request.site,
+        cohort,
+        request.out,
+        settings=settings,
+        key=read_private(request.sign) if request.sign is not None else None,
+        trusted=[read_public(path) for path in request.trust],
+        allow_real_subjects=request.allow_real_subjects,
+        overwrite=request.overwrite,
+        progress=progress,
+        say=say,
+    )
+
+
+def first_settings(
+    cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
+) -> Settings:
+    """Settings of a new chain, from a config's learner or from names."""
+    training = experiment.training if experiment is not None else Training()
+    if "epochs" in given:
+        training = replace(training, epochs=given["epochs"])
+    rest: dict[str, Any] = {"training": training, "rois": rois_sha256(cohort)}
+    if experiment is not None:
+        _refuse_unfit(experiment)
+        rest |= {
+            "seed": experiment.seeds[0],
+            "protocol": experiment.protocol,
+            "test_fraction": experiment.test_fraction,
+            "val_fraction": experiment.val_fraction,
+        }
+    rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
+    if "calibrate" in rest:
+        check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
+    spec = _by_name(given) if experiment is None else _of_config(experiment, given)
+    return settings_for(spec, cohort.n_rois, **rest)
+
+
+def _refuse_unfit(experiment: Experiment) -> None:
+    if experiment.leaks.active():
+        raise ConfigError("a capsule is never made with a leak on.", do="Remove [leaks].")
+    if experiment.harmonise != "none":
+        raise ConfigError(
+            f"harmonise = '{experiment.harmonise}' needs other sites' data.",
+            do="Set harmonise = 'none' for hospitals that do not share data.",
+        )
+
+
+def _by_name(given: Mapping[str, Any]) -> LearnerSpec:
+    """Learner of ``--method``, ``--model`` and ``--generator``."""
+    if "learner" in given:
+        raise ConfigError("--learner was given without --config.", do="Use --method.")
+    if "method" not in given:
+        raise ConfigError(
+            "the first site needs a method.",
+            do="Give --method (see `fcforge list methods`) or --config.",
+        )
+    method = look_up("method", given["method"], METHODS)
+    model = given.get("model") or next(iter(method.models), "gcn")
+    generator = Component(given["generator"]) if "generator" in given else None
+    return LearnerSpec(Component(given["method"]), Component(model), generator)
+
+
+def _of_config(experiment: Experiment, given: Mapping[str, Any]) -> LearnerSpec:
+    """Learner of a config: its only one, or the one of that title."""
+    for key in ("method", "model", "generator"):
+        if key in given:
+            raise ConfigError(f"--{key} was given together with --config.", do="Use --learner.")
+    names = {spec.title: spec for spec in experiment.learners}
+    if "learner" not in given and len(names) > 1:
+        raise ConfigError(
+            f"the config has {len(names)} learners.",
+            do=f"Choose one with --learner: {', '.join(names)}.",
+        )
+    return look_up("learner", given.get("learner", next(iter(names))), names)

@@ -1,0 +1,75 @@
+"""What ``fcforge learn`` and ``fcforge audit`` can be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fcforge.requests import Request, option
+
+Kind = Literal["auto", "fc", "timeseries"]
+TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
+SIGN = "Private key (PEM) to sign with."
+KIND = "What the files hold."
+FIRST_SITE = (
+    "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnRequest(Request):
+    """One hospital's turn; only the first of a chain chooses method, model and training."""
+
+    site: str = option(help="Name of the site to learn.")
+    data: Path = option(help="Its data: .npz file or folder.")
+    out: Path = option(help="Capsule to write (without a suffix: a folder).")
+    state: Path | None = option(None, "Capsule of the sites before this one.")
+    config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
+    learner: str | None = option(None, "First site: title of the learner in the config.")
+    method: str | None = option(None, "First site: method.")
+    model: str | None = option(None, "First site: model.")
+    generator: str | None = option(None, "First site: generator.")
+    epochs: int | None = option(None, "First site: epochs.", min=1)
+    seed: int | None = option(None, "First site: seed.")
+    held_out: int | None = option(None, "First site: synthetic held-out subjects.", min=0)
+    calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
+    kind: Kind = option("auto", KIND)
+    sign: Path | None = option(None, SIGN)
+    trust: list[Path] = option([], TRUST)
+    allow_real_subjects: bool = option(
+        False,
+        "Seal a method that keeps real subjects; recorded in the ledger.",
+        flag="--allow-real-subjects",
+    )
+    overwrite: bool = option(False, "Replace OUT.", flag="--overwrite")
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Choices of a first site that were made."""
+        found = {name: getattr(self, name) for name in FIRST_SITE}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class AuditRequest(Request):
+    """An audit of generators on a hospital's data, or of a capsule against them."""
+
+    data: Path = option(help="The hospital's data: .npz file or folder.")
+    site: list[str] = option(help="Site of the data; repeat to audit several as one.")
+    generator: list[str] = option(
+        [], "Generator, e.g. corr_gauss or corr_gauss:rank=8; may be repeated."
+    )
+    capsule: Path | None = option(None, "Audit this capsule instead.")
+    halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
+    reference: Path | None = option(None, "Capsule: other people, the attacker's reference.")
+    record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
+    sign: Path | None = option(None, SIGN)
+    trust: list[Path] = option([], TRUST)
+    kind: Kind = option("auto", KIND)
+    worlds: int = option(8, "Retrainings per generator.", min=1)
+    multiple: int = option(4, "Synthetic subjects per training subject.", min=1)
+    seed: int = option(0, "Seed of splits and generators.")
+    device: str = option("cpu", "Where generators are fitted: cpu, cuda.")
+    out: Path | None = option(None, "Folder for audit.json and audit.md.")
+    as_json: bool = option(False, "Print JSON for a program to read.", flag="--json")
