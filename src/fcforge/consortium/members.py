@@ -1,0 +1,167 @@
+"""The set of releases around one start, and the head that follows from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fcforge import __version__
+from fcforge.capsule import ledger
+from fcforge.consortium.public import PublicStart
+from fcforge.consortium.records import Record, Release, Withdrawal
+from fcforge.errors import CapsuleError
+from fcforge.releases import vector
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+@dataclass(frozen=True)
+class Consortium:
+    """A start, the releases of its hospitals, and what was withdrawn.
+
+    The head is a function of the set alone: any order of hospitals, any tree of merges ends in the
+    same head, bit by bit (sums are exact, `math.fsum`). It is never stored, so it cannot be forged.
+
+    Attributes
+    ----------
+    start : PublicStart
+    releases : tuple of Release
+        Sorted by site, wave and digest.
+    withdrawals : tuple of Withdrawal
+    """
+
+    start: PublicStart
+    releases: tuple[Release, ...] = ()
+    withdrawals: tuple[Withdrawal, ...] = ()
+
+    @cached_property
+    def beta(self) -> Tensor:
+        """Step from the public head to the consortium's, (q + 1,)."""
+        arrays = self.start.arrays
+        width = arrays.n_axes + 2
+        columns = zip(*(r.numbers for r in self.releases), strict=True)
+        total = [math.fsum(column) for column in columns] or [0.0] * width
+        variance = math.fsum(r.noise_sd**2 for r in self.releases)
+        return vector.solve(
+            arrays, torch.tensor(total, dtype=torch.float64), variance, len(self.releases)
+        )
+
+    @cached_property
+    def head(self) -> vector.Head:
+        """The consortium's head on standardised features."""
+        return vector.head(self.start.arrays, self.beta)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Sites with a release, sorted."""
+        return tuple(dict.fromkeys(r.site for r in self.releases))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the start and all records: names this state of the consortium."""
+        records = [r.digest for r in (*self.releases, *self.withdrawals)]
+        return ledger.sha256(ledger.canonical([self.start.digest, records]))
+
+    def of_site(self, site: str) -> tuple[Release, ...]:
+        """Releases of a site by wave; `CapsuleError` where there is none."""
+        found = tuple(r for r in self.releases if r.site == site)
+        if not found:
+            raise CapsuleError(
+                f"there is no release of site '{site}'.",
+                do=f"Sites here: {', '.join(self.sites) or 'none'}.",
+            )
+        return found
+
+    def joined(self, records: Iterable[Record]) -> Consortium:
+        """The union with some records; whatever does not fit raises `CapsuleError` by name."""
+        every = {r.digest: r for r in (*self.releases, *self.withdrawals)}
+        for record in records:
+            record.check()
+            self._require_start(record)
+            every[record.digest] = record
+        gone = {d for w in every.values() if isinstance(w, Withdrawal) for d in w.releases}
+        releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
+        withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
+        _require_one_voice([*releases, *withdrawals])
+        return replace(
+            self,
+            releases=tuple(sorted(releases, key=lambda r: (r.site, r.wave, r.digest))),
+            withdrawals=tuple(sorted(withdrawals, key=lambda w: (w.site, w.digest))),
+        )
+
+    def merged(self, *others: Consortium) -> Consortium:
+        """The union of branches; the same release twice is one."""
+        for other in others:
+            if other.start.digest != self.start.digest:
+                raise CapsuleError(
+                    "the capsules begin from different starts "
+                    f"({self.start.digest[:12]} and {other.start.digest[:12]}).",
+                    do="Releases around one start cannot be moved to another; release again.",
+                )
+        return self.joined(r for other in others for r in (*other.releases, *other.withdrawals))
+
+    def withdrawn(self, site: str, key: Ed25519PrivateKey | None = None) -> Consortium:
+        """The consortium as if `site` had never given anything, with the withdrawal on record."""
+        releases = self.of_site(site)
+        record = Withdrawal(
+            site=site,
+            start=self.start.digest,
+            time=ledger.now(),
+            fcforge=__version__,
+            releases=tuple(r.digest for r in releases),
+        ).signed(key)
+        return self.joined([record])
+
+    def _require_start(self, record: Record) -> None:
+        where = f"{record.kind} of site '{record.site}'"
+        if record.start != self.start.digest:
+            raise CapsuleError(
+                f"was made for start {record.start[:12]}, not for {self.start.digest[:12]}.",
+                where=where,
+                do="Releases around one start cannot be moved to another; release again.",
+            )
+        if isinstance(record, Release):
+            self._require_numbers(record, where)
+
+    def _require_numbers(self, release: Release, where: str) -> None:
+        arrays = self.start.arrays
+        if len(release.numbers) != arrays.n_axes + 2:
+            raise CapsuleError(
+                f"has {len(release.numbers)} numbers, the start asks for {arrays.n_axes + 2}.",
+                where=where,
+            )
+        epsilon = release.epsilon if release.mechanism == "gaussian" else None
+        wanted = vector.noise_sd(arrays, epsilon, release.delta)
+        if not math.isclose(release.noise_sd, wanted, rel_tol=1e-6, abs_tol=1e-12):
+            raise CapsuleError(
+                f"states noise of {release.noise_sd:.4g} where epsilon {release.epsilon} asks for "
+                f"{wanted:.4g}.",
+                where=where,
+                do="Its budget is not what it says; ask the hospital for a new release.",
+            )
+
+
+def _require_one_voice(records: Sequence[Record]) -> None:
+    """One release per site and wave, one key per site."""
+    seen: dict[tuple[str, int], Release] = {}
+    voice: dict[str, str] = {}
+    for record in records:
+        if isinstance(record, Release):
+            twin = seen.setdefault((record.site, record.wave), record)
+            if twin.digest != record.digest:
+                raise CapsuleError(
+                    f"site '{record.site}' has two different releases of wave {record.wave}.",
+                    do="One of them is not the hospital's, or it must be withdrawn first; ask it.",
+                )
+        if voice.setdefault(record.site, record.key) != record.key:
+            raise CapsuleError(
+                f"records of site '{record.site}' are signed by different keys.",
+                do="A hospital speaks with one key; ask it which records are its own.",
+            )

@@ -1,0 +1,242 @@
+"""A start with its papers: who the public people are, and what is expected of every scan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge import __version__
+from fcforge.capsule.ledger import canonical
+from fcforge.errors import CapsuleError
+from fcforge.graphs import log_features
+from fcforge.metrics import cell_values
+from fcforge.releases import vector
+from fcforge.releases.start import Start, StartSettings, make_start, rounded
+from fcforge.sites.check import require_valid
+from fcforge.sites.cohort import Cohort
+from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
+from fcforge.sites.twins import twins_within
+
+SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
+LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
+
+
+@dataclass(frozen=True, eq=False)
+class PublicStart:
+    """A start, its confound step and its papers.
+
+    Attributes
+    ----------
+    arrays : Start
+    confounds : Confounds or None
+    papers : mapping
+        Plain facts: sites, people, classes, ROI names, settings, expected accuracy.
+    """
+
+    arrays: Start
+    confounds: Confounds | None
+    papers: Mapping[str, Any]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over arrays, confounds and papers: the start's name."""
+        hashed = hashlib.sha256(canonical(dict(self.papers)))
+        for name, array in sorted(self.tensors().items()):
+            hashed.update(f"{name}{tuple(array.shape)}".encode())
+            hashed.update(array.contiguous().numpy().astype("<f4").tobytes())
+        return hashed.hexdigest()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All arrays as float32, which holds their 12 or 24 bits exactly."""
+        found = {name: array.float() for name, array in self.arrays.arrays().items()}
+        if self.confounds is not None:
+            found["confounds.centre"] = torch.from_numpy(self.confounds.centre).float()
+            found["confounds.coefficients"] = torch.from_numpy(self.confounds.coefficients).float()
+        return found
+
+    @property
+    def n_rois(self) -> int:
+        """Number of ROIs of every scan."""
+        return int(self.papers["n_rois"])
+
+    @property
+    def removes(self) -> tuple[str, ...]:
+        """Confounds that are taken out of every scan."""
+        return self.confounds.names if self.confounds else ()
+
+    def features(self, fc: Tensor, covariates: Mapping[str, np.ndarray]) -> Tensor:
+        """Features (n, p) of scans (n, R, R), confounds removed."""
+        found = log_features(fc.double(), float(self.arrays.shrink))
+        if self.confounds is None:
+            return found
+        return found - torch.from_numpy(self.confounds.effect(covariates))
+
+    def strangeness(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """How far out (limit 1) and how unlike the public mean (limit 1) scans are, each (n,)."""
+        size = self.arrays.standardise(features).square().mean(1).sqrt()
+        alike = likeness(features, self.arrays.mean)
+        limits = self.papers["limits"]
+        return size / limits["size"], (1 - alike) / (1 - limits["likeness"])
+
+
+def likeness(features: Tensor, mean: Tensor) -> Tensor:
+    """Correlation (n,) of each scan's features with the public mean."""
+    a = features - features.mean(1, keepdim=True)
+    b = mean - mean.mean()
+    return (a @ b) / (a.norm(dim=1) * b.norm()).clamp(min=1e-12)
+
+
+def make_public(
+    cohort: Cohort,
+    sites: Sequence[str] | None = None,
+    remove: Sequence[str] = (),
+    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+) -> PublicStart:
+    """Start from public people; the same people give the same start on every machine.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Public people with their diagnoses.
+    sites : sequence of str, optional
+        Which of its sites are public; all where none is named.
+    remove : sequence of str
+        Covariates whose effect is taken out of every scan, e.g. mean_fd, age, sex.
+    settings : StartSettings
+    """
+    cohort = cohort.select_sites(sites) if sites else cohort
+    require_valid(cohort)
+    order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order: the same start
+    cohort = cohort.select(order)
+    twice = sorted({pair.second for pair in twins_within(cohort.fc, cohort.subject_id)})
+    cohort = cohort.select(~np.isin(cohort.subject_id, twice))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _made(cohort, tuple(remove), settings, twice)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _made(
+    cohort: Cohort, remove: tuple[str, ...], settings: StartSettings, twice: list[str]
+) -> PublicStart:
+    confounds = None
+    features = log_features(torch.from_numpy(cohort.fc).double(), settings.shrink)
+    if remove:
+        fitted = fit_on_cohort(cohort, remove, settings.shrink)
+        centre, coefficients = (rounded(torch.from_numpy(a)).numpy() for a in
+                                (fitted.centre, fitted.coefficients))  # fmt: skip
+        confounds = Confounds(remove, centre, coefficients, settings.shrink)
+        features = features - torch.from_numpy(confounds.effect(cohort.covariates))
+    y = torch.from_numpy(cohort.y)
+    start = make_start(features, y, cohort.site.tolist(), settings)
+    size = start.standardise(features).square().mean(1).sqrt()
+    alike = likeness(features, start.mean)
+    papers = {
+        "fcforge": __version__,
+        "dataset": str(cohort.provenance.get("dataset", cohort.name)),
+        "people_sha256": cohort.content_sha256(),
+        "left_out": twice,  # look like another of the public people
+        "people": len(cohort),
+        "patients": int(cohort.y.sum()),
+        "sites": {s: int((cohort.site == s).sum()) for s in sorted(set(cohort.site.tolist()))},
+        "n_rois": cohort.n_rois,
+        "roi_names": list(cohort.roi_names),
+        "classes": ["control", "patient"],
+        "removes": list(remove),
+        "settings": asdict(settings),
+        "limits": {
+            "size": _bits(SIZE_LIMIT * float(size.max())),
+            "likeness": _bits(LIKENESS * float(alike.min())),
+        },
+        "unseen_site": _unseen(features, y, cohort, settings),
+    }
+    return PublicStart(start, confounds, papers)
+
+
+def _bits(value: float) -> float:
+    return float(rounded(torch.tensor(value, dtype=torch.float64)))
+
+
+def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings) -> dict[str, Any]:
+    """How good the public head is at a public site it has not seen: leave one site out."""
+    names = sorted(set(cohort.site.tolist()))
+    score = torch.full((len(y),), torch.nan, dtype=torch.float64)
+    for name in names:
+        here = torch.from_numpy(cohort.site == name)
+        rest = ~here
+        if min(int((y[rest] == c).sum()) for c in (0, 1)) < 5 or int(rest.sum()) < settings.axes + 4:
+            continue
+        sites = cohort.site[rest.numpy()].tolist()
+        left = make_start(features[rest], y[rest], sites, settings)
+        score[here] = left.score(left.standardise(features[here]))
+    known = ~torch.isnan(score)
+    if not bool(known.any()):
+        return {"people": 0, "accuracy": None, "auroc": None}
+    truth, found = y[known].numpy(), score[known].numpy()
+    return {
+        "people": int(known.sum()),
+        "accuracy": round(float(((found > 0) == truth).mean()), 3),
+        "auroc": round(float(cell_values(found[None], truth, "auroc")[0]), 3),
+        "majority": round(float(max(truth.mean(), 1 - truth.mean())), 3),
+    }
+
+
+def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> PublicStart:
+    """Start from what a file holds; wrong names, shapes or numbers raise `CapsuleError`."""
+    found = {name: array.double() for name, array in tensors.items()}
+    centre = found.pop("confounds.centre", None)
+    coefficients = found.pop("confounds.coefficients", None)
+    removes = tuple(papers.get("removes", ()))
+    try:
+        start = Start(**found)
+        settings = StartSettings(**papers["settings"])
+    except TypeError as error:
+        raise CapsuleError(f"the start holds other arrays than it should ({error}).") from error
+    _check_shapes(start, int(papers["n_rois"]))
+    if bool(removes) != (centre is not None) or (centre is None) != (coefficients is None):
+        raise CapsuleError("the start's confound step does not fit its papers.")
+    confounds = None
+    if centre is not None and coefficients is not None:
+        if coefficients.shape != (len(centre), len(start.mean)):
+            raise CapsuleError("the start's confound coefficients have another shape.")
+        confounds = Confounds(removes, centre.numpy(), coefficients.numpy(), settings.shrink)
+    return PublicStart(start, confounds, papers)
+
+
+def _check_shapes(start: Start, n_rois: int) -> None:
+    p, q = n_rois * (n_rois + 1) // 2, start.n_axes if start.axes.ndim == 2 else -1
+    wanted = {
+        "mean": (p,), "scale": (p,), "weight": (p,), "bias": (), "axes": (p, q),
+        "second": (q + 1, q + 1), "clip": (), "persons": (q,), "sites": (q,),
+        "temperature": (), "factors": (len(start.factors), p), "shrink": (), "pull": (),
+    }  # fmt: skip
+    for name, array in start.arrays().items():
+        if tuple(array.shape) != wanted[name]:
+            raise CapsuleError(f"the start's array '{name}' has the shape {tuple(array.shape)}.")
+        fine = torch.isfinite(array) | (torch.isinf(array) if name == "scale" else False)
+        if not bool(fine.all()):
+            raise CapsuleError(f"the start's array '{name}' holds NaN or infinity.")
+    positive = [start.clip, start.temperature, start.pull, start.scale.min()]
+    if not all(float(v) > 0 for v in positive):
+        raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")
+
+
+def without_covariates(start: PublicStart, covariates: Mapping[str, np.ndarray], n: int) -> np.ndarray:
+    """Which of n scans lack a covariate that the start removes; (n,) bool."""
+    if any(name not in covariates for name in start.removes):
+        return np.ones(n, dtype=bool)
+    return missing(covariates, start.removes, n)
+
+
+def public_head(start: PublicStart) -> vector.Head:
+    """The head that everybody begins with."""
+    return vector.Head(start.arrays.weight, start.arrays.bias)
