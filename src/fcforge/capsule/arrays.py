@@ -22,13 +22,15 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 
-def _save(tensors: dict[str, Tensor]) -> bytes:
+def save_arrays(tensors: dict[str, Tensor]) -> bytes:
+    """Arrays as safetensors."""
     from safetensors.torch import save
 
     return save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()})
 
 
-def _load(data: bytes, name: str) -> dict[str, Tensor]:
+def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
+    """Arrays of a part, types and numbers checked."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -48,7 +50,7 @@ def _load(data: bytes, name: str) -> dict[str, Tensor]:
 def write_lane(lane: Lane) -> bytes:
     """Parameters, statistics and state, named ``params/...``, ``stats/...``, ``state/...``."""
     parts = lane._asdict().items()
-    return _save({f"{part}/{key}": v for part, values in parts for key, v in values.items()})
+    return save_arrays({f"{part}/{key}": v for part, values in parts for key, v in values.items()})
 
 
 def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
@@ -58,7 +60,7 @@ def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
     except FCForgeError as error:
         raise CapsuleError(f"its learner cannot be built: {error}") from error
     parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
-    for name, value in _load(data, "lane.safetensors").items():
+    for name, value in load_arrays(data, "lane.safetensors").items():
         part, _, key = name.partition("/")
         if part not in parts or not key:
             raise CapsuleError(f"array '{name}' belongs nowhere.")
@@ -120,14 +122,14 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int) -> None:
 
 def write_subjects(subjects: Subjects) -> bytes:
     """Upper triangles, labels, sites and kind of some subjects."""
-    return _save(
+    return save_arrays(
         {"upper": subjects.upper, "y": subjects.y, "site": subjects.site, "real": subjects.real}
     )
 
 
 def read_subjects(data: bytes, n_rois: int, name: str) -> Subjects:
     """Inverse of `write_subjects`, shapes and types checked."""
-    found = _load(data, name)
+    found = load_arrays(data, name)
     if set(found) != {"upper", "y", "site", "real"}:
         raise CapsuleError(f"part '{name}' holds other arrays than it should.")
     n, n_edges = found["y"].numel(), n_rois * (n_rois - 1) // 2

@@ -14,7 +14,7 @@ import stat
 import struct
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fcforge.errors import CapsuleError
@@ -55,29 +55,29 @@ def _central(name: str, data: bytes, offset: int) -> bytes:
     return _CENTRAL.pack(*head) + encoded
 
 
-def pack(parts: Mapping[str, bytes]) -> bytes:
-    """The canonical zip of the six parts."""
+def pack(parts: Mapping[str, bytes], names: Sequence[str] = PARTS) -> bytes:
+    """The canonical zip of the named parts."""
     body, directory, offset = [], [], 0
-    for name in PARTS:
+    for name in names:
         data = parts[name]
         head = _local(name, data)
         directory.append(_central(name, data, offset))
         body += [head, data]
         offset += len(head) + len(data)
     index = b"".join(directory)
-    end = _END.pack(b"PK\5\6", 0, 0, len(PARTS), len(PARTS), len(index), offset, 0)
+    end = _END.pack(b"PK\5\6", 0, 0, len(names), len(names), len(index), offset, 0)
     return b"".join([*body, index, end])
 
 
-def unpack(data: bytes, where: str | Path) -> dict[str, bytes]:
-    """The six parts of a canonical zip; anything else raises `CapsuleError`.
+def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict[str, bytes]:
+    """The named parts of a canonical zip; anything else raises `CapsuleError`.
 
     Members are walked from the first byte on, never beyond the end of `data`, and what they
     would be packed into must be `data` itself: one comparison rules out every other trick.
     """
     parts: dict[str, bytes] = {}
     place = 0
-    for name in PARTS:
+    for name in names:
         start = place + _LOCAL.size + len(name)
         head = data[place:start]
         if len(head) < _LOCAL.size + len(name):
@@ -94,8 +94,8 @@ def unpack(data: bytes, where: str | Path) -> dict[str, bytes]:
         if zlib.crc32(parts[name]) != fields[6]:
             raise damaged(f"part '{name}' was damaged or changed: its checksum is another.", where)
         place = start + size
-    if pack(parts) != data:
-        raise damaged("the zip holds something else than the six parts of a capsule.", where)
+    if pack(parts, names) != data:
+        raise damaged("the zip holds something else than the parts of a capsule.", where)
     return parts
 
 
@@ -107,12 +107,12 @@ def read_parts(path: str | Path, max_bytes: int = MAX_BYTES) -> dict[str, bytes]
             return _read_folder(path, max_bytes)
         if not path.is_file():
             raise CapsuleError("no such capsule.", where=str(path), do="Check the path.")
-        return unpack(_read_file(path, max_bytes), path)
+        return unpack(read_file(path, max_bytes), path)
     except OSError as error:
         raise CapsuleError(f"cannot be read ({error.strerror}).", where=str(path)) from error
 
 
-def _read_file(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes; links are not followed inside a folder."""
     with path.open("rb") as stream:
         info = os.fstat(stream.fileno())
@@ -138,7 +138,7 @@ def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
             raise damaged(f"part '{name}' is missing.", path)
         if not entries[name].is_file(follow_symlinks=False):
             raise damaged(f"part '{name}' is a link or a folder.", path)
-        parts[name] = _read_file(path / name, left)
+        parts[name] = read_file(path / name, left)
         left -= len(parts[name])
     return parts
 

@@ -42,16 +42,21 @@ class Consortium:
     withdrawals: tuple[Withdrawal, ...] = ()
 
     @cached_property
+    def total(self) -> Tensor:
+        """Exact sum of all releases, (q + 2,)."""
+        columns = zip(*(r.numbers for r in self.releases), strict=True)
+        found = [math.fsum(c) for c in columns] or [0.0] * (self.start.arrays.n_axes + 2)
+        return torch.tensor(found, dtype=torch.float64)
+
+    @cached_property
     def beta(self) -> Tensor:
         """Step from the public head to the consortium's, (q + 1,)."""
-        arrays = self.start.arrays
-        width = arrays.n_axes + 2
-        columns = zip(*(r.numbers for r in self.releases), strict=True)
-        total = [math.fsum(column) for column in columns] or [0.0] * width
+        return self.solve(self.total)
+
+    def solve(self, total: Tensor) -> Tensor:
+        """The step that a sum (q + 2,) of these releases gives."""
         variance = math.fsum(r.noise_sd**2 for r in self.releases)
-        return vector.solve(
-            arrays, torch.tensor(total, dtype=torch.float64), variance, len(self.releases)
-        )
+        return vector.solve(self.start.arrays, total, variance, len(self.releases))
 
     @cached_property
     def head(self) -> vector.Head:
@@ -86,10 +91,10 @@ class Consortium:
             record.check()
             self._require_start(record)
             every[record.digest] = record
+        _require_one_voice(list(every.values()))
         gone = {d for w in every.values() if isinstance(w, Withdrawal) for d in w.releases}
         releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
         withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
-        _require_one_voice([*releases, *withdrawals])
         return replace(
             self,
             releases=tuple(sorted(releases, key=lambda r: (r.site, r.wave, r.digest))),

@@ -26,6 +26,7 @@ from fcforge.sites.twins import twins_within
 
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
+SITES_APART = 4.0  # a site's mean may differ so much more from the public mean than a public site's
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +157,21 @@ def _made(
         "limits": {
             "size": _bits(SIZE_LIMIT * float(size.max())),
             "likeness": _bits(LIKENESS * float(alike.min())),
+            "site": _bits(_site_limit(features, cohort)),
         },
         "unseen_site": _unseen(features, y, cohort, settings),
     }
     return PublicStart(start, confounds, papers)
+
+
+def _site_limit(features: Tensor, cohort: Cohort) -> float:
+    """Least correlation of a site's mean scan with the public mean at which it is believed."""
+    names = sorted(set(cohort.site.tolist()))
+    here = [torch.from_numpy(cohort.site == name) for name in names]
+    if len(names) < 2:
+        return 0.3
+    apart = [1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0))) for h in here]
+    return max(0.3, 1 - SITES_APART * max(apart))
 
 
 def _bits(value: float) -> float:
@@ -173,7 +185,10 @@ def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
     for name in names:
         here = torch.from_numpy(cohort.site == name)
         rest = ~here
-        if min(int((y[rest] == c).sum()) for c in (0, 1)) < 5 or int(rest.sum()) < settings.axes + 4:
+        if (
+            min(int((y[rest] == c).sum()) for c in (0, 1)) < 5
+            or int(rest.sum()) < settings.axes + 4
+        ):
             continue
         sites = cohort.site[rest.numpy()].tolist()
         left = make_start(features[rest], y[rest], sites, settings)
@@ -222,15 +237,16 @@ def _check_shapes(start: Start, n_rois: int) -> None:
     for name, array in start.arrays().items():
         if tuple(array.shape) != wanted[name]:
             raise CapsuleError(f"the start's array '{name}' has the shape {tuple(array.shape)}.")
-        fine = torch.isfinite(array) | (torch.isinf(array) if name == "scale" else False)
-        if not bool(fine.all()):
+        if not bool(torch.isfinite(array).all()):
             raise CapsuleError(f"the start's array '{name}' holds NaN or infinity.")
     positive = [start.clip, start.temperature, start.pull, start.scale.min()]
     if not all(float(v) > 0 for v in positive):
         raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")
 
 
-def without_covariates(start: PublicStart, covariates: Mapping[str, np.ndarray], n: int) -> np.ndarray:
+def without_covariates(
+    start: PublicStart, covariates: Mapping[str, np.ndarray], n: int
+) -> np.ndarray:
     """Which of n scans lack a covariate that the start removes; (n,) bool."""
     if any(name not in covariates for name in start.removes):
         return np.ones(n, dtype=bool)

@@ -33,6 +33,7 @@ from fcforge.randomness import torch_rng
 
 BITS = 12
 FACTORS = 64  # rows of the sketch of residuals
+FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
 MIN_PUBLIC = 20  # people of a start
 
 
@@ -240,7 +241,7 @@ def make_start(
     check_public(n, y, settings.axes)
     mean = rounded(features.double().mean(0))
     spread = features.double().std(0, correction=0)
-    scale = rounded(torch.where(spread > 1e-9, spread, torch.inf))
+    scale = rounded(torch.where(spread > 1e-9, spread, FLAT))
     x = (features.double() - mean) / scale
     t = 2.0 * y.double() - 1.0
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import from_log_features
-from fcforge.releases.start import Start
+from fcforge.releases.start import FLAT, Start
 from fcforge.releases.vector import Head
 
 CERTAIN = 0.98  # scores are clipped there: every synthetic subject can have either diagnosis
@@ -57,5 +57,5 @@ def draw_subjects(start: Start, head: Head, y: Tensor, rng: torch.Generator) -> 
 
 def to_fc(start: Start, x: Tensor) -> Tensor:
     """Correlation matrices (n, R, R) of standardised features."""
-    scale = torch.where(torch.isinf(start.scale), 0.0, start.scale)
+    scale = torch.where(start.scale == FLAT, 0.0, start.scale)
     return from_log_features(start.mean + x * scale, float(start.shrink)).float()

@@ -1,0 +1,276 @@
+"""A hospital's turn: check the data, make the release, fit the own threshold at home."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fcforge import __version__
+from fcforge.capsule import ledger
+from fcforge.consortium.home import Home, Receipt, Threshold, fingerprints, new_salt
+from fcforge.consortium.members import Consortium
+from fcforge.consortium.public import PublicStart, likeness, without_covariates
+from fcforge.consortium.records import Release
+from fcforge.errors import ConfigError, DataError
+from fcforge.metrics import cell_values
+from fcforge.privacy.mechanisms import check_budget, secret_rng
+from fcforge.releases import vector
+from fcforge.sites.check import require_valid
+from fcforge.sites.cohort import Cohort
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+TURNED = 3.0  # standard errors below chance at which diagnoses count as turned round
+GRAIN = 2.0**-10  # released numbers are rounded to about so much of the noise
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a hospital is ready to spend on each of its people.
+
+    Attributes
+    ----------
+    mechanism : {"gaussian", "none"}
+        Noise for (epsilon, delta), or exact sums, which promise nothing.
+    epsilon, delta : float
+    again : bool
+        Release people again who are in an earlier release; what they spend adds up.
+    """
+
+    mechanism: Literal["gaussian", "none"] = "gaussian"
+    epsilon: float = 1.0
+    delta: float = 1e-3
+    again: bool = False
+
+    @property
+    def limit(self) -> float | None:
+        """Epsilon, or None under "none"."""
+        return self.epsilon if self.mechanism == "gaussian" else None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a turn gives: the consortium with the release, and what stays at home.
+
+    Attributes
+    ----------
+    group : Consortium
+    release : Release
+    home : Home
+        With the receipt and the hospital's own threshold.
+    before, after : mapping
+        Accuracy, balanced accuracy and AUROC on the own people: of the head that came in, and
+        of the new one with each person's own contribution left out. For the hospital's eyes.
+    """
+
+    group: Consortium
+    release: Release
+    home: Home
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+
+def learn(
+    group: Consortium,
+    cohort: Cohort,
+    site: str,
+    home: Home,
+    budget: Budget,
+    key: Ed25519PrivateKey | None = None,
+    *,
+    accept_labels: bool = False,
+) -> Learned:
+    """Add the release of one site's people to a consortium.
+
+    Parameters
+    ----------
+    group : Consortium
+    cohort : Cohort
+        The hospital's own people; those of `site` alone are used.
+    site : str
+    home : Home
+        Receipts of earlier releases (empty at the first).
+    budget : Budget
+    key : Ed25519PrivateKey, optional
+        The hospital's own key.
+    accept_labels : bool
+        Go on although the diagnoses look turned round.
+    """
+    mine = own_people(group, cohort, site)
+    people = fingerprints(mine.fc, mine.subject_id.tolist())
+    spent = require_budget(home, people, budget)
+    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
+    y = torch.from_numpy(mine.y)
+    before = quality(scores(group, x), mine.y)
+    require_labels(before, mine.y, site, accept_labels)
+    numbers = made_numbers(group, x, y, budget)
+    wave, start = home.waves(site) + 1, group.start.digest
+    receipt = Receipt(site, wave, start, budget.limit, new_salt(), people)
+    release = Release(
+        site=site,
+        start=start,
+        time=ledger.now(),
+        fcforge=__version__,
+        wave=wave,
+        numbers=numbers,
+        mechanism=budget.mechanism,
+        epsilon=budget.limit or 0.0,
+        delta=budget.delta if budget.limit else 0.0,
+        spent=spent,
+        noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
+        commitment=receipt.commitment,
+    ).signed(key)
+    joined = group.joined([release])
+    left_out = leave_one_out_scores(joined, x, y)
+    threshold = fit_threshold(left_out, mine.y, joined.digest)
+    kept = replace(home.with_receipt(replace(receipt, release=release.digest)), threshold=threshold)
+    return Learned(joined, release, kept, before, quality(left_out, mine.y))
+
+
+def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
+    """People of `site`, fit for this start; else `DataError` by name."""
+    mine = cohort.select_sites([site])
+    start = group.start
+    require_valid(mine, n_rois=start.n_rois)
+    names = tuple(start.papers["roi_names"])
+    if names and mine.roi_names and mine.roi_names != names:
+        k = next(i for i, (a, b) in enumerate(zip(mine.roi_names, names, strict=True)) if a != b)
+        raise DataError(
+            f"ROI {k + 1} is '{mine.roi_names[k]}', the start has '{names[k]}' there.",
+            where=f"site '{site}'",
+            do="Use the same atlas with its ROIs in the same order.",
+        )
+    lost = without_covariates(start, mine.covariates, len(mine))
+    if lost.any():
+        who = ", ".join(mine.subject_id[lost][:5].tolist())
+        raise DataError(
+            f"{int(lost.sum())} people have no {', '.join(start.removes)} (first: {who}), which "
+            "the start removes.",
+            where=f"site '{site}'",
+            do="Add these columns to the data, or leave the people out.",
+        )
+    require_alike(start, mine, site)
+    return mine
+
+
+def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
+    """Refuse scans that are unlike the public people's: shuffled ROIs, another atlas."""
+    features = start.features(torch.from_numpy(mine.fc), mine.covariates)
+    far, unlike = start.strangeness(features)
+    strange = int((torch.maximum(far, unlike) > 1).sum())
+    alike = float(likeness(features.mean(0)[None], start.arrays.mean))
+    limit = start.papers["limits"]["site"]
+    if strange > 0.2 * len(mine) or alike < limit:
+        raise DataError(
+            f"its scans are unlike the public people's: {strange} of {len(mine)} lie outside what "
+            f"was seen, and the mean scan correlates {alike:.2f} with theirs (at least {limit:.2f} "
+            "is expected).",
+            where=f"site '{site}'",
+            do="Check the order of the ROIs, the atlas and the preprocessing.",
+        )
+
+
+def require_budget(home: Home, people: Sequence[tuple[str, str]], budget: Budget) -> float:
+    """Most that one of these people will have spent; told and refused where it adds up unasked."""
+    if budget.limit is not None:
+        check_budget(budget.epsilon, budget.delta, "release")
+    seen = home.seen(people)
+    if seen and not budget.again:
+        raise ConfigError(
+            f"{len(seen)} of these {len(people)} people are in an earlier release of this "
+            "hospital.",
+            where="home file",
+            do="Release new people only, or say --again: what they have spent adds up.",
+        )
+    if budget.limit is None:
+        return 0.0
+    before = [v for v in seen.values() if v is not None]
+    return float(budget.limit + max(before, default=0.0))
+
+
+def made_numbers(group: Consortium, x: Tensor, y: Tensor, budget: Budget) -> tuple[float, ...]:
+    """The numbers of a release with secret noise, rounded to a thousandth of it.
+
+    Rounding to a public grid after the noise costs no privacy and hides the last bits, in which
+    floating-point noise can be told apart (Mironov 2012).
+    """
+    arrays = group.start.arrays
+    rng = secret_rng("secret", torch.Generator())
+    found = vector.release_vector(arrays, x, y, budget.limit, budget.delta, rng)
+    noise = vector.noise_sd(arrays, budget.limit, budget.delta)
+    if noise:
+        grain = 2.0 ** math.floor(math.log2(noise * GRAIN))
+        found = torch.round(found / grain) * grain
+    return tuple(found.tolist())
+
+
+def scores(group: Consortium, x: Tensor) -> np.ndarray:
+    """Log odds (n,) of the consortium's head for features (n, p)."""
+    raw = group.start.arrays.standardise(x) @ group.head.weight + group.head.bias
+    return (raw / group.start.arrays.temperature).numpy()
+
+
+def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor) -> np.ndarray:
+    """Log odds of each person by the head without that person's own contribution.
+
+    Clipping and the noise stay as they were; exact but for people in two releases.
+    """
+    arrays = group.start.arrays
+    own = vector.contributions(arrays, x, y)
+    total = torch.tensor(
+        [math.fsum(c) for c in zip(*(r.numbers for r in group.releases), strict=True)]
+    )
+    total = total.double()
+    variance = math.fsum(r.noise_sd**2 for r in group.releases)
+    z = arrays.standardise(x)
+    u = torch.cat([z @ arrays.axes, torch.full((len(z), 1), 0.5, dtype=z.dtype)], 1)
+    beta = torch.stack(
+        [vector.solve(arrays, total - v, variance, len(group.releases)) for v in own]
+    )
+    return ((arrays.score(z) + (u * beta).sum(1)) / arrays.temperature).numpy()
+
+
+def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
+    p = 1 / (1 + np.exp(-score))[None]
+    found = {m: float(cell_values(p, y, m)[0]) for m in ("accuracy", "balanced_accuracy", "auroc")}
+    return {**found, "majority": float(max(y.mean(), 1 - y.mean())), "people": float(len(y))}
+
+
+def require_labels(found: Mapping[str, float], y: np.ndarray, site: str, accept: bool) -> None:
+    """Refuse diagnoses that look turned round: an AUROC far below chance."""
+    n1, n0 = int(y.sum()), int(len(y) - y.sum())
+    error = math.sqrt((n0 + n1 + 1) / (12 * n0 * n1))  # of the AUROC under chance
+    if found["auroc"] < 0.5 - TURNED * error and not accept:
+        raise DataError(
+            f"the model that came in tells this site's patients from controls the wrong way round "
+            f"(AUROC {found['auroc']:.2f}).",
+            where=f"site '{site}'",
+            do="Check which class is the patients (--positive); if it is right, say "
+            "--accept-labels.",
+        )
+
+
+def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:
+    """The hospital's own intercept and slope by penalised logistic regression.
+
+    The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
+    people move them little.
+    """
+    t = 2.0 * torch.from_numpy(y.astype(float)) - 1.0
+    s = torch.from_numpy(score)
+    theta = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    design = torch.stack([torch.ones_like(s), s], 1)
+    for _ in range(50):  # Newton; the penalised loss is strictly convex
+        p = torch.sigmoid(design @ theta)
+        gradient = design.T @ (p - (t + 1) / 2) + (theta - torch.tensor([0.0, 1.0]))
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + torch.eye(2)
+        theta = theta - torch.linalg.solve(hessian, gradient)
+    return Threshold(round(float(theta[0]), 6), round(float(theta[1]), 6), len(y), capsule)
