@@ -73,11 +73,9 @@ def statistics_leak(method: Component, lane: Lane, sites: Mapping[str, Site]) ->
     scores: dict[str, list[np.ndarray]] = {"in": [], "out": []}
     for site in sites.values():
         for part, batch in (("in", site.learning(with_val=True)), ("out", site.test)):
-            x = method._features(model.prepare(batch.fc)["edges"].double())
-            t = 2.0 * batch.y.double()[:, None] - 1.0
-            rows = torch.cat([torch.ones_like(t), x, t], 1).numpy()
+            rows = method.statistics_rows(model, model.prepare(batch.fc), batch.y).numpy()
             lever = attacks.leverage(rows, lane.state[key].numpy())
-            margin = score(lane, batch.fc) * t[:, 0].numpy()
+            margin = score(lane, batch.fc) * rows[:, -1]
             scores[part].append(np.stack([lever, margin], 1))
     inside, outside = (np.concatenate(scores[part]) for part in ("in", "out"))
     return max(auc(inside[:, i], outside[:, i]) for i in range(2))

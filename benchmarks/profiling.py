@@ -135,7 +135,7 @@ def stages(args: argparse.Namespace) -> None:
         store = open_store(prepared, Path(scratch) / "run")
         run_experiment(prepared, store, device=args.device, group=group, jobs=args.jobs)
         whole, wall = clock._now() - start, now(args.device).wall - wall
-    every = Forge().settings["refresh"]
+    every = Forge().refresh
     factor = {"training": 100 / args.epochs}
     factor["HCTS refresh"] = -(-100 // every) / -(-args.epochs // every)
     full = {k: s * factor.get(k, 1.0) for k, s in clock.seconds.items()}

@@ -182,7 +182,7 @@ class Order:
                 looks.append(Look(accuracy, ce, psi, distances(z)))
             look = Look(*(torch.stack(part) for part in zip(*looks, strict=True)))
             key = torch.tensor(len(self.past), dtype=torch.int32)
-            self.state, choice = self.sampler.refresh(self.state, look, key)
+            self.state, choice = self.sampler.refresh(self.state, look, key, CANDIDATES)
             every = [g for past in self.past for g in past.kept]
             self.active = [every[i] for i in choice.active.tolist()]
 

@@ -12,6 +12,7 @@ from fcforge.errors import ConfigError
 from fcforge.graphs import centre_edges, edges, log_edges
 from fcforge.methods import make_method
 from fcforge.methods.analytic import Analytic, add_to_root, ridge_from_root
+from fcforge.models import make_model
 from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
 
@@ -108,7 +109,11 @@ def test_weights_of_edges_score_like_weights_of_features(settings):
     assert isinstance(method, Analytic)
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(6, 45, generator=rng, dtype=torch.float64)
-    features = method._features(x)
+    model = make_model(Component("linear"), 10)
+    rows = method.statistics_rows(model, {"edges": x}, torch.tensor([0, 1, 0, 1, 1, 0]))
+    assert rows[:, 0].tolist() == [1] * 6
+    assert rows[:, -1].tolist() == [-1, 1, -1, 1, 1, -1]
+    features = rows[:, 1:-1]
     w = torch.randn(features.shape[1], generator=rng, dtype=torch.float64)
     torch.testing.assert_close(x @ method._to_edges(w, x), features @ w)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,12 +11,13 @@ from forge_world import N_ROIS, SITES, TRAINING, World, subjects
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.errors import ConfigError, SealedError
-from fcforge.methods import METHODS, make_method
-from fcforge.methods._forge_presets import PRESETS
+from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Replay
 from fcforge.methods.forge import Forge
 from fcforge.models import make_model
+from fcforge.replay.bandit import Bandit
 from fcforge.replay.bank import PoolName
+from fcforge.replay.hcts import HCTS
 from fcforge.types import Component, SiteSeal
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
@@ -28,7 +31,8 @@ VARIANTS = {
 
 
 def learner(model: str = "mlp", **settings) -> Learner:
-    return Learner(Forge(**{**SIZES, **settings}), make_model(Component(model), N_ROIS))
+    method = make_method(Component("forge", {**SIZES, **settings}))
+    return Learner(method, make_model(Component(model), N_ROIS))
 
 
 def same(a: dict, b: dict) -> bool:
@@ -53,7 +57,7 @@ def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
     )
     w, b = lane.params["head.0.weight"], lane.params["head.0.bias"]
     z, edges = x["edges"] @ w.T + b, x["edges"]
-    mean = chosen.method.settings["loss_form"] == "mean"
+    mean = chosen.method.loss_form == "mean"
     l1, l2, l3 = chosen.method.weights
     remembered = torch.tensor(0.0)
     for i, j in enumerate(old.tolist()):
@@ -191,7 +195,7 @@ def test_refresh_happens_every_so_many_epochs():
     assert [e for e in range(8) if chosen.wakes(e, 8)] == [0, 3, 6]
     assert not Forge(sampling="reservoir").wakes(0, 8)
     assert not Forge(l1=0, l2=0, l3=0).wakes(0, 8)
-    literal = Forge(preset="paper")
+    literal = Forge.paper()
     assert [e for e in range(100) if literal.wakes(e, 100)] == [0, 80]
 
 
@@ -244,18 +248,27 @@ def test_shapes_depend_on_the_number_of_sites_alone():
 
 
 # -- settings ----------------------------------------------------------------------------
-def test_presets_and_what_is_set_by_hand():
-    assert Forge().settings == {k: v[0] for k, v in PRESETS.items()}
-    literal = Forge(preset="paper", zscore=False, refresh=7)
-    assert literal.settings["zscore"] is False
-    assert literal.settings["refresh"] == 7
-    assert literal.settings["posterior"] == "paper"
-    assert literal.sampler.bandit.prior == 10.0
-    assert not literal.sampler.bandit.pooled
+def test_the_papers_values():
+    """Equation and appendix; where they are silent, the authors' code."""
+    paper = Forge.paper()
+    assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 80)
+    assert (paper.loss_form, paper.sum_sites) == ("sum", True)
+    sampler = paper.sampler
+    assert (sampler.temperature, sampler.zscore, sampler.floor) == (1.0, True, 0.0)
+    assert (sampler.reward_scale, sampler.centre_reward) == (0.05, False)
+    assert sampler.sites == sampler.subjects == Bandit(10.0, 0.1, 0.98, "paper", 0.0, False)
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
-    assert METHODS["forge"] is Forge
-    assert Forge.needs_generator
+
+
+def test_a_preset_and_what_is_set_by_hand():
+    changed = {"preset": "paper", "refresh": 7, "sampler": {"zscore": False}}
+    method = make_method(Component("forge", changed))
+    assert method == replace(Forge.paper(), refresh=7, sampler=replace(HCTS.paper(), zscore=False))
+    nested = {"sampler": {"sites": {"prior": 2.0}}}
+    assert make_method(Component("forge", nested)).sampler == HCTS(sites=Bandit(prior=2.0))
+    own = {"preset": "default", "sampler": {"preset": "paper"}}
+    assert make_method(Component("forge", own)) == Forge(sampler=HCTS.paper())
 
 
 @pytest.mark.parametrize(
@@ -263,14 +276,15 @@ def test_presets_and_what_is_set_by_hand():
     [
         {"preset": "papre"},
         {"sampling": "greedy"},
-        {"closeness": "x"},
+        {"sampler": {"closeness": "x"}},
         {"memory": 0},
         {"dev": 1},
         {"l2": -0.1},
         {"refresh": 0},
-        {"temperature": 0.0},
+        {"sampler": {"temperature": 0.0}},
+        {"sampler": {"sites": {"prior": 0.0}}},
     ],
 )
 def test_impossible_settings_are_refused(bad):
-    with pytest.raises(ConfigError, match=next(iter(bad))):
-        Forge(**bad)
+    with pytest.raises(ConfigError, match=f"^method 'forge': .*{next(iter(bad))}"):
+        make_method(Component("forge", bad))

@@ -9,12 +9,12 @@ from forge_world import N_ROIS, SITES, World
 from fcforge import graphs
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
-from fcforge.methods._ridge import dual_ridge
 from fcforge.methods.analytic import ridge_from_root
 from fcforge.methods.base import Lane
-from fcforge.methods.forge_ridge import ForgeRidge, balance_classes, head_of
+from fcforge.methods.forge_ridge import ForgeRidge, balance_classes
+from fcforge.methods.shared.ridge import dual_ridge, linear_head
 from fcforge.models import make_model
-from fcforge.models.edge import LOG_SCALE, edge_features, n_features
+from fcforge.models.edge import edge_features, n_features
 from fcforge.types import Component
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
@@ -84,7 +84,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     l1, l2, l3 = s.weights
     state = lane.state
     sites = len(state["replay.quota"])
-    mean = s.settings["loss_form"] == "mean"
+    mean = s.loss_form == "mean"
     part = torch.zeros((), dtype=torch.float64)
     for site in range(sites):
         active = state["replay.active"]
@@ -98,7 +98,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
         each = each + l3 * (readout.mean(-1) if mean else readout.sum(-1))
         weight = 1.0 / sites if s.site_weight == "equal" else len(slots) / len(active)
         part = part + weight * each.mean()
-    total = total + part * (sites if s.settings["sum_sites"] else 1)
+    total = total + part * (sites if s.sum_sites else 1)
     return total + s.penalty * x.shape[1] / len(y) * solution[:-1].square().sum()
 
 
@@ -108,7 +108,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
         {},
         {"sum_sites": True, "l1": 0.5, "l2": 0.5},
         {"site_weight": "quota", "l1": 0.7, "l2": 0.1},
-        {"loss_form": "paper", "l1": 0.0},
+        {"loss_form": "sum", "l1": 0.0},
         {"sampling": "reservoir"},
     ],
 )
@@ -139,13 +139,13 @@ def test_recall_by_hand():
         "memory.y": torch.tensor([0, 1, 0, 1]),
         "memory.logits": torch.tensor([[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]),
     }
-    asked = ForgeRidge(l1=0.2, l2=0.6).recall(state, 6)
+    asked = ForgeRidge(l1=0.2, l2=0.6).targets(state, 6)
     assert asked.slot.tolist() == [1, 2, 3]
     # (0.2 * 1 + 0.6 * 0.5) / 0.8, (0.2 * -1 + 0.6 * 0.5) / 0.8, (0.2 * 1 + 0) / 0.8
     assert asked.target.tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert asked.mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
-    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").recall(state, 6)
+    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").targets(state, 6)
     assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
 
 
@@ -172,9 +172,9 @@ def test_balance_in_recall_by_hand():
         "memory.y": torch.tensor([0, 0, 0, 1]),
         "memory.logits": torch.zeros(4, 2),
     }
-    plain = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True).recall(state, 6)
+    plain = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True).targets(state, 6)
     assert plain.mass.tolist() == pytest.approx([6, 2, 2, 2])
-    even = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True, balance=1.0).recall(state, 6)
+    even = ForgeRidge(l1=0.5, l2=0.5, sum_sites=True, balance=1.0).targets(state, 6)
     assert even.mass.tolist() == pytest.approx([6, 1.5, 1.5, 3])
     assert even.target.tolist() == plain.target.tolist()
 
@@ -215,10 +215,20 @@ def test_the_second_look_is_the_first_with_new_logits():
     lane = world.learn(chosen, SITES)[-1]
     bank, s = world.bank.inputs(chosen.model), chosen.method
     key = torch.tensor(5, dtype=torch.int32)
-    _, first = s._choose(chosen.model, lane, bank, key, None)
-    other = lane._replace(params=head_of(torch.linspace(-1, 1, N_ROIS * (N_ROIS - 1) // 2 + 1)))
-    _, scratch = s._choose(chosen.model, other, bank, key, None)
-    _, again = s._choose(chosen.model, other, bank, key, first)
+    other = lane._replace(
+        params=linear_head(torch.linspace(-1, 1, N_ROIS * (N_ROIS - 1) // 2), torch.tensor(0.5))
+    )
+
+    def seen(lane, before=None):
+        return s.choose(
+            lambda rows: chosen.model.apply(lane.params, {}, {"edges": bank["edges"][rows]}),
+            lane,
+            key,
+            before,
+        )[1]
+
+    first, scratch = seen(lane), seen(other)
+    again = seen(other, first)
     assert not torch.equal(first.psi, scratch.psi)
     for a, b in zip(again, scratch, strict=True):
         torch.testing.assert_close(a, b)
@@ -235,22 +245,22 @@ def test_hcts_chooses_within_its_budget_and_learns():
 def test_log_features_are_the_scaled_matrix_logarithm():
     fc = World().bank.fc(torch.arange(3))
     log = edge_features(fc, "log")
-    torch.testing.assert_close(log * LOG_SCALE, graphs.log_edges(fc))
+    torch.testing.assert_close(log * graphs.LOG_SCALE, graphs.log_edges(fc))
     assert torch.equal(log, edge_features(fc, "centred+log")[:, log.shape[1] :])
     # two ROIs at correlation c: the log of (1 - a) C + a I has (log(1 + d) - log(1 - d)) / 2
     # beside its diagonal, with d = 0.6 c
     pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / LOG_SCALE, rel=1e-4)
+    assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / graphs.LOG_SCALE, rel=1e-4)
 
 
 def test_log_with_diagonal_by_hand():
     """Two ROIs at correlation 0.5: d = 0.3, the diagonal is (log(1 + d) + log(1 - d)) / 2."""
     pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    edge, first, second = (edge_features(pair, "log+diagonal")[0] * LOG_SCALE).tolist()
+    edge, first, second = (edge_features(pair, "log+diagonal")[0] * graphs.LOG_SCALE).tolist()
     assert edge == pytest.approx(0.30952, rel=1e-4)
     assert [first, second] == pytest.approx([-0.04716 / 2**0.5] * 2, rel=1e-3)
     fc = World().bank.fc(torch.arange(2))
-    x = edge_features(fc, "log+diagonal") * LOG_SCALE
+    x = edge_features(fc, "log+diagonal") * graphs.LOG_SCALE
     assert x.shape[1] == n_features(N_ROIS, "log+diagonal")
     apart = (graphs.log_matrix(fc[0]) - graphs.log_matrix(fc[1])).square().sum()
     torch.testing.assert_close((x[0] - x[1]).square().sum(), apart / 2)

@@ -7,8 +7,8 @@ import torch
 
 from fcforge.errors import ConfigError
 from fcforge.methods import Lane, make_method
-from fcforge.methods._penalty import part
 from fcforge.methods.packnet import smallest
+from fcforge.methods.shared.penalty import part
 from fcforge.models import make_model
 from fcforge.types import Component, Training
 from small_world import World, order

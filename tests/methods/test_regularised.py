@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from fcforge import graphs
 from fcforge.errors import ConfigError
 from fcforge.methods import Lane, make_method
-from fcforge.methods._penalty import (
+from fcforge.methods.ewc import exact_fisher
+from fcforge.methods.lwf import distillation
+from fcforge.methods.shared.penalty import (
     add_anchor,
     add_pull,
     batch_gradients,
@@ -17,8 +19,6 @@ from fcforge.methods._penalty import (
     part,
     penalty,
 )
-from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.lwf import distillation
 from fcforge.methods.twp import attention, topology_energy
 from fcforge.models import make_model
 from fcforge.randomness import torch_rng

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from fcforge.methods import Batch, Lane, Replay, make_method
-from fcforge.methods._teacher import with_teacher
 from fcforge.methods.der import logit_distance
+from fcforge.methods.shared.teacher import with_teacher
 from fcforge.methods.ugcl import local_divergence, local_structure, neighbours
 from fcforge.models import make_model
 from fcforge.models.layers import mean_max

@@ -32,6 +32,7 @@ from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch, SiteSeal
 
 R = 12
+LINEAR = make_model(Component("linear"), R)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,8 @@ def teach(method: DPAnalytic, *batches: FCBatch, seed: int = 0) -> Lane:
 def test_with_hardly_any_noise_it_is_ridge_on_the_projection(site, template) -> None:
     method = DPAnalytic(epsilon=1e9, public=template, projection=6, clip=50.0, noise="seeded")
     lane = teach(method, site.select(slice(0, 60)), site.select(slice(60, 100)))
-    x = method._features(edge_features(site.fc).double()).numpy()
+    inputs = {"edges": edge_features(site.fc)}
+    x = method.statistics_rows(LINEAR, inputs, site.y)[:, 1:-1].numpy()
     t = 2.0 * site.y.numpy() - 1
     xc = x - x.mean(0)
     weight = np.linalg.solve(xc.T @ xc + 100 * np.eye(6), xc.T @ (t - t.mean()))
@@ -92,7 +94,8 @@ def test_released_row_is_never_longer_than_its_bound(site) -> None:
     wild.fc[0] = torch.eye(R)
     wild.fc[1] = torch.full((R, R), 0.999) + 0.001 * torch.eye(R)
     method = DPAnalytic(projection=5, clip=0.4, noise="seeded")
-    x = method._features(edge_features(wild.fc)) / method._bound
+    inputs = {"edges": edge_features(wild.fc)}
+    x = method.statistics_rows(LINEAR, inputs, wild.y)[:, 1:-1] / method._bound
     assert float(x.norm(dim=1).max()) <= 1 + 1e-12
     t = 2.0 * wild.y.double()[:, None] - 1
     rows = torch.cat([math.sqrt(0.5) * torch.ones_like(t), x, math.sqrt(0.5) * t], 1)

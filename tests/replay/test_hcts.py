@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -21,16 +22,7 @@ from fcforge.replay.hcts import (
     take_first,
 )
 
-LITERAL = HCTS(
-    credit_previous=False,
-    centre_reward=False,
-    reward_scale=0.05,
-    temperature=1.0,
-    zscore=True,
-    floor=0.0,
-    scaling="none",
-    bandit=Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
-)
+LITERAL = HCTS.paper()
 FORGET = torch.tensor([0.30, 0.15, 0.0])
 BEST = 0.9
 
@@ -57,9 +49,8 @@ def simulate(sampler: HCTS, refreshes: int = 16, runs: int = 300, n: int = 24) -
     noise. Nothing is fed back, so every run sees the same three sites: forgetting .30/.15/0.
     """
     rng = torch_rng(0, "consortium")
-    sampler = replace(sampler, capacity=n)
     state = {k: v.expand(runs, *v.shape) for k, v in start(sampler).items()}
-    step = torch.func.vmap(sampler.refresh)
+    step = torch.func.vmap(partial(sampler.refresh, capacity=n))
     ce = torch.full((runs, 3), 0.7)
     for r in range(refreshes + 1):
         accuracy = BEST - FORGET + 0.015 * torch.randn(runs, 3, generator=rng)
@@ -69,7 +60,7 @@ def simulate(sampler: HCTS, refreshes: int = 16, runs: int = 300, n: int = 24) -
     return choice.quota / n
 
 
-UNBELIEVING = replace(HCTS(), bandit=Bandit(belief=0.0))
+UNBELIEVING = HCTS(sites=Bandit(belief=0.0))
 
 
 @pytest.mark.parametrize("sampler", [HCTS(), UNBELIEVING])
@@ -105,17 +96,17 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
     rng = torch_rng(0, "credit")
     before = torch.tensor([0.8, 0.6])
     after = torch.tensor([0.5, 0.9])
-    for credited, sampler in ((before, HCTS(capacity=4)), (after, replace(LITERAL, capacity=4))):
+    for credited, sampler in ((before, HCTS()), (after, LITERAL)):
         state = start(sampler, 2)
         key = torch.tensor(1, dtype=torch.int32)
-        state, _ = sampler.refresh(state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key)
-        started = sampler.bandit.start(2)
+        state, _ = sampler.refresh(state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4)
+        started = sampler.sites.start(2)
         assert torch.equal(state["hcts.site.s"], started[0])  # no reward yet
-        state, _ = sampler.refresh(state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key)
+        state, _ = sampler.refresh(state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4)
         phi = torch.stack([credited, (BEST - credited).clamp(min=0)], -1)
         r = torch.sigmoid(torch.tensor([0.1, -0.1]) / sampler.reward_scale)
         r = r - 0.5 if sampler.centre_reward else r
-        expected = sampler.bandit.update(
+        expected = sampler.sites.update(
             *started,
             phi[:, :, None] * phi[:, None, :],
             phi * r[:, None],
@@ -137,11 +128,11 @@ def test_sample_moments_by_hand():
 
 
 def test_choice_obeys_quota_and_shortlist():
-    sampler = HCTS(capacity=12)
+    sampler = HCTS()
     rng = torch_rng(0, "choice")
     state = start(sampler)
     state, choice = sampler.refresh(
-        state, look(BEST - FORGET, torch.zeros(3), 10, rng), torch.tensor(5, dtype=torch.int32)
+        state, look(BEST - FORGET, torch.zeros(3), 10, rng), torch.tensor(5, dtype=torch.int32), 12
     )
     assert len(set(choice.active.tolist())) == 12
     assert torch.bincount(choice.active // 10, minlength=3).tolist() == choice.quota.tolist()

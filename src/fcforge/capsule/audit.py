@@ -183,12 +183,9 @@ def network_scores(capsule: Capsule, learner: Learner, batch: FCBatch) -> dict[s
 
 def moment_rows(learner: Learner, batch: FCBatch) -> np.ndarray | None:
     """Rows [1, features, label] of a method that keeps second moments of them, else None."""
-    features = getattr(learner.method, "_features", None)
-    if learner.method.keeps != "statistics" or features is None:
-        return None
-    x = features(learner.model.prepare(batch.fc)["edges"].double())
-    t = 2.0 * batch.y.double()[:, None] - 1.0
-    return torch.cat([torch.ones_like(t), x, t], dim=1).numpy()
+    inputs = learner.model.prepare(batch.fc)
+    rows = learner.method.statistics_rows(learner.model, inputs, batch.y)
+    return None if rows is None else rows.numpy()
 
 
 def state_scores(

@@ -18,7 +18,7 @@ from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import clone, lift, stack, unstack, where_better
 from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.errors import SealedError
-from fcforge.methods.base import Batch, Lane, Method, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Method, cross_entropy
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, SiteView
@@ -89,20 +89,6 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     return torch.cat([order, order[:, : steps * b - n]], dim=1).reshape(epochs, steps, b)
 
 
-def recall(method: Method, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
-    """Remembered subjects of one step, by slots of the method's memory."""
-    slots, weight = method.draw(lane, key)
-    memory = lane.state
-    rows = memory["memory.row"][slots].clamp(min=0)  # an empty slot has weight zero
-    return Replay(
-        gather(inputs, rows),
-        memory["memory.y"][slots],
-        memory["memory.logits"][slots],
-        memory["memory.embedding"][slots],
-        weight,
-    )
-
-
 def make_step(
     learner: Learner, training: Training, inputs: Inputs, y: Tensor, *, replaying: bool
 ) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
@@ -114,7 +100,7 @@ def make_step(
 
     def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
         batch = Batch(gather(inputs, rows), y[rows])
-        replay = recall(method, lane, inputs, fold(key, 1)) if replaying else None
+        replay = method.recall(lane, inputs, fold(key, 1)) if replaying else None
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods._ridge import require_plain_edges
 from fcforge.methods.base import Keeps, Lane, Method
-from fcforge.models.base import Model
+from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
+from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
 from fcforge.settings import Count, NotNegative
@@ -111,10 +111,11 @@ class Analytic(Method):
         if self.centre:
             require_plain_edges(self.where(), model, "Set centre = false, or features = 'z'.")
 
-    def _features(self, x: Tensor) -> Tensor:
-        """Edges (n, p) -> features (n, q): a fixed linear map, equal at every hospital."""
+    def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
+        """Rows [1, x, t]; x is a fixed linear map of the edges, equal at every hospital."""
+        x = inputs["edges"].double()
         x = centre_edges(x) if self.centre else x
-        return x @ self._basis(x) if self.projection else x
+        return moment_rows(x @ self._basis(x) if self.projection else x, y)
 
     def _basis(self, x: Tensor) -> Tensor:
         rng = torch_rng(0, "analytic projection", x.shape[1], self.projection)
@@ -122,7 +123,7 @@ class Analytic(Method):
         return basis.to(x) / math.sqrt(self.projection)
 
     def _to_edges(self, weight: Tensor, edges: Tensor) -> Tensor:
-        """Weights of features -> weights of edges: the transpose of `_features`."""
+        """Weights of features -> weights of edges: the transpose of the map."""
         weight = self._basis(edges) @ weight if self.projection else weight
         return centre_edges(weight[None])[0] if self.centre else weight
 
@@ -135,18 +136,13 @@ class Analytic(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's statistics and solve again."""
-        edges = site.inputs(model)["edges"].double()
-        x = self._features(edges)
-        t = 2.0 * site.y.double()[:, None] - 1.0
-        root = add_to_root(lane.state["root"], torch.cat([torch.ones_like(t), x, t], dim=1))
-        ridge = ridge_from_root(root, self._penalties(x.shape[1]))
-        weight = self._to_edges(ridge.weight, edges)
+        inputs = site.inputs(model)
+        rows = self.statistics_rows(model, inputs, site.y)
+        root = add_to_root(lane.state["root"], rows)
+        ridge = ridge_from_root(root, self._penalties(rows.shape[1] - 2))
+        weight = self._to_edges(ridge.weight, inputs["edges"].double())
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
-        half = weight / ridge.noise, ridge.bias / ridge.noise
-        params = {
-            "head.0.weight": torch.stack([-half[0], half[0]]).float(),
-            "head.0.bias": torch.stack([-half[1], half[1]]).float(),
-        }
+        params = linear_head(weight / ridge.noise, ridge.bias / ridge.noise)
         return Lane(params, lane.stats, {"root": root})
 
     def _penalties(self, n_features: int) -> list[float]:

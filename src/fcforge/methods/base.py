@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.replay.memory import Replay, recall
 from fcforge.settings import Checked
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
@@ -54,28 +55,6 @@ class Batch(NamedTuple):
     y: Tensor
 
 
-class Replay(NamedTuple):
-    """Remembered subjects of one training step, with what the teacher said of them.
-
-    Attributes
-    ----------
-    inputs, y
-        As in `Batch`.
-    logits : Tensor of shape (b, 2)
-        Teacher logits u, stored when the subject entered the memory.
-    embedding : Tensor of shape (b, d)
-        Teacher readout r, stored likewise.
-    weight : Tensor of shape (b,)
-        How much each remembered subject counts in a mean; sums to one.
-    """
-
-    inputs: Inputs
-    y: Tensor
-    logits: Tensor
-    embedding: Tensor
-    weight: Tensor
-
-
 def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean cross-entropy, or the sum weighted by `weight`."""
     if weight is None:
@@ -109,6 +88,9 @@ class Method(Checked):
     row_keys
         Keys of ``lane.state`` that hold bank rows (-1 marks an empty slot). Stores and capsules
         turn them into subjects or addresses; the engine checks them against `keeps`.
+    transient
+        Beginnings of keys of ``lane.state`` that anybody can compute again (the untrained
+        network): not counted as memory.
     """
 
     kind: ClassVar[str] = "method"
@@ -122,6 +104,7 @@ class Method(Checked):
     models: ClassVar[tuple[str, ...]] = ()
     captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()
+    transient: ClassVar[tuple[str, ...]] = ()
 
     @property
     def replay_size(self) -> int:
@@ -148,6 +131,10 @@ class Method(Checked):
         """Last look at the site: Fisher information, masks, memory, generator."""
         return lane
 
+    def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
+        """Rows (n, q) whose second moments the method keeps, for audits; None without any."""
+        return None
+
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
         return type(self).begin_epoch is not Method.begin_epoch
@@ -162,6 +149,10 @@ class Method(Checked):
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Memory slots (replay_size,) for one step and their weights (summing to one)."""
         raise AssertionError("a method with replay_size > 0 says which slots it replays")
+
+    def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
+        """Remembered subjects of one step; `inputs` holds all rows of the bank."""
+        return recall(lane.state, inputs, *self.draw(lane, key))
 
     def loss(
         self,

@@ -14,6 +14,7 @@ from torch import Tensor
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Model
 from fcforge.replay.bank import SiteView
+from fcforge.replay.memory import ROWS
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,14 @@ class Cumulative(Method):
     source: ClassVar[str] = "upper reference"
     keeps: ClassVar[Keeps] = "real subjects"
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    row_keys: ClassVar[tuple[str, ...]] = ("memory.row",)
+    row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
+    transient: ClassVar[tuple[str, ...]] = ("fresh.",)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Remember the untrained network, to start from it again at every site."""
         state = {f"fresh.{k}": v for k, v in {**lane.params, **lane.stats}.items()}
         device = next(iter(lane.params.values())).device
-        state["memory.row"] = torch.empty(0, dtype=torch.int64, device=device)
+        state[ROWS] = torch.empty(0, dtype=torch.int64, device=device)
         return lane._replace(state=state)
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
@@ -53,12 +55,12 @@ class Cumulative(Method):
 
     def rows(self, lane: Lane, site: SiteView) -> Tensor:
         """Everybody so far."""
-        return torch.cat([lane.state["memory.row"], site.rows])
+        return torch.cat([lane.state[ROWS], site.rows])
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Keep the site's subjects."""
-        kept = torch.cat([lane.state["memory.row"], site.rows])
-        return lane._replace(state={**lane.state, "memory.row": kept})
+        kept = torch.cat([lane.state[ROWS], site.rows])
+        return lane._replace(state={**lane.state, ROWS: kept})
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods._rehearsal import TwoBatches
 from fcforge.methods.base import Lane, Replay, cross_entropy
+from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.randomness import fold
 from fcforge.replay.memory import uniform_slots
 from fcforge.settings import NotNegative

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods._ridge import require_plain_edges
 from fcforge.methods.base import Keeps, Lane, Method
-from fcforge.models.base import Model
+from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
+from fcforge.models.base import Inputs, Model
 from fcforge.privacy.mechanisms import (
     Noise,
     clip_rows,
@@ -120,11 +120,12 @@ class DPAnalytic(Method):
     def _bound(self) -> float:
         return self.clip * math.sqrt(self.projection)
 
-    def _features(self, edges: Tensor) -> Tensor:
-        """Edges (n, p) to clipped projections (n, k)."""
+    def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
+        """Rows [1, x, t], x the clipped projections (n, k) of the edges."""
+        edges = inputs["edges"].double()
         mean, basis = self._basis(edges.shape[1])
-        x = (centre_edges(edges.double()) - mean.to(edges.device)) @ basis.to(edges.device)
-        return clip_rows(x, self._bound)
+        x = (centre_edges(edges) - mean.to(edges)) @ basis.to(edges)
+        return moment_rows(clip_rows(x, self._bound), y)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody's statistics."""
@@ -137,15 +138,12 @@ class DPAnalytic(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's noisy statistics and solve again."""
-        edges = site.inputs(model)["edges"]
-        x = self._features(edges)
-        t = 2.0 * site.y.double()[:, None] - 1.0
-        rows = torch.cat([SIDE * torch.ones_like(t), x / self._bound, SIDE * t], dim=1)
-        sigma = gaussian_sigma(self.epsilon, self.delta)
-        # |row|^2 <= 1/2 + 1 + 1/2
-        found = noisy_moments(rows, math.sqrt(2.0), sigma, secret_rng(self.noise, rng))
-        unit = torch.full((rows.shape[1],), self._bound, dtype=torch.float64, device=x.device)
+        rows = self.statistics_rows(model, site.inputs(model), site.y)
+        unit = torch.full_like(rows[0], self._bound)
         unit[0] = unit[-1] = 1 / SIDE
+        sigma = gaussian_sigma(self.epsilon, self.delta)
+        # |row / unit|^2 <= 1/2 + 1 + 1/2
+        found = noisy_moments(rows / unit, math.sqrt(2.0), sigma, secret_rng(self.noise, rng))
         moments = lane.state["moments"] + found * torch.outer(unit, unit)
         noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (sigma * self._bound**2) ** 2)
         weight, bias = private_ridge(moments, float(noise), self.penalty)
@@ -155,15 +153,13 @@ class DPAnalytic(Method):
             "epsilon": torch.full_like(noise, self.epsilon),
             "secret": torch.full_like(noise, float(self.noise == "secret")),
         }
-        return Lane(self._head(weight, bias, edges.shape[1]), lane.stats, state)
+        return Lane(
+            self._head(weight, bias, lane.params["head.0.weight"].shape[1]), lane.stats, state
+        )
 
     def _head(self, weight: Tensor, bias: Tensor, n_edges: int) -> dict[str, Tensor]:
         """Weights of projections as the linear model's two rows of edge weights."""
         mean, basis = self._basis(n_edges)
         on_edges = basis.to(weight.device) @ weight
         bias = bias - mean.to(weight.device) @ on_edges
-        on_edges = centre_edges(on_edges[None])[0]
-        return {
-            "head.0.weight": torch.stack([-on_edges, on_edges]).float(),
-            "head.0.bias": torch.stack([-bias, bias]).float(),
-        }
+        return linear_head(centre_edges(on_edges[None])[0], bias)

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from fcforge.methods._rehearsal import TwoBatches
 from fcforge.methods.base import Replay, cross_entropy
+from fcforge.methods.shared.rehearsal import TwoBatches
 from fcforge.settings import NotNegative
 
 

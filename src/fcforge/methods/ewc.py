@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods import _penalty
 from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.shared import penalty
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
 from fcforge.settings import NotNegative
@@ -26,8 +26,8 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
 
     For logistic regression this is the mean of :math:`p (1 - p) x_j^2`.
     """
-    p = _penalty.patient_probability(model, lane, inputs)
-    return _penalty.margin_gradients(model, lane, inputs, p * (1 - p))
+    p = penalty.patient_probability(model, lane, inputs)
+    return penalty.margin_gradients(model, lane, inputs, p * (1 - p))
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ class EWC(Method):
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty."""
-        return _penalty.add_pull(grads, lane, self.strength / 2)
+        return penalty.add_pull(grads, lane, self.strength / 2)
 
     def information(self, model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
         """Fisher information of the site's training subjects."""
         if self.fisher == "exact":
             return exact_fisher(model, lane, inputs)
         if self.fisher == "empirical":
-            return _penalty.loss_gradients(model, lane, inputs, y)
-        return _penalty.batch_gradients(model, lane, inputs, y)
+            return penalty.loss_gradients(model, lane, inputs, y)
+        return penalty.batch_gradients(model, lane, inputs, y)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's Fisher information and anchor."""
         new = self.information(model, lane, site.inputs(model), site.y)
         if not self.online:
-            return lane._replace(state=_penalty.add_anchor(lane.state, lane.params, new))
-        old = _penalty.part(lane.state, "importance")
+            return lane._replace(state=penalty.add_anchor(lane.state, lane.params, new))
+        old = penalty.part(lane.state, "importance")
         total = {k: self.gamma * old[k] + v if old else v for k, v in new.items()}
-        return lane._replace(state=_penalty.move_anchor(lane.state, lane.params, total))
+        return lane._replace(state=penalty.move_anchor(lane.state, lane.params, total))

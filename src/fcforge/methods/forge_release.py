@@ -20,11 +20,13 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.shared.ridge import linear_head
 from fcforge.models.base import Model, Params
 from fcforge.privacy.mechanisms import Noise, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PublicView, SiteView
+from fcforge.settings import Fraction, Positive
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class ForgeRelease(Method):
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: float = 1.0
-    delta: float = 1e-3
+    epsilon: Positive = 1.0
+    delta: Fraction = 1e-3
     noise: Noise = "secret"
 
     name: ClassVar[str] = "forge_release"
@@ -98,9 +100,5 @@ def head_params(start: Start, beta: Tensor) -> Params:
     """Two rows of weights on raw features; their difference is the calibrated log odds."""
     solution = vector.on_features(start, vector.head(start, beta.cpu()))
     half = 0.5 / start.temperature
-    weight, bias = (half * solution.weight).float(), (half * solution.bias).float()
-    both = {
-        "head.0.weight": torch.stack([-weight, weight]),
-        "head.0.bias": torch.stack([-bias, bias]),
-    }
+    both = linear_head(half * solution.weight, half * solution.bias)
     return {name: value.to(beta.device) for name, value in both.items()}

@@ -1,6 +1,7 @@
 r"""FORGE in closed form: the same objective with squared loss on a linear head, solved exactly.
 
-The memory, its tuples (G, y, u, r) and the sampler are those of `fcforge.methods.forge`. A
+The memory, its tuples (G, y, u, r) and the sampler are FORGE's
+(`fcforge.methods.shared.synthetic`). A
 linear head on fixed features has logits :math:`h = (-s, s)` with score :math:`s = x^\top w + b`.
 With labels :math:`t = \mp 1` the objective over the n subjects of the open site becomes
 
@@ -18,20 +19,18 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fcforge.methods._ridge import dual_ridge
 from fcforge.methods.base import Lane, State
-from fcforge.methods.forge import Forge
-from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.methods.shared.ridge import dual_ridge, linear_head
+from fcforge.methods.shared.synthetic import SyntheticMemory
+from fcforge.models.base import Model, Output, gather
 from fcforge.replay.bank import SiteView
-from fcforge.replay.hcts import Look, held_out, look_at
-from fcforge.replay.selection import margin
+from fcforge.replay.hcts import Look
 from fcforge.settings import Positive, Share, Size
 
 
@@ -53,15 +52,15 @@ class Recall(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ForgeRidge(Forge):
+class ForgeRidge(SyntheticMemory):
     """FORGE on a linear model without a gradient step.
 
     At every site the sampler chooses K remembered subjects `rounds` times. Each time the
     objective is solved exactly; the head is the mean of the solutions so far, and what it now
     says of past sites is what the sampler sees next. Averaging lets all candidates be heard
-    although only K are replayed at once. Settings of the gradient loop (`replay`, `forward`,
-    `refresh`) have no part. With ``l1 = l2 = 0`` nothing of the past is left and every site is
-    a ridge regression of its own, whatever came before: the exact form of fine-tuning.
+    although only K are replayed at once. With ``l1 = l2 = 0`` nothing of the past is left and
+    every site is a ridge regression of its own, whatever came before: the exact form of
+    fine-tuning.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ class ForgeRidge(Forge):
         How far the classes of a site are brought to equal weight, 0 (each subject counts alike)
         to 1 (each class counts alike); see `balance_classes`.
     **settings
-        Those of `Forge`.
+        Those of the memory and its sampler, `fcforge.methods.shared.synthetic.SyntheticMemory`.
     """
 
     penalty: Positive = 0.5
@@ -89,7 +88,7 @@ class ForgeRidge(Forge):
     models: ClassVar[tuple[str, ...]] = ("linear",)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """Solve the objective, then store the site's synthetic subjects as `Forge` does."""
+        """Solve the objective, then store the site's synthetic subjects."""
         return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
@@ -98,16 +97,19 @@ class ForgeRidge(Forge):
         x = torch.cat([now, old]).double()
         gram = x @ x.T
         t = 2.0 * site.y.double() - 1.0
-        here = torch.zeros_like(site.y)
-        alike = balance_classes(torch.ones_like(t), site.y, here, self.balance)
+        alike = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
-        n, chooses = len(now), len(old) > 0 and self.wakes(0, 1)
+        n, chooses = len(now), len(old) > 0 and self.chooses
         total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
         look: Look | None = None
         for done in range(self.rounds if chooses else 1):
             if chooses:
-                lane, look = self._choose(model, lane, bank, keys[done].to(x.device), look)
-            asked = self.recall(lane.state, n)
+
+                def forward(rows: Tensor, lane: Lane = lane) -> Output:
+                    return model.apply(lane.params, lane.stats, gather(bank, rows))
+
+                lane, look = self.choose(forward, lane, keys[done].to(x.device), look)
+            asked = self.targets(lane.state, n)
             place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
             dual = dual_ridge(
                 gram[place[:, None], place],
@@ -116,37 +118,18 @@ class ForgeRidge(Forge):
                 self.penalty * x.shape[1],
             )
             total += torch.cat([dual.coefficient @ x[place], dual.bias[None]])
-            lane = lane._replace(params=head_of(total / (done + 1)))
+            mean = total / (done + 1)
+            lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
         return lane
 
-    def _choose(
-        self, model: Model, lane: Lane, bank: Inputs, key: Tensor, before: Look | None
-    ) -> tuple[Lane, Look | None]:
-        """The next K subjects; closeness and distances are looked up, readouts being fixed."""
-        if self.sampling == "uniform":
-            return self.begin_epoch(model, lane, bank, torch.zeros(()), key), None
-
-        def forward(rows: Tensor) -> Output:
-            return model.apply(lane.params, lane.stats, {"edges": bank["edges"][rows]})
-
-        rows, y = self._by_site(lane.state, "memory", self.candidates)
-        dev_rows, dev_y = self._by_site(lane.state, "dev", self.dev)
-        if before is None:
-            look = look_at(forward, rows, y, dev_rows, dev_y, self.sampler.scaling)
-        else:
-            look = look_again(before, forward, rows, dev_rows, dev_y)
-        state, choice = self.sampler.refresh(lane.state, look, key)
-        chosen = {"replay.active": choice.active, "replay.quota": choice.quota}
-        return lane._replace(state={**state, **chosen}), look
-
-    def recall(self, state: State, n: int) -> Recall:
+    def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.
 
         Past sites share alike or by their quota (`site_weight`), and together count as one site
         or as so many (`sum_sites`).
         """
         l1, l2, _ = self.weights
-        if self.settings["loss_form"] == "paper":
+        if self.loss_form == "sum":
             l2 = 2.0 * l2  # |h - u|^2 is twice (s - u)^2
         slot, quota = state["replay.active"], state["replay.quota"]
         if l1 + l2 == 0:
@@ -157,7 +140,7 @@ class ForgeRidge(Forge):
         else:
             mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
         mass = balance_classes(mass, y, site, self.balance)
-        sites = len(quota) if self.settings["sum_sites"] else 1
+        sites = len(quota) if self.sum_sites else 1
         t = 2.0 * y.double() - 1.0
         logits = state["memory.logits"][slot].double()
         u = 0.5 * (logits[:, 1] - logits[:, 0])
@@ -190,27 +173,3 @@ def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> T
     after = empty.index_add(0, group, weight)
     whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
     return weight * whole_before / whole_after
-
-
-def head_of(solution: Tensor) -> Params:
-    """Parameters of a linear model with logits (-s, s) from w and, last, b: (p + 1,)."""
-    both = torch.stack([-solution, solution]).float()
-    return {"head.0.weight": both[:, :-1].clone(), "head.0.bias": both[:, -1].clone()}
-
-
-def look_again(
-    before: Look,
-    forward: Callable[[Tensor], Output],
-    rows: Tensor,
-    dev_rows: Tensor,
-    dev_y: Tensor,
-) -> Look:
-    """`look_at` under a new head on the same readouts: only logits have changed."""
-    logits = torch.stack([forward(r).logits for r in rows])
-    seen = [
-        held_out(forward(r.clamp(min=0)).logits, y, r >= 0)
-        for r, y in zip(dev_rows, dev_y, strict=True)
-    ]
-    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
-    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
-    return Look(accuracy, ce, psi, before.distance)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.methods._penalty import named, part
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
+from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
 from fcforge.replay.bank import SiteView

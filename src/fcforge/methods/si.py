@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import torch
 
-from fcforge.methods import _penalty
 from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.shared import penalty
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
 from fcforge.settings import NotNegative, Positive
@@ -47,28 +47,28 @@ class SI(Method):
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Path integral at zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
-        begun = _penalty.named("origin", lane.params) | _penalty.named("path", zero)
+        begun = penalty.named("origin", lane.params) | penalty.named("path", zero)
         return lane._replace(state={**lane.state, **begun})
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty."""
-        return _penalty.add_pull(grads, lane, self.strength)
+        return penalty.add_pull(grads, lane, self.strength)
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
         """Path integral: omega -= g * step."""
-        path = _penalty.part(lane.state, "path")
+        path = penalty.part(lane.state, "path")
         moved = {
             k: torch.addcmul(path[k], g, lane.params[k] - before[k], value=-1.0)
             for k, g in grads.items()
         }
-        return lane._replace(state={**lane.state, **_penalty.named("path", moved)})
+        return lane._replace(state={**lane.state, **penalty.named("path", moved)})
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
-        path, origin = _penalty.part(lane.state, "path"), _penalty.part(lane.state, "origin")
-        omega = _penalty.part(lane.state, "importance")
+        path, origin = penalty.part(lane.state, "path"), penalty.part(lane.state, "origin")
+        omega = penalty.part(lane.state, "importance")
         for k, p in lane.params.items():
             gained = path[k].clamp_min(0.0) / ((p - origin[k]).square() + self.damping)
             omega[k] = omega[k] + gained if k in omega else gained
-        state = _penalty.without(lane.state, "path", "origin")
-        return lane._replace(state=_penalty.move_anchor(state, lane.params, omega))
+        state = penalty.without(lane.state, "path", "origin")
+        return lane._replace(state=penalty.move_anchor(state, lane.params, omega))

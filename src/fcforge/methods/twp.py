@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods import _penalty
 from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
+from fcforge.methods.shared import penalty
 from fcforge.models import fused
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import linear
@@ -101,7 +101,7 @@ class TWP(Method):
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty (the strengths are inside the importance)."""
-        return _penalty.add_pull(grads, lane, 1.0)
+        return penalty.add_pull(grads, lane, 1.0)
 
     def topology_importance(self, model: Any, weight: Tensor, fc: Tensor) -> Tensor:
         """Mean over graphs of the squared gradient of the topology energy, like `weight`."""
@@ -112,12 +112,12 @@ class TWP(Method):
 
         graph = {"x": graphs.node_features(fc), "near": near}
         one = torch.ones(len(fc), device=fc.device)
-        return _penalty.squared_gradients(energy, {FIRST: weight}, graph, one)[FIRST]
+        return penalty.squared_gradients(energy, {FIRST: weight}, graph, one)[FIRST]
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Both importances of the site, weighted, and its anchor."""
-        by_loss = _penalty.loss_gradients(model, lane, site.inputs(model), site.y)
+        by_loss = penalty.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
         topology = self.topology_importance(model, lane.params[FIRST], site.fc)
         importance[FIRST] = importance[FIRST] + self.topology_strength * topology
-        return lane._replace(state=_penalty.add_anchor(lane.state, lane.params, importance))
+        return lane._replace(state=penalty.add_anchor(lane.state, lane.params, importance))

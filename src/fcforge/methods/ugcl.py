@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods._rehearsal import Rehearsal
-from fcforge.methods._teacher import teacher, with_teacher, without_teacher
 from fcforge.methods.base import Batch, Lane, Replay, cross_entropy
+from fcforge.methods.shared.rehearsal import Rehearsal
+from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import mean_max
 from fcforge.replay.bank import SiteView

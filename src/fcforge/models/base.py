@@ -52,6 +52,7 @@ class Model(Checked, ABC):
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
+    belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
 
     @abstractmethod
     def init(self, rng: torch.Generator) -> Params:

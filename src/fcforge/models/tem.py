@@ -52,6 +52,7 @@ class TEM(Model):
     edges: graphs.EdgeKind = "positive"
     name: ClassVar[str] = "tem"
     lr: ClassVar[float] = 1e-3
+    belongs_to: ClassVar[str] = "pdgnn"
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""

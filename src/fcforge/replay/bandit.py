@@ -11,16 +11,16 @@ Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
-Form = Literal["ridge", "paper"]
+from fcforge.settings import Checked, NotNegative, Positive, Share
 
 
 @dataclass(frozen=True)
-class Bandit:
+class Bandit(Checked):
     r"""How an arm learns.
 
     Parameters
@@ -47,12 +47,19 @@ class Bandit:
         alone it cannot tell what forgetting is worth.
     """
 
-    prior: float = 0.1
-    noise: float = 0.1
-    gamma: float = 0.98
-    form: Form = "ridge"
+    kind: ClassVar[str] = "bandit"
+    presets: ClassVar[tuple[str, ...]] = ("paper",)
+    prior: Positive = 0.1
+    noise: NotNegative = 0.1
+    gamma: Share = 0.98
+    form: Literal["ridge", "paper"] = "ridge"
     belief: float = 1.0
     pooled: bool = True
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The appendix's update; the prior of the authors' code."""
+        return cls(prior=10.0, form="paper", belief=0.0, pooled=False)
 
     def start(self, arms: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """Moments S (arms, 2, 2) and b (arms, 2) before any reward."""

@@ -11,8 +11,8 @@ All tensors are those of one lane: T past sites, C candidates and D held-out sub
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,7 @@ from fcforge.replay.selection import (
     margin,
     shortlist,
 )
+from fcforge.settings import Checked, Positive, Share, Size
 
 State = dict[str, Tensor]
 
@@ -68,13 +69,11 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HCTS:
+class HCTS(Checked):
     """The sampler's settings; see `Bandit`, `shares`, `closeness` for what each repairs.
 
     Parameters
     ----------
-    capacity : int
-        K, subjects replayed between two refreshes, over all sites.
     credit_previous : bool
         Credit a reward to the choice that was trained on. The authors' code credits the choice
         just made, before any training on it.
@@ -84,29 +83,41 @@ class HCTS:
         Cross-entropy change at which the reward is 0.73.
     temperature, zscore, floor
         See `fcforge.replay.bandit.shares`.
-    scaling : {"mean", "none"}
+    closeness : {"mean", "none"}
         See `fcforge.replay.selection.closeness`.
     shortlist : int
         Length of the shortlist, in quotas.
-    bandit : Bandit
-        The site level; the sample level learns likewise, one weight vector per site.
+    sites, subjects : Bandit
+        How the two levels learn.
     """
 
-    capacity: int = 256
+    kind: ClassVar[str] = "sampler"
+    presets: ClassVar[tuple[str, ...]] = ("paper",)
     credit_previous: bool = True
     centre_reward: bool = True
-    reward_scale: float = 0.1
-    temperature: float = 0.1
+    reward_scale: Positive = 0.1
+    temperature: Positive = 0.1
     zscore: bool = False
-    floor: float = 0.25
-    scaling: Scaling = "mean"
-    shortlist: int = 2
-    bandit: Bandit = field(default_factory=Bandit)
+    floor: Share = 0.25
+    closeness: Scaling = "mean"
+    shortlist: Size = 2
+    sites: Bandit = field(default_factory=Bandit)
+    subjects: Bandit = field(default_factory=lambda: Bandit(belief=0.0, pooled=False))
 
-    @property
-    def sample_bandit(self) -> Bandit:
-        """Bandit of the sample level."""
-        return replace(self.bandit, pooled=False, belief=0.0)
+    @classmethod
+    def paper(cls) -> Self:
+        """The paper to the letter; where it is silent, the authors' code."""
+        return cls(
+            credit_previous=False,
+            centre_reward=False,
+            reward_scale=0.05,
+            temperature=1.0,
+            zscore=True,
+            floor=0.0,
+            closeness="none",
+            sites=Bandit.paper(),
+            subjects=Bandit.paper(),
+        )
 
     # -- state -----------------------------------------------------------------------------------
     def start(self, device: torch.device | str) -> State:
@@ -120,7 +131,7 @@ class HCTS:
 
     def _arm(self, accuracy: Tensor) -> State:
         device = accuracy.device
-        site, sample = self.bandit.start(1, device), self.sample_bandit.start(1, device)
+        site, sample = self.sites.start(1, device), self.subjects.start(1, device)
         return {
             "hcts.site.s": site[0],
             "hcts.site.b": site[1],
@@ -135,15 +146,15 @@ class HCTS:
         }
 
     # -- one refresh -----------------------------------------------------------------------------
-    def refresh(self, state: State, look: Look, key: Tensor) -> tuple[State, Choice]:
-        """Learn from what the last choice brought about, then choose anew."""
+    def refresh(self, state: State, look: Look, key: Tensor, capacity: int) -> tuple[State, Choice]:
+        """Learn from what the last choice brought about, then choose `capacity` anew."""
         forget = (state["hcts.best"] - look.accuracy).clamp(min=0)
         phi = torch.stack([look.accuracy, forget], -1)
         gain = reward(state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward)
         state = dict(state)
         if self.credit_previous:
             state.update(self._credit(state, gain))
-        choice, chosen = self._choose(state, look, phi, key)
+        choice, chosen = self._choose(state, look, phi, key, capacity)
         outer, mean = self._describe(look.psi, chosen, choice.quota)
         state.update({"hcts.phi": phi, "hcts.psi.outer": outer, "hcts.psi.mean": mean})
         if not self.credit_previous:
@@ -153,14 +164,14 @@ class HCTS:
 
     def _credit(self, state: State, gain: Tensor) -> State:
         phi, seen = state["hcts.phi"], state["hcts.seen"]
-        s, b = self.bandit.update(
+        s, b = self.sites.update(
             state["hcts.site.s"],
             state["hcts.site.b"],
             phi[:, :, None] * phi[:, None, :],
             phi * gain[:, None],
             seen,
         )
-        v, d = self.sample_bandit.update(
+        v, d = self.subjects.update(
             state["hcts.sample.s"],
             state["hcts.sample.b"],
             state["hcts.psi.outer"],
@@ -174,9 +185,11 @@ class HCTS:
             "hcts.sample.b": d,
         }
 
-    def _choose(self, state: State, look: Look, phi: Tensor, key: Tensor) -> tuple[Choice, Tensor]:
+    def _choose(
+        self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
+    ) -> tuple[Choice, Tensor]:
         sites, candidates = look.psi.shape[:2]
-        w = self.bandit.draw(
+        w = self.sites.draw(
             state["hcts.site.s"], state["hcts.site.b"], normal(fold(key, 1), (sites, 2))
         )
         share = shares(
@@ -185,14 +198,14 @@ class HCTS:
             zscore=self.zscore,
             floor=self.floor,
         )
-        quota = quotas(share, self.capacity, candidates)
-        v = self.sample_bandit.draw(
+        quota = quotas(share, capacity, candidates)
+        v = self.subjects.draw(
             state["hcts.sample.s"], state["hcts.sample.b"], normal(fold(key, 2), (sites, 2))
         )
         score = (look.psi * v[:, None, :]).sum(-1)
         listed = shortlist(score, quota[:, None], self.shortlist)
-        order = farthest_first(look.distance, listed, score, min(self.capacity, candidates))
-        return take_first(order, quota, self.capacity, candidates)
+        order = farthest_first(look.distance, listed, score, min(capacity, candidates))
+        return take_first(order, quota, capacity, candidates)
 
     def _describe(self, psi: Tensor, chosen: Tensor, quota: Tensor) -> tuple[Tensor, Tensor]:
         r"""Moments of the contexts of those chosen: :math:`\sum\psi\psi^\top` and mean of psi.
@@ -203,7 +216,7 @@ class HCTS:
         count = quota.clamp(min=1)[:, None].float()
         picked = psi * chosen[:, :, None]
         outer = picked.transpose(1, 2) @ picked
-        if self.bandit.form == "ridge":
+        if self.subjects.form == "ridge":
             outer = outer / count[:, :, None]
         return outer, picked.sum(1) / count
 
@@ -286,6 +299,24 @@ def look_at(
         psi = torch.stack([margin(logits[:n]), closeness(z[:n], y[t], scaling)], -1)
         seen.append(Look(accuracy, ce, psi, distances(z[:n])))
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
+
+
+def look_again(
+    before: Look,
+    forward: Callable[[Tensor], Output],
+    rows: Tensor,
+    dev_rows: Tensor,
+    dev_y: Tensor,
+) -> Look:
+    """`look_at` under a new head on the same readouts: only logits have changed."""
+    logits = torch.stack([forward(r).logits for r in rows])
+    seen = [
+        held_out(forward(r.clamp(min=0)).logits, y, r >= 0)
+        for r, y in zip(dev_rows, dev_y, strict=True)
+    ]
+    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
+    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
+    return Look(accuracy, ce, psi, before.distance)
 
 
 def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:

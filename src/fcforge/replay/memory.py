@@ -7,14 +7,38 @@ write addresses, capsules write FC.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from fcforge.models.base import Inputs, Model, Params
+from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import uniform
 
 ROWS = "memory.row"
 State = dict[str, Tensor]
+
+
+class Replay(NamedTuple):
+    """Remembered subjects of one training step, with what the teacher said of them.
+
+    Attributes
+    ----------
+    inputs, y
+        Prepared inputs and diagnoses (b,).
+    logits : Tensor of shape (b, 2)
+        Teacher logits u, stored when the subject entered the memory.
+    embedding : Tensor of shape (b, d)
+        Teacher readout r, stored likewise.
+    weight : Tensor of shape (b,)
+        How much each remembered subject counts in a mean; sums to one.
+    """
+
+    inputs: Inputs
+    y: Tensor
+    logits: Tensor
+    embedding: Tensor
+    weight: Tensor
 
 
 def empty_memory(capacity: int, width: int, device: torch.device | str) -> State:
@@ -42,21 +66,15 @@ def teach(model: Model, params: Params, stats: Params, inputs: Inputs) -> tuple[
     return out.logits, out.embedding
 
 
-def take(state: State, keep: Tensor, new: State) -> State:
-    """Memory made of the slots `keep` of `state` followed by the entries of `new`.
-
-    Raises when they do not fit: capacity is a promise.
-    """
-    capacity = state[ROWS].shape[0]
-    n = len(keep) + len(new[ROWS])
-    if n > capacity:
-        raise AssertionError(f"{n} subjects do not fit into a memory of {capacity}")
-    blank = empty_memory(capacity, state["memory.embedding"].shape[1], state[ROWS].device)
-    out = dict(state)
-    for key, value in blank.items():
-        value[:n] = torch.cat([state[key][keep], new[key].to(value)])
-        out[key] = value
-    return out
+def recall(state: State, inputs: Inputs, slots: Tensor, weight: Tensor) -> Replay:
+    """The remembered subjects in some slots; an empty slot must have weight zero."""
+    return Replay(
+        gather(inputs, state[ROWS][slots].clamp(min=0)),
+        state["memory.y"][slots],
+        state["memory.logits"][slots],
+        state["memory.embedding"][slots],
+        weight,
+    )
 
 
 def filled(state: State) -> Tensor:

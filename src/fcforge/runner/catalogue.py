@@ -20,11 +20,9 @@ def datasets() -> list[dict[str, str]]:
 
 def models() -> list[dict[str, str]]:
     """Classifiers for any method; networks that belong to one method (PDGNN's) are left out."""
-    from fcforge.methods import METHODS
     from fcforge.models import MODELS
 
-    own = {cls.models[0] for cls in METHODS.values() if len(cls.models) == 1} - {"linear"}
-    found = [(name, cls) for name, cls in MODELS.items() if name not in own]
+    found = [(name, cls) for name, cls in MODELS.items() if not cls.belongs_to]
     return [{"name": name, "about": _first_line(cls)} for name, cls in found]
 
 

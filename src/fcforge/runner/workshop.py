@@ -132,13 +132,13 @@ class Workshop:
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
         """What the method keeps beyond the network; a remembered subject counts its FC edges."""
-        row_keys = self.learner(node.spec).method.row_keys
+        method = self.learner(node.spec).method
         total = 0
         for key, value in lane.state.items():
-            if key in row_keys:
+            if key in method.row_keys:
                 n_rois = self.cohort.n_rois
                 total += int((value >= 0).sum()) * n_rois * (n_rois - 1) // 2 * 4
-            elif not key.startswith("fresh."):
+            elif not key.startswith(method.transient):
                 total += value.numel() * value.element_size()
         return total
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from fcforge.methods._forge_presets import LAMBDAS
+from fcforge.methods.shared.synthetic import LAMBDAS
 from fcforge.types import LearnerSpec
 
 Settings = dict[str, Any]

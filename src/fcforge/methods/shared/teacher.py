@@ -5,8 +5,8 @@ It is the lane's own network when the site begins, so nothing extra travels betw
 
 from __future__ import annotations
 
-from fcforge.methods._penalty import named, part, without
 from fcforge.methods.base import Lane
+from fcforge.methods.shared.penalty import named, part, without
 from fcforge.models.base import Params
 
 

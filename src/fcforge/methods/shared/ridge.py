@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.models.base import Model
+from fcforge.models.base import Model, Params
 from fcforge.models.edge import PLAIN
 
 
@@ -24,6 +24,20 @@ def require_plain_edges(where: str, model: Model, do: str) -> None:
             where=where,
             do=do,
         )
+
+
+def moment_rows(x: Tensor, y: Tensor) -> Tensor:
+    """Rows [1, x, t] (n, q + 2) of features x (n, q) and diagnoses, t = -1 or +1."""
+    t = 2.0 * y.to(x)[:, None] - 1.0
+    return torch.cat([torch.ones_like(t), x, t], dim=1)
+
+
+def linear_head(weight: Tensor, bias: Tensor) -> Params:
+    """Parameters of a linear model with logits (-s, s), s = x @ weight + bias."""
+    return {
+        "head.0.weight": torch.stack([-weight, weight]).float(),
+        "head.0.bias": torch.stack([-bias, bias]).float(),
+    }
 
 
 class Dual(NamedTuple):

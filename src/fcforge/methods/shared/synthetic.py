@@ -1,0 +1,204 @@
+r"""What FORGE and its closed form share: a memory of synthetic subjects and who of it is replayed.
+
+At the end of a site its generator makes C candidates and D held-out subjects. A candidate is stored
+once as (G, y, u, r): the subject, its diagnosis, and the logits u and readout r of the network as
+it then was. K of the candidates of all past sites are active at a time: those that
+`fcforge.replay.hcts` chooses, a random choice, or a reservoir. No real subject is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import Keeps, Lane, Method, State
+from fcforge.models.base import Inputs, Model, Output, gather
+from fcforge.randomness import uniform
+from fcforge.replay.bank import SiteView
+from fcforge.replay.hcts import HCTS, Choice, Look, even_choice, held_out, look_again, look_at
+from fcforge.replay.memory import ROWS, empty_memory, readout_width, teach
+from fcforge.replay.selection import even_split, even_subset, reservoir
+from fcforge.settings import NotNegative, Size, at_least
+
+LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
+    "asd": (0.20, 0.35, 0.15),
+    "bsnip": (0.25, 0.30, 0.15),
+    "mdd": (0.30, 0.30, 0.20),
+}
+
+
+@dataclass(frozen=True)
+class SyntheticMemory(Method):
+    """Memory of synthetic subjects, filled when a site ends.
+
+    Parameters
+    ----------
+    lambdas : {"asd", "bsnip", "mdd"}
+        Which of the paper's weights to use.
+    l1, l2, l3 : float, optional
+        Weights of replay cross-entropy, logits and readout distillation, in place of `lambdas`.
+        ``l2=0`` is the ablation without LKD, ``l3=0`` without GKD; all zero is fine-tuning.
+    memory : int
+        K, subjects that are replayed between two refreshes, over all sites.
+    candidates : int
+        C, synthetic subjects stored per site, of which K are chosen. With the authors' sizes
+        K is more than 85 % of all candidates and there is nothing to choose.
+    dev : int
+        D, further synthetic subjects per site on which the sampler measures forgetting. The
+        paper measures it on past sites' real test subjects; that leak is a switch of the run
+        (`context_on_test`).
+    sampling : {"hcts", "uniform", "reservoir"}
+        "uniform": equal quotas, random subjects, on the same schedule (the ablation without
+        HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
+        memory of real subjects would.
+    site_weight : {"equal", "quota"}
+        Sites count equally in the replay loss, as in the paper's equation, or by their share of
+        the K subjects, as in the authors' code.
+    loss_form : {"mean", "sum"}
+        Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
+        as a sum it outweighs the diagnosis.
+    sum_sites : bool
+        Add up past sites (paper) instead of averaging, so that replay grows with every site.
+    sampler : HCTS
+        How ``sampling = "hcts"`` chooses.
+    """
+
+    lambdas: Literal["asd", "bsnip", "mdd"] = "asd"
+    l1: NotNegative | None = None
+    l2: NotNegative | None = None
+    l3: NotNegative | None = None
+    memory: Size = 256
+    candidates: Annotated[int, at_least(2)] = 256
+    dev: Annotated[int, at_least(2)] = 64
+    sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
+    site_weight: Literal["equal", "quota"] = "equal"
+    loss_form: Literal["mean", "sum"] = "mean"
+    sum_sites: bool = False
+    sampler: HCTS = field(default_factory=HCTS)
+
+    presets: ClassVar[tuple[str, ...]] = ("paper",)
+    keeps: ClassVar[Keeps] = "synthetic subjects"
+    needs_generator: ClassVar[bool] = True
+    row_keys: ClassVar[tuple[str, ...]] = (ROWS, "dev.row")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The paper to the letter; where it is silent, the authors' code."""
+        return cls(loss_form="sum", sum_sites=True, sampler=HCTS.paper())
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """(l1, l2, l3)."""
+        own, table = (self.l1, self.l2, self.l3), LAMBDAS[self.lambdas]
+        l1, l2, l3 = (b if a is None else a for a, b in zip(own, table, strict=True))
+        return l1, l2, l3
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there is anything to choose anew while a site is learned."""
+        return self.sampling != "reservoir" and any(self.weights)
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Empty memory, no arm."""
+        device = next(iter(lane.params.values())).device
+        none = torch.empty(0, dtype=torch.int64, device=device)
+        state = empty_memory(0, readout_width(model, lane.params, lane.stats), device)
+        state |= {"dev.row": none, "dev.y": none, "replay.active": none, "replay.quota": none}
+        if self.sampling == "hcts":
+            state |= self.sampler.start(device)
+        return lane._replace(state=state)
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Store the site's synthetic subjects with what the network now says of them."""
+        rows, y = site.synthetic(self.candidates + self.dev), site.bank.y
+        kept, held = (rows[places] for places in even_split(y[rows], self.dev))
+        state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
+        logits, embedding = teach(
+            model, lane.params, lane.stats, gather(site.bank.inputs(model), kept)
+        )
+        entry = {
+            ROWS: kept,
+            "memory.y": y[kept],
+            "memory.logits": logits,
+            "memory.embedding": embedding,
+            "memory.site": torch.full_like(kept, n_sites),
+        }
+        if self.sampling == "hcts":
+            dev = held if site.leaked is None else even_subset(site.leaked, y, self.dev)
+            entry |= {"dev.row": dev, "dev.y": torch.where(dev >= 0, y[dev], 0)}
+        state |= {k: torch.cat([state[k], v]) for k, v in entry.items()}
+        if self.sampling == "hcts":
+            state |= self._open_arm(model, lane, state, site.bank.inputs(model))
+        if self.sampling == "reservoir":
+            return lane._replace(state=state | self._thin(state, rng))
+        noise = torch.rand(n_sites + 1, self.candidates, generator=rng).to(kept.device)
+        return lane._replace(state=state | _active(even_choice(noise, self.memory)))
+
+    def _open_arm(self, model: Model, lane: Lane, state: State, inputs: Inputs) -> State:
+        """One more arm; the best accuracies so far are those at the ends of sites."""
+        accuracy = []
+        for rows, y in zip(*by_site(state, "dev", self.dev), strict=True):
+            logits, _ = teach(model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0)))
+            accuracy.append(held_out(logits, y, rows >= 0)[0])
+        now = torch.stack(accuracy)
+        best = torch.maximum(state["hcts.best"], now[:-1])
+        return self.sampler.add_site({**state, "hcts.best": best}, now[-1])
+
+    def _thin(self, state: State, rng: torch.Generator) -> State:
+        """Reservoir of K subjects over all candidates so far; the others are wiped."""
+        n = len(state[ROWS])
+        old = state["replay.active"].tolist()
+        slots = reservoir(old, range(n - self.candidates, n), self.memory, rng)
+        active = torch.tensor(sorted(slots), device=state[ROWS].device)
+        blank = empty_memory(n, state["memory.embedding"].shape[1], state[ROWS].device)
+        for key, value in blank.items():
+            blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
+        quota = torch.bincount(active // self.candidates, minlength=n // self.candidates)
+        return blank | _active(Choice(active, quota))
+
+    def choose(
+        self,
+        forward: Callable[[Tensor], Output],
+        lane: Lane,
+        key: Tensor,
+        before: Look | None = None,
+    ) -> tuple[Lane, Look | None]:
+        """Choose the K subjects to replay next; pure, works inside ``torch.func.vmap``.
+
+        Parameters
+        ----------
+        forward : callable
+            Evaluation-mode output of some bank rows.
+        lane : Lane
+        key : Tensor, int32 scalar
+        before : Look, optional
+            What was seen at the last choice, where readouts have not changed since.
+        """
+        state = lane.state
+        n_sites = state["replay.quota"].shape[0]
+        if n_sites == 0:
+            return lane, None
+        if self.sampling == "uniform":
+            choice = even_choice(uniform(key, (n_sites, self.candidates)), self.memory)
+            return lane._replace(state={**state, **_active(choice)}), None
+        rows, y = by_site(state, "memory", self.candidates)
+        dev_rows, dev_y = by_site(state, "dev", self.dev)
+        if before is None:
+            look = look_at(forward, rows, y, dev_rows, dev_y, self.sampler.closeness)
+        else:
+            look = look_again(before, forward, rows, dev_rows, dev_y)
+        state, choice = self.sampler.refresh(state, look, key, self.memory)
+        return lane._replace(state={**state, **_active(choice)}), look
+
+
+def by_site(state: State, what: str, n: int) -> tuple[Tensor, Tensor]:
+    """Rows and diagnoses (T, n) of the n subjects that each site has in a part of the state."""
+    return state[f"{what}.row"].reshape(-1, n), state[f"{what}.y"].reshape(-1, n)
+
+
+def _active(choice: Choice) -> State:
+    return {"replay.active": choice.active, "replay.quota": choice.quota}
