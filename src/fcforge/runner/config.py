@@ -181,7 +181,8 @@ def _checked(component: Component, kind: str, known: Mapping[str, Any], where: s
 
 def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
-    if "preset" not in {f.name for f in fields(cls)} or "preset" in component.params:
+    has_presets = getattr(cls, "presets", ()) or "preset" in {f.name for f in fields(cls)}
+    if not has_presets or "preset" in component.params:
         return component
     return replace(component, params={**component.params, "preset": "paper"})
 
