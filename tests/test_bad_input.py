@@ -195,7 +195,7 @@ def short_labels(a: Arrays) -> None:
         (drop("label"), "array 'label' is missing"),
         (drop("site"), "array 'site' is missing"),
         (drop("subject_id"), "array 'subject_id' is missing"),
-        (wrong_edges, "no upper triangle of a square matrix"),
+        (wrong_edges, "not the upper triangle of a square matrix"),
         (short_labels, "'label' has shape"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
 import nibabel as nib
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116_table, load_atlas
+from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116, load_atlas
 
 
 def test_aal_has_116_rois_in_code_order(aal: Atlas):
@@ -24,31 +23,22 @@ def test_aal_has_116_rois_in_code_order(aal: Atlas):
 
 def test_the_table_places_every_roi_where_the_volume_has_it(aal: Atlas):
     column, xyz = aal.voxels
-    table = aal116_table()
     for roi in range(0, 116, 7):
         centre = xyz[column == roi].mean(axis=0)
-        said = table.loc[roi, ["x", "y", "z"]].to_numpy(dtype=float)
         # The table's centroids come from the PCP's mask, which is aligned a little differently.
-        assert np.linalg.norm(centre - said) < 8
-        if table.loc[roi, "name"].endswith("_L"):
+        assert np.linalg.norm(centre - aal.xyz[roi]) < 8
+        if aal.roi_names[roi].endswith("_L"):
             assert centre[0] < 0
 
 
 def test_systems_cover_all_rois_and_both_hemispheres_alike():
-    table = aal116_table()
-    assert table["system"].nunique() == 9
-    by_name = dict(zip(table["name"], table["system"], strict=True))
+    atlas = aal116()
+    assert len(set(atlas.systems)) == 9
+    assert len(atlas.abbreviations) == len(set(atlas.abbreviations)) == 116
+    by_name = dict(zip(atlas.roi_names, atlas.systems, strict=True))
     for name, system in by_name.items():
         if name.endswith("_L"):
             assert by_name[name[:-1] + "R"] == system
-
-
-def test_one_table_in_the_package():
-    """The simulator reads the same table."""
-    from fcforge.sites.atlas import aal116
-
-    assert aal116().names == tuple(aal116_table()["name"])
-    assert not (resources.files("fcforge.sites") / "aal116.tsv").is_file()
 
 
 @pytest.mark.parametrize(("mm", "smallest"), [(3, 11), (2, 47)])

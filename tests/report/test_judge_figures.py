@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from fcforge.report.judge_figures import edge_scatter, system_order
-from fcforge.sites.atlas import atlas_of
+from fcforge.sites.made_up import atlas_of
 from fcforge.studies.judge.portraits import Portrait
 
 

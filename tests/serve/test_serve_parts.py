@@ -27,6 +27,7 @@ from fcforge.capsule.saliency import (
     strongest,
     what_it_uses,
 )
+from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
 from fcforge.models import MODELS, make_model
 from fcforge.randomness import torch_rng
@@ -36,7 +37,6 @@ from fcforge.serve.capsules import CapsuleView
 from fcforge.serve.lineage import lineage
 from fcforge.serve.once import Once
 from fcforge.serve.png import DIVERGING, colours, png
-from fcforge.sites.atlas import Atlas, aal116
 from fcforge.types import Component, FCBatch, LearnerSpec
 from small_world import QUICK_MODELS
 

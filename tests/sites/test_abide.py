@@ -69,9 +69,9 @@ def test_absent_subjects_are_one_line_and_the_check_shows_it(cohort):
 
 
 def test_both_quality_lists(sample: Path):
-    assert "843 listed" in load_abide(sample, sites="all").findings[0].what  # 871 - 28
+    assert "843 listed" in load_abide(sample, sites="all").faults[0].what  # 871 - 28
     everyone = load_abide(sample, quality="all")
-    missing = next(f for f in everyone.findings if "no file" in f.what)
+    missing = next(f for f in everyone.faults if "no file" in f.what)
     # 175 + 98 + 140 + 71 subjects with a PCP file at the four sites
     assert missing.what.startswith(f"{175 + 98 + 140 + 71 - 28} listed")
 
@@ -83,7 +83,7 @@ def test_a_truncated_file_is_named_and_the_others_load(sample: Path, tmp_path: P
     victim = sorted(folder.glob("NYU_*.1D"))[0]
     victim.write_bytes(victim.read_bytes()[:5000])
     cohort = load_dataset(Component("abide", {"path": str(root), "sites": ["NYU"]}))
-    errors = [f for f in cohort.findings if f.severity == "error"]
+    errors = [f for f in cohort.faults if f.severity == "error"]
     assert len(errors) == 1
     assert victim.name in errors[0].what
     assert "truncated" in errors[0].what
@@ -97,7 +97,7 @@ def test_an_roi_with_gaps_is_named_with_its_subject(sample: Path, tmp_path: Path
     lines[5] = "\t".join(["nan", *lines[5].split("\t")[1:]])
     file.write_text("\n".join(lines))
     cohort = load_abide(tmp_path)
-    (error,) = [f for f in cohort.findings if f.severity == "error"]
+    (error,) = [f for f in cohort.faults if f.severity == "error"]
     assert "Precentral_L: NaN or infinite in 1 of " in error.what
     assert (error.site, error.subject in file.name) == ("UM", True)
     assert len(cohort) == 27
@@ -120,7 +120,7 @@ def test_download_asks_for_each_listed_subject_and_survives_a_failing_one(sample
     cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
     assert len(asked) == len(set(asked)) == 67
     assert len(cohort) == 6
-    assert sum(f.severity == "error" for f in cohort.findings) == 67 - 6
+    assert sum(f.severity == "error" for f in cohort.faults) == 67 - 6
 
 
 def test_a_dead_network_is_not_tried_for_every_subject(sample: Path, monkeypatch):
@@ -134,8 +134,8 @@ def test_a_dead_network_is_not_tried_for_every_subject(sample: Path, monkeypatch
     cohort = load_abide(sample, sites=["USM"], download=True, fetch=fetch)
     assert len(cohort) == 0
     assert len(calls) == 1 + 3 * 3  # all at once, then three subjects three times each
-    assert "could not be fetched" in cohort.findings[0].what
-    assert "was not tried" in cohort.findings[-1].what
+    assert "could not be fetched" in cohort.faults[0].what
+    assert "was not tried" in cohort.faults[-1].what
 
 
 def test_unknown_names_say_what_is_known(sample: Path, tmp_path: Path):

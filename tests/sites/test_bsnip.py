@@ -32,9 +32,9 @@ def test_words_become_labels_and_other_diagnoses_are_left_out_in_one_line(folder
     assert len(cohort) == 19
     assert cohort.site_names == ("Hartford", "Georgia")
     assert cohort.y[:4].tolist() == [0, 1, 0, 1]
-    assert [f.severity for f in cohort.findings] == ["warning"]
-    assert "1 subjects are neither" in cohort.findings[0].what
-    assert "Bipolar Proband" in cohort.findings[0].what
+    assert [f.severity for f in cohort.faults] == ["warning"]
+    assert "1 subjects are neither" in cohort.faults[0].what
+    assert "Bipolar Proband" in cohort.faults[0].what
     assert [f for f in check_cohort(cohort) if f.severity == "error"] == []
     assert cohort.provenance["dataset"] == "bsnip"
 
@@ -48,4 +48,4 @@ def test_sites_are_words(folder: Path):
 def test_own_labels_add_to_the_known_ones(folder: Path):
     cohort = load_bsnip(folder, labels={"Bipolar Proband": 1})
     assert len(cohort) == 20
-    assert cohort.findings == ()
+    assert cohort.faults == ()

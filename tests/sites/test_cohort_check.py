@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites import Cohort, Finding, check_cohort, require_valid
+from fcforge.sites import Cohort, Fault, check_cohort, require_valid
 from fcforge.sites.cohort import fc_from_upper, n_rois_of_edges, upper_from_fc
 
 
@@ -33,7 +33,7 @@ def with_fc(cohort: Cohort, subject: int, change) -> Cohort:
     return replace(cohort, fc=fc)
 
 
-def only(findings: list[Finding]) -> Finding:
+def only(findings: list[Fault]) -> Fault:
     assert len(findings) == 1, [str(f) for f in findings]
     return findings[0]
 
@@ -174,9 +174,9 @@ def test_empty():
 def test_findings_of_the_loader_are_reported_and_errors_come_first():
     cohort = replace(
         small(),
-        findings=(
-            Finding("warning", "odd", subject="x"),
-            Finding("error", "is cut off.", "Make it again.", "y", "A"),
+        faults=(
+            Fault("warning", "odd", subject="x"),
+            Fault("error", "is cut off.", "Make it again.", "y", "A"),
         ),
     )
     assert [f.severity for f in check_cohort(cohort)] == ["error", "warning"]

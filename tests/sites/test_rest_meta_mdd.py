@@ -73,8 +73,8 @@ def test_the_papers_five_sites_are_decoded(shared: Path):
 def test_the_duplicate_site_is_left_out_and_said(shared: Path):
     cohort = load_rest_meta_mdd(shared, sites="all")
     assert "S4" not in cohort.site_names
-    assert [f.site for f in cohort.findings] == ["S4"]
-    assert "S14 again" in cohort.findings[0].what
+    assert [f.site for f in cohort.faults] == ["S4"]
+    assert "S14 again" in cohort.faults[0].what
     kept = load_rest_meta_mdd(shared, sites="all", duplicates="keep")
     assert "S4" in kept.site_names
     with pytest.raises(DataError, match="S4 holds subjects of S14"):
@@ -109,7 +109,7 @@ def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(tmp_p
     savemat(listing, {"SubID": np.array(names, dtype=object), "Dx": dx})
     cohort = load_rest_meta_mdd(tmp_path, sites=["S1"], subjects=listing)
     assert len(cohort) == 3
-    said = {f.subject: f.what for f in cohort.findings}
+    said = {f.subject: f.what for f in cohort.faults}
     assert set(said) == {names[0], names[1], names[-1]}
     assert "119 columns" in said[names[1]]
     assert "no file" in said[names[-1]]

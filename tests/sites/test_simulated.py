@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError
+from fcforge.imaging.atlas import aal116
 from fcforge.sites import check_cohort
-from fcforge.sites.atlas import aal116, made_up_atlas
 from fcforge.sites.cohort import Cohort, upper_from_fc
-from fcforge.sites.layouts import LAYOUTS, PRESETS
+from fcforge.sites.made_up import made_up_atlas, twins
+from fcforge.sites.recipes import LAYOUTS, PRESETS
 from fcforge.sites.simulated import simulate
 
 
@@ -189,21 +190,21 @@ def test_aal_table():
     assert (atlas.codes[0], atlas.codes[-1]) == (2001, 9170)
     assert list(atlas.codes) == sorted(atlas.codes)
     assert len(set(atlas.systems)) == 9
-    left, right = atlas.names.index("Precuneus_L"), atlas.names.index("Precuneus_R")
-    assert atlas.twin[left] == right
-    assert atlas.twin[right] == left
-    assert (atlas.twin == np.arange(116)).sum() == 8  # the vermis
-    sided = atlas.twin != np.arange(116)
-    signs = np.where([n.endswith("_L") for n in atlas.names], -1, 1)
+    left, right = atlas.roi_names.index("Precuneus_L"), atlas.roi_names.index("Precuneus_R")
+    assert twins(atlas.roi_names)[left] == right
+    assert twins(atlas.roi_names)[right] == left
+    assert (twins(atlas.roi_names) == np.arange(116)).sum() == 8  # the vermis
+    sided = twins(atlas.roi_names) != np.arange(116)
+    signs = np.where([n.endswith("_L") for n in atlas.roi_names], -1, 1)
     assert (np.sign(atlas.xyz[sided, 0]) == signs[sided]).all()
 
 
 @pytest.mark.parametrize("n_rois", [4, 7, 90, 400])
 def test_made_up_atlas_is_a_mirror_image(n_rois):
     atlas = made_up_atlas(n_rois)
-    np.testing.assert_array_equal(atlas.twin[atlas.twin], np.arange(n_rois))
-    np.testing.assert_allclose(atlas.xyz[atlas.twin], atlas.xyz * [-1, 1, 1])
-    assert [atlas.systems[t] for t in atlas.twin] == list(atlas.systems)
+    np.testing.assert_array_equal(twins(atlas.roi_names)[twins(atlas.roi_names)], np.arange(n_rois))
+    np.testing.assert_allclose(atlas.xyz[twins(atlas.roi_names)], atlas.xyz * [-1, 1, 1])
+    assert [atlas.systems[t] for t in twins(atlas.roi_names)] == list(atlas.systems)
     assert len(set(atlas.systems)) == max(1, min(9, n_rois // 6))
     assert len({tuple(p) for p in atlas.xyz.round(6).tolist()}) == n_rois
 

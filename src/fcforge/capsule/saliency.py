@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.sites.atlas import Atlas, aal116
+from fcforge.imaging.atlas import Atlas, aal116
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,7 +113,7 @@ def atlas_of_capsule(n_rois: int, rois_sha256: str) -> Atlas | None:
     from fcforge.capsule.ledger import sha256
 
     atlas = aal116()
-    spellings = (atlas.names, atlas.abbreviations, tuple(map(str, atlas.codes)))
+    spellings = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
     known = {sha256("\x1f".join(names).encode()) for names in spellings}  # as `rois_sha256`
     return atlas if not rois_sha256 or rois_sha256 in known else None
 

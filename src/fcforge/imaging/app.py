@@ -25,14 +25,14 @@ from fcforge.imaging.outputs import (
     write_subject,
     write_table,
 )
-from fcforge.imaging.people import People, find_people
+from fcforge.imaging.people import ParticipantTable, find_people
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import Source
 from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted
 from fcforge.writing import write_text
 
 
-class Pages(Protocol):
+class QualityPages(Protocol):
     """Draws the quality pages; each returns HTML."""
 
     def subject_page(self, result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
@@ -43,7 +43,11 @@ class Pages(Protocol):
 
 
 def fc_folder(
-    request: FCRequest, *, say: Say, progress: Progress = no_progress, pages: Pages | None = None
+    request: FCRequest,
+    *,
+    say: Say,
+    progress: Progress = no_progress,
+    pages: QualityPages | None = None,
 ) -> Outcome:
     """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
 
@@ -54,7 +58,7 @@ def fc_folder(
         Gets one line of text at a time.
     progress : callable
         ``progress(items, total)`` yields the items while it draws.
-    pages : Pages, optional
+    pages : QualityPages, optional
         Draws the quality pages that ``request.report`` asks for; None draws none.
 
     Raises
@@ -92,7 +96,7 @@ class _Maker:
     sources: Mapping[str, list[Source]]
     recorded: Mapping[str, Any]
     say: Say
-    pages: Pages | None
+    pages: QualityPages | None
     remarks: Counter[str] = field(default_factory=Counter)
 
     def path(self, subject: str) -> Path:
@@ -124,7 +128,7 @@ class _Maker:
         write_subject(self.request.out, result, self.atlas, self.recorded, key)
         return True
 
-    def finish(self, people: People, outcome: Outcome, asked: Sequence[str]) -> None:
+    def finish(self, people: ParticipantTable, outcome: Outcome, asked: Sequence[str]) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
         for line, count in self.remarks.items():
             if count > 1:
@@ -164,7 +168,7 @@ def _one_file_per_run(own: Sequence[Source]) -> None:
             )
 
 
-def _require_known(people: People, found: Sequence[str]) -> None:
+def _require_known(people: ParticipantTable, found: Sequence[str]) -> None:
     """A table that lists nobody who was found is of other people, or has other ids."""
     if people.rows and not people.rows.keys() & set(found):
         raise DataError(

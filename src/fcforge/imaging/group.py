@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fcforge.imaging.outputs import read_sidecar, write_table
-from fcforge.imaging.people import People
+from fcforge.imaging.people import ParticipantTable
 
 Row = Mapping[str, Any]
 OUTLIER_SD = 3.0
 
 
-def participant_rows(out: Path, files: Mapping[str, Path], people: People) -> list[Row]:
+def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTable) -> list[Row]:
     """Rows of participants.tsv: the user's columns, and what the sidecars of FC files say.
 
     Parameters
@@ -24,7 +24,7 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: People) -> li
         Output folder.
     files : mapping of subject to FC file
         Subjects whose FC has no sidecar are not finished and left out.
-    people : People
+    people : ParticipantTable
     """
     rows: list[Row] = []
     for subject, path in files.items():

@@ -1,8 +1,9 @@
-"""Who was scanned: the participants table beside the derivatives, row by row, values untouched."""
+"""Who was scanned: the participants table beside the data, row by row, values untouched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 
 
 @dataclass(frozen=True)
-class People:
+class ParticipantTable:
     """The table, keyed by subject id without ``sub-``.
 
     Attributes
@@ -45,53 +46,71 @@ class People:
         return {**out, **{k: v for k, v in rest.items() if k not in {*ID_COLUMNS, "file"}}}
 
 
-def find_people(root: Path, given: Path | None = None) -> People:
+def find_people(root: Path, given: Path | None = None) -> ParticipantTable:
     """Table named by the user, else participants.tsv in `root` or the folder above it."""
     if given is not None:
-        if not given.exists():
-            raise DataError("no such participants table.", where=str(given))
         return read_people(given)
     for folder in (root, root.resolve().parent, root.resolve().parent.parent):
         for name in NAMES:
             if (folder / name).is_file():
                 return read_people(folder / name)
-    return People({})
+    return ParticipantTable({})
 
 
-def read_people(path: Path) -> People:
+def read_people(path: Path) -> ParticipantTable:
     """Participants table; ids lose ``sub-``, leading zeros stay.
 
     Raises
     ------
     DataError
-        Not readable, no id column, or an id listed twice.
+        Not readable, no id column, a row of another length, or an id listed twice.
     """
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path, sep=None, engine="python", dtype=str, keep_default_na=False)
-    except (OSError, ValueError, UnicodeDecodeError, pd.errors.ParserError) as error:
-        raise DataError(f"cannot read the participants table ({error}).", where=str(path)) from None
-    columns = [str(c).strip() for c in table.columns]
-    table.columns = pd.Index(columns)
-    key = _column(columns, ID_COLUMNS)
+    header, lines = read_table(path)
+    key = column_of(header, ID_COLUMNS)
     if not key:
-        raise DataError(
-            f"no column with the subject id (columns: {', '.join(columns[:8])}).",
-            where=str(path),
-            do=f"Name it one of: {', '.join(ID_COLUMNS)}.",
-        )
-    ids = table[key].str.strip().str.removeprefix("sub-")
-    if ids.duplicated().any():
-        raise DataError(f"lists '{ids[ids.duplicated()].iloc[0]}' twice.", where=str(path))
-    rows = {
-        subject: {str(k): str(v).strip() or "n/a" for k, v in row.items()}
-        for subject, row in zip(ids, table.to_dict("records"), strict=True)
-    }
-    site, diagnosis = _column(columns, SITE_COLUMNS), _column(columns, DIAGNOSIS_COLUMNS)
-    return People(rows, site, diagnosis, path)
+        raise no_column("subject id", header, ID_COLUMNS, path)
+    rows: dict[str, dict[str, str]] = {}
+    for number, cells in lines:
+        if len(cells) != len(header):
+            what = f"line {number} has {len(cells)} values for {len(header)} columns."
+            raise DataError(what, where=str(path), do="The table is cut off or mixed.")
+        row = {name: cell or "n/a" for name, cell in zip(header, cells, strict=True)}
+        subject = row[key].removeprefix("sub-")
+        if subject in rows:
+            raise DataError(f"lists '{subject}' twice.", where=str(path))
+        rows[subject] = row
+    site, diagnosis = column_of(header, SITE_COLUMNS), column_of(header, DIAGNOSIS_COLUMNS)
+    return ParticipantTable(rows, site, diagnosis, path)
 
 
-def _column(columns: list[str], accepted: tuple[str, ...]) -> str:
-    lower = {c.lower(): c for c in columns}
+def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Column names of a .tsv or .csv, and its rows as (line number, cells); ``#`` is a comment."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read ({error}).", where=str(path), do="Is it text?") from error
+    kept = [(i, s) for i, s in enumerate(lines, 1) if s.strip() and not s.lstrip().startswith("#")]
+    if not kept:
+        raise DataError("is empty.", where=str(path), do="List the participants in it.")
+    delimiter = next((d for d in "\t,;" if d in kept[0][1]), ",")
+    try:
+        rows = list(csv.reader((text for _, text in kept), delimiter=delimiter))
+    except csv.Error as error:
+        raise DataError(f"cannot be read ({error}).", where=str(path)) from error
+    cells = [[cell.strip() for cell in row] for row in rows]
+    return cells[0], list(zip((i for i, _ in kept[1:]), cells[1:], strict=False))
+
+
+def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
+    """Column with the first accepted name that occurs, in any case; "" where there is none."""
+    lower = {name.lower(): name for name in reversed(header)}
     return next((lower[name] for name in accepted if name in lower), "")
+
+
+def no_column(role: str, header: Sequence[str], accepted: Sequence[str], path: Path) -> DataError:
+    """Error for a table without a column that is needed."""
+    return DataError(
+        f"has no column for the {role} (columns: {', '.join(header[:8])}).",
+        where=str(path),
+        do=f"Name it one of: {', '.join(accepted)}.",
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.sites.atlas import atlas_of
+from fcforge.sites.made_up import atlas_of
 from fcforge.studies.judge.portraits import Portrait
 
 if TYPE_CHECKING:

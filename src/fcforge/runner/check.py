@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import DataError
-from fcforge.sites import Cohort, Finding, check_cohort, load_dataset
+from fcforge.sites import Cohort, Fault, check_cohort, load_dataset
 from fcforge.text import counted
 from fcforge.types import Component
 
@@ -20,7 +20,7 @@ class Verdict:
 
     what: str
     cohort: Cohort
-    findings: list[Finding]
+    findings: list[Fault]
     notes: list[str]
 
     @property

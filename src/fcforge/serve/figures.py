@@ -48,7 +48,7 @@ def run_panels(view: RunView) -> list[tuple[str, Markup]]:
 def uses_figures(item: Item, uses: Uses) -> dict[str, Any]:
     """What the capsule page shows of what its model uses."""
     names = systems_of(uses.atlas) if uses.atlas else ()
-    rois = uses.atlas.names if uses.atlas else [f"ROI {k + 1}" for k in range(len(uses.fc))]
+    rois = uses.atlas.roi_names if uses.atlas else [f"ROI {k + 1}" for k in range(len(uses.fc))]
     systems = [uses.atlas.systems[k] for k in uses.order] if uses.atlas else []
 
     def matrix(which: str, label: str) -> Any:

@@ -17,7 +17,7 @@ from fcforge.components import look_up
 from fcforge.errors import ConfigError
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid
-from fcforge.sites.cohort import Cohort, Finding
+from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.splits import make_sites, split_site
 from fcforge.types import Component
 
@@ -25,7 +25,7 @@ __all__ = [
     "DATASETS",
     "Cohort",
     "Dataset",
-    "Finding",
+    "Fault",
     "check_cohort",
     "load_dataset",
     "make_sites",

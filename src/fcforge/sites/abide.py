@@ -6,6 +6,7 @@ The fetcher gives 1,035 subjects with a file, 871 of them passed by all raters; 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fcforge.components import check_names
-from fcforge.errors import DataError, unknown_name
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import aal116
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.cohort import Cohort, Finding, as_text, paper_site
+from fcforge.imaging.series import read_series
+from fcforge.sites.cohort import Cohort, Fault, paper_site
+from fcforge.sites.participants import Participant, assemble
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +36,7 @@ PIPELINES = ("cpac", "ccs", "dparsf", "niak")
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 ATLASES = ("rois_aal", "rois_cc200", "rois_cc400", "rois_dosenbach160", "rois_ez", "rois_ho",
            "rois_tt")  # fmt: skip
+COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
 TRIES = 3
 GIVE_UP = 3
 
@@ -74,12 +79,14 @@ def load_abide(
     Cohort
         Label 1 = ASD (DX_GROUP 1). Covariates age, sex (1 male, 2 female), mean_fd, n_volumes.
     """
-    root = _root(Path(path), download)
-    folder = root / "ABIDE_pcp" / pipeline / _method(band_pass, global_signal)
     check_names("ABIDE pipeline", [pipeline], PIPELINES)
     check_names("ABIDE derivative", [derivative], ATLASES)
+    check_names("quality", [quality], ("checked", "all"))
+    root = _root(Path(path), download)
+    folder = root / "ABIDE_pcp" / pipeline / _method(band_pass, global_signal)
     fetcher = _Fetcher(
         fetch or _nilearn_fetch(),
+        derivative,
         {
             "data_dir": str(root),
             "pipeline": pipeline,
@@ -90,22 +97,14 @@ def load_abide(
             "verbose": 0,
         },
     )
-    table = _phenotypes(root, quality, download, fetcher)
-    table = table.assign(site=[_site_name(s, merge) for s in table["SITE_ID"]])
-    if sites != "all":
-        names = [paper_site(site, PAPER_SITES, "ABIDE") for site in sites]
-        check_names("ABIDE site", names, set(table["site"]))
-        table = table[table["site"].isin(names)]
-    here = [(folder / f"{f}_{derivative}.1D").exists() for f in table["FILE_ID"]]
-    listed = table if download else table[here]
-    series, rows, findings = fetcher.series(listed, derivative)
-    if not download and not all(here):
-        findings.insert(0, _absent(table[~np.array(here)], folder))
-    cohort = _cohort(series, rows, findings, folder, derivative)
-    if sites != "all":
-        wanted = [n for n in dict.fromkeys(names) if n in cohort.site_names]
-        cohort = cohort.select_sites(wanted) if wanted else cohort
-    return cohort.stamped(
+    table = _phenotypes(root, quality, fetcher if download else None)
+    names = None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
+    people = _chosen(_people(table, merge), names)
+    here = [p for p in people if (folder / f"{p.file}_{derivative}.1D").exists()]
+    faults = [] if download else _absent(people, here, folder)
+    cohort = _cohort(people if download else here, fetcher, faults, folder)
+    wanted = [n for n in dict.fromkeys(names or ()) if n in cohort.site_names]
+    return (cohort.select_sites(wanted) if wanted else cohort).stamped(
         path=str(root), pipeline=pipeline, method=folder.name, atlas=derivative, quality=quality
     )
 
@@ -136,79 +135,60 @@ def _nilearn_fetch() -> Callable[..., Any]:
 class _Fetcher:
     """Calls nilearn's fetcher for exactly the subjects wanted, so that nothing else is fetched."""
 
-    def __init__(self, fetch: Callable[..., Any], settings: dict[str, Any]) -> None:
-        self.fetch, self.settings = fetch, settings
+    def __init__(
+        self, fetch: Callable[..., Any], derivative: str, settings: dict[str, Any]
+    ) -> None:
+        self.fetch, self.derivative, self.settings = fetch, derivative, settings
+        self.ready: dict[str, np.ndarray] = {}
         self.lost = 0  # fetches in a row that the network lost
 
     wait = staticmethod(time.sleep)
 
-    def series(
-        self, table: pd.DataFrame, derivative: str
-    ) -> tuple[list[np.ndarray], list[pd.Series], list[Finding]]:
-        """Time series and phenotypic row of each subject; a finding for each that failed."""
-        series: list[np.ndarray] = []
-        rows: list[pd.Series] = []
-        findings: list[Finding] = []
-        ready = self._all(table, derivative)
-        for _, row in table.iterrows():
-            name = str(row["FILE_ID"])
-            try:
-                values = _checked(ready[name], name) if ready else self._one(name, derivative)
-            except DataError as error:
-                subject, site = str(row["SUB_ID"]), str(row["site"])
-                findings.append(Finding("error", error.what, error.do, subject, site))
-                continue
-            series.append(values)
-            rows.append(row)
-        return series, rows, findings
+    def fetch_all(self, file_ids: Sequence[str]) -> None:
+        """Every series in one call (each call reads the table anew); none if any fails."""
+        with contextlib.suppress(ValueError, OSError):
+            bunch = self.fetch(**self.settings, FILE_ID=list(file_ids))
+            found = zip(bunch["phenotypic"]["FILE_ID"], bunch[self.derivative], strict=True)
+            self.ready = dict(found)
 
-    def _all(self, table: pd.DataFrame, derivative: str) -> dict[str, np.ndarray]:
-        """Every series in one call (each call reads the table anew), {} if any fails."""
-        try:
-            bunch = self.fetch(**self.settings, FILE_ID=table["FILE_ID"].tolist())
-        except (ValueError, OSError):
-            return {}
-        return dict(zip(bunch["phenotypic"]["FILE_ID"], bunch[derivative], strict=True))
+    def series(self, file_id: str) -> np.ndarray:
+        """Time series of one subject, (n_volumes, n_rois)."""
+        values = self.ready[file_id] if self.ready else self._one(file_id)
+        if values.ndim != 2 or len(values) < 5:
+            raise DataError(f"{file_id}: a time series of shape {values.shape} is not a run.")
+        return values
 
-    def _one(self, file_id: str, derivative: str) -> np.ndarray:
+    def _one(self, file_id: str) -> np.ndarray:
         if self.lost >= GIVE_UP:
             raise DataError(f"{file_id} was not tried: the network failed {GIVE_UP} times running.")
         for attempt in range(TRIES):
             try:
                 bunch = self.fetch(**self.settings, FILE_ID=[file_id])
                 self.lost = 0
-                return _checked(bunch[derivative][0], file_id)
+                return bunch[self.derivative][0]
             except ValueError as error:  # np.loadtxt on a damaged file
                 reason = str(error).splitlines()[0]
                 raise DataError(
-                    f"{file_id}_{derivative}.1D is truncated or damaged ({reason}).",
+                    f"{file_id}_{self.derivative}.1D is truncated or damaged ({reason}).",
                     do="Delete it and fetch it again.",
                 ) from None
             except OSError as error:  # requests' and urllib's errors are OSErrors
-                if attempt == TRIES - 1:
-                    self.lost += 1
-                    raise DataError(
-                        f"{file_id} could not be fetched ({type(error).__name__}).",
-                        do="Run the same again: what is there is kept.",
-                    ) from None
+                failure = type(error).__name__
+            if attempt < TRIES - 1:
                 self.wait(2.0**attempt)
-        raise DataError(f"{file_id} could not be fetched.")
+        self.lost += 1
+        raise DataError(
+            f"{file_id} could not be fetched ({failure}).",
+            do="Run the same again: what is there is kept.",
+        )
 
 
-def _checked(values: np.ndarray, file_id: str) -> np.ndarray:
-    if values.ndim != 2 or len(values) < 5:
-        raise DataError(f"{file_id}: a time series of shape {values.shape} is no run.")
-    return values
-
-
-def _phenotypes(root: Path, quality: str, download: bool, fetcher: _Fetcher) -> pd.DataFrame:
+def _phenotypes(root: Path, quality: str, fetcher: _Fetcher | None) -> pd.DataFrame:
     """Rows of the phenotypic file, filtered as nilearn's `quality_checked` does."""
     import pandas as pd
 
-    if quality not in ("checked", "all"):
-        raise unknown_name("quality", quality, ["checked", "all"])
     file = root / "ABIDE_pcp" / PHENOTYPES
-    if download and not file.exists():
+    if fetcher and not file.exists():
         fetcher.fetch(**fetcher.settings, n_subjects=0)
     if not file.exists():
         raise DataError("no phenotypic file.", where=str(file), do="Set download = true.")
@@ -223,74 +203,50 @@ def _phenotypes(root: Path, quality: str, download: bool, fetcher: _Fetcher) -> 
     return table
 
 
-def _site_name(site: str, merge: bool) -> str:
-    return re.sub(r"_\d$", "", site) if merge else site
+def _people(table: pd.DataFrame, merge: bool) -> list[Participant]:
+    return [
+        Participant(
+            subject_id=str(row["SUB_ID"]),
+            site=re.sub(r"_\d$", "", row["SITE_ID"]) if merge else row["SITE_ID"],
+            y=int(row["DX_GROUP"] == 1),
+            file=str(row["FILE_ID"]),
+            extra={name: row[column] for name, column in COVARIATES.items()},
+        )
+        for row in table.to_dict("records")
+    ]
 
 
-def _absent(table: pd.DataFrame, folder: Path) -> Finding:
-    example = str(table["FILE_ID"].iloc[0])
-    return Finding(
-        "warning",
-        f"{len(table)} listed subjects have no file in {folder} (e.g. {example}).",
-        "They are left out; set download = true to fetch them.",
-    )
+def _chosen(people: list[Participant], sites: list[str] | None) -> list[Participant]:
+    if sites is None:
+        return people
+    check_names("ABIDE site", sites, {p.site for p in people})
+    return [p for p in people if p.site in sites]
+
+
+def _absent(people: list[Participant], here: list[Participant], folder: Path) -> list[Fault]:
+    gone = [p.file for p in people if p not in here]
+    if not gone:
+        return []
+    what = f"{len(gone)} listed subjects have no file in {folder} (e.g. {gone[0]})."
+    return [Fault("warning", what, "They are left out; set download = true to fetch them.")]
 
 
 def _cohort(
-    series: list[np.ndarray],
-    rows: list[pd.Series],
-    findings: list[Finding],
-    folder: Path,
-    derivative: str,
+    people: list[Participant], fetcher: _Fetcher, faults: list[Fault], folder: Path
 ) -> Cohort:
-    if not series:
-        return Cohort(
-            name="abide",
-            fc=np.empty((0, 0, 0), dtype=np.float32),
-            y=np.empty(0, dtype=np.int64),
-            site=as_text([]),
-            subject_id=as_text([]),
-            findings=tuple(findings),
-        )
-    names = _roi_names(folder / f"{rows[0]['FILE_ID']}_{derivative}.1D", derivative)
-    width = series[0].shape[1]
-    matrices, kept, volumes = [], [], []
-    for values, row in zip(series, rows, strict=True):
-        try:
-            if values.shape[1] != width:
-                raise DataError(f"has {values.shape[1]} ROIs, others {width}.")
-            matrices.append(pearson_fc(values, names))
-            kept.append(row)
-            volumes.append(float(len(values)))
-        except DataError as error:
-            subject, site = str(row["SUB_ID"]), str(row["site"])
-            findings.append(Finding("error", error.what, error.do, subject, site))
-    return Cohort(
-        name="abide",
-        fc=np.array(matrices, dtype=np.float32).reshape(-1, width, width),
-        y=np.array([int(row["DX_GROUP"] == 1) for row in kept], dtype=np.int64),
-        site=as_text([row["site"] for row in kept]),
-        subject_id=as_text([row["SUB_ID"] for row in kept]),
-        roi_names=names,
-        covariates={
-            "age": _numbers(kept, "AGE_AT_SCAN"),
-            "sex": _numbers(kept, "SEX"),
-            "mean_fd": _numbers(kept, "func_mean_fd"),
-            "n_volumes": np.array(volumes),
-        },
-        findings=tuple(findings),
-    )
+    fetcher.fetch_all([p.file for p in people])
+    names: tuple[str, ...] = ()
+    if people:
+        names = _roi_names(folder / f"{people[0].file}_{fetcher.derivative}.1D", fetcher.derivative)
+
+    def read(person: Participant) -> tuple[np.ndarray, dict[str, float]]:
+        series = fetcher.series(person.file)
+        return pearson_fc(series, names), {"n_volumes": float(len(series))}
+
+    return assemble("abide", people, read, faults=faults, roi_names=names)
 
 
 def _roi_names(file: Path, derivative: str) -> tuple[str, ...]:
-    from fcforge.imaging.atlas import aal116_table
-    from fcforge.imaging.series import read_series
-
     if derivative == "rois_aal":
-        return tuple(aal116_table()["name"])
+        return aal116().roi_names
     return read_series(file).names if file.exists() else ()
-
-
-def _numbers(rows: Sequence[pd.Series], column: str) -> np.ndarray:
-    values = np.array([float(row[column]) for row in rows])
-    return np.where(values == -9999, np.nan, values)

@@ -56,23 +56,17 @@ def load_authors(
     else:
         raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=str(file))
     fc = np.concatenate([_fc(matrices, file) for _, matrices, _ in parts])
-    label = np.concatenate([_labels(labels, file) for _, _, labels in parts])
+    y = np.concatenate([_labels(labels, file) for _, _, labels in parts])
     sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
-    if site is not None:
-        sites = [str(s) for s in site]
-    if not len(fc) == len(label) == len(sites):
-        raise DataError(
-            f"{len(fc)} matrices, {len(label)} labels, {len(sites)} sites.", where=str(file)
-        )
+    sites = sites if site is None else [str(s) for s in site]
+    if not len(fc) == len(y) == len(sites):
+        what = f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites."
+        raise DataError(what, where=str(file))
     diagonal = float(np.abs(np.diagonal(fc, axis1=1, axis2=2)).mean())
     fc[:, np.arange(fc.shape[1]), np.arange(fc.shape[1])] = 1.0
-    return Cohort(
-        name="authors",
-        fc=fc,
-        y=label,
-        site=as_text(sites),
-        subject_id=as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)]),
-    ).stamped(path=str(file), stored_diagonal=diagonal)
+    ids = as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)])
+    cohort = Cohort("authors", fc, y, as_text(sites), ids)
+    return cohort.stamped(path=str(file), stored_diagonal=diagonal)
 
 
 def convert(path: str | Path, out: str | Path, **options: Any) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fcforge.sites.cohort import Cohort, Finding
+from fcforge.sites.cohort import Cohort, Fault
 from fcforge.sites.folder import load_folder
 from fcforge.sites.reading import Kind
 
@@ -48,23 +48,15 @@ def load_bsnip(
     Cohort
         Label 1 = schizophrenia.
     """
+    known = {**LABELS, **(labels or {})}
     cohort = load_folder(
-        path,
-        kind=kind,
-        labels={**LABELS, **(labels or {})},
-        pattern=pattern,
-        variable=variable,
-        n_rois=n_rois,
+        path, kind=kind, labels=known, pattern=pattern, variable=variable, n_rois=n_rois
     )
-    others = [f for f in cohort.findings if _UNKNOWN in f.what]
-    findings = [f for f in cohort.findings if _UNKNOWN not in f.what]
+    others = [f for f in cohort.faults if _UNKNOWN in f.what]
+    faults = [f for f in cohort.faults if _UNKNOWN not in f.what]
     if others:
-        kinds = sorted({f.what.split("'")[1] for f in others if f.what.count("'") >= 2})
-        names = ", ".join(kinds)
+        names = ", ".join(sorted({f.what.split("'")[1] for f in others}))
         what = f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
-        findings.append(Finding("warning", what, "They are left out; see labels."))
-    cohort = replace(cohort, name="bsnip", findings=tuple(findings))
-    if sites is not None:
-        cohort = cohort.select_sites(sites)
-    provenance = {k: v for k, v in cohort.provenance.items() if k not in ("dataset",)}
-    return replace(cohort, provenance=provenance).stamped(dataset="bsnip")
+        faults.append(Fault("warning", what, "They are left out; see labels."))
+    cohort = replace(cohort, name="bsnip", faults=tuple(faults))
+    return (cohort if sites is None else cohort.select_sites(sites)).stamped(dataset="bsnip")

@@ -10,21 +10,22 @@ from typing import Literal
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.cohort import Cohort, Finding
+from fcforge.sites.cohort import Cohort, Fault
 
 MIN_PER_SITE = 8
 MIN_PER_CLASS = 4
 TOLERANCE = 1e-4
+Severity = Literal["warning", "error"]
 
 
 def check_cohort(
     cohort: Cohort,
     *,
     n_rois: int | None = None,
-    flat_roi: Literal["warning", "error"] = "warning",
+    flat_roi: Severity = "warning",
     min_per_site: int = MIN_PER_SITE,
     min_per_class: int = MIN_PER_CLASS,
-) -> list[Finding]:
+) -> list[Fault]:
     """Everything wrong with a cohort: loader's findings, shapes, matrices, ids, sites.
 
     Parameters
@@ -40,10 +41,10 @@ def check_cohort(
 
     Returns
     -------
-    list of Finding
+    list of Fault
         Errors first. Empty when nothing is wrong.
     """
-    found = list(cohort.findings)
+    found = list(cohort.faults)
     found += _shapes(cohort, n_rois)
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
@@ -71,89 +72,70 @@ def require_valid(cohort: Cohort, *, n_rois: int | None = None, show: int = 5) -
         )
 
 
-def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Finding]:
+def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     fc, n = cohort.fc, len(cohort)
     if n == 0:
-        yield Finding("error", "no subject could be loaded.", "Check the path and the site names.")
+        yield Fault("error", "no subject could be loaded.", "Check the path and the site names.")
         return
     if fc.ndim != 3 or fc.shape[1] != fc.shape[2]:
-        yield Finding(
-            "error",
-            f"FC has shape {fc.shape}, not (subjects, ROIs, ROIs).",
-            "Give one square matrix per subject.",
-        )
+        what = f"FC has shape {fc.shape}, not (subjects, ROIs, ROIs)."
+        yield Fault("error", what, "Give one square matrix per subject.")
         return
     fields = {"fc": fc, "site": cohort.site, "subject_id": cohort.subject_id, **cohort.covariates}
     for name, values in fields.items():
         if len(values) != n:
-            yield Finding(
-                "error",
-                f"'{name}' has {len(values)} rows, but there are {n} labels.",
-                "Every array needs one row per subject.",
-            )
+            what = f"'{name}' has {len(values)} rows, but there are {n} labels."
+            yield Fault("error", what, "Every array needs one row per subject.")
     if n_rois is not None and fc.shape[1] != n_rois:
-        yield Finding(
-            "error",
-            f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.",
-            "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs).",
-        )
+        what = f"FC has {fc.shape[1]} ROIs, {n_rois} were expected."
+        yield Fault("error", what, "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs).")
     if fc.shape[1] < 2:
-        yield Finding("error", "FC has one ROI only.", "An FC matrix needs two or more.")
+        yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
 
 
-def _matrices(cohort: Cohort, flat_roi: Literal["warning", "error"]) -> Iterator[Finding]:
+def _matrices(cohort: Cohort, flat_roi: Severity) -> Iterator[Fault]:
     fc = np.asarray(cohort.fc)
-    eye = np.eye(cohort.n_rois, dtype=bool)
     for i in range(len(cohort)):
-        subject, site = str(cohort.subject_id[i]), str(cohort.site[i])
-        for severity, what, do in _matrix(fc[i], eye, flat_roi):
-            yield Finding(severity, what, do, subject, site)
+        who = str(cohort.subject_id[i]), str(cohort.site[i])
+        for what, do in not_correlations(fc[i]):
+            yield Fault("error", what, do, *who)
+        flat = _flat(fc[i])
+        if flat.size:
+            what = f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant."
+            do = "Kept as it is; leave the subject out if there are many."
+            yield Fault(flat_roi, what, do, *who)
 
 
-def _matrix(
-    matrix: np.ndarray, eye: np.ndarray, flat_roi: Literal["warning", "error"]
-) -> Iterator[tuple[Literal["warning", "error"], str, str]]:
-    """Findings (severity, what, do) of one FC matrix."""
+def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Why a matrix (R, R) is not one of correlations, and what to do; nothing if it is one."""
     bad = ~np.isfinite(matrix)
     if bad.any():
         rows = np.flatnonzero(bad.any(axis=1))
-        yield (
-            "error",
-            f"{int(bad.sum())} FC values are NaN or infinite ({_rois(rows)}).",
-            "Leave the subject out, or set the FC of ROIs without signal to 0.",
-        )
+        what = f"{int(bad.sum())} FC values are NaN or infinite ({_rois(rows)})."
+        yield what, "Leave the subject out, or set the FC of ROIs without signal to 0."
         return
     gap = float(np.abs(matrix - matrix.T).max())
     if gap > TOLERANCE:
-        yield (
-            "error",
-            f"FC is not symmetric (largest difference {gap:.3g}).",
-            "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'.",
-        )
-    off = np.abs(matrix[~eye])
-    if off.max() > 1 + TOLERANCE:
-        yield (
-            "error",
-            f"FC goes up to |r| = {off.max():.3g}, beyond 1.",
-            "Fisher z values? Take tanh of them.",
-        )
-    diagonal = np.abs(np.diagonal(matrix) - 1)
-    if diagonal.max() > TOLERANCE:
-        value = float(np.diagonal(matrix)[diagonal.argmax()])
-        yield (
-            "error",
-            f"the diagonal is not 1 ({value:.3g} at {_rois(np.array([diagonal.argmax()]))}).",
-            "Set it to 1.",
-        )
+        what = f"FC is not symmetric (largest difference {gap:.3g})."
+        do = "Make it again, or take (FC + FC.T) / 2. A square time series? kind='timeseries'."
+        yield what, do
+    largest = float(np.abs(matrix[~np.eye(len(matrix), dtype=bool)]).max())
+    if largest > 1 + TOLERANCE:
+        what = f"FC goes up to |r| = {largest:.3g}, beyond 1."
+        yield what, "Fisher z values? Take tanh of them."
+    diagonal = np.diagonal(matrix)
+    worst = int(np.abs(diagonal - 1).argmax())
+    if abs(diagonal[worst] - 1) > TOLERANCE:
+        yield f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).", "Set it to 1."
+
+
+def _flat(matrix: np.ndarray) -> np.ndarray:
+    """ROIs whose FC with all others is one and the same number."""
+    if len(matrix) < 3 or not np.isfinite(matrix).all():
+        return np.empty(0, dtype=int)
+    eye = np.eye(len(matrix), dtype=bool)
     low = np.where(eye, np.inf, matrix).min(axis=1)
-    high = np.where(eye, -np.inf, matrix).max(axis=1)
-    flat = np.flatnonzero(low == high)
-    if flat.size and len(matrix) > 2:
-        yield (
-            flat_roi,
-            f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant.",
-            "Kept as it is; leave the subject out if there are many.",
-        )
+    return np.flatnonzero(low == np.where(eye, -np.inf, matrix).max(axis=1))
 
 
 def _rois(index: np.ndarray) -> str:
@@ -166,59 +148,40 @@ def _digest(matrix: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(matrix).data, digest_size=16).digest()
 
 
-def _subjects(cohort: Cohort) -> Iterator[Finding]:
+def _subjects(cohort: Cohort) -> Iterator[Fault]:
     count = Counter(cohort.subject_id.tolist())
     seen: dict[bytes, str] = {}
     told: set[str] = set()
     for i in range(len(cohort)):
-        subject, site = str(cohort.subject_id[i]), str(cohort.site[i])
+        who = subject, _ = str(cohort.subject_id[i]), str(cohort.site[i])
         if count[subject] > 1 and subject not in told:
             told.add(subject)
-            yield Finding(
-                "error",
-                f"subject id appears {count[subject]} times.",
-                "Give every subject one row; add the site to the id if two sites share ids.",
-                subject,
-                site,
-            )
+            what = f"subject id appears {count[subject]} times."
+            do = "Give every subject one row; add the site to the id if two sites share ids."
+            yield Fault("error", what, do, *who)
         if cohort.y[i] not in (0, 1):
-            yield Finding(
-                "error",
-                f"unknown label {cohort.y[i]}.",
-                "Labels are 0 (control) and 1 (patient).",
-                subject,
-                site,
-            )
+            what = f"unknown label {cohort.y[i]}."
+            yield Fault("error", what, "Labels are 0 (control) and 1 (patient).", *who)
         twin = seen.setdefault(_digest(cohort.fc[i]), subject)
         if twin != subject:
-            yield Finding(
-                "error",
-                f"has exactly the FC of subject '{twin}'.",
-                "The same scan under two ids would leak from train to test; drop one.",
-                subject,
-                site,
-            )
+            do = "The same scan under two ids would leak from train to test; drop one."
+            yield Fault("error", f"has exactly the FC of subject '{twin}'.", do, *who)
 
 
-def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Finding]:
+def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Fault]:
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         patients, controls = int((labels == 1).sum()), int((labels == 0).sum())
         if not site:
-            yield Finding("error", f"{len(labels)} subjects have no site.", "Name their site.")
+            yield Fault("error", f"{len(labels)} subjects have no site.", "Name their site.")
         elif patients == 0 or controls == 0:
             have = "controls" if patients == 0 else "patients"
-            yield Finding(
-                "error",
-                f"has {have} only ({len(labels)} subjects).",
-                "A site needs both classes; merge it with another or leave it out.",
-                site=site,
-            )
+            do = "A site needs both classes; merge it with another or leave it out."
+            yield Fault("error", f"has {have} only ({len(labels)} subjects).", do, site=site)
         elif len(labels) < min_per_site or min(patients, controls) < min_per_class:
-            yield Finding(
-                "error",
+            what = (
                 f"is too small ({patients} patients, {controls} controls; at least "
-                f"{min_per_site} subjects and {min_per_class} per class are needed).",
-                "Merge it with another site or leave it out.",
-                site=site,
+                f"{min_per_site} subjects and {min_per_class} per class are needed)."
             )
+            do = "Merge it with another site or leave it out."
+            yield Fault("error", what, do, site=site)

@@ -15,7 +15,7 @@ from fcforge.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
-class Finding:
+class Fault:
     """One thing that is wrong with a dataset: where, what, and what to do about it."""
 
     severity: Literal["error", "warning"]
@@ -24,12 +24,15 @@ class Finding:
     subject: str = ""
     site: str = ""
 
+    @classmethod
+    def of(cls, error: DataError, subject: str, site: str) -> Fault:
+        """The trouble with one subject, as a loader met it."""
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        return cls("error", what, error.do, subject, site)
+
     def __str__(self) -> str:
-        where = " ".join(
-            f"{kind} '{name}'"
-            for kind, name in (("site", self.site), ("subject", self.subject))
-            if name
-        )
+        places = (("site", self.site), ("subject", self.subject))
+        where = " ".join(f"{kind} '{name}'" for kind, name in places if name)
         text = f"{where}: {self.what}" if where else self.what
         return f"{text} {self.do}" if self.do else text
 
@@ -54,7 +57,7 @@ class Cohort:
         Optional, e.g. ``mean_fd``, ``age``, ``sex``.
     provenance : mapping
         Dataset, files, parameters and ``content_sha256``.
-    findings : tuple of Finding
+    faults : tuple of Fault
         What the loader could not take in (a missing or truncated file, an unknown diagnosis).
         `fcforge.sites.check_cohort` reports them with its own.
     """
@@ -67,7 +70,7 @@ class Cohort:
     roi_names: tuple[str, ...] = ()
     covariates: Mapping[str, np.ndarray] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    faults: tuple[Fault, ...] = ()
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Facts that are computed once: content hash, errors."""
 
@@ -97,7 +100,7 @@ class Cohort:
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
-        known = {*self.site_names, *(f.site for f in self.findings)} - {""}
+        known = {*self.site_names, *(f.site for f in self.faults)} - {""}
         taken: dict[str, str] = {}
         for new, parts in merge.items():
             together = [parts] if isinstance(parts, str) else parts
@@ -106,19 +109,19 @@ class Cohort:
                 if part in taken:
                     raise ConfigError(f"site '{part}' is merged into both {taken[part]} and {new}.")
                 taken[part] = new
-        findings = tuple(replace(f, site=taken.get(f.site, f.site)) for f in self.findings)
+        faults = tuple(replace(f, site=taken.get(f.site, f.site)) for f in self.faults)
         site = as_text([taken.get(s, s) for s in self.site.tolist()])
-        return replace(self, site=site, findings=findings)
+        return replace(self, site=site, faults=faults)
 
     def select_sites(self, names: Sequence[str]) -> Cohort:
         """Cohort of the named sites, grouped in the order of `names`."""
-        known = {*self.site_names, *(f.site for f in self.findings)} - {""}
+        known = {*self.site_names, *(f.site for f in self.faults)} - {""}
         check_names("site", names, known)
         if not names or len(set(names)) < len(names):
             raise ConfigError(f"sites {list(names)} cannot be picked.", do="Name each site once.")
         index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
-        kept = tuple(f for f in self.findings if not f.site or f.site in names)
-        return replace(self.select(index), findings=kept)
+        kept = tuple(f for f in self.faults if not f.site or f.site in names)
+        return replace(self.select(index), faults=kept)
 
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
@@ -150,7 +153,7 @@ def n_rois_of_edges(n_edges: int, where: str = "") -> int:
     n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
         raise DataError(
-            f"{n_edges} edges per subject are no upper triangle of a square matrix.",
+            f"{n_edges} edges per subject are not the upper triangle of a square matrix.",
             where=where,
             do=f"Nearest counts: {n_rois * (n_rois - 1) // 2} ({n_rois} ROIs), "
             f"{n_rois * (n_rois + 1) // 2} ({n_rois + 1} ROIs); leave the diagonal out.",

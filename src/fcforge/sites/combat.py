@@ -1,6 +1,6 @@
-r"""ComBat: empirical-Bayes location and scale of every edge at every site that shares data.
+r"""ComBat: empirical-Bayes shift and scale of every edge at a site.
 
-.. math:: z_{ijv} = \alpha_v + x_{ij}^\top\beta_v + \sigma_v(\gamma_{iv} + \delta_{iv} e_{ijv})
+.. math:: z_{ijv} = \alpha_v + \sigma_v(\gamma_{iv} + \delta_{iv} e_{ijv})
 
 for subject j of site i at edge v. The priors of a site, :math:`\gamma_{iv} \sim N(\bar\gamma_i,
 \tau_i^2)` and :math:`\delta^2_{iv} \sim` inverse gamma, are taken over its own edges. Equal to
@@ -13,109 +13,10 @@ Johnson, Li and Rabinovic 2007 (Biostatistics); Fortin et al. 2018 (NeuroImage).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
-
-from fcforge.errors import DataError, unknown_name
 
 CONVERGED = 1e-4
 MOST_STEPS = 500
-
-
-@dataclass(frozen=True)
-class Combat:
-    """Estimates of `combat_fit`: all that is needed to harmonise further subjects of its sites.
-
-    Attributes
-    ----------
-    sites : tuple of str
-    mean : ndarray of shape (E,)
-        alpha, the mean of the site means weighted by site size.
-    sd : ndarray of shape (E,)
-        sigma, pooled over sites.
-    beta : ndarray of shape (k, E)
-        Effects of the covariates that are preserved.
-    gamma, delta2 : ndarray of shape (n_sites, E)
-        Shift in units of sigma, and scale squared.
-    """
-
-    sites: tuple[str, ...]
-    mean: np.ndarray
-    sd: np.ndarray
-    beta: np.ndarray
-    gamma: np.ndarray
-    delta2: np.ndarray
-
-
-def combat_fit(
-    z: np.ndarray, site: Sequence[str] | np.ndarray, covariates: np.ndarray | None = None
-) -> Combat:
-    """Estimate ComBat on training subjects of all sites at once (the classic form).
-
-    Parameters
-    ----------
-    z : ndarray of shape (n, E)
-        Fisher-z edges. Training subjects only: whoever is tested must not be among them.
-    site : sequence of str, length n
-    covariates : ndarray of shape (n, k), optional
-        Numbers whose effect is to be kept, e.g. the diagnosis as 0 and 1.
-    """
-    z, site = np.asarray(z, dtype=np.float64), np.asarray(site)
-    names = tuple(dict.fromkeys(site.tolist()))
-    member = np.array([site == name for name in names])  # (n_sites, n)
-    if member.sum(1).min() < 2:
-        few = names[int(member.sum(1).argmin())]
-        raise DataError("has fewer than two subjects.", where=f"site '{few}'", do="Leave it out.")
-    kept = np.zeros((len(z), 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
-    design = np.hstack([member.T, kept])
-    effects, _, rank, _ = np.linalg.lstsq(design, z, rcond=None)
-    if rank < design.shape[1]:
-        raise DataError(
-            "a covariate cannot be told from the sites (e.g. one class per site).",
-            do="Leave the covariate out.",
-        )
-    share = member.sum(1) / len(z)
-    mean, beta = share @ effects[: len(names)], effects[len(names) :]
-    sd = _no_zeros(np.sqrt(((z - design @ effects) ** 2).mean(0)))
-    standard = (z - mean - kept @ beta) / sd
-    found = [site_effect(standard[rows]) for rows in member]
-    gamma, delta2 = (np.stack(part) for part in zip(*found, strict=True))
-    return Combat(names, mean, sd, beta, gamma, delta2)
-
-
-def combat_apply(
-    model: Combat,
-    z: np.ndarray,
-    site: Sequence[str] | np.ndarray,
-    covariates: np.ndarray | None = None,
-) -> np.ndarray:
-    """Harmonise subjects of sites that were fitted, shape (n, E) like `z`.
-
-    A model fitted with covariates wants them again. Giving the diagnosis of a test subject here
-    hands the answer to the classifier; `fcforge.sites.harmonise` never does.
-
-    Raises
-    ------
-    DataError
-        For a site that was not fitted (neuroHarmonize returns NaN), or missing covariates.
-    """
-    for name in dict.fromkeys(np.asarray(site).tolist()):
-        if name not in model.sites:
-            error = unknown_name("site", name, model.sites)
-            raise DataError(
-                f"ComBat knows nothing of site '{name}'.",
-                do=f"Fit it with training subjects of that site. {error.do}",
-            )
-    k = len(model.beta)
-    kept = np.zeros((len(z), 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
-    if kept.shape != (len(z), k):
-        raise DataError(f"covariates have shape {kept.shape}, fitted were {k} per subject.")
-    row = np.array([model.sites.index(s) for s in np.asarray(site).tolist()], dtype=int)
-    fixed = model.mean + kept @ model.beta
-    standard = (np.asarray(z, dtype=np.float64) - fixed) / model.sd
-    return (standard - model.gamma[row]) / np.sqrt(model.delta2[row]) * model.sd + fixed
 
 
 def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -11,12 +10,17 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError, unknown_name
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
-from fcforge.sites.cohort import Cohort, Finding, as_text, fc_from_upper
-from fcforge.sites.participants import Participant, label_of, read_participants
+from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
+from fcforge.sites.participants import (
+    ALIASES,
+    Participant,
+    assemble,
+    label_of,
+    read_participants,
+)
 from fcforge.sites.reading import Kind, read_matrix, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
-ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}
 
 
 def load_folder(
@@ -38,7 +42,7 @@ def load_folder(
     *A folder*: ``participants.tsv`` (or .csv) with columns for id, site and diagnosis, and one
     file per subject, anywhere below, whose name starts with the id. Trouble with one subject
     (no file, a damaged one, an unknown diagnosis) does not stop the loading: it becomes a
-    finding of the cohort, and `require_valid` refuses to train.
+    fault of the cohort, and `require_valid` refuses to train.
 
     Parameters
     ----------
@@ -87,16 +91,7 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
             do="Give the folder instead when it holds one file per subject.",
         )
     arrays = read_npz(path)
-    missing = [k for k in REQUIRED if k not in arrays]
-    if not {"fc_upper", "fc"} & arrays.keys():
-        missing = ["fc_upper", *missing]
-    if missing:
-        raise DataError(
-            f"array {', '.join(repr(m) for m in missing)} is missing.",
-            where=str(path),
-            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
-            "Call them fc (or fc_upper), label, site and subject_id.",
-        )
+    _require_arrays(arrays, path)
     fc = _npz_fc(arrays, path)
     for name in REQUIRED:
         if arrays[name].shape != (len(fc),):
@@ -108,23 +103,27 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
     if n_rois is not None and fc.shape[1] != n_rois:
         raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=str(path))
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
-    label, findings = _npz_labels(arrays["label"], labels, ids, site)
+    y, faults = _npz_labels(arrays["label"], labels, ids, site)
     used = {"fc_upper", "fc", *REQUIRED}
     rest = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if k not in used}
     rois = [rest[k] for k in ("roi_names", "roi_ids") if k in rest]
     rois = [r for r in rois if r.shape == (fc.shape[1],)]
-    return Cohort(
-        name="folder",
-        fc=fc,
-        y=label,
-        site=site,
-        subject_id=ids,
-        roi_names=tuple(as_text(rois[0]).tolist()) if rois else (),
-        covariates={
-            k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")
-        },
-        findings=tuple(findings),
-    )
+    own = {k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")}
+    roi_names = tuple(as_text(rois[0]).tolist()) if rois else ()
+    return Cohort("folder", fc, y, site, ids, roi_names, own, faults=tuple(faults))
+
+
+def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    missing = [k for k in REQUIRED if k not in arrays]
+    if not {"fc_upper", "fc"} & arrays.keys():
+        missing = ["fc_upper", *missing]
+    if missing:
+        raise DataError(
+            f"array {', '.join(repr(m) for m in missing)} is missing.",
+            where=str(path),
+            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
+            "Call them fc (or fc_upper), label, site and subject_id.",
+        )
 
 
 def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
@@ -142,21 +141,21 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
 
 def _npz_labels(
     values: np.ndarray, labels: Mapping[str, int], ids: np.ndarray, site: np.ndarray
-) -> tuple[np.ndarray, list[Finding]]:
-    """Labels as integers, and findings for words that are no known diagnosis (they become -1).
+) -> tuple[np.ndarray, list[Fault]]:
+    """Labels as integers, and faults for words that are not a known diagnosis (they become -1).
 
     Integers stay as they are: `check_cohort` judges them.
     """
     if values.dtype.kind in "iub" and not labels:
         return values.astype(np.int64), []
-    out, findings = np.full(len(values), -1, dtype=np.int64), []
+    out, faults = np.full(len(values), -1, dtype=np.int64), []
     for i, value in enumerate(values.tolist()):
         text = f"{value:g}" if isinstance(value, float) else str(value)
         try:
             out[i] = label_of(text, labels=labels)
         except DataError as error:
-            findings.append(Finding("error", error.what, error.do, str(ids[i]), str(site[i])))
-    return out, findings
+            faults.append(Fault.of(error, str(ids[i]), str(site[i])))
+    return out, faults
 
 
 def _from_folder(
@@ -177,18 +176,14 @@ def _from_folder(
             where=str(path),
             do="Write one with columns participant_id, site, diagnosis (tab-separated).",
         )
-    people, findings = read_participants(table, labels)
+    people, faults = read_participants(table, labels)
     files = _Files(path, pattern)
-    loaded: list[tuple[Participant, np.ndarray]] = []
-    for person in people:
-        try:
-            file = files.of(person)
-            loaded.append((person, to_fc(read_matrix(file, variable), kind, str(file))))
-        except DataError as error:
-            what = f"{error.where}: {error.what}" if error.where else error.what
-            findings.append(Finding("error", what, error.do, person.subject_id, person.site))
-    loaded, odd = _same_rois(loaded, n_rois)
-    return _assemble(loaded, [*findings, *odd])
+
+    def read(person: Participant) -> tuple[np.ndarray, Mapping[str, Any]]:
+        file = files.of(person)
+        return to_fc(read_matrix(file, variable), kind, str(file)), {}
+
+    return assemble("folder", people, read, faults=faults, n_rois=n_rois)
 
 
 class _Files:
@@ -229,54 +224,3 @@ def _belongs(file_name: str, subject: str) -> bool:
     if not file_name.startswith(subject):
         return False
     return not file_name[len(subject) : len(subject) + 1].isalnum()
-
-
-def _same_rois(
-    loaded: list[tuple[Participant, np.ndarray]], n_rois: int | None
-) -> tuple[list[tuple[Participant, np.ndarray]], list[Finding]]:
-    """Subjects with the common ROI count, and a finding for every other."""
-    counts = Counter(fc.shape[0] for _, fc in loaded)
-    if not counts:
-        return [], []
-    common = n_rois if n_rois is not None else counts.most_common(1)[0][0]
-    kept = [(person, fc) for person, fc in loaded if fc.shape[0] == common]
-    odd = [
-        Finding(
-            "error",
-            f"has {fc.shape[0]} ROIs, "
-            + (f"{common} were expected." if n_rois else f"most subjects have {common}."),
-            "Is it the same atlas, with volumes in rows and ROIs in columns?",
-            person.subject_id,
-            person.site,
-        )
-        for person, fc in loaded
-        if fc.shape[0] != common
-    ]
-    return kept, odd
-
-
-def _assemble(loaded: list[tuple[Participant, np.ndarray]], findings: list[Finding]) -> Cohort:
-    people = [person for person, _ in loaded]
-    matrices = [fc for _, fc in loaded]
-    return Cohort(
-        name="folder",
-        fc=np.stack(matrices) if matrices else np.empty((0, 0, 0), dtype=np.float32),
-        y=np.array([p.label for p in people], dtype=np.int64),
-        site=as_text([p.site for p in people]),
-        subject_id=as_text([p.subject_id for p in people]),
-        covariates=_covariates(people),
-        findings=tuple(findings),
-    )
-
-
-def _covariates(people: Sequence[Participant]) -> dict[str, np.ndarray]:
-    """Extra columns: numbers where all values are numbers or missing, else text."""
-    out: dict[str, np.ndarray] = {}
-    for name in people[0].extra if people else ():
-        values: list[Any] = [p.extra[name] for p in people]
-        try:
-            numbers = [float(v) if v not in ("", "n/a", "NA", "-9999") else np.nan for v in values]
-            out[ALIASES.get(name, name)] = np.array(numbers)
-        except ValueError:
-            out[ALIASES.get(name, name)] = as_text(values)
-    return out

@@ -30,18 +30,8 @@ import numpy as np
 
 from fcforge.errors import unknown_name
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
-from fcforge.sites.combat import Combat, combat_apply, combat_fit, site_effect
+from fcforge.sites.combat import site_effect
 from fcforge.types import FCBatch, Site
-
-__all__ = [
-    "Combat",
-    "Transform",
-    "combat_apply",
-    "combat_fit",
-    "fit_combat",
-    "fit_demean",
-    "harmonise_sites",
-]
 
 Harmonisation = Literal["none", "site_demean", "combat"]
 LIMIT = 0.9999  # as graphs.fisher_z

@@ -1,37 +1,111 @@
-"""Who took part: participants.tsv with id, site and diagnosis, in the spellings people use."""
+"""Who took part: id, site, diagnosis and further columns, and the cohort of those with a file."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.people import DIAGNOSIS_COLUMNS, ID_COLUMNS, SITE_COLUMNS
-from fcforge.sites.cohort import Finding
+from fcforge.imaging.people import (
+    DIAGNOSIS_COLUMNS,
+    ID_COLUMNS,
+    SITE_COLUMNS,
+    column_of,
+    no_column,
+    read_table,
+)
+from fcforge.sites.cohort import Cohort, Fault, as_text
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "subject": ID_COLUMNS,
-    "site": SITE_COLUMNS,
-    "diagnosis": DIAGNOSIS_COLUMNS,
-    "file": ("file", "filename", "file_name", "path"),
-}
+FILE_COLUMNS = ("file", "filename", "file_name", "path")
 PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")
 CONTROL = ("0", "tc", "td", "hc", "nc", "cn", "control", "controls", "healthy", "ctrl", "con")
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROL_OF_COLUMN = {"dx_group": ("2",)}
+MISSING = ("", "n/a", "NA", "-9999", "-9999.0")
+ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}
 
 
 @dataclass(frozen=True)
 class Participant:
-    """One row of participants.tsv."""
+    """One subject before the FC is read; `extra` holds further columns, text or numbers."""
 
     subject_id: str
     site: str
-    label: int
+    y: int
     file: str = ""
-    extra: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def assemble(
+    name: str,
+    people: Iterable[Participant],
+    read: Callable[[Participant], tuple[np.ndarray, Mapping[str, Any]]],
+    *,
+    faults: Sequence[Fault] = (),
+    roi_names: tuple[str, ...] = (),
+    n_rois: int | None = None,
+) -> Cohort:
+    """Cohort of all people whose FC can be read; a fault for every other.
+
+    Parameters
+    ----------
+    name : str
+        Of the dataset.
+    people : iterable of Participant
+    read : callable
+        FC (R, R) of a participant and further covariates, or a `DataError`.
+    faults : sequence of Fault
+        Found before.
+    roi_names : tuple of str
+    n_rois : int, optional
+        Expected ROI count; by default the most frequent one.
+    """
+    found = list(faults)
+    loaded: list[tuple[Participant, np.ndarray, Mapping[str, Any]]] = []
+    for person in people:
+        try:
+            loaded.append((person, *read(person)))
+        except DataError as error:
+            found.append(Fault.of(error, person.subject_id, person.site))
+    counts = Counter(len(fc) for _, fc, _ in loaded).most_common(1)
+    common = n_rois or (counts[0][0] if counts else 0)
+    found += [_odd(p, len(fc), common, n_rois) for p, fc, _ in loaded if len(fc) != common]
+    kept = [item for item in loaded if len(item[1]) == common]
+    matrices = [fc for _, fc, _ in kept]
+    return Cohort(
+        name=name,
+        fc=np.array(matrices, dtype=np.float32).reshape(len(kept), common, common),
+        y=np.array([p.y for p, _, _ in kept], dtype=np.int64),
+        site=as_text([p.site for p, _, _ in kept]),
+        subject_id=as_text([p.subject_id for p, _, _ in kept]),
+        roi_names=roi_names if len(roi_names) == common else (),
+        covariates=_covariates([{**p.extra, **more} for p, _, more in kept]),
+        faults=tuple(found),
+    )
+
+
+def _odd(person: Participant, n: int, common: int, asked: int | None) -> Fault:
+    wanted = f"{common} were expected." if asked else f"most subjects have {common}."
+    do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
+    return Fault("error", f"has {n} ROIs, {wanted}", do, person.subject_id, person.site)
+
+
+def _covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """Columns of all rows: numbers where every value is a number or missing, else text."""
+    out: dict[str, np.ndarray] = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        try:
+            numbers = [np.nan if str(v) in MISSING else float(v) for v in values]
+            out[ALIASES.get(name, name)] = np.array(numbers)
+        except ValueError:
+            out[ALIASES.get(name, name)] = as_text(values)
+    return out
 
 
 def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = None) -> int:
@@ -61,81 +135,47 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
 
 def read_participants(
     path: Path, labels: Mapping[str, int] | None = None
-) -> tuple[list[Participant], list[Finding]]:
-    """Rows of a participants table, and a finding for each row that cannot be used.
+) -> tuple[list[Participant], list[Fault]]:
+    """Rows of a participants table, and a fault for each row that cannot be used.
 
     Raises
     ------
     DataError
         When the table cannot be read or has no column for id, site or diagnosis.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error}).", where=str(path), do="Is it text?") from error
-    lines = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not lines:
-        raise DataError("is empty.", where=str(path), do="List the participants in it.")
-    delimiter = "\t" if "\t" in lines[0] else ","
-    try:
-        header, *rows = list(csv.reader(lines, delimiter=delimiter))
-    except csv.Error as error:
-        raise DataError(f"cannot be read ({error}).", where=str(path)) from error
-    header = [name.strip() for name in header]
-    columns = {role: _column(role, header, path) for role in COLUMNS}
+    header, rows = read_table(path)
+    needed = {"subject": ID_COLUMNS, "site": SITE_COLUMNS, "diagnosis": DIAGNOSIS_COLUMNS}
+    columns = {role: column_of(header, accepted) for role, accepted in needed.items()}
+    for role, accepted in needed.items():
+        if not columns[role]:
+            raise no_column(role, header, accepted, path)
+    columns["file"] = column_of(header, FILE_COLUMNS)
     people: list[Participant] = []
-    findings: list[Finding] = []
-    for number, row in enumerate(rows, 2):
+    faults: list[Fault] = []
+    for number, cells in rows:
+        row = dict(zip(header, cells, strict=False))
         try:
-            people.append(_participant(row, header, columns, labels))
+            if len(cells) != len(header):
+                what = f"{len(cells)} values for {len(header)} columns."
+                raise DataError(what, do="The table is cut off or mixed.")
+            people.append(_participant(row, columns, labels))
         except DataError as error:
-            subject, site = (_cell(row, columns[role]) for role in ("subject", "site"))
+            subject, site = (row.get(columns[role], "") for role in ("subject", "site"))
             what = f"{path.name}, row {number}: {error.what}"
-            findings.append(Finding("error", what, error.do, subject, site))
-    return people, findings
-
-
-def _column(role: str, header: list[str], path: Path) -> int | None:
-    """Index of the column of a role, by the first accepted name that occurs."""
-    lower = [name.lower() for name in header]
-    for name in COLUMNS[role]:
-        if name in lower:
-            return lower.index(name)
-    if role == "file":
-        return None
-    raise DataError(
-        f"has no column for the {role} (columns: {', '.join(header)}).",
-        where=str(path),
-        do=f"Name it one of: {', '.join(COLUMNS[role])}.",
-    )
-
-
-def _cell(row: list[str], index: int | None) -> str:
-    return row[index].strip() if index is not None and index < len(row) else ""
+            faults.append(Fault("error", what, error.do, subject, site))
+    return people, faults
 
 
 def _participant(
-    row: list[str],
-    header: list[str],
-    columns: Mapping[str, int | None],
-    labels: Mapping[str, int] | None,
+    row: Mapping[str, str], columns: Mapping[str, str], labels: Mapping[str, int] | None
 ) -> Participant:
-    if len(row) != len(header):
-        raise DataError(
-            f"{len(row)} values for {len(header)} columns.", do="The table is cut off or mixed."
-        )
-    subject, site = _cell(row, columns["subject"]), _cell(row, columns["site"])
+    subject, site = row[columns["subject"]], row[columns["site"]]
     if not subject or not site:
         raise DataError(f"no {'participant id' if not subject else 'site'}.", do="Fill it in.")
-    diagnosis = columns["diagnosis"]
     return Participant(
         subject_id=subject,
         site=site,
-        label=label_of(_cell(row, diagnosis), header[diagnosis or 0], labels),
-        file=_cell(row, columns["file"]),
-        extra={
-            name.lower(): row[i].strip()
-            for i, name in enumerate(header)
-            if name and i not in columns.values()
-        },
+        y=label_of(row[columns["diagnosis"]], columns["diagnosis"], labels),
+        file=row.get(columns["file"], ""),
+        extra={k.lower(): v for k, v in row.items() if k and k not in columns.values()},
     )

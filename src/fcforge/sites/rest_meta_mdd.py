@@ -7,8 +7,7 @@ Not downloadable without an application, so this reads the folder as it is share
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +15,10 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import DataError
+from fcforge.imaging.atlas import aal116
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.cohort import Cohort, Finding, as_text, paper_site
+from fcforge.sites.cohort import Cohort, Fault, paper_site
+from fcforge.sites.participants import Participant, assemble
 from fcforge.sites.reading import read_matrix
 
 # The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
@@ -39,14 +40,6 @@ PAPER_SITES = dict(enumerate(LISTED_SITES, start=1))
 DUPLICATE_SITES = {"S4": "S14"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
 _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
-MISSING = (-9999.0,)
-
-
-@dataclass(frozen=True)
-class SubjectList:
-    """The consortium's list of usable subjects with covariates, by subject id."""
-
-    covariates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def load_rest_meta_mdd(
@@ -89,26 +82,28 @@ def load_rest_meta_mdd(
         raise DataError(
             "no ROISignals_S*-*-*.mat here.", where=str(folder), do="Unpack the shared archive."
         )
-    ids, findings = _choose(files, listed, sites, duplicates)
-    loaded: list[tuple[str, np.ndarray, int]] = []
-    for subject in ids:
-        try:
-            if subject not in files:
-                raise DataError("is listed, but has no file.")
-            series = _columns(files[subject], atlas)
-            fc = pearson_fc(series, where=str(files[subject]))
-            loaded.append((subject, fc, len(series)))
-        except DataError as error:
-            where = f"{Path(error.where).name}: " if error.where else ""
-            site = subject.split("-")[0]
-            findings.append(Finding("error", where + error.what, error.do, subject, site))
-    return _cohort(loaded, listed, findings, atlas).stamped(
+    ids, faults = _choose(list(listed or files), sites, duplicates)
+    people = [
+        Participant(i, i.split("-")[0], _label(i), extra=(listed or {}).get(i, {})) for i in ids
+    ]
+
+    def read(person: Participant) -> tuple[np.ndarray, dict[str, float]]:
+        file = files.get(person.subject_id)
+        if file is None:
+            raise DataError("is listed, but has no file.")
+        series = _columns(file, atlas)
+        return pearson_fc(series, where=file.name), {"n_volumes": float(len(series))}
+
+    names = aal116().roi_names if atlas == "aal" else ()
+    return assemble("rest_meta_mdd", people, read, faults=faults, roi_names=names).stamped(
         path=str(folder), atlas=atlas, global_signal=global_signal, subjects=str(subjects or "")
     )
 
 
-def read_subject_list(path: Path) -> SubjectList:
-    """The consortium's .mat: SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site, Motion.
+def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
+    """Covariates by id from the consortium's .mat.
+
+    It has SubID, Dx (+1 MDD, -1 control), Age, Sex, Edu, Site and Motion.
 
     Raises
     ------
@@ -136,8 +131,7 @@ def read_subject_list(path: Path) -> SubjectList:
     wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
     if wrong:
         raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=str(path))
-    rows = {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
-    return SubjectList(rows)
+    return {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
 
 
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
@@ -152,15 +146,14 @@ def _folder(path: Path, global_signal: bool) -> Path:
 
 
 def _choose(
-    files: Mapping[str, Path],
-    listed: SubjectList | None,
+    subjects: Sequence[str],
     sites: Sequence[str | int] | Literal["all"],
     duplicates: str,
-) -> tuple[list[str], list[Finding]]:
-    ids = sorted(listed.covariates if listed else files, key=_order)
+) -> tuple[list[str], list[Fault]]:
+    ids = sorted(subjects, key=_order)
     if any(not _ID.fullmatch(s) for s in ids):
         raise DataError("an id in the list is not like S20-1-0001.")
-    findings: list[Finding] = []
+    faults: list[Fault] = []
     known = {s.split("-")[0] for s in ids}
     if sites == "all":
         names = sorted(known, key=lambda s: int(s[1:]))
@@ -168,7 +161,7 @@ def _choose(
             twins = [s for s in names if s in DUPLICATE_SITES]
             for twin in twins:
                 what = f"left out: it holds subjects of {DUPLICATE_SITES[twin]} again."
-                findings.append(Finding("warning", what, "duplicates = 'keep' keeps it.", "", twin))
+                faults.append(Fault("warning", what, "duplicates = 'keep' keeps it.", "", twin))
             names = [s for s in names if s not in twins]
     else:
         names = [paper_site(site, PAPER_SITES, "REST-meta-MDD") for site in sites]
@@ -176,7 +169,7 @@ def _choose(
     check_names("REST-meta-MDD site", names, known)
     rank = {name: i for i, name in enumerate(names)}
     chosen = [s for s in ids if s.split("-")[0] in rank]
-    return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), findings
+    return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), faults
 
 
 def _refuse_twins(names: Sequence[str], duplicates: str) -> None:
@@ -204,33 +197,6 @@ def _columns(path: Path, atlas: str) -> np.ndarray:
         raise DataError(
             f"{values.shape[1]} columns; the shared files have 1568 or 1833, and {atlas} is "
             f"columns {first}-{last}.",
-            where=str(path),
+            where=path.name,
         )
     return values[:, first - 1 : last]
-
-
-def _cohort(
-    loaded: list[tuple[str, np.ndarray, int]],
-    listed: SubjectList | None,
-    findings: list[Finding],
-    atlas: str,
-) -> Cohort:
-    from fcforge.imaging.atlas import aal116_table
-
-    ids = [subject for subject, _, _ in loaded]
-    covariates = {"n_volumes": np.array([float(n) for _, _, n in loaded])}
-    for name in _LIST_COLUMNS.values() if listed else ():
-        values = [listed.covariates[s].get(name, np.nan) for s in ids] if listed else []
-        covariates[name] = np.where(np.isin(values, MISSING), np.nan, values)
-    size = COLUMNS[atlas][1] - COLUMNS[atlas][0] + 1
-    matrices = [fc for _, fc, _ in loaded]
-    return Cohort(
-        name="rest_meta_mdd",
-        fc=(np.stack(matrices) if matrices else np.empty((0, size, size))).astype(np.float32),
-        y=np.array([_label(s) for s in ids], dtype=np.int64),
-        site=as_text([s.split("-")[0] for s in ids]),
-        subject_id=as_text(ids),
-        roi_names=tuple(aal116_table()["name"]) if atlas == "aal" else (),
-        covariates=covariates,
-        findings=tuple(findings),
-    )

@@ -24,10 +24,11 @@ from dataclasses import asdict
 import numpy as np
 
 from fcforge.errors import ConfigError
+from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
-from fcforge.sites.atlas import Atlas, atlas_of
-from fcforge.sites.cohort import Cohort
-from fcforge.sites.layouts import Recipe, SiteLayout, places_of, recipe_of
+from fcforge.sites.cohort import Cohort, as_text
+from fcforge.sites.made_up import atlas_of, twins
+from fcforge.sites.recipes import Recipe, SiteLayout, places_of, recipe_of
 
 
 def simulate(
@@ -75,20 +76,13 @@ def simulate(
     mean, pattern, traits = _population(atlas, recipe, seed)
     with _one_blas_thread():
         made = [_site(place, atlas, recipe, mean, pattern, traits, seed) for place in places]
-    fc, label, motion = (np.concatenate(part) for part in zip(*made, strict=True))
-    cohort = Cohort(
-        name="simulated",
-        fc=fc,
-        y=label,
-        site=np.array([p.name for p in places for _ in range(p.patients + p.controls)]),
-        subject_id=np.array(
-            [f"{p.name}-{i + 1:04d}" for p in places for i in range(p.patients + p.controls)]
-        ),
-        roi_names=atlas.names,
-        covariates={"mean_fd": motion},
-    )
-    if sites is not None:
-        cohort = cohort.select_sites(sites)
+    fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
+    people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
+    site = as_text([name for name, _ in people])
+    subject_id = as_text([f"{name}-{i:04d}" for name, i in people])
+    covariates = {"mean_fd": motion}
+    cohort = Cohort("simulated", fc, y, site, subject_id, atlas.roi_names, covariates)
+    cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe))
 
 
@@ -152,7 +146,7 @@ def _population(
         + hub[:, None]
         + hub[None]
     )
-    mean[np.arange(n), atlas.twin] += recipe.homotopic
+    mean[np.arange(n), twins(atlas.roi_names)] += recipe.homotopic
     pattern = _disorder(rng, system)
     by_system = rng.standard_normal((recipe.n_traits, int(system.max()) + 1))[:, system]
     by_roi = rng.standard_normal((recipe.n_traits, n))

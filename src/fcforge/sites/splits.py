@@ -81,24 +81,13 @@ def split_site(
     rows = split_rows(members.y, numpy_rng(seed, "split", site_name), test_fraction, val_fraction)
     ids = {name: tuple(members.subject_id[r].tolist()) for name, r in rows.items()}
     batches = {name: FCBatch.from_numpy(members.fc[r], members.y[r]) for name, r in rows.items()}
+    about = {"site": site_name, "split_seed": seed, "split_sha256": split_sha256(ids)}
+    fractions = {"test_fraction": test_fraction, "val_fraction": val_fraction}
+    own = members.covariates.items()
+    covariates = {name: {key: values[r] for key, values in own} for name, r in rows.items()}
+    provenance = {**cohort.provenance, **about, **fractions}
     return Site(
-        name=site_name,
-        train=batches["train"],
-        val=batches["val"],
-        test=batches["test"],
-        subject_ids=ids,
-        provenance={
-            **cohort.provenance,
-            "site": site_name,
-            "split_seed": seed,
-            "test_fraction": test_fraction,
-            "val_fraction": val_fraction,
-            "split_sha256": split_sha256(ids),
-        },
-        covariates={
-            name: {key: values[r] for key, values in members.covariates.items()}
-            for name, r in rows.items()
-        },
+        name=site_name, **batches, subject_ids=ids, provenance=provenance, covariates=covariates
     )
 
 
