@@ -108,8 +108,7 @@ def test_every_model_can_be_looked_into(name):
 
 
 def test_between_systems():
-    atlas = Atlas(("a", "b", "c"), ("a", "b", "c"), (1, 2, 3), np.zeros((3, 3)),
-                  ("x", "x", "y"), np.arange(3))  # fmt: skip
+    atlas = Atlas("three", ("a", "b", "c"), ("x", "x", "y"))
     strength = np.array([[0, 4, 1], [4, 0, 1], [1, 1, 0.0]])  # mean edge: 2
     found = between_systems(strength, atlas)
     assert found[0, 0] == 2.0
