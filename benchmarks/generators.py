@@ -20,10 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
 
-from fcforge.generators import fcm_vae_network as net
 from fcforge.generators.checks import N_CLASSES
-from fcforge.generators.fcm_vae import FCMVAE, _to_coordinates
-from fcforge.generators.fcm_vae_training import _loss
+from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.generator import to_coordinates
+from fcforge.generators.fcm_vae.training import sampled_elbo
 from fcforge.generators.layers import trainable
 from fcforge.randomness import torch_rng
 from fcforge.sites import load_dataset, split_site
@@ -45,16 +46,17 @@ def since(start: tuple[float, float]) -> tuple[float, float]:
 
 def authors_loop(batch: FCBatch, epochs: int) -> tuple[float, float]:
     """Wall and CPU seconds of the authors' loop: all that derives from FC anew in every step."""
-    s = FCMVAE(preset="authors").settings
+    s = FCMVAE.authors()
     rng = torch_rng(0)
     start = clock()
-    target = _to_coordinates(batch.fc, s, {})
+    target = to_coordinates(batch.fc, s, {})
     p = trainable(net.init(batch.n_rois, N_CLASSES, s, rng), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
     for _ in range(epochs):
         for index in torch.randperm(len(batch), generator=rng).split(s.batch_size):
             inputs = net.prepare(batch.fc[index], s)
-            loss, _parts = _loss(p, target[index], batch.y[index], inputs, s, s.beta, rng)
+            inputs |= {"target": target[index], "y": batch.y[index]}
+            loss, _parts = sampled_elbo(p, inputs, s, s.beta, rng)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

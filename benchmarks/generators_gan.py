@@ -57,7 +57,7 @@ class Lanes:
         params = {**self.settings.params, "steps": steps}
         generator = make_generator(Component(self.settings.name, params))
         rngs = [torch_rng(job.seed, "generator", job.site) for job in self.jobs]
-        states = generator.fit_lanes(self.batches, rngs)  # type: ignore[attr-defined]
+        states = generator.fit_lanes(self.batches, rngs)
         return [{k: v.cpu() for k, v in state.items()} for state in states]
 
     def pace(self) -> Pace:

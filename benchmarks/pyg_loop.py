@@ -21,10 +21,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 
-from fcforge.generators import fcm_vae_network as vae
 from fcforge.generators.checks import N_CLASSES, device_rng
-from fcforge.generators.fcm_vae import FCMVAE, _to_coordinates
-from fcforge.generators.fcm_vae_training import _loss
+from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.fcm_vae import network as vae
+from fcforge.generators.fcm_vae.generator import to_coordinates
+from fcforge.generators.fcm_vae.training import sampled_elbo
 from fcforge.generators.layers import trainable
 from fcforge.graphs import adjacency, node_features
 from fcforge.randomness import torch_rng
@@ -71,16 +72,17 @@ def build_graphs(batch: FCBatch) -> list[Data]:
 
 def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     """The authors' generator: their sizes, the Laplacian's eigenvectors anew in every step."""
-    s = FCMVAE(preset="authors").settings
+    s = FCMVAE.authors()
     p = trainable(vae.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
-    target = _to_coordinates(batch.fc, s, {})
+    target = to_coordinates(batch.fc, s, {})
     for _ in range(epochs):
         order = torch.randperm(len(batch), generator=rng, device=rng.device)
         for index in order.split(s.batch_size):
             inputs = vae.prepare(batch.fc[index], s)
-            loss, _ = _loss(p, target[index], batch.y[index], inputs, s, s.beta, rng)
+            inputs |= {"target": target[index], "y": batch.y[index]}
+            loss, _ = sampled_elbo(p, inputs, s, s.beta, rng)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -18,11 +18,11 @@ class Counting(Generator):
     name: ClassVar[str] = "counting"
     a: int = field(default=1)
 
-    def fit(self, batch, rng):
+    def learn(self, batch, rng):
         CALLS.append(1)
         return {"x": torch.randn(3, generator=rng), "n": torch.tensor(len(batch))}
 
-    def sample(self, state, labels, rng):
+    def draw(self, state, y, rng):
         raise AssertionError
 
 

@@ -3,18 +3,19 @@ import torch
 from simulated_site import simulate
 
 from fcforge.errors import ConfigError
-from fcforge.generators import fcm_vae_network as net
+from fcforge.generators import make_generator
 from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.fcm_vae_presets import AUTHORS, CAREFUL, PAPER
-from fcforge.generators.fcm_vae_training import kl_per_unit, label_nll, reconstruction_nll
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.training import kl_per_unit, label_nll, reconstruction_nll
 from fcforge.generators.gaussian import within_class_variance
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
+from fcforge.types import Component
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 
 
-def test_latent_given_label_is_bayes_rule() -> None:
+def test_latent_given_y_is_bayes_rule() -> None:
     rng = torch.Generator().manual_seed(0)
     w = torch.randn(4, generator=rng).double()
     p = {
@@ -23,7 +24,7 @@ def test_latent_given_label_is_bayes_rule() -> None:
         "log_sigma_y": torch.tensor(0.5).double().log(),
     }
     noise = torch.randn(200_000, 4, generator=rng).double()
-    z = net.latent_given_label(p, torch.ones(200_000).double(), noise, 0.0)
+    z = net.latent_given_y(p, torch.ones(200_000).double(), noise, 0.0)
     cov = torch.linalg.inv(torch.eye(4).double() + torch.outer(w, w) / 0.25)
     mean = cov @ w * (1.0 - 0.3) / 0.25
     assert torch.allclose(z.mean(0), mean, atol=0.01)
@@ -39,11 +40,13 @@ def test_kl_and_likelihoods_by_hand() -> None:
     assert got.item() == pytest.approx(expected.item(), rel=1e-5)
     x, eta = torch.tensor([[0.2, -0.5]]), torch.tensor([[0.1, 0.3]])
     poisson = (eta.exp() - x.exp() * eta).sum()
-    assert reconstruction_nll({}, x, eta, PAPER).item() == pytest.approx(poisson.item())
-    assert reconstruction_nll({}, x, eta, AUTHORS).item() == pytest.approx(poisson.item() / 2)
+    assert reconstruction_nll({}, x, eta, FCMVAE.paper()).item() == pytest.approx(poisson.item())
+    assert reconstruction_nll({}, x, eta, FCMVAE.authors()).item() == pytest.approx(
+        poisson.item() / 2
+    )
     p = {"log_noise": torch.zeros(2)}
     gauss = 0.5 * (x - eta).square().sum()
-    assert reconstruction_nll(p, x, eta, CAREFUL).item() == pytest.approx(gauss.item())
+    assert reconstruction_nll(p, x, eta, FCMVAE()).item() == pytest.approx(gauss.item())
 
 
 def test_label_noise_has_a_floor() -> None:
@@ -57,7 +60,7 @@ def test_label_noise_has_a_floor() -> None:
 
 
 def test_interaction_is_the_low_rank_form() -> None:
-    s = FCMVAE(preset="paper", **SMALL).settings
+    s = FCMVAE.paper(**SMALL)
     p = net.init(5, 2, s, torch_rng(0))
     z = torch.randn(3, 8, generator=torch_rng(1))
     omega = net.interaction(p, z, 5, s)
@@ -76,33 +79,33 @@ def odd_share(s) -> float:
 
 
 def test_published_decoder_is_even_in_z_and_the_careful_one_is_not() -> None:
-    assert odd_share(FCMVAE(preset="authors", **SMALL).settings) < 0.05
-    assert odd_share(FCMVAE(**SMALL).settings) > 0.5
+    assert odd_share(FCMVAE.authors(**SMALL)) < 0.05
+    assert odd_share(FCMVAE(**SMALL)) > 0.5
 
 
 def test_ablations_remove_their_part(small_site) -> None:
     fc = small_site.fc[:4]
-    full = FCMVAE(**SMALL).settings
+    full = FCMVAE(**SMALL)
     p = net.init(12, 2, full, torch_rng(0))
     base = net.encode(p, net.prepare(fc, full), full)[0]
     for switch in ("node_feature", "lae", "sge"):
-        s = FCMVAE(**SMALL, **{switch: False}).settings
+        s = FCMVAE(**SMALL, **{switch: False})
         inputs = net.prepare(fc, s)
         assert not torch.allclose(net.encode(p, inputs, s)[0], base)
-    blind = net.prepare(fc, FCMVAE(**SMALL, node_feature=False).settings)
+    blind = net.prepare(fc, FCMVAE(**SMALL, node_feature=False))
     assert (blind["features"][..., :12] == 0).all()
     # Without LAE the adjacency bias is not read at all.
-    s = FCMVAE(**SMALL, lae=False).settings
+    s = FCMVAE(**SMALL, lae=False)
     inputs = net.prepare(fc, s)
     changed = {**inputs, "bias": inputs["bias"] + 5.0 * torch.rand(4, 12, 12)}
     assert torch.equal(net.encode(p, inputs, s)[0], net.encode(p, changed, s)[0])
 
 
 def test_authors_biases_are_inert_at_the_start(small_site) -> None:
-    s = FCMVAE(preset="authors", **SMALL).settings
+    s = FCMVAE.authors(**SMALL)
     p = net.init(12, 2, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:3], s)
-    off = FCMVAE(preset="authors", lae=False, sge=False, **SMALL).settings
+    off = FCMVAE.authors(lae=False, sge=False, **SMALL)
     assert torch.allclose(net.encode(p, inputs, s)[0], net.encode(p, inputs, off)[0], atol=1e-6)
 
 
@@ -111,7 +114,8 @@ def fitted():
     site = simulate(60, rois=24, seed=3, effect=1.5)
     out = {}
     for preset in ("authors", "careful"):
-        gen = FCMVAE(preset=preset, epochs=40, lr=1e-2 if preset == "careful" else None, **SMALL)
+        more = {"lr": 1e-2} if preset == "careful" else {}
+        gen = getattr(FCMVAE, preset)(epochs=40, **more, **SMALL)
         state = gen.fit(site, torch_rng(0))
         labels = torch.arange(200) % 2
         out[preset] = gen, state, gen.sample(state, labels, torch_rng(1))
@@ -145,4 +149,4 @@ def test_careful_carries_the_diagnosis_and_is_valid(fitted) -> None:
 
 def test_unknown_preset_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="careful"):
-        _ = FCMVAE(preset="carefull").settings
+        make_generator(Component("fcm_vae", {"preset": "carefull"}))

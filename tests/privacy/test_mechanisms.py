@@ -131,14 +131,14 @@ def test_secret_noise_does_not_follow_the_seed() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-3), (1.0, 0.0), (1.0, 1.0), (-1, 0.1)])
 def test_no_budget_is_an_error(epsilon, delta) -> None:
-    with pytest.raises(ConfigError, match="no privacy budget"):
+    with pytest.raises(ConfigError, match="not a privacy budget"):
         gaussian_sigma(epsilon, delta)
 
 
 def test_foreign_template_is_one_clear_error(tmp_path) -> None:
     path = tmp_path / "t.npz"
     path.write_bytes(b"no zip")
-    with pytest.raises(DataError, match="no public template"):
+    with pytest.raises(DataError, match="not a public template"):
         read_template(str(path), ("edge_axes",), 10)
     np.savez(path, edge_axes=np.zeros((2, 9)))
     with pytest.raises(DataError, match="another atlas"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fcforge.components import build
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
@@ -114,7 +115,10 @@ def test_the_template_can_be_read(tmp_path):
 
 # -- protocol "paper" --------------------------------------------------------------------------
 def with_presets(table: dict[str, type]) -> set[str]:
-    return {name for name, cls in table.items() if "preset" in {f.name for f in fields(cls)}}
+    def has(cls) -> bool:  # a field, or class methods of these names
+        return "preset" in {f.name for f in fields(cls)} or "paper" in cls.presets
+
+    return {name for name, cls in table.items() if has(cls)}
 
 
 def test_protocol_paper_takes_the_papers_presets():
@@ -145,7 +149,7 @@ def test_protocol_paper_leaves_a_preset_that_was_set():
 @pytest.mark.parametrize("table", [METHODS, GENERATORS, MODELS], ids=["method", "gen", "model"])
 def test_whatever_has_presets_knows_the_papers(table):
     for name in with_presets(table):
-        made = table[name](preset="paper")
+        made = build("thing", Component(name, {"preset": "paper"}), table)
         assert getattr(made, "settings", made) != getattr(table[name](), "settings", None)
 
 

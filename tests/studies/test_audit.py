@@ -161,7 +161,7 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
         cut.write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
         with pytest.raises(DataError, match=r"cut.npz: cannot be read"):
             read_halves(cut)
-        with pytest.raises(DataError, match=r"cut.npz: is no public template"):
+        with pytest.raises(DataError, match=r"cut.npz: is not a public template"):
             read_template(str(cut), ("edge_mean",), 91)
     with pytest.raises(DataError, match="is not an audit"):
         read_audit(data)

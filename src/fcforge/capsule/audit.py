@@ -246,13 +246,13 @@ def audit_capsule(
     require_same_people(capsule, site, learner)
     who, member = gather(capsule, site, reference, other, plan)
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
-    labels = inside.y.repeat(plan.multiple)
+    y = inside.y.repeat(plan.multiple)
     rows: list[AuditRow] = []
     for name, component, fitted_on in (
         (BOOTSTRAP, Component("bootstrap"), inside),
         (UNTRAINED, Component("corr_gauss"), who.reference),
     ):
-        released = synthetic(component, fitted_on, labels, plan.seed, name)
+        released = synthetic(component, fitted_on, y, plan.seed, name)
         evidence = attack_records(who, released, plan.components)
         rows += summarise(name, [evidence], member, plan, is_reference=True)
     subjects = released_subjects(capsule, capsule.sites.index(site.name))

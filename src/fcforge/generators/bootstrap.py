@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
+from fcforge.generators.checks import N_CLASSES
 from fcforge.types import FCBatch
 
 
@@ -22,23 +22,19 @@ class Bootstrap(Generator):
 
     name: ClassVar[str] = "bootstrap"
     releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = "real subjects"
+    min_subjects: ClassVar[int] = 1
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Keep the subjects."""
-        counts = check_site(batch, self.name, min_subjects=1)
-        return {"fc": batch.fc.clone(), "y": batch.y.clone(), "counts": counts}
+        return {"fc": batch.fc.clone(), "y": batch.y.clone()}
 
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """A random training subject of each asked class."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
-        index = torch.zeros_like(labels)
+        index = torch.zeros_like(y)
         for label in range(N_CLASSES):
             pool = (state["y"] == label).nonzero().flatten()
-            asked = labels == label
+            asked = y == label
             if pool.numel():
-                pick = torch.randint(
-                    pool.numel(), (int(asked.sum()),), generator=rng, device=rng.device
-                )
-                index[asked] = pool[pick]
-        return FCBatch(state["fc"][index], labels)
+                n = int(asked.sum())
+                index[asked] = pool[torch.randint(len(pool), (n,), generator=rng, device=y.device)]
+        return state["fc"][index]

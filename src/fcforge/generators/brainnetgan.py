@@ -2,24 +2,24 @@
 
 Our reconstruction (generators.md 1.2): no code is public and only the abstract was readable. The
 critic's sizes are those of a public WGAN with the same layers; the generator, the conditioning
-on the label, the edge baseline and the schedule are ours.
+on the diagnosis, the edge baseline and the schedule are ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
+from fcforge.generators.base import GeneratorState
+from fcforge.generators.checks import N_CLASSES
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.layers import Params, frozen, linear, linear_init, with_prefix
-from fcforge.generators.wgan import Schedule, train_wgan_lanes
+from fcforge.generators.layers import Params, linear, linear_init
+from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.settings import Size
 from fcforge.types import FCBatch
 
 
@@ -49,9 +49,9 @@ def _onehot(y: Tensor) -> Tensor:
     return torch.eye(N_CLASSES, device=y.device)[y]
 
 
-def critic(p: Params, fc: Tensor, y: Tensor) -> Tensor:
-    """Two edge-to-edge layers, edge-to-node, node-to-graph, two linear; label at the end."""
-    x = _leaky(cross(p, "e2e1", fc[:, None]))
+def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
+    """Two edge-to-edge layers, edge-to-node, node-to-graph, two linear; diagnosis at the end."""
+    x = _leaky(cross(p, "e2e1", x[:, None]))
     x = _leaky(cross(p, "e2e2", x))
     nodes = _leaky(linear(p, "e2n", x.transpose(1, 2).flatten(2))[..., 0])
     graph = _leaky(linear(p, "n2g", nodes))
@@ -60,7 +60,7 @@ def critic(p: Params, fc: Tensor, y: Tensor) -> Tensor:
 
 
 def generate(p: Params, noise: Tensor, y: Tensor, channels: int = 8) -> Tensor:
-    """Noise and label to node features, to edges, through one edge-to-edge layer, tanh."""
+    """Noise and diagnosis to node features, to edges, through one edge-to-edge layer, tanh."""
     h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (channels, -1))
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(cross(p, "e2e", x))
@@ -71,59 +71,34 @@ def generate(p: Params, noise: Tensor, y: Tensor, channels: int = 8) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BrainNetGAN(Generator):
+class BrainNetGAN(WGAN):
     """Conditional WGAN-GP on FC matrices.
 
     Parameters
     ----------
-    steps, n_critic, batch_size, lr
-        WGAN-GP schedule; 3,000 steps are Gulrajani's order of size, the default is what two
-        CPU cores do in minutes.
+    steps, n_critic, batch_size, lr, noise
+        As in `WGAN`; 3,000 steps are Gulrajani's order of size, the default is what two CPU
+        cores do in minutes.
     width : int
         Channels of the critic's first layer (the second has twice as many).
-    noise : int
-        Size of z.
     project : {"none", "clip"}
         Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
     name: ClassVar[str] = "brainnetgan"
-    steps: int = 300
-    n_critic: int = 5
-    batch_size: int = 16
-    lr: float = 1e-4
-    width: int = 8
-    noise: int = 100
+    betas: ClassVar[tuple[float, float]] = (0.0, 0.9)
+    width: Size = 8
     project: Literal["none", "clip"] = "none"
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        """Adversarial training; edge baselines start at the mean FC."""
-        return self.fit_lanes([batch], [rng])[0]
+    make = staticmethod(generate)
+    score = staticmethod(critic)
 
-    def fit_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
-        """One generator per site, trained side by side: what a GPU is for."""
-        counts = [check_site(batch, self.name) for batch in batches]
-        schedule = Schedule(
-            self.steps, self.n_critic, self.batch_size, self.lr, (0.0, 0.9), 10.0, self.noise
-        )
-        done = train_wgan_lanes(
-            [b.fc for b in batches],
-            [b.y for b in batches],
-            generate,
-            critic,
-            [self._start(b, rng) for b, rng in zip(batches, rngs, strict=True)],
-            schedule,
-            rngs,
-        )
-        return [
-            {**frozen(params, "net."), "distance": distance, "counts": n}
-            for (params, distance), n in zip(done, counts, strict=True)
-        ]
+    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
+        """FC as it is."""
+        return fc, {}
 
-    def _start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
-        """Fresh generator and critic."""
+    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+        """Edge baselines start at the mean FC."""
         rois = batch.n_rois
         gen: Params = {}
         linear_init(gen, "nodes", self.noise + N_CLASSES, 8 * rois, rng)
@@ -139,16 +114,7 @@ class BrainNetGAN(Generator):
         linear_init(cri, "fc2", 128, 1, rng)
         return gen, cri
 
-    @torch.no_grad()
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Generate; projected when asked."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
-        noise = torch.randn(len(labels), self.noise, generator=rng, device=rng.device)
-        fc = generate(with_prefix(state, "net."), noise, labels)
-        fc = clip_to_correlation(fc) if self.project == "clip" else from_edges(edges(fc))
-        return FCBatch(fc, labels)
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Critic's distance at the end."""
-        return {"wasserstein": float(state["distance"][-1]), "steps": len(state["distance"])}
+        fc = self.generate(state, y, rng)
+        return clip_to_correlation(fc) if self.project == "clip" else from_edges(edges(fc))

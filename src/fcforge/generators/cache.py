@@ -24,7 +24,7 @@ _memory: dict[str, GeneratorState] = {}
 
 
 def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
-    """SHA-256 over generator name, parameters, FC, labels and seed (64 hex digits)."""
+    """SHA-256 over generator name, parameters, FC, diagnoses and seed (64 hex digits)."""
     head = {
         "version": VERSION,
         "name": generator.name,

@@ -1,4 +1,4 @@
-"""What every generator asks of a site before it learns, and of labels before it samples."""
+"""What every generator asks of a site before it learns, and of diagnoses before it samples."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fcforge.types import FCBatch
 N_CLASSES = 2
 
 
-def check_site(batch: FCBatch, name: str, *, min_subjects: int = 4) -> Tensor:
+def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
     """Subjects per class (2,), or a `DataError` that says why generator `name` cannot learn.
 
     A site with one class only is accepted: the generator then makes that class alone and
-    `check_labels` refuses the other.
+    `check_y` refuses the other.
     """
     where = f"generator '{name}'"
     if len(batch) < min_subjects:
@@ -33,26 +33,34 @@ def check_site(batch: FCBatch, name: str, *, min_subjects: int = 4) -> Tensor:
         )
     if float(batch.fc.abs().max()) > 1.0 + 1e-3:
         raise DataError(
-            f"FC reaches {float(batch.fc.abs().max()):.3g}, so it is no correlation.",
+            f"FC reaches {float(batch.fc.abs().max()):.3g}, so it is not a correlation.",
             where=where,
             do="Give Pearson correlations, not Fisher z.",
         )
-    if not bool(((batch.y == 0) | (batch.y == 1)).all()):
-        raise DataError("labels other than 0 and 1.", where=where, do="Code control 0, patient 1.")
+    require_classes(batch.y, where)
     return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)
 
 
-def check_labels(labels: Tensor, counts: Tensor, name: str) -> Tensor:
-    """`labels` as int64 on the state's device; `DataError` for a class the site did not have."""
-    labels = labels.to(device=counts.device, dtype=torch.int64)
+def require_classes(y: Tensor, where: str) -> None:
+    """Raise `DataError` for diagnoses that are neither 0 (control) nor 1 (patient)."""
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise DataError(
+            "diagnoses other than 0 and 1.", where=where, do="Code control 0, patient 1."
+        )
+
+
+def check_y(y: Tensor, counts: Tensor, name: str) -> Tensor:
+    """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
+    y = y.to(device=counts.device, dtype=torch.int64)
+    require_classes(y, f"generator '{name}'")
     for label in range(N_CLASSES):
-        if int(counts[label]) == 0 and bool((labels == label).any()):
+        if int(counts[label]) == 0 and bool((y == label).any()):
             raise DataError(
-                f"label {label} was asked for but no training subject had it.",
+                f"diagnosis {label} was asked for but no training subject had it.",
                 where=f"generator '{name}'",
-                do="Sample only labels that the site had.",
+                do="Sample only diagnoses that the site had.",
             )
-    return labels
+    return y
 
 
 def device_rng(rng: torch.Generator, device: torch.device) -> torch.Generator:

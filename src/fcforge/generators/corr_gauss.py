@@ -10,15 +10,12 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import check_labels, check_site, device_rng
+from fcforge.generators.checks import device_rng
 from fcforge.generators.coordinates import matrix_log, shrink_to_identity
-from fcforge.generators.gaussian import (
-    class_means,
-    residual_factors,
-    sample_gaussian,
-)
+from fcforge.generators.gaussian import class_means, residual_factors, residual_noise
 from fcforge.generators.matching import decode, matched_scale, target_means
 from fcforge.graphs import edges
+from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import FCBatch
 
 
@@ -55,52 +52,55 @@ class CorrGauss(Generator):
     """
 
     name: ClassVar[str] = "corr_gauss"
-    shrink: float = 0.02
-    covariance_shrink: float = 0.1
-    rank: int | None = None
-    class_keep: float = 1.0
+    shrink: ShareBelowOne = 0.02
+    covariance_shrink: Share = 0.1
+    rank: Size | None = None
+    class_keep: NotNegative = 1.0
     variance_match: bool = True
     mean_match: bool = True
     antithetic: bool = False
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
-        counts = check_site(batch, self.name)
+        return self.matched(self.gaussian(batch), batch, rng)
+
+    def gaussian(self, batch: FCBatch) -> GeneratorState:
+        """The class-conditional Gaussian, its noise not yet matched."""
         log_fc = matrix_log(shrink_to_identity(batch.fc, self.shrink))
         x = edges(log_fc)
         factors, diagonal = residual_factors(x, batch.y, self.covariance_shrink, self.rank)
-        state = {
+        return {
             "mean": class_means(x, batch.y, self.class_keep),
             "factors": factors,
             "diagonal": diagonal,
             "class_fc": target_means(batch, self.shrink, self.class_keep),
             "start": log_fc.diagonal(dim1=-2, dim2=-1).mean(0),
             "scale": torch.ones((), device=x.device),
-            "counts": counts,
         }
-        if self.variance_match:
-            state["scale"] = matched_scale(
-                lambda scale, labels: self.sample({**state, "scale": scale}, labels, rng),
-                batch,
-                self.shrink,
-            )
-        return state
 
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
-        """Positive definite matrices with unit diagonal, one per label."""
-        labels = check_labels(labels, state["counts"], self.name)
-        x = sample_gaussian(
-            state["mean"],
-            state["factors"],
-            state["diagonal"],
-            labels,
-            device_rng(rng, labels.device),
-            scale=state["scale"],
-            antithetic=self.antithetic,
-        )
-        means = state["class_fc"] if self.mean_match else None
-        return FCBatch(decode(x, labels, state["start"], means), labels)
+    def matched(
+        self, state: GeneratorState, batch: FCBatch, rng: torch.Generator
+    ) -> GeneratorState:
+        """The state with the noise scale that `variance_match` asks for."""
+        if not self.variance_match:
+            return state
+
+        def draw(scale: Tensor, y: Tensor) -> Tensor:
+            return self.draw({**state, "scale": scale}, y, device_rng(rng, y.device))
+
+        return {**state, "scale": matched_scale(draw, batch, self.shrink)}
+
+    def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Deviations from the class means in off-log coordinates, (n, p)."""
+        groups = y if self.antithetic else None
+        return residual_noise(state["factors"], state["diagonal"], len(y), rng, groups)
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Positive definite matrices with unit diagonal, one per diagnosis."""
+        x = state["mean"][y] + state["scale"] * self.noise(state, y, rng)
+        return decode(x, y, state["start"], state["class_fc"] if self.mean_match else None)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank of the covariance and the matched noise scale."""
-        return {"rank": int(state["factors"].shape[0]), "noise_scale": float(state["scale"])}
+        axes = state["axes" if "axes" in state else "factors"]
+        return {"rank": len(axes), "noise_scale": float(state["scale"])}

@@ -11,35 +11,33 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
+from fcforge.generators.checks import N_CLASSES, device_rng
 from fcforge.generators.coordinates import off_log
-from fcforge.generators.corr_flow import integrate, velocity
-from fcforge.generators.layers import Params, linear_init, with_prefix
+from fcforge.generators.corr_flow import flow_init, flow_loss, integrate
+from fcforge.generators.layers import Params, adam, frozen, normal, uniform, with_prefix
 from fcforge.generators.matching import decode
 from fcforge.graphs import n_rois_of
 from fcforge.privacy.mechanisms import (
     Noise,
-    check_budget,
     read_template,
     secret_rng,
     sigma_for,
     spent,
 )
+from fcforge.settings import Fraction, Positive, ShareBelowOne, Size
 from fcforge.types import FCBatch
 
 TEMPLATE = ("log_mean", "log_axes", "log_spread", "log_diagonal", "log_start")
 
 
-def flow_loss(params: Params, x1: Tensor, label: Tensor, x0: Tensor, t: Tensor) -> Tensor:
-    """Flow-matching loss of ONE subject, averaged over m draws of (x0, t)."""
-    xt = (1 - t[:, None]) * x0 + t[:, None] * x1
-    found = velocity(params, xt, label.expand(len(t)), t)
-    return (found - (x1 - x0)).square().mean()
+def subject_loss(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Tensor:
+    """Flow-matching loss of ONE subject (k,), averaged over m draws of (x0, t)."""
+    return flow_loss(params, x0, x1.expand_as(x0), y.expand(len(t)), t)
 
 
 def per_subject_gradients(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Params:
     """Gradient of every subject's own loss, each (b, ...)."""
-    return vmap(grad(flow_loss), in_dims=(None, 0, 0, 0, 0))(params, x1, y, x0, t)
+    return vmap(grad(subject_loss), in_dims=(None, 0, 0, 0, 0))(params, x1, y, x0, t)
 
 
 def clipped_sum(grads: Params, bound: float) -> Params:
@@ -74,7 +72,7 @@ class DPFlow(Generator):
         Template file (`fcforge.privacy.template`).
     epsilon, delta : float
         Budget of every training subject (add or remove one). The number of subjects, the
-        classes there are and the asked labels are taken as public.
+        classes there are and the asked diagnoses are taken as public.
     rank, hidden : int
         Public axes the flow works in, width of its network: noise grows with both.
     clip : float
@@ -97,21 +95,18 @@ class DPFlow(Generator):
 
     name: ClassVar[str] = "dp_flow"
     public: str = ""
-    epsilon: float = 8.0
-    delta: float = 1e-3
-    rank: int = 16
-    hidden: int = 32
-    clip: float = 0.5
-    draws: int = 16
-    steps: int = 150
-    batch_size: int = 64
-    lr: float = 1e-2
-    ode_steps: int = 10
-    shrink: float = 0.02
+    epsilon: Positive = 8.0
+    delta: Fraction = 1e-3
+    rank: Size = 16
+    hidden: Size = 32
+    clip: Positive = 0.5
+    draws: Size = 16
+    steps: Size = 150
+    batch_size: Size = 64
+    lr: Positive = 1e-2
+    ode_steps: Size = 10
+    shrink: ShareBelowOne = 0.02
     noise: Noise = "secret"
-
-    def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta, f"generator '{self.name}'")
 
     def _frame(self, n_edges: int) -> dict[str, Tensor]:
         """Public coordinates: mean, axes, spread along them, spread outside, start of Newton."""
@@ -135,21 +130,20 @@ class DPFlow(Generator):
             "start": torch.full((n_rois_of(n_edges),), -0.5),
         }
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """DP-SGD of the velocity field on public coordinates."""
-        counts = check_site(batch, self.name)
         x = off_log(batch.fc, self.shrink)
         frame = {k: v.to(x.device) for k, v in self._frame(x.shape[1]).items()}
         scores = (x - frame["mean"]) @ frame["axes"].T / frame["unit"]
         rate = min(1.0, self.batch_size / len(batch))
         sigma = sigma_for(self.epsilon, self.delta, rate, self.steps)
         params = self._train(scores, batch.y, rate, sigma, secret_rng(self.noise, rng))
-        used = spent(rate, sigma, self.steps, self.delta)
+        had = torch.stack([(batch.y == c).any() for c in range(N_CLASSES)])
         return {
             **frame,
-            **{f"flow.{k}": v for k, v in params.items()},
-            "counts": (counts > 0).to(torch.int64),
-            "epsilon": torch.tensor(used),
+            **frozen(params, "flow."),
+            "counts": had.to(torch.int64),  # how many there are of each is not released
+            "epsilon": torch.tensor(spent(rate, sigma, self.steps, self.delta)),
             "secret": torch.tensor(int(self.noise == "secret")),
             "delta": torch.tensor(self.delta),
             "sigma": torch.tensor(sigma),
@@ -158,38 +152,29 @@ class DPFlow(Generator):
     def _train(
         self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: torch.Generator
     ) -> Params:
-        k = scores.shape[1]
-        params: Params = {}
-        linear_init(params, "in", k + N_CLASSES + 1, self.hidden, rng)
-        linear_init(params, "hidden", self.hidden, self.hidden, rng)
-        linear_init(params, "out", self.hidden, k, rng, gain=0.0)
-        params = {name: v.to(scores.device) for name, v in params.items()}
-        optimiser = torch.optim.Adam(list(params.values()), lr=self.lr)
-        rng = device_rng(rng, scores.device)
-        size = rate * len(y)
+        k, device = scores.shape[1], scores.device
+        start = flow_init(k, self.hidden, rng, gain=0.0)
+        params = {name: v.to(device) for name, v in start.items()}
+        optimiser = adam(params, lr=self.lr)
+        rng = device_rng(rng, device)
         for _ in range(self.steps):
-            chosen = torch.rand(len(y), generator=rng, device=rng.device) < rate  # Poisson
-            x1, labels = scores[chosen], y[chosen]
-            shape = (len(labels), self.draws)
-            x0 = torch.randn(*shape, k, generator=rng, device=rng.device)
-            t = torch.rand(shape, generator=rng, device=rng.device)
-            grads = per_subject_gradients(params, x1, labels, x0, t)
-            noisy = noisy_gradient(grads, self.clip, sigma, size, rng)
+            chosen = uniform(len(y), rng=rng) < rate  # Poisson
+            x1, x1_y = scores[chosen], y[chosen]
+            x0 = normal(len(x1), self.draws, k, rng=rng)
+            t = uniform(len(x1), self.draws, rng=rng)
+            grads = per_subject_gradients(params, x1, x1_y, x0, t)
+            noisy = noisy_gradient(grads, self.clip, sigma, rate * len(y), rng)
             for name, value in params.items():
                 value.grad = noisy[name]
             optimiser.step()
-        return {name: v.detach() for name, v in params.items()}
+        return params
 
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
-        """Valid matrices by construction, one per label."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
-        n, k = len(labels), state["axes"].shape[0]
-        x0 = torch.randn(n, k, generator=rng, device=rng.device)
-        x1 = integrate(with_prefix(state, "flow."), x0, labels, self.ode_steps)
-        own = torch.randn(n, state["mean"].shape[0], generator=rng, device=rng.device)
-        x = state["mean"] + (x1 * state["unit"]) @ state["axes"] + own * state["diagonal"]
-        return FCBatch(decode(x, labels, state["start"]), labels)
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Valid matrices by construction, one per diagnosis."""
+        x0 = normal(len(y), len(state["axes"]), rng=rng)
+        x1 = integrate(with_prefix(state, "flow."), x0, y, self.ode_steps)
+        own = normal(len(y), len(state["mean"]), rng=rng) * state["diagonal"]
+        return decode(state["mean"] + (x1 * state["unit"]) @ state["axes"] + own, y, state["start"])
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Privacy spent and noise multiplier."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import check_labels, check_site, device_rng
 from fcforge.generators.gaussian import class_means, within_class_variance
+from fcforge.generators.layers import normal
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.types import FCBatch
 
@@ -25,20 +25,12 @@ class EdgeGauss(Generator):
 
     name: ClassVar[str] = "edge_gauss"
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Class means and pooled variances."""
-        counts = check_site(batch, self.name)
         z = fisher_z(edges(batch.fc))
-        return {
-            "mean": class_means(z, batch.y),
-            "sd": within_class_variance(z, batch.y).sqrt(),
-            "counts": counts,
-        }
+        return {"mean": class_means(z, batch.y), "sd": within_class_variance(z, batch.y).sqrt()}
 
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Independent draws, back through tanh."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
-        mean = state["mean"][labels]
-        noise = torch.randn(mean.shape, generator=rng, device=rng.device)
-        return FCBatch(from_edges(torch.tanh(mean + state["sd"] * noise)), labels)
+        mean = state["mean"][y]
+        return from_edges(torch.tanh(mean + state["sd"] * normal(*mean.shape, rng=rng)))

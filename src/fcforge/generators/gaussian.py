@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.checks import N_CLASSES
+from fcforge.generators.layers import normal
 
 
 def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
@@ -65,42 +66,28 @@ def residual_factors(
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
 
 
-def draw(n: int, size: int, rng: torch.Generator, groups: Tensor | None = None) -> Tensor:
+def mirrored_normal(n: int, size: int, rng: torch.Generator, groups: Tensor | None) -> Tensor:
     """Standard normal (n, size); with `groups` (n,), subjects 2i and 2i+1 of a group mirror.
 
     The mirrored (antithetic) draw makes the mean of a group exact to first order instead of
     off by s / sqrt(n); the last of an odd group stands alone.
     """
-    noise = torch.randn(n, size, generator=rng, device=rng.device)
+    noise = normal(n, size, rng=rng)
     if groups is None:
         return noise
     for group in range(N_CLASSES):
         members = (groups == group).nonzero().flatten()
-        half = members.numel() // 2
+        half = len(members) // 2
         noise[members[1 : 2 * half : 2]] = -noise[members[0 : 2 * half : 2]]
     return noise
 
 
-def sample_gaussian(
-    means: Tensor,
-    factors: Tensor,
-    diagonal: Tensor,
-    labels: Tensor,
-    rng: torch.Generator,
-    *,
-    scale: Tensor | float = 1.0,
-    antithetic: bool = False,
+def residual_noise(
+    factors: Tensor, diagonal: Tensor, n: int, rng: torch.Generator, groups: Tensor | None = None
 ) -> Tensor:
-    """X = m_y + scale (F^T e + sqrt(d) * e'), without a p x p Cholesky factor.
-
-    Returns
-    -------
-    Tensor of shape (n, p)
-    """
-    groups = labels if antithetic else None
-    low = draw(labels.shape[0], factors.shape[0], rng, groups) @ factors
-    own = draw(labels.shape[0], diagonal.shape[0], rng, groups) * diagonal
-    return means[labels] + scale * (low + own)
+    """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
+    low = mirrored_normal(n, len(factors), rng, groups) @ factors
+    return low + mirrored_normal(n, len(diagonal), rng, groups) * diagonal
 
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:

@@ -6,28 +6,20 @@ whose samples live on the SPD manifold, with population-graph regularisers. All 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, check_labels, check_site, device_rng
+from fcforge.generators.base import GeneratorState
+from fcforge.generators.checks import N_CLASSES
 from fcforge.generators.coordinates import matrix_log, shrink_to_identity, unit_diagonal
-from fcforge.generators.layers import (
-    Params,
-    frozen,
-    linear,
-    linear_init,
-    norm,
-    norm_init,
-    with_prefix,
-)
-from fcforge.generators.wgan import Schedule, train_wgan_lanes
+from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init
+from fcforge.generators.wgan import WGAN
 from fcforge.graphs import symmetric_eigen
+from fcforge.settings import Fraction, NotNegative, Size, at_least
 from fcforge.types import FCBatch
 
 _SQRT2 = 2.0**0.5
@@ -83,13 +75,13 @@ def _mlp(p: Params, x: Tensor, layers: int, normalised: bool) -> Tensor:
 
 
 def make_tangent(p: Params, noise: Tensor, y: Tensor) -> Tensor:
-    """Noise and label to a standardised tangent vector at the mean."""
+    """Noise and diagnosis to a standardised tangent vector at the mean."""
     return _mlp(p, _with_label(noise, p, y), 3, normalised=True)
 
 
-def critic(p: Params, v: Tensor, y: Tensor) -> Tensor:
+def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     """Score of standardised tangent vectors (n,)."""
-    return _mlp(p, _with_label(v, p, y), 3, normalised=False)[:, 0]
+    return _mlp(p, _with_label(x, p, y), 3, normalised=False)[:, 0]
 
 
 def _mlp_init(sizes: list[int], normalised: bool, rng: torch.Generator) -> Params:
@@ -116,7 +108,7 @@ def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
 
 
 @dataclass(frozen=True)
-class GRSPDGAN(Generator):
+class GRSPDGAN(WGAN):
     """WGAN-GP in the tangent space at the log-Euclidean mean M, C = M^1/2 exp(S) M^1/2.
 
     With the log-Euclidean metric at M the paper's regularisers on the manifold and on its
@@ -131,72 +123,44 @@ class GRSPDGAN(Generator):
     graph_weight, neighbours
         Population-graph regulariser.
     steps, n_critic, batch_size, lr, noise
-        WGAN-GP schedule.
+        As in `WGAN`.
     """
 
     name: ClassVar[str] = "gr_spd_gan"
-    alpha: float = 0.05
-    width: int = 256
-    graph_weight: float = 0.2
-    neighbours: int = 10
-    steps: int = 600
-    n_critic: int = 5
-    batch_size: int = 32
-    lr: float = 1e-4
-    noise: int = 128
+    betas: ClassVar[tuple[float, float]] = (0.5, 0.9)
+    alpha: Fraction = 0.05
+    width: Annotated[int, at_least(4)] = 256
+    graph_weight: NotNegative = 0.2
+    neighbours: Size = 10
+    steps: Size = 600
+    batch_size: Size = 32
+    noise: Size = 128
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        """Tangent vectors once, then adversarial training on them."""
-        return self.fit_lanes([batch], [rng])[0]
+    make = staticmethod(make_tangent)
+    score = staticmethod(critic)
 
-    def fit_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
-        """One generator per site, trained side by side: what a GPU is for."""
-        counts = [check_site(batch, self.name) for batch in batches]
-        spaces = [tangent_space(batch.fc, self.alpha) for batch in batches]
-        w, size = self.width, spaces[0][0].shape[1]
-        starts = [
-            (
-                _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng),
-                _mlp_init([size, w, w // 2, w // 4, 1], False, rng),
-            )
-            for rng in rngs
-        ]
-        schedule = Schedule(
-            self.steps, self.n_critic, self.batch_size, self.lr, (0.5, 0.9), 10.0, self.noise
-        )
-        done = train_wgan_lanes(
-            [v for v, _ in spaces],
-            [batch.y for batch in batches],
-            make_tangent,
-            critic,
-            starts,
-            schedule,
-            rngs,
-            lambda fake, real, y: self.graph_weight * graph_penalty(fake, real, y, self.neighbours),
-        )
-        return [
-            {**frozen(params, "net."), **space, "distance": distance, "counts": n}
-            for (params, distance), (_, space), n in zip(done, spaces, counts, strict=True)
-        ]
+    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
+        """Standardised tangent vectors."""
+        return tangent_space(fc, self.alpha)
 
-    @torch.no_grad()
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+        """Two multi-layer perceptrons, mirror images of each other."""
+        w, size = self.width, batch.n_rois * (batch.n_rois + 1) // 2
+        gen = _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng)
+        return gen, _mlp_init([size, w, w // 2, w // 4, 1], False, rng)
+
+    def regulariser(self, fake: Tensor, real: Tensor, y: Tensor) -> Tensor:
+        """Neighbours in the population stay near each other."""
+        return self.graph_weight * graph_penalty(fake, real, y, self.neighbours)
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Exponential map at M, then unit diagonal: positive definite always."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
-        noise = torch.randn(len(labels), self.noise, generator=rng, device=rng.device)
         root = state["root"]
-        if not len(labels):
-            return FCBatch(root.new_zeros(0, *root.shape), labels)
-        v = make_tangent(with_prefix(state, "net."), noise, labels)
+        v = self.generate(state, y, rng)
+        if not len(y):
+            return root.new_zeros(0, *root.shape)
         tangent = from_vector(state["centre"] + state["unit"] * v, root.shape[0])
         spd = root @ torch.linalg.matrix_exp(tangent) @ root
         fc = shrink_to_identity(unit_diagonal(spd), 2e-5)
         fc.diagonal(dim1=-2, dim2=-1).fill_(1.0)
-        return FCBatch(fc, labels)
-
-    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
-        """Critic's distance at the end."""
-        return {"wasserstein": float(state["distance"][-1]), "steps": len(state["distance"])}
+        return fc

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
+
+
+def normal(*shape: int, rng: torch.Generator) -> Tensor:
+    """Standard normal numbers on the device of `rng`."""
+    return torch.randn(*shape, generator=rng, device=rng.device)
+
+
+def uniform(*shape: int, rng: torch.Generator) -> Tensor:
+    """Numbers between 0 and 1 on the device of `rng`."""
+    return torch.rand(*shape, generator=rng, device=rng.device)
 
 
 def linear_init(
@@ -21,8 +34,8 @@ def linear_init(
 
 
 def linear(params: Params, name: str, x: Tensor) -> Tensor:
-    """Affine map of the last dimension."""
-    return torch.nn.functional.linear(x, params[f"{name}.weight"], params[f"{name}.bias"])
+    """Affine map of the last dimension; linear where ``name.bias`` is not there."""
+    return torch.nn.functional.linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
 
 def norm_init(params: Params, name: str, size: int) -> None:
@@ -41,6 +54,18 @@ def trainable(params: Params, device: torch.device) -> Params:
     return {k: v.to(device).requires_grad_() for k, v in params.items()}
 
 
+def step(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One descent step."""
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+
+
+def adam(params: Params, **settings: Any) -> torch.optim.Adam:
+    """Adam over a parameter dict."""
+    return torch.optim.Adam(list(params.values()), **settings)
+
+
 def frozen(params: Params, prefix: str = "") -> Params:
     """Detached copies with `prefix` before every name: ready for a generator state."""
     return {f"{prefix}{k}": v.detach().clone() for k, v in params.items()}
@@ -49,3 +74,15 @@ def frozen(params: Params, prefix: str = "") -> Params:
 def with_prefix(state: Params, prefix: str) -> Params:
     """The part of a state whose names start with `prefix`, without it."""
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+
+
+def stacked(params: Sequence[Params]) -> Params:
+    """Parameters of all lanes along a first dimension; one lane stays as it is."""
+    if len(params) == 1:
+        return params[0]
+    return {k: torch.stack([p[k] for p in params]) for k in params[0]}
+
+
+def unstacked(params: Params, n: int) -> list[Params]:
+    """Inverse of `stacked` for `n` lanes."""
+    return [params] if n == 1 else [{k: v[i] for k, v in params.items()} for i in range(n)]

@@ -25,9 +25,7 @@ def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
     return shrink_to_identity(flat.unflatten(1, batch.fc.shape[1:]), shrink)
 
 
-def decode(
-    coordinates: Tensor, labels: Tensor, start: Tensor, means: Tensor | None = None
-) -> Tensor:
+def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None) -> Tensor:
     """Off-log coordinates to FC, with class means moved to `means` (2, R, R) where given.
 
     exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
@@ -36,23 +34,18 @@ def decode(
     off_log(target mean) - off_log(sample mean), and decoded again.
     """
     fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE)
-    if means is None:
+    enough = [c for c in range(N_CLASSES) if int((y == c).sum()) >= FEW]
+    if means is None or not enough:
         return fc
     shifted = coordinates.clone()
-    moved = False
-    for label in range(N_CLASSES):
-        members = labels == label
-        if int(members.sum()) >= FEW:
-            found = fc[members].mean(0)
-            shifted[members] += off_log(torch.stack([means[label], found]), 0.0).diff(dim=0).neg()
-            moved = True
-    if not moved:
-        return fc
+    for c in enough:
+        target, found = off_log(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
+        shifted[y == c] += target - found
     return from_off_log(shifted, start=diagonal, tol=TOLERANCE)[0]
 
 
 def matched_scale(
-    sample: Callable[[Tensor, Tensor], FCBatch], batch: FCBatch, shrink: float, n: int = 64
+    draw: Callable[[Tensor, Tensor], Tensor], batch: FCBatch, shrink: float, n: int = 64
 ) -> Tensor:
     """Noise scale at which the mean within-class edge variance equals the training subjects'.
 
@@ -60,18 +53,18 @@ def matched_scale(
 
     Parameters
     ----------
-    sample : callable
-        (scale, labels) to samples.
+    draw : callable
+        (scale, y) to FC (n, R, R).
     batch : FCBatch
         Training subjects.
     shrink : float
         Identity shrinkage of the coordinates, which the samples share.
     """
     target = within_class_variance(edges(batch.fc), batch.y).mean() * (1 - shrink) ** 2
-    labels = batch.y[torch.arange(n, device=batch.y.device) % len(batch)]
+    y = batch.y[torch.arange(n, device=batch.y.device) % len(batch)]
     scale = torch.ones((), device=batch.fc.device)
     for _ in range(2):
-        variance = within_class_variance(edges(sample(scale, labels).fc), labels).mean()
+        variance = within_class_variance(edges(draw(scale, y)), y).mean()
         # Edge variance grows about with scale^2; bounds guard a site of near-copies.
         scale = (scale * (target / variance.clamp_min(1e-12)).sqrt()).clamp(0.25, 4.0)
     return scale

@@ -18,12 +18,23 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import check_labels, check_site, device_rng
+from fcforge.generators.checks import device_rng
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.fcm_vae_network import latent_given_label
-from fcforge.generators.fcm_vae_training import kl_per_unit
-from fcforge.generators.layers import Params, frozen, linear, linear_init, trainable, with_prefix
+from fcforge.generators.fcm_vae.network import latent_given_y
+from fcforge.generators.fcm_vae.training import kl_per_unit
+from fcforge.generators.layers import (
+    Params,
+    adam,
+    frozen,
+    linear,
+    linear_init,
+    normal,
+    step,
+    trainable,
+    with_prefix,
+)
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.settings import Positive, Size
 from fcforge.types import FCBatch
 
 
@@ -69,43 +80,43 @@ class ReGATE(Generator):
     """
 
     name: ClassVar[str] = "regate"
-    d_z: int | None = None
-    rank: int = 5
-    hidden: int = 256
-    neighbours: int = 32
-    weight: float = 0.01
-    epochs: int = 200
-    batch_size: int = 16
-    lr: float = 1e-3
+    d_z: Size | None = None
+    rank: Size = 5
+    hidden: Size = 256
+    neighbours: Size = 32
+    weight: Positive = 0.01
+    epochs: Size = 200
+    batch_size: Size = 16
+    lr: Positive = 1e-3
     project: Literal["none", "clip"] = "none"
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
-        counts = check_site(batch, self.name)
         z = fisher_z(edges(batch.fc))
-        centre, unit = z.mean(), z.std().clamp_min(1e-6)
-        x = ((z - centre) / unit).clamp(-8.0, 8.0).exp()
-        y = batch.y.to(x.dtype)
-        y_mean, y_sd = y.mean(), y.std(correction=0).clamp_min(0.1)
-        trait = (y - y_mean) / y_sd
-        mask = neighbour_mask(batch.fc, self.neighbours)
-        p = trainable(self._init(batch.n_rois, rng), x.device)
-        optimiser = torch.optim.Adam(list(p.values()), lr=self.lr)
+        y = batch.y.to(z.dtype)
+        state = {
+            "centre": z.mean(),
+            "unit": z.std().clamp_min(1e-6),
+            "mask": neighbour_mask(batch.fc, self.neighbours),
+            "y_mean": y.mean(),
+            "y_sd": y.std(correction=0).clamp_min(0.1),
+        }
+        x = ((z - state["centre"]) / state["unit"]).clamp(-8.0, 8.0).exp()
+        p = self._train(x, (y - state["y_mean"]) / state["y_sd"], state["mask"], rng)
+        with torch.no_grad():
+            state["active_units"] = (encode(p, x)[0].var(0) > 0.01).sum()
+        # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
+        return state | frozen(p, "net.") | {"net.log_sigma_y": torch.zeros((), device=x.device)}
+
+    def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: torch.Generator) -> Params:
+        p = trainable(self._init(mask.shape[0], rng), x.device)
+        optimiser = adam(p, lr=self.lr)
         rng = device_rng(rng, x.device)
         for _ in range(self.epochs):
-            order = torch.randperm(len(y), generator=rng, device=rng.device)
+            order = torch.randperm(len(x), generator=rng, device=rng.device)
             for index in order.split(self.batch_size):
-                loss = self._loss(p, x[index], trait[index], mask, rng)
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-        state = frozen(p, "net.")
-        mu, _ = encode(with_prefix(state, "net."), x)
-        state.update(mask=mask, centre=centre, unit=unit, y_mean=y_mean, y_sd=y_sd, counts=counts)
-        state["active_units"] = (mu.var(0) > 0.01).sum()
-        # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
-        state["net.log_sigma_y"] = torch.zeros((), device=x.device)
-        return state
+                step(optimiser, self._loss(p, x[index], trait[index], mask, rng))
+        return p
 
     def _init(self, rois: int, rng: torch.Generator) -> Params:
         p: Params = {}
@@ -126,24 +137,20 @@ class ReGATE(Generator):
         self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: torch.Generator
     ) -> Tensor:
         mu, log_var = encode(p, x)
-        noise = torch.randn(mu.shape, generator=rng, device=rng.device)
-        eta = log_rate(p, mu + (0.5 * log_var).exp() * noise, mask).clamp(-10.0, 10.0)
+        z = mu + (0.5 * log_var).exp() * normal(*mu.shape, rng=rng)
+        eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
         poisson = (eta.exp() - x * eta).sum()
         trait_error = (linear(p, "head", mu)[:, 0] - trait).square().sum()
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
-    @torch.no_grad()
-    def sample(self, state: GeneratorState, labels: Tensor, rng: torch.Generator) -> FCBatch:
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Z | y, log-rate, back to correlations."""
-        labels = check_labels(labels, state["counts"], self.name)
-        rng = device_rng(rng, labels.device)
         p = with_prefix(state, "net.")
-        size = p["head.weight"].shape[1]
-        noise = torch.randn(len(labels), size, generator=rng, device=rng.device)
-        trait = (labels.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
-        eta = log_rate(p, latent_given_label(p, trait, noise, 0.0), state["mask"])
+        noise = normal(len(y), p["head.weight"].shape[1], rng=rng)
+        trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
+        eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
         fc = from_edges(torch.tanh(state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]))
-        return FCBatch(clip_to_correlation(fc) if self.project == "clip" else fc, labels)
+        return clip_to_correlation(fc) if self.project == "clip" else fc
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Active units of the encoder."""

@@ -11,10 +11,12 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.checks import N_CLASSES
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, secret_rng
 from fcforge.releases import synthetic, vector
 from fcforge.releases.start import Start
+from fcforge.settings import Fraction, Positive
 from fcforge.types import FCBatch
 
 
@@ -37,22 +39,22 @@ class Released(Generator):
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: float = 1.0
-    delta: float = 1e-3
+    epsilon: Positive = 1.0
+    delta: Fraction = 1e-3
     noise: Noise = "secret"
     start: Start | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "released"
     needs_start: ClassVar[bool] = True
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        """The release of the site."""
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
         epsilon = self.epsilon if self.mechanism == "gaussian" else None
         features = log_features(batch.fc.double().cpu(), float(start.shrink))
         rng = secret_rng(self.noise, rng)
         given = vector.release_vector(start, features, batch.y.cpu(), epsilon, self.delta, rng)
-        return {"release": given}
+        return {"release": given, "counts": torch.ones(N_CLASSES, dtype=torch.int64)}
 
     @property
     def public(self) -> Start:
@@ -78,10 +80,10 @@ class Released(Generator):
         patients = min(max(round(n * share), 1), n - 1)
         return (torch.arange(n) >= n - patients).long()
 
-    def sample(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> FCBatch:
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""
         x = synthetic.draw_subjects(self.public, self.head(state), y, rng)
-        return FCBatch(synthetic.to_fc(self.public, x).to(y.device), y)
+        return synthetic.to_fc(self.public, x)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""

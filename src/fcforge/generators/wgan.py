@@ -1,4 +1,4 @@
-"""Conditional Wasserstein GAN with gradient penalty: the loop both GANs share.
+"""Conditional Wasserstein GAN with gradient penalty: what both GANs share.
 
 Several sites train side by side as lanes: their networks are stacked, their losses summed, so
 every lane gets its own gradient and draws its own random numbers, as if it were alone.
@@ -6,32 +6,35 @@ every lane gets its own gradient and draws its own random numbers, as if it were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from fcforge.generators.base import GeneratorState, LaneGenerator
 from fcforge.generators.checks import device_rng
-from fcforge.generators.layers import Params, trainable
+from fcforge.generators.layers import (
+    Params,
+    adam,
+    frozen,
+    normal,
+    stacked,
+    step,
+    trainable,
+    uniform,
+    unstacked,
+    with_prefix,
+)
+from fcforge.settings import Positive, Size
+from fcforge.types import FCBatch
 
-Make = Callable[[Params, Tensor, Tensor], Tensor]
 Score = Callable[[Params, Tensor, Tensor], Tensor]
-Penalty = Callable[[Tensor, Tensor, Tensor], Tensor]
-Draw = tuple[Tensor, Tensor, Tensor, Tensor]
+Drawn = tuple[Tensor, Tensor, Tensor, Tensor]  # subjects, diagnoses, noise, place between
 
-
-@dataclass(frozen=True)
-class Schedule:
-    """Steps of the generator, critic steps per each, batch size, rate, betas, penalty weight."""
-
-    steps: int
-    n_critic: int
-    batch_size: int
-    lr: float
-    betas: tuple[float, float]
-    penalty: float
-    noise: int
+PENALTY = 10.0  # weight of the gradient penalty, as Gulrajani et al.
 
 
 def gradient_penalty(
@@ -50,102 +53,120 @@ def gradient_penalty(
     return (slope.flatten(-inner).norm(dim=-1) - 1.0).square()
 
 
-def train_wgan_lanes(
-    real: Sequence[Tensor],
-    y: Sequence[Tensor],
-    make: Make,
-    score: Score,
-    start: Sequence[tuple[Params, Params]],
-    schedule: Schedule,
-    rngs: Sequence[torch.Generator],
-    regulariser: Penalty | None = None,
-) -> list[tuple[Params, Tensor]]:
-    """Train one generator per lane, all in the same steps.
+@dataclass(frozen=True)
+class WGAN(LaneGenerator):
+    """A conditional WGAN-GP; a subclass says what its two networks are and see.
 
     Parameters
     ----------
-    real : sequence of Tensor of shape (n_i, ...)
-        Training subjects of every lane in the space the critic sees.
-    y : sequence of Tensor of shape (n_i,)
-    make : callable
-        (params, noise, labels) to generated subjects in that space, of one lane.
-    score : callable
-        (params, subjects, labels) to critic values (n,), of one lane.
-    start : sequence of pairs of dict
-        Fresh parameters of generator and critic.
-    rngs : sequence of torch.Generator
-        One per lane; a lane's numbers do not depend on its company.
-    regulariser : callable, optional
-        (generated, real, labels), with the lanes in front where there are several, to a term
-        of the generator's loss per lane; subject i of both has label i.
-
-    Returns
-    -------
-    list of (params, distance)
-        Generator's parameters, detached, and the critic's estimate of the Wasserstein
-        distance (steps,).
+    steps, n_critic, batch_size, lr
+        Steps of the generator, critic steps before each, subjects per step, Adam's rate.
+    noise : int
+        Size of z.
     """
-    n, device = len(real), real[0].device
-    lift = (lambda f: f) if n == 1 else torch.func.vmap
-    make, score = lift(make), lift(score)
-    gen, critic = (trainable(_stack([s[i] for s in start]), device) for i in (0, 1))
-    kwargs = {"lr": schedule.lr, "betas": schedule.betas}
-    gen_opt = torch.optim.Adam(list(gen.values()), **kwargs)  # type: ignore[arg-type]
-    critic_opt = torch.optim.Adam(list(critic.values()), **kwargs)  # type: ignore[arg-type]
-    rngs = [device_rng(rng, device) if n == 1 else rng for rng in rngs]
-    draw = _drawer(real, y, schedule, rngs)
-    distance = torch.zeros(schedule.steps, *(() if n == 1 else (n,)), device=device)
-    for step in range(schedule.steps):
-        for _ in range(schedule.n_critic):
-            x, labels, noise, t = draw(True)
-            fake = make(gen, noise, labels).detach()
-            gap = score(critic, x, labels).mean(-1) - score(critic, fake, labels).mean(-1)
-            rough = gradient_penalty(score, critic, x, fake, labels, t).mean(-1)
-            critic_opt.zero_grad()
-            (schedule.penalty * rough - gap).sum().backward()
-            critic_opt.step()
-            distance[step] = gap.detach()
-        x, labels, noise, _ = draw(False)
-        fake = make(gen, noise, labels)
-        loss = -score(critic, fake, labels).mean(-1)
-        if regulariser is not None:
-            loss = loss + regulariser(fake, x, labels)
-        gen_opt.zero_grad()
-        loss.sum().backward()
-        gen_opt.step()
-    trained = {k: v.detach() for k, v in gen.items()}
-    if n == 1:
-        return [(trained, distance)]
-    return [({k: v[i] for k, v in trained.items()}, distance[:, i]) for i in range(n)]
 
+    betas: ClassVar[tuple[float, float]]
+    steps: Size = 300
+    n_critic: Size = 5
+    batch_size: Size = 16
+    lr: Positive = 1e-4
+    noise: Size = 100
 
-def _stack(params: Sequence[Params]) -> Params:
-    """Parameters of all lanes along a first dimension; one lane stays as it is."""
-    if len(params) == 1:
-        return params[0]
-    return {k: torch.stack([p[k] for p in params]) for k in params[0]}
+    @abstractmethod
+    def see(self, fc: Tensor) -> tuple[Tensor, Params]:
+        """Subjects in the space the critic sees, and what leads back from it."""
+
+    @abstractmethod
+    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+        """Fresh generator and critic of one site."""
+
+    @staticmethod
+    @abstractmethod
+    def make(p: Params, noise: Tensor, y: Tensor) -> Tensor:
+        """Noise (n, noise) and diagnoses to subjects in the critic's space, of one lane."""
+
+    @staticmethod
+    @abstractmethod
+    def score(p: Params, x: Tensor, y: Tensor) -> Tensor:
+        """The critic's value of subjects (n,), of one lane."""
+
+    def regulariser(self, fake: Tensor, real: Tensor, y: Tensor) -> Tensor | float:
+        """Term of the generator's loss per lane; subject i of both has diagnosis i."""
+        return 0.0
+
+    def learn_lanes(
+        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
+    ) -> list[GeneratorState]:
+        """Adversarial training of all sites in the same steps."""
+        seen = [self.see(batch.fc) for batch in batches]
+        starts = [self.start(b, rng) for b, rng in zip(batches, rngs, strict=True)]
+        trained, distance = self._train(
+            [x for x, _ in seen], [batch.y for batch in batches], starts, rngs
+        )
+        lanes = zip(unstacked(trained, len(seen)), distance, seen, strict=True)
+        return [{**frozen(p, "net."), **back, "distance": gap} for p, gap, (_, back) in lanes]
+
+    def _train(
+        self,
+        real: Sequence[Tensor],
+        y: Sequence[Tensor],
+        starts: Sequence[tuple[Params, Params]],
+        rngs: Sequence[torch.Generator],
+    ) -> tuple[Params, Tensor]:
+        """Stacked generators, and the critics' Wasserstein distances (lanes, steps)."""
+        n, device = len(real), real[0].device
+        lift = (lambda f: f) if n == 1 else torch.func.vmap
+        make, score = lift(self.make), lift(self.score)
+        gen, critic = (trainable(stacked(part), device) for part in zip(*starts, strict=True))
+        gen_opt, critic_opt = (adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic))
+        rngs = [device_rng(rng, device) if n == 1 else rng for rng in rngs]
+        drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
+        distance = torch.zeros(self.steps, n, device=device)
+        for i in range(self.steps):
+            for _ in range(self.n_critic):
+                x, label, noise, t = drawn(True)
+                fake = make(gen, noise, label).detach()
+                gap = score(critic, x, label).mean(-1) - score(critic, fake, label).mean(-1)
+                rough = gradient_penalty(score, critic, x, fake, label, t).mean(-1)
+                step(critic_opt, (PENALTY * rough - gap).sum())
+                distance[i] = gap.detach()
+            x, label, noise, _ = drawn(False)
+            fake = make(gen, noise, label)
+            loss = -score(critic, fake, label).mean(-1) + self.regulariser(fake, x, label)
+            step(gen_opt, loss.sum())
+        return gen, distance.mT
+
+    def generate(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Subjects of a fitted generator in the critic's space."""
+        return self.make(with_prefix(state, "net."), normal(len(y), self.noise, rng=rng), y)
+
+    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
+        """Critic's distance at the end."""
+        return {"wasserstein": float(state["distance"][-1]), "steps": len(state["distance"])}
 
 
 def _drawer(
-    real: Sequence[Tensor], y: Sequence[Tensor], schedule: Schedule, rngs: Sequence[torch.Generator]
-) -> Callable[[bool], Draw]:
-    """Function that draws subjects, labels, noise and (where asked) the place between them."""
-    size = min(schedule.batch_size, min(len(labels) for labels in y))
+    real: Sequence[Tensor],
+    y: Sequence[Tensor],
+    size: int,
+    n_noise: int,
+    rngs: Sequence[torch.Generator],
+) -> Callable[[bool], Drawn]:
+    """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
     bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device
-    starts = [sum(len(labels) for labels in y[:i]) for i in range(len(y))]
+    starts = [sum(map(len, y[:i])) for i in range(len(y))]
 
-    def one(lane: int, between: bool) -> Draw:
+    def one(lane: int, between: bool) -> tuple[Tensor, Tensor, Tensor]:
         rng = rngs[lane]
         index = torch.randint(len(y[lane]), (size,), generator=rng, device=rng.device)
-        noise = torch.randn(size, schedule.noise, generator=rng, device=rng.device)
-        t = torch.rand(size, generator=rng, device=rng.device) if between else noise[:, 0]
-        return index + starts[lane], index, noise, t
+        noise = normal(size, n_noise, rng=rng)
+        return index + starts[lane], noise, uniform(size, rng=rng) if between else noise[:, 0]
 
-    def draw(between: bool) -> Draw:
+    def drawn(between: bool) -> Drawn:
         lanes = [one(i, between) for i in range(len(y))]
-        rows, _, noise, t = (torch.stack(part).to(device) for part in zip(*lanes, strict=True))
+        rows, noise, t = (torch.stack(part).to(device) for part in zip(*lanes, strict=True))
         if len(lanes) == 1:
             rows, noise, t = rows[0], noise[0], t[0]
         return bank[rows], bank_y[rows], noise, t
 
-    return draw
+    return drawn

@@ -8,14 +8,10 @@ score means "was trained on".
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 
 TINY = 1e-12
-
-
-def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Euclidean distances (n, m) between the rows of a and b."""
-    square = (a * a).sum(1)[:, None] + (b * b).sum(1) - 2.0 * a @ b.T
-    return np.sqrt(np.maximum(square, 0.0))
 
 
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -30,7 +26,7 @@ def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def nearest_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
     """Log of the distance to the closest record, floored at a millionth of the typical one."""
-    d = distances(x, records)
+    d = cdist(x, records)
     return np.log(np.maximum(d.min(1), 1e-6 * max(float(np.median(d)), TINY)))
 
 
@@ -54,12 +50,9 @@ def kde_log_density(x: np.ndarray, points: np.ndarray) -> np.ndarray:
     m, d = points.shape
     cov = np.atleast_2d(np.cov(points.T)) * m ** (-2.0 / (d + 4))
     cov[np.diag_indices(d)] += 1e-9 * max(np.trace(cov) / d, TINY)
-    low = np.linalg.cholesky(cov)
-    a, b = np.linalg.solve(low, x.T).T, np.linalg.solve(low, points.T).T
-    energy = -0.5 * distances(a, b) ** 2
-    top = energy.max(1, keepdims=True)
-    total = top[:, 0] + np.log(np.exp(energy - top).sum(1))
-    return total - np.log(m) - 0.5 * d * np.log(2 * np.pi) - np.log(np.diag(low)).sum()
+    energy = -0.5 * cdist(x, points, "mahalanobis", VI=np.linalg.inv(cov)) ** 2
+    constant = np.log(m) + 0.5 * (d * np.log(2 * np.pi) + np.linalg.slogdet(cov).logabsdet)
+    return logsumexp(energy, axis=1) - constant
 
 
 def principal_scores(fit: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
@@ -89,29 +82,27 @@ def domias(
     return kde_log_density(target, s) - kde_log_density(target, r)
 
 
-def class_mean(x: np.ndarray, y: np.ndarray, records: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def class_mean(y: np.ndarray, records: np.ndarray, records_y: np.ndarray) -> np.ndarray:
     """Mean record of each target's class, (n, p); of all records where that class is missing."""
-    means = [
-        records[labels == c].mean(0) if (labels == c).any() else records.mean(0) for c in (0, 1)
-    ]
-    return np.stack(means)[y]
+    found = [records[records_y == c] for c in (0, 1)]
+    return np.stack([(own if len(own) else records).mean(0) for own in found])[y]
 
 
 def mean_shift(
     x: np.ndarray,
     y: np.ndarray,
     records: np.ndarray,
-    labels: np.ndarray,
+    records_y: np.ndarray,
     reference: np.ndarray,
-    reference_labels: np.ndarray,
+    reference_y: np.ndarray,
 ) -> np.ndarray:
     r"""Summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
 
     Only the released class mean is used: with 6670 edges and a hundred people even a mean says
     who is in it (Homer et al., PLoS Genetics 2008).
     """
-    released = class_mean(x, y, records, labels)
-    own = class_mean(x, y, reference, reference_labels)
+    released = class_mean(y, records, records_y)
+    own = class_mean(y, reference, reference_y)
     return ((x - 0.5 * (released + own)) * (released - own)).sum(1)
 
 
@@ -133,8 +124,8 @@ def linked_by_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
 
     This is what a link needs: the record at hand points at one person, and at the right one.
     """
-    nearest = distances(x, records).argmin(1)
-    back = distances(records[nearest], x).argmin(1)
+    nearest = cdist(x, records).argmin(1)
+    back = cdist(records[nearest], x).argmin(1)
     return (back == np.arange(len(x))).astype(float)
 
 

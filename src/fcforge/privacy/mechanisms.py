@@ -36,7 +36,7 @@ def check_budget(epsilon: float, delta: float, where: str) -> None:
     """Raise `ConfigError` on a budget that means nothing."""
     if not (epsilon > 0 and 0 < delta < 1):
         raise ConfigError(
-            f"epsilon {epsilon} and delta {delta} are no privacy budget.",
+            f"epsilon {epsilon} and delta {delta} are not a privacy budget.",
             where=where,
             do="epsilon is above 0, delta between 0 and 1 (below 1 / number of subjects).",
         )
@@ -166,7 +166,7 @@ def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Te
             found = {name: np.asarray(arrays[name], dtype=np.float32) for name in names}
     except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         raise DataError(
-            f"is no public template ({error}).",
+            f"is not a public template ({error}).",
             where=path,
             do="Make one with fcforge.privacy.template.write_template.",
         ) from error

@@ -101,10 +101,10 @@ class Evidence:
 
 def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
     """Run every record attack against released synthetic subjects."""
-    s, labels = vectors(released.fc), released.y.numpy()
+    s, s_y = vectors(released.fc), released.y.numpy()
     ratio = attacks.distance_ratio(who.x, s, who.ref_x)
     density = attacks.domias(who.x, s, who.ref_x, components)
-    mean = attacks.mean_shift(who.x, who.y, s, labels, who.ref_x, who.ref_y)
+    mean = attacks.mean_shift(who.x, who.y, s, s_y, who.ref_x, who.ref_y)
     scores = dict(zip(RECORD_ATTACKS, (ratio, density, mean), strict=True))
     hits = {"distance ratio": attacks.linked_by_distance(who.x, s)}
     if who.half is not None:
@@ -141,17 +141,17 @@ def summarise(
 def synthetic(
     component: Component,
     train: FCBatch,
-    labels: torch.Tensor,
+    y: torch.Tensor,
     seed: int,
     *names: str | int,
     device: str = "cpu",
 ) -> FCBatch:
-    """Fit a generator on `train` and draw one subject per label; back on the CPU."""
+    """Fit a generator on `train` and draw one subject per diagnosis; back on the CPU."""
     generator = make_generator(component)
     there = FCBatch(train.fc.to(device), train.y.to(device))
     state = generator.fit(there, torch_rng(seed, "audit fit", component.name, *names))
     rng = torch_rng(seed, "audit draw", component.name, *names)
-    made = generator.sample(state, labels.to(device), rng)
+    made = generator.sample(state, y.to(device), rng)
     return FCBatch(made.fc.cpu(), made.y.cpu())
 
 
@@ -169,9 +169,9 @@ def _releases(
     for k, inside in enumerate(member == MEMBER):
         train = who.batch.select(torch.from_numpy(inside))
         fitted_on = who.reference if untrained else train
-        labels = train.y.repeat(plan.multiple)
+        y = train.y.repeat(plan.multiple)
         name = "reference" * untrained
-        released = synthetic(component, fitted_on, labels, plan.seed, name, k, device=device)
+        released = synthetic(component, fitted_on, y, plan.seed, name, k, device=device)
         found.append(attack_records(who, released, plan.components))
     return found
 

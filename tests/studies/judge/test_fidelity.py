@@ -1,7 +1,6 @@
 import networkx
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 
 from fcforge.graphs import from_edges
@@ -70,12 +69,6 @@ def test_topology_against_networkx(real) -> None:
         )
         best = networkx.community.modularity(g, networkx.community.louvain_communities(g, seed=0))
         assert 0 < out["modularity"][i].item() <= best + 0.05
-
-
-def test_kolmogorov_smirnov_is_scipys() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=30), rng.normal(0.5, size=45)
-    assert fidelity.kolmogorov_smirnov(a, b) == pytest.approx(scipy.stats.ks_2samp(a, b).statistic)
 
 
 def test_spectrum_distance_is_zero_only_for_equal_sets(real) -> None:

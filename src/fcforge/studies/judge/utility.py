@@ -34,7 +34,7 @@ class Task:
 
 
 def summarise(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """ACC, PRE, REC, F1 and AUC of P(patient) against labels."""
+    """ACC, PRE, REC, F1 and AUC of P(patient) against diagnoses."""
     return {short: float(cell_values(scores, y, name)) for short, name in METRICS.items()}
 
 

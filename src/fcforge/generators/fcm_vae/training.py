@@ -5,17 +5,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fcforge.generators import fcm_vae_network as net
 from fcforge.generators.checks import N_CLASSES, device_rng
-from fcforge.generators.fcm_vae_presets import Settings
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.gaussian import class_means, within_class_variance
-from fcforge.generators.layers import Params, trainable
+from fcforge.generators.layers import Params, adam, normal, trainable
+
+CURVE = ("kl", "reconstruction", "label_nll")
 
 
-def reconstruction_nll(p: Params, target: Tensor, log_rate: Tensor, s: Settings) -> Tensor:
+def reconstruction_nll(p: Params, target: Tensor, log_rate: Tensor, s: VAESettings) -> Tensor:
     """-log p(edges | z) per subject (n,), up to a constant.
 
-    Poisson on x = exp(target): lambda - x log lambda. A quasi-likelihood, since x is no count.
+    Poisson on x = exp(target): lambda - x log lambda. A quasi-likelihood, since x is not a count.
     Gaussian on the coordinate itself with a learnt variance per edge.
     """
     if s.likelihood == "poisson":
@@ -37,7 +39,7 @@ def kl_per_unit(mu: Tensor, log_var: Tensor) -> Tensor:
     return 0.5 * (mu.square() + log_var.exp() - 1.0 - log_var)
 
 
-def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: Settings) -> None:
+def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: VAESettings) -> None:
     """Edge baselines (and noise) at what fits best before z says anything."""
     if s.likelihood == "poisson":
         value = target.clamp(-8.0, 8.0).exp().mean(0, keepdim=True).log()
@@ -48,7 +50,7 @@ def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: Setting
 
 
 def train(
-    target: Tensor, y: Tensor, inputs: dict[str, Tensor], s: Settings, rng: torch.Generator
+    target: Tensor, y: Tensor, inputs: dict[str, Tensor], s: VAESettings, rng: torch.Generator
 ) -> tuple[Params, dict[str, Tensor]]:
     """Maximise the supervised ELBO with Adam.
 
@@ -58,7 +60,7 @@ def train(
         Standardised coordinates of the training subjects.
     y : Tensor of shape (n,)
     inputs : dict
-        From `fcm_vae_network.prepare`.
+        From `network.prepare`.
 
     Returns
     -------
@@ -67,50 +69,66 @@ def train(
     curve : dict of Tensor of shape (epochs,)
         Mean ``kl``, ``reconstruction`` and ``label_nll`` per subject in every epoch.
     """
-    rois = inputs["features"].shape[1]
+    rois, device = inputs["features"].shape[1], target.device
     start = net.init(rois, N_CLASSES, s, rng)
     if s.edge_start == "mle":
         start_at_maximum_likelihood(start, target.cpu(), y.cpu(), s)
-    p = trainable(start, target.device)
-    optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
-    rng = device_rng(rng, target.device)
-    curve = torch.zeros(s.epochs, 3, device=target.device)
+    p = trainable(start, device)
+    optimiser = adam(p, lr=s.lr)
+    rng = device_rng(rng, device)
+    subjects = {**inputs, "target": target, "y": y}
+    curve = torch.zeros(s.epochs, len(CURVE), device=device)
     for epoch in range(s.epochs):
         beta = s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
-        order = torch.randperm(len(y), generator=rng, device=rng.device)
+        order = torch.randperm(len(y), generator=rng, device=device)
         for index in order.split(s.batch_size):
-            batch = {k: v[index] for k, v in inputs.items()}
-            loss, parts = _loss(p, target[index], y[index], batch, s, beta, rng)
+            batch = {k: v[index] for k, v in subjects.items()}
+            loss, parts = sampled_elbo(p, batch, s, beta, rng)
             optimiser.zero_grad()
             loss.backward()
             if s.clip:
                 torch.nn.utils.clip_grad_norm_(list(p.values()), s.clip)
             optimiser.step()
             curve[epoch] += parts * len(index) / len(y)
-    names = ("kl", "reconstruction", "label_nll")
-    return {k: v.detach() for k, v in p.items()}, {
-        name: curve[:, i].clone() for i, name in enumerate(names)
-    }
+    return {k: v.detach() for k, v in p.items()}, dict(zip(CURVE, curve.T.clone(), strict=True))
 
 
-def _loss(
-    p: Params,
-    target: Tensor,
-    y: Tensor,
-    inputs: dict[str, Tensor],
-    s: Settings,
-    beta: float,
-    rng: torch.Generator,
+def sampled_elbo(
+    p: Params, batch: dict[str, Tensor], s: VAESettings, beta: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Minus the supervised ELBO of a batch (eq. elbo), and its parts."""
-    mu, log_var = net.encode(p, inputs, s, rng)
-    noise = torch.randn(mu.shape, generator=rng, device=rng.device)
+    """`negative_elbo` with one draw of dropout and z."""
+    n, rois = batch["features"].shape[:2]
+    masks = net.dropout_masks(n, rois, s, rng)
+    return negative_elbo(p, batch, normal(n, s.d_z, rng=rng), masks, s, beta)
+
+
+def negative_elbo(
+    p: Params,
+    batch: dict[str, Tensor],
+    noise: Tensor,
+    masks: dict[str, Tensor],
+    s: VAESettings,
+    beta: float,
+) -> tuple[Tensor, Tensor]:
+    """Minus the supervised ELBO of a batch (eq. elbo), and its parts (`CURVE`).
+
+    Parameters
+    ----------
+    batch : dict
+        What `network.prepare` gives, ``target`` (n, p) and ``y`` (n,).
+    noise : Tensor of shape (n, d_z)
+        Of the draw z = mu + sigma noise.
+    masks : dict
+        From `network.dropout_masks`.
+    """
+    y = batch["y"]
+    mu, log_var = net.encode(p, batch, s, masks)
     z = mu + (0.5 * log_var).exp() * noise
     log_rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
-    log_rate = log_rate + net.interaction(p, z, inputs["features"].shape[1], s)
+    log_rate = log_rate + net.interaction(p, z, batch["features"].shape[1], s)
     if s.gate == "class":
-        log_rate = log_rate + net.gate_log(p, inputs["gate"], s)
-    rec = reconstruction_nll(p, target, log_rate, s).mean()
+        log_rate = log_rate + net.gate_log(p, batch["gate"], s)
+    rec = reconstruction_nll(p, batch["target"], log_rate, s).mean()
     label = label_nll(p, z if s.head_on_z else mu, y.to(z.dtype), s.sigma_y_floor).mean()
     units = kl_per_unit(mu, log_var).mean(0)
     # Free bits: a unit that costs less than the allowance is not pushed down further.

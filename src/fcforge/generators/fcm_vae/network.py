@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fcforge.generators.fcm_vae_presets import Settings
-from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init
+from fcforge.generators.fcm_vae.settings import VAESettings
+from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init, uniform
 from fcforge.graphs import adjacency, degree, edges, laplacian, laplacian_coordinates
 
 
-def prepare(fc: Tensor, s: Settings) -> dict[str, Tensor]:
+def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
     """What the network reads of FC (n, R, R), computed once: it never changes in training.
 
     Returns
@@ -42,14 +42,14 @@ def prepare(fc: Tensor, s: Settings) -> dict[str, Tensor]:
     }
 
 
-def _first_k(graph: Tensor, s: Settings) -> Tensor:
+def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
     """Authors' coordinates: eigenvectors 1..k, sign of the column sum, components not skipped."""
     vectors = torch.linalg.eigh(laplacian(graph)).eigenvectors[..., 1 : s.k_pe + 1]
     vectors = vectors * torch.where(vectors.sum(-2, keepdim=True) < 0, -1.0, 1.0)
     return torch.nn.functional.pad(vectors, (0, s.k_pe - vectors.shape[-1]))
 
 
-def init(rois: int, n_classes: int, s: Settings, rng: torch.Generator) -> Params:
+def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
     linear_init(p, "input", rois + s.k_pe + 1, s.d_model, rng)
@@ -84,7 +84,9 @@ def init(rois: int, n_classes: int, s: Settings, rng: torch.Generator) -> Params
     return p
 
 
-def _attention(p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: Settings) -> Tensor:
+def _attention(
+    p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: VAESettings
+) -> Tensor:
     """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
 
     SGE is a product of the same form as QK', so it is computed as extra columns of Q and K:
@@ -110,28 +112,38 @@ def _attention(p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: Se
     return linear(p, f"{name}.out", out.transpose(1, 2).reshape(n, rois, s.d_model))
 
 
-def _gain(p: Params, name: str, s: Settings) -> Tensor | float:
+def _gain(p: Params, name: str, s: VAESettings) -> Tensor | float:
     """Learnt factor of a bias per head (H, 1, 1), or 1."""
     return p[name].view(-1, 1, 1) if s.learnt_bias_gain else 1.0
 
 
-def encode(
-    p: Params, inputs: dict[str, Tensor], s: Settings, rng: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
-    """Mean and log variance of q(z | FC), both (n, d_z); dropout is on when `rng` is given."""
+def dropout_masks(n: int, rois: int, s: VAESettings, rng: torch.Generator) -> dict[str, Tensor]:
+    """What dropout keeps in one training step, by place; empty without dropout."""
+    if s.dropout == 0.0:
+        return {}
+    shapes = {
+        f"layer{layer}.{part}": (n, rois, s.d_model)
+        for layer in range(s.layers)
+        for part in ("out", "ff2")
+    }
+    return {name: uniform(*shape, rng=rng) >= s.dropout for name, shape in shapes.items()}
 
-    def drop(x: Tensor) -> Tensor:
-        if rng is None or s.dropout == 0.0:
-            return x
-        keep = torch.rand(x.shape, generator=rng, device=rng.device) >= s.dropout
-        return x * keep / (1.0 - s.dropout)
+
+def encode(
+    p: Params, inputs: dict[str, Tensor], s: VAESettings, masks: dict[str, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean and log variance of q(z | FC), both (n, d_z); `masks` (`dropout_masks`) in training."""
+
+    def drop(name: str, x: Tensor) -> Tensor:
+        return x * masks[name] / (1.0 - s.dropout) if masks else x
 
     x = linear(p, "input", inputs["features"])
     for layer in range(s.layers):
         name = f"layer{layer}"
-        x = x + drop(_attention(p, name, norm(p, f"{name}.norm1", x), inputs, s))
+        attended = _attention(p, name, norm(p, f"{name}.norm1", x), inputs, s)
+        x = x + drop(f"{name}.out", attended)
         hidden = torch.nn.functional.gelu(linear(p, f"{name}.ff1", norm(p, f"{name}.norm2", x)))
-        x = x + drop(linear(p, f"{name}.ff2", hidden))
+        x = x + drop(f"{name}.ff2", linear(p, f"{name}.ff2", hidden))
     h = x.mean(1)
     if s.rich_readout:
         h = torch.nn.functional.elu(linear(p, "readout", norm(p, "readout.norm", h)))
@@ -140,7 +152,7 @@ def encode(
     return linear(p, "mu", h), linear(p, "log_var", h).clamp(-8.0, 4.0)
 
 
-def interaction(p: Params, z: Tensor, rois: int, s: Settings) -> Tensor:
+def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
     """omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p); eq. psi."""
     u = linear(p, "factors", z).view(z.shape[0], rois, s.rank)
     if s.unit_factors:
@@ -153,7 +165,7 @@ def interaction(p: Params, z: Tensor, rois: int, s: Settings) -> Tensor:
     return omega
 
 
-def gate_log(p: Params, adj_edges: Tensor, s: Settings) -> Tensor:
+def gate_log(p: Params, adj_edges: Tensor, s: VAESettings) -> Tensor:
     """Log sigmoid(scale A + logit epsilon): the log-rate's offset (eq. gating)."""
     scale = p["gate_scale"] if s.gate_learnt else p["gate_scale"].detach()
     logit = torch.logit(torch.tensor(s.epsilon, device=adj_edges.device))
@@ -165,7 +177,7 @@ def head(p: Params, z: Tensor) -> Tensor:
     return linear(p, "head", z)[:, 0]
 
 
-def latent_given_label(p: Params, y: Tensor, noise: Tensor, floor: float) -> Tensor:
+def latent_given_y(p: Params, y: Tensor, noise: Tensor, floor: float) -> Tensor:
     r"""Z | y in closed form from z ~ N(0, I) and y | z ~ N(b + w'z, s^2).
 
     .. math:: \Sigma = I - \frac{w w'}{s^2 + |w|^2}, \quad m = \frac{w (y - b)}{s^2 + |w|^2}

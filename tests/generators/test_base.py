@@ -33,11 +33,11 @@ def generator(request):
 
 def test_sample_is_symmetric_finite_unit_diagonal(generator, small_site) -> None:
     state = generator.fit(small_site, torch_rng(0))
-    labels = torch.tensor([0, 1, 1, 0, 1])
-    out = generator.sample(state, labels, torch_rng(1))
+    y = torch.tensor([0, 1, 1, 0, 1])
+    out = generator.sample(state, y, torch_rng(1))
     assert out.fc.shape == (5, 12, 12)
     assert out.fc.dtype == torch.float32
-    assert torch.equal(out.y, labels)
+    assert torch.equal(out.y, y)
     assert torch.isfinite(out.fc).all()
     assert torch.equal(out.fc, out.fc.mT)
     assert torch.equal(out.fc.diagonal(dim1=-2, dim2=-1), torch.ones(5, 12))
@@ -52,10 +52,10 @@ def test_state_is_flat_tensors_and_repeatable(generator, small_site) -> None:
     assert not any(v.requires_grad for v in a.values())
     assert a.keys() == b.keys()
     assert all(torch.equal(a[k], b[k]) for k in a)
-    labels = torch.tensor([0, 1])
-    s, t = (generator.sample(a, labels, torch_rng(5)).fc for _ in range(2))
+    y = torch.tensor([0, 1])
+    s, t = (generator.sample(a, y, torch_rng(5)).fc for _ in range(2))
     assert torch.equal(s, t)
-    other = generator.sample(a, labels, torch_rng(6)).fc
+    other = generator.sample(a, y, torch_rng(6)).fc
     assert not torch.equal(s, other)
 
 
@@ -81,7 +81,7 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
         state = generator.fit(batch, torch_rng(0))
         out = generator.sample(state, batch.y, torch_rng(1))
         assert torch.isfinite(out.fc).all()
-    with pytest.raises(DataError, match="label 1 was asked"):
+    with pytest.raises(DataError, match="diagnosis 1 was asked"):
         generator.sample(state, torch.tensor([1]), torch_rng(1))
 
 
@@ -90,9 +90,9 @@ def test_bad_sites_are_refused(generator, small_site) -> None:
     broken[2, 0, 1] = float("nan")
     with pytest.raises(DataError, match="NaN"):
         generator.fit(FCBatch(broken, small_site.y), torch_rng(0))
-    with pytest.raises(DataError, match="no correlation"):
+    with pytest.raises(DataError, match="not a correlation"):
         generator.fit(FCBatch(2 * small_site.fc, small_site.y), torch_rng(0))
-    with pytest.raises(DataError, match="labels"):
+    with pytest.raises(DataError, match="diagnoses other"):
         generator.fit(FCBatch(small_site.fc, small_site.y + 1), torch_rng(0))
     with pytest.raises(DataError, match="too few"):
         generator.fit(small_site.select(slice(0, 0)), torch_rng(0))

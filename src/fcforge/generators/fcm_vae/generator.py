@@ -1,0 +1,175 @@
+"""FCM-VAE: the paper's conditional graph VAE, as published and in a form that works."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.checks import N_CLASSES, device_rng
+from fcforge.generators.coordinates import clip_to_correlation, matrix_log, shrink_to_identity
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.settings import VAESettings
+from fcforge.generators.fcm_vae.training import train
+from fcforge.generators.gaussian import class_means, residual_factors
+from fcforge.generators.layers import Params, frozen, normal, with_prefix
+from fcforge.generators.matching import decode, matched_scale, target_means
+from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.types import FCBatch
+
+SHRINK = 0.02
+
+
+@dataclass(frozen=True)
+class FCMVAE(VAESettings, Generator):
+    """FCM-VAE, the FORGE paper's graph-transformer VAE; presets "careful", "paper", "authors".
+
+    Its fields, one per choice, are those of `fcm_vae.settings.VAESettings`.
+    """
+
+    name: ClassVar[str] = "fcm_vae"
+
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """Train on one site and prepare conditional sampling."""
+        state: GeneratorState = {}
+        target = to_coordinates(batch.fc, self, state)
+        inputs = net.prepare(batch.fc, self)
+        params, curve = train(target, batch.y, inputs, self, rng)
+        state.update(curve, class_fc=target_means(batch, SHRINK))
+        return self._prepare_sampling(state, params, batch, target, inputs, rng)
+
+    @torch.no_grad()
+    def _prepare_sampling(
+        self,
+        state: GeneratorState,
+        params: Params,
+        batch: FCBatch,
+        target: Tensor,
+        inputs: dict[str, Tensor],
+        rng: torch.Generator,
+    ) -> GeneratorState:
+        """Latent statistics, refitted baselines, residual noise and its scale."""
+        one = torch.ones((), device=target.device)
+        state["latent_share"], state["scale"] = 0.0 * one, one
+        mu, log_var = net.encode(params, inputs, self)
+        _latent_statistics(state, mu, log_var, batch.y)
+        state["gate"] = class_means(inputs["gate"], batch.y)
+        if self.class_baseline:
+            _refit_baseline(params, state, target, batch.y, self, rng)
+        if self.residual_noise:
+            omega = net.interaction(params, mu, batch.n_rois, self)
+            state["residual_factors"], state["residual_diagonal"] = residual_factors(
+                target - omega, batch.y, self.covariance_shrink, None
+            )
+        state.update(frozen(params, "net."))
+        if self.variance_match:
+
+            def draw(scale: Tensor, y: Tensor) -> Tensor:
+                return self.draw({**state, "scale": scale}, y, device_rng(rng, y.device))
+
+            shrink = SHRINK if self.coordinates == "off_log" else 0.0
+            state["scale"] = matched_scale(draw, batch, shrink)
+        return state
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """Z | y, decode, residual noise if asked, back to correlations."""
+        params = with_prefix(state, "net.")
+        z = _draw_latent(params, state, y, self, rng)
+        move = net.interaction(params, z, int(state["rois"]), self)
+        if self.residual_noise:
+            factors, diagonal = state["residual_factors"], state["residual_diagonal"]
+            low = normal(len(y), len(factors), rng=rng) @ factors
+            move = move + low + normal(*move.shape, rng=rng) * diagonal
+        baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
+        x = baseline + state["scale"] * move
+        if self.gate == "class":
+            x = x + net.gate_log(params, state["gate"][y], self)
+        if self.likelihood == "poisson":
+            x = x.clamp(-10.0, 10.0)  # the authors' bounds on the log-rate
+        return from_coordinates(x, y, self, state)
+
+    def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
+        """Active units, KL, decoder spread over z, last losses."""
+        return {
+            "active_units": int(state["active_units"]),
+            "kl_nats": float(state["kl"][-1]),
+            "reconstruction": float(state["reconstruction"][-1]),
+            "label_nll": float(state["label_nll"][-1]),
+            "latent_share": float(state["latent_share"]),
+            "noise_scale": float(state["scale"]),
+            "epochs": int(state["kl"].shape[0]),
+        }
+
+
+def to_coordinates(fc: Tensor, s: VAESettings, state: GeneratorState) -> Tensor:
+    """Standardised coordinates (n, p) the decoder speaks; what undoes them goes into `state`."""
+    state["rois"] = torch.tensor(fc.shape[-1])
+    if s.coordinates == "off_log":
+        log_fc = matrix_log(shrink_to_identity(fc, SHRINK))
+        state["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
+        x = edges(log_fc)
+    else:
+        x = fisher_z(edges(fc))
+    state["centre"], state["unit"] = x.mean(), x.std().clamp_min(1e-6)
+    return (x - state["centre"]) / state["unit"]
+
+
+def from_coordinates(x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState) -> Tensor:
+    """Inverse of `to_coordinates`, with the projection that `s` asks for."""
+    x = state["unit"] * x + state["centre"]
+    if s.coordinates == "off_log":
+        means = state["class_fc"] if s.mean_match else None
+        return decode(x, y, state["start"], means)
+    fc = from_edges(torch.tanh(x))
+    return clip_to_correlation(fc) if s.project == "clip" else fc
+
+
+def _latent_statistics(state: GeneratorState, mu: Tensor, log_var: Tensor, y: Tensor) -> None:
+    """Class means and pooled covariance factors of the aggregate posterior; active units."""
+    state["z_mean"] = class_means(mu, y)
+    state["z_factors"], state["z_diagonal"] = residual_factors(mu, y, shrink=0.1)
+    state["z_posterior"] = log_var.exp().mean(0).sqrt()
+    # Burda et al.: a unit is active when its mean moves over subjects.
+    state["active_units"] = (mu.var(0) > 0.01).sum()
+
+
+def _draw_latent(
+    params: Params, state: GeneratorState, y: Tensor, s: VAESettings, rng: torch.Generator
+) -> Tensor:
+    """Z | y (n, d_z) by Bayes' rule from the head or from the class aggregate posterior."""
+    if s.sampling == "bayes":
+        noise = normal(len(y), s.d_z, rng=rng)
+        return net.latent_given_y(params, y.to(noise.dtype), noise, s.sigma_y_floor)
+    spread = (state["z_diagonal"].square() + state["z_posterior"].square()).sqrt()
+    low = normal(len(y), len(state["z_factors"]), rng=rng) @ state["z_factors"]
+    return state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng)
+
+
+def _refit_baseline(
+    params: Params,
+    state: GeneratorState,
+    target: Tensor,
+    y: Tensor,
+    s: VAESettings,
+    rng: torch.Generator,
+    n: int = 512,
+) -> None:
+    """nu_e(y) = mean of class y minus E[omega(z) | y], so that the model's class means are exact.
+
+    Also notes the share of coordinate variance that z carries.
+    """
+    rng = device_rng(rng, target.device)
+    baseline = class_means(target, y)
+    shares = []
+    for label in range(N_CLASSES):
+        asked = torch.full((n,), label, device=target.device)
+        z = _draw_latent(params, state, asked, s, rng)
+        omega = net.interaction(params, z, int(state["rois"]), s)
+        baseline[label] -= omega.mean(0)
+        shares.append(omega.var(0).mean())
+    params["baseline"] = baseline
+    state["latent_share"] = torch.stack(shares).mean() / target.var(0).mean().clamp_min(1e-12)

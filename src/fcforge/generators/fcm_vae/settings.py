@@ -1,0 +1,187 @@
+"""FCM-VAE's settings and presets: a careful model, the paper as printed, the authors' code.
+
+Every field is one switch; docs/generators.md gives the reason for each value in which the
+careful model (the defaults) differs from the paper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from fcforge.errors import ConfigError
+from fcforge.settings import (
+    Checked,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    Share,
+    ShareBelowOne,
+    Size,
+)
+
+PAPER: dict[str, Any] = {
+    "d_model": 256,
+    "d_ff": 512,
+    "heads": 4,
+    "d_z": 116,
+    "dropout": 0.1,
+    "batch_size": 8,
+    "lr": 1e-3,
+    "clip": 0.0,
+    "odd_decoder": False,
+    "coordinates": "fisher",
+    "likelihood": "poisson",
+    "edge_start": "zero",
+    "gate": "class",
+    "sigma_y_floor": 1e-2,
+    "class_baseline": False,
+    "beta": 2.0,
+    "warmup": 0,
+    "free_bits": 0.0,
+    "sampling": "bayes",
+    "residual_noise": False,
+    "variance_match": False,
+    "mean_match": False,
+}
+AUTHORS: dict[str, Any] = {
+    **PAPER,
+    "learnt_bias_gain": True,
+    "self_loop": True,
+    "skip_components": False,
+    "rich_readout": True,
+    "unit_factors": True,
+    "summed": False,
+    "gate_scale": 8.0,
+    "gate_learnt": True,
+    "head_on_z": False,
+}
+
+
+@dataclass(frozen=True)
+class VAESettings(Checked):
+    """All choices of FCM-VAE (sizes the paper does not give are those of the authors' code).
+
+    Attributes
+    ----------
+    d_model, d_ff, heads, layers, dropout, d_z, rank, k_pe, tau
+        Sizes. The paper's d_h = (116 + k + 1) / H is not an integer, so features are first
+        mapped to `d_model`, as the authors do.
+    epochs, batch_size, lr, clip
+        Adam; `clip` is the gradient norm bound (0: none).
+    node_feature, lae, sge
+        Ablation switches: FC rows as node features, local adjacency bias, spectral bias.
+    learnt_bias_gain
+        Biases times a learnt factor per head that starts at 0 (authors) or added as they are.
+    self_loop
+        Degree and Laplacian of A + I (authors) or A.
+    skip_components
+        Skip every zero eigenvalue of the Laplacian, or the first only (authors).
+    rich_readout
+        Readout LayerNorm, Linear, ELU (authors) or Linear.
+    unit_factors
+        Rows of U(z) scaled to length 1 (authors): bounds the effect of z.
+    odd_decoder
+        Start U(z) at a random offset so that a shift of z moves edges to first order; with the
+        paper's start the decoder is an even function of z.
+    coordinates
+        "fisher": one standardised Fisher z per edge; "off_log": any value is a valid matrix.
+    likelihood
+        "poisson" on exp(coordinate) or "gaussian" on the coordinate with a variance per edge.
+    summed
+        Log-likelihood summed over edges (an ELBO) or averaged (authors).
+    edge_start
+        Edge baselines start at 0 or at their maximum-likelihood value.
+    gate, gate_scale, gate_learnt, epsilon
+        "class": rate times sigmoid(scale A + logit epsilon), the subject's A in training and
+        the class mean in sampling; "none".
+    head_on_z
+        Head of the diagnosis reads the sample z (paper) or the mean (authors).
+    sigma_y_floor
+        Lower bound of the noise of the diagnosis given z.
+    class_baseline
+        Edge baselines per class, refitted in closed form so that class means are exact.
+    beta, warmup, free_bits
+        KL weight, epochs over which it grows from 0, nats per unit that cost nothing.
+    sampling
+        z | y by "bayes" from N(0, I) and the head, or from the class "aggregate" posterior.
+    residual_noise
+        Add noise with the covariance (low rank + diagonal) of the training residuals.
+    covariance_shrink
+        Share by which correlations of that noise are shrunk.
+    variance_match
+        Rescale deviations from the class mean to the training subjects' edge variance.
+    mean_match
+        Shift every class of a synthetic set to the training subjects' mean FC (off_log only).
+    project
+        "clip": eigenvalues clipped, unit diagonal (off_log needs none).
+    """
+
+    presets: ClassVar[tuple[str, ...]] = ("careful", "paper", "authors")
+    d_model: Size = 48
+    d_ff: Size = 96
+    heads: Size = 2
+    layers: Size = 2
+    dropout: ShareBelowOne = 0.0
+    d_z: Size = 32
+    rank: Size = 16
+    k_pe: Size = 16
+    tau: float = 0.4
+    epochs: Size = 100
+    batch_size: Size = 32
+    lr: Positive = 3e-3
+    clip: NotNegative = 10.0
+    node_feature: bool = True
+    lae: bool = True
+    sge: bool = True
+    learnt_bias_gain: bool = False
+    self_loop: bool = False
+    skip_components: bool = True
+    rich_readout: bool = False
+    unit_factors: bool = False
+    odd_decoder: bool = True
+    coordinates: Literal["fisher", "off_log"] = "off_log"
+    likelihood: Literal["poisson", "gaussian"] = "gaussian"
+    summed: bool = True
+    edge_start: Literal["zero", "mle"] = "mle"
+    gate: Literal["class", "none"] = "none"
+    gate_scale: float = 1.0
+    gate_learnt: bool = False
+    epsilon: Fraction = 1e-2
+    head_on_z: bool = True
+    sigma_y_floor: NotNegative = 0.1
+    class_baseline: bool = True
+    beta: NotNegative = 1.0
+    warmup: Count = 20
+    free_bits: NotNegative = 0.05
+    sampling: Literal["bayes", "aggregate"] = "aggregate"
+    residual_noise: bool = True
+    covariance_shrink: Share = 0.1
+    variance_match: bool = True
+    mean_match: bool = True
+    project: Literal["none", "clip"] = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d_model % self.heads:
+            raise ConfigError(
+                f"d_model = {self.d_model} cannot be shared among {self.heads} heads.",
+                where=self.where(),
+                do="Use a multiple of heads.",
+            )
+
+    @classmethod
+    def careful(cls, **changes: Any) -> Self:
+        """The defaults: a form that keeps variance and diagnosis."""
+        return cls(**changes)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """The equations as printed."""
+        return cls(**{**PAPER, **changes})
+
+    @classmethod
+    def authors(cls, **changes: Any) -> Self:
+        """The authors' code."""
+        return cls(**{**AUTHORS, **changes})
