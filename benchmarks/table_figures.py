@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ mpl.use("svg")
 from matplotlib.figure import Figure
 
 from fcforge.report.contents import curves
-from fcforge.stats import Estimate
+from fcforge.studies.tables import Finished, Numbers
 from fcforge.types import RunResult
 
 Runs = list[RunResult]
@@ -59,12 +59,12 @@ def draw_stages(groups: Mapping[str, Runs], path: Path, draws: int = 200) -> Non
 
 def draw_lambda(
     groups: Mapping[str, Runs],
-    of: Callable[[Runs], Mapping[str, Estimate]],
     path: Path,
     centre: Sequence[float] = (0.2, 0.35, 0.15),
 ) -> None:
     """AAA and FOR against each weight, the other two at the paper's choice."""
-    points = {tuple(map(float, k.split()[1::2])): of(runs) for k, runs in groups.items()}
+    numbers = Numbers()
+    points = {tuple(map(float, k.split()[1::2])): numbers.of(runs) for k, runs in groups.items()}
     figure = Figure(figsize=(9, 2.9))
     for i, name in enumerate(LAMBDAS):
         rest = [j for j in range(3) if j != i]
@@ -82,3 +82,13 @@ def draw_lambda(
         axes.set_ylim(-0.05, 0.8)
     figure.axes[0].legend(fontsize=8, frameon=False, loc="center left")
     _save(figure, path)
+
+
+def draw(found: Mapping[str, Finished], folder: Path) -> None:
+    """Both figures, where there are runs for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("main_abide", "main_mdd", "main_bsnip"):
+        if name in found:
+            draw_stages(found[name].groups, folder / f"stages_{name}.svg")
+    if "lambda" in found:
+        draw_lambda(found["lambda"].groups, folder / "lambda_abide.svg")
