@@ -16,12 +16,12 @@ from fcforge.estimator import ForgeClassifier
 from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
-from fcforge.studies.audit_result import Plan
+from fcforge.studies.audit_result import AuditPlan
 from fcforge.types import Component, LearnerSpec, Training
 from real_runs import fcforge
 
 R, SITE = 20, "Sim-NYU"
-PLAN = Plan(n_draws=40)
+PLAN = AuditPlan(n_draws=40)
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.privacy.measures import Estimate
+from fcforge.privacy.measures import Measured
 from fcforge.report.run_folder import audit_section
 from fcforge.studies.audit_result import Audit, AuditRow
 
 
 @pytest.fixture
 def audit() -> Audit:
-    some = Estimate(0.7, 0.6, 0.8)
+    some = Measured(0.7, 0.6, 0.8)
     rows = (
         AuditRow("untrained (reference)", "distance ratio", some, some, None, some, True),
         AuditRow("corr_gauss", "distance ratio", some, some, None, some),

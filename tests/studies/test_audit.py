@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.privacy.measures import Estimate
+from fcforge.privacy.measures import Measured
 from fcforge.privacy.mechanisms import read_template
 from fcforge.report import audits as words
 from fcforge.sites.simulated import simulate
@@ -23,11 +23,11 @@ from fcforge.studies.audit import (
     world_members,
 )
 from fcforge.studies.audit_inputs import parse_generator, read_audit, read_halves
-from fcforge.studies.audit_result import Audit, AuditRow, Plan
+from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
 from fcforge.types import Component, FCBatch
 from real_runs import fcforge
 
-PLAN = Plan(worlds=5, multiple=3, n_draws=40)
+PLAN = AuditPlan(worlds=5, multiple=3, n_draws=40)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_real_abide_references(shared_data) -> None:
         fc = from_edges(torch.from_numpy(arrays["fc_upper"][nyu].astype(np.float32)))
         y = torch.from_numpy(arrays["label"][nyu].astype(np.int64))
     found = audit_generators(
-        {}, FCBatch(fc, y), plan=Plan(worlds=4, n_draws=20), untrained=Component("edge_gauss")
+        {}, FCBatch(fc, y), plan=AuditPlan(worlds=4, n_draws=20), untrained=Component("edge_gauss")
     )
     assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
     assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1
@@ -206,8 +206,8 @@ def test_real_abide_references(shared_data) -> None:
 
 def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
     def row(release: str, value: float, low: float, high: float) -> AuditRow:
-        half = Estimate(0.5, 0.4, 0.6)
-        made = AuditRow(release, "DOMIAS", Estimate(value, low, high), half, None, half)
+        half = Measured(0.5, 0.4, 0.6)
+        made = AuditRow(release, "DOMIAS", Measured(value, low, high), half, None, half)
         return replace(made, is_reference=release == "untrained")
 
     blind = row("untrained", 0.53, 0.47, 0.59)

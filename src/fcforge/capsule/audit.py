@@ -41,7 +41,7 @@ from fcforge.studies.audit import (
     summarise,
     synthetic,
 )
-from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
+from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 from fcforge.types import Component, FCBatch, Site
 
 MIN_PEOPLE = 8
@@ -105,7 +105,7 @@ def learned_by(capsule: Capsule, site: Site) -> FCBatch:
 
 
 def _outsiders(
-    site: Site, reference: FCBatch | None, plan: Plan
+    site: Site, reference: FCBatch | None, plan: AuditPlan
 ) -> tuple[FCBatch, list[str], FCBatch]:
     """People nobody trained on with their ids, and the attacker's reference.
 
@@ -136,7 +136,7 @@ def gather(
     site: Site,
     reference: FCBatch | None,
     other: Mapping[str, Tensor] | None,
-    plan: Plan,
+    plan: AuditPlan,
 ) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = learned_by(capsule, site)
@@ -151,15 +151,17 @@ def gather(
             do="Give people outside the study with --reference.",
         )
     batch = FCBatch.concat([inside, outside])
-    scans = None
-    if other is not None:
-        missing = [i for i in (*ids, *outside_ids) if i not in other]
-        if missing:
-            raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
-        scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
     member = np.full((1, len(batch)), OUTSIDER)
     member[0, : len(inside)] = MEMBER
+    scans = None if other is None else _scans([*ids, *outside_ids], other)
     return people(batch, reference, scans), member
+
+
+def _scans(ids: list[str], other: Mapping[str, Tensor]) -> Tensor:
+    missing = [i for i in ids if i not in other]
+    if missing:
+        raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
+    return torch.stack([other[i] for i in ids])
 
 
 def released_subjects(capsule: Capsule, place: int) -> FCBatch:
@@ -219,7 +221,7 @@ def audit_capsule(
     *,
     reference: FCBatch | None = None,
     other: Mapping[str, Tensor] | None = None,
-    plan: Plan | None = None,
+    plan: AuditPlan | None = None,
 ) -> Audit:
     """Attack all that a capsule releases about one site.
 
@@ -233,37 +235,26 @@ def audit_capsule(
         Needed where everybody was learned: half of them are then the outsiders.
     other : mapping of subject id to FC (R, R), optional
         Another scan of the site's people, for fingerprinting.
-    plan : Plan
+    plan : AuditPlan
 
     Returns
     -------
     Audit
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
-    plan = plan or Plan()
+    plan = plan or AuditPlan()
     started = time.perf_counter()
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
     require_same_people(capsule, site, learner)
     who, member = gather(capsule, site, reference, other, plan)
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
-    y = inside.y.repeat(plan.multiple)
-    rows: list[AuditRow] = []
-    for name, component, fitted_on in (
-        (BOOTSTRAP, Component("bootstrap"), inside),
-        (UNTRAINED, Component("corr_gauss"), who.reference),
-    ):
-        released = synthetic(component, fitted_on, y, plan.seed, name)
-        evidence = attack_records(who, released, plan.components)
-        rows += summarise(name, [evidence], member, plan, is_reference=True)
     subjects = released_subjects(capsule, capsule.sites.index(site.name))
-    if len(subjects) >= 4:
-        evidence = attack_records(who, subjects, plan.components)
-        rows += summarise("synthetic subjects", [evidence], member, plan)
-    network = _plain(network_scores(capsule, learner, who.batch))
-    rows += summarise("network", [network], member, plan)
+    found = _record_evidence(who, inside, subjects, plan)
+    found["network"] = _plain(network_scores(capsule, learner, who.batch))
     state, left = state_scores(capsule, learner, who)
     if state:
-        rows += summarise("method state", [_plain(state)], member, plan)
+        found["method state"] = _plain(state)
+    rows = [row for name, e in found.items() for row in summarise(name, [e], member, plan)]
     about: dict[str, Any] = {
         "what": f"capsule {capsule.id[:16]}",
         "site": site.name,
@@ -275,8 +266,34 @@ def audit_capsule(
         "plan": asdict(replace(plan, worlds=1)),
         "seconds_total": round(time.perf_counter() - started, 1),
     }
+    return Audit(tuple(rows), about | _budget_spent(capsule))
+
+
+def _record_evidence(
+    who: People, inside: FCBatch, subjects: FCBatch, plan: AuditPlan
+) -> dict[str, Evidence]:
+    """What is found against synthetic subjects, those of the two references first."""
+    y = inside.y.repeat(plan.multiple)
+    released = {
+        BOOTSTRAP: synthetic(Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP),
+        UNTRAINED: synthetic(Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED),
+        "synthetic subjects": subjects,
+    }
+    return {
+        name: attack_records(who, batch, plan.components)
+        for name, batch in released.items()
+        if len(batch) >= 4
+    }
+
+
+def _budget_spent(capsule: Capsule) -> dict[str, Any]:
+    """Epsilon and delta of a private method, and whether its noise was secret."""
     spent = budget(capsule)
-    if spent is not None:
-        about["epsilon_of_method"] = round(spent[0], 4)
-        about["delta_of_method"], about["noise_is_secret"] = spent[1:]
-    return Audit(tuple(rows), about)
+    if spent is None:
+        return {}
+    epsilon, delta, secret = spent
+    return {
+        "epsilon_of_method": round(epsilon, 4),
+        "delta_of_method": delta,
+        "noise_is_secret": secret,
+    }

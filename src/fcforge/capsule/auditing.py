@@ -12,7 +12,7 @@ from fcforge.capsule.opening import open_trusted
 from fcforge.capsule.requests import AuditRequest
 from fcforge.errors import ConfigError
 from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
-from fcforge.studies.audit_result import Audit, Plan
+from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import FCBatch
 
 
@@ -21,7 +21,7 @@ def audit_as_asked(
 ) -> tuple[Audit, Capsule | None]:
     """The audit, and the capsule it is of where it is of one."""
     _check(request)
-    plan = Plan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
+    plan = AuditPlan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
     cohort = load_sites(request.data, request.site, request.kind)
     if request.capsule is None:
         audit = audit_site(

@@ -53,6 +53,15 @@ def gradient_penalty(
     return (slope.flatten(-inner).norm(dim=-1) - 1.0).square()
 
 
+def critic_loss(
+    score: Score, params: Params, real: Tensor, fake: Tensor, y: Tensor, t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Penalised minus distance, and the distance E f(real) - E f(fake); one value per lane."""
+    gap = score(params, real, y).mean(-1) - score(params, fake, y).mean(-1)
+    rough = gradient_penalty(score, params, real, fake, y, t).mean(-1)
+    return PENALTY * rough - gap, gap
+
+
 @dataclass(frozen=True)
 class WGAN(LaneGenerator):
     """A conditional WGAN-GP; a subclass says what its two networks are and see.
@@ -124,15 +133,13 @@ class WGAN(LaneGenerator):
         distance = torch.zeros(self.steps, n, device=device)
         for i in range(self.steps):
             for _ in range(self.n_critic):
-                x, label, noise, t = drawn(True)
-                fake = make(gen, noise, label).detach()
-                gap = score(critic, x, label).mean(-1) - score(critic, fake, label).mean(-1)
-                rough = gradient_penalty(score, critic, x, fake, label, t).mean(-1)
-                step(critic_opt, (PENALTY * rough - gap).sum())
+                x, y_, noise, t = drawn(True)
+                loss, gap = critic_loss(score, critic, x, make(gen, noise, y_).detach(), y_, t)
+                step(critic_opt, loss.sum())
                 distance[i] = gap.detach()
-            x, label, noise, _ = drawn(False)
-            fake = make(gen, noise, label)
-            loss = -score(critic, fake, label).mean(-1) + self.regulariser(fake, x, label)
+            x, y_, noise, _ = drawn(False)
+            fake = make(gen, noise, y_)
+            loss = -score(critic, fake, y_).mean(-1) + self.regulariser(fake, x, y_)
             step(gen_opt, loss.sum())
         return gen, distance.mT
 

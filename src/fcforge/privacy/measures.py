@@ -15,7 +15,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Measured:
     """A number and its 95 % interval."""
 
     value: float
@@ -81,18 +81,18 @@ def _weights(rng: np.random.Generator, n_draws: int, worlds: int, subjects: int)
     return by_subject * (by_world if worlds > 1 else 1.0)
 
 
-def _interval(value: float, draws: np.ndarray) -> Estimate:
+def _interval(value: float, draws: np.ndarray) -> Measured:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Estimate(value, float(min(low, value)), float(max(high, value)))
+    return Measured(value, float(min(low, value)), float(max(high, value)))
 
 
-def _share_interval(value: float, draws: np.ndarray, n: int) -> Estimate:
+def _share_interval(value: float, draws: np.ndarray, n: int) -> Measured:
     """Interval of a share; none or all of n people still leaves room (Clopper & Pearson)."""
     found = _interval(value, draws)
     margin = 1 - ((1 - LEVEL) / 2) ** (1 / max(n, 1))
     low = min(found.low, 1 - margin) if value == 1 else found.low
     high = max(found.high, margin) if value == 0 else found.high
-    return Estimate(value, low, high)
+    return Measured(value, low, high)
 
 
 def mean_auc(scores: np.ndarray, member: np.ndarray, weight: np.ndarray) -> float:
@@ -112,7 +112,7 @@ def membership(
     *,
     fpr: float = 0.01,
     n_draws: int = 200,
-) -> tuple[Estimate, Estimate]:
+) -> tuple[Measured, Measured]:
     """AUC (mean over worlds) and TPR at `fpr` (worlds pooled) of an attack.
 
     Parameters
@@ -125,7 +125,7 @@ def membership(
 
     Returns
     -------
-    auc, tpr : Estimate
+    auc, tpr : Measured
     """
     one = np.ones_like(scores)
     inside, outside = member == MEMBER, member == OUTSIDER
@@ -143,7 +143,7 @@ def membership(
 
 def identification(
     hits: np.ndarray, member: np.ndarray, rng: np.random.Generator, *, n_draws: int = 200
-) -> Estimate:
+) -> Measured:
     """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
     inside = member == MEMBER
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.capsule.sealing import seal, with_audit
 from fcforge.capsule.signing import read_private
-from fcforge.privacy.measures import Estimate
+from fcforge.privacy.measures import Measured
 from fcforge.report.inspect import budget_words
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
 from fcforge.writing import write_text
@@ -25,8 +25,8 @@ CAUTION = (
 COLUMNS = ("release", "attack", "AUC", "TPR at 1 % FPR", "identified", "control AUC")
 
 
-def bracket(estimate: Estimate | None) -> str:
-    """Estimate as ``0.61 [0.55, 0.67]``; a dash where the attack links no record to a person."""
+def bracket(estimate: Measured | None) -> str:
+    """A measure as ``0.61 [0.55, 0.67]``; a dash where the attack links no record to a person."""
     if estimate is None:
         return "-"
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"

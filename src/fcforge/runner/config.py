@@ -24,13 +24,13 @@ from fcforge.settings import checked, make
 from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Training
 
 
-class Table(BaseModel):
+class ConfigTable(BaseModel):
     """A table of a config: keys it does not know are mistakes."""
 
     model_config = ConfigDict(extra="forbid", strict=False)
 
 
-class ExperimentTable(Table):
+class ExperimentTable(ConfigTable):
     """``[experiment]``."""
 
     title: str = "fcforge experiment"
@@ -49,7 +49,7 @@ class ExperimentTable(Table):
         return seeds
 
 
-class LeaksTable(Table):
+class LeaksTable(ConfigTable):
     """``[leaks]``: off unless their effect is to be measured."""
 
     select_on_test: bool = False
@@ -57,7 +57,7 @@ class LeaksTable(Table):
     generator_sees_test: bool = False
 
 
-class TrainingTable(Table):
+class TrainingTable(ConfigTable):
     """``[training]``."""
 
     epochs: int = Field(default=100, ge=1)
@@ -69,7 +69,7 @@ class TrainingTable(Table):
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
 
-class LearnerTable(Table):
+class LearnerTable(ConfigTable):
     """``[[learner]]``: one row of the results table."""
 
     method: str | dict[str, Any]
@@ -85,14 +85,14 @@ class LearnerTable(Table):
         return {key: checked[key] for key in training}
 
 
-class LearnerDefaults(Table):
+class LearnerDefaults(ConfigTable):
     """``[learner_defaults]``: what a row takes that does not say it."""
 
     model: str | dict[str, Any] = "gcn"
     generator: str | dict[str, Any] | None = None  # of methods that need one
 
 
-class ConfigFile(Table):
+class ConfigFile(ConfigTable):
     """A whole config file.
 
     ``learners`` picks rows by title (of a base's list); ``[method.forge]``, ``[model.gcn]`` and
@@ -265,7 +265,7 @@ _TABLES = {
     "learner": "a table [[learner]]",
     "generator": "a table [[generator]]",
 }
-T = TypeVar("T", bound=Table)
+T = TypeVar("T", bound=ConfigTable)
 
 
 def read_tables(model: type[T], files: ConfigFiles) -> T:
@@ -276,7 +276,7 @@ def read_tables(model: type[T], files: ConfigFiles) -> T:
         raise _explain(error, files, model) from error
 
 
-def _explain(error: ValidationError, files: ConfigFiles, model: type[Table]) -> ConfigError:
+def _explain(error: ValidationError, files: ConfigFiles, model: type[ConfigTable]) -> ConfigError:
     """First mistakes of a config in plain words, with the nearest known key and the file."""
     lines: dict[str, list[str]] = {}
     for problem in error.errors()[:5]:
@@ -295,10 +295,10 @@ def _explain(error: ValidationError, files: ConfigFiles, model: type[Table]) -> 
     return ConfigError(" ".join([*first, *rest]), where=where)
 
 
-def _known_keys(place: tuple[int | str, ...], table: type[Table]) -> list[str]:
+def _known_keys(place: tuple[int | str, ...], table: type[ConfigTable]) -> list[str]:
     for step in place[:-1]:
         if isinstance(step, str):
             hint = table.model_fields[step].annotation
             inside = [h for h in (hint, *get_args(hint)) if isinstance(h, type)]
-            table = next((h for h in inside if issubclass(h, Table)), table)
+            table = next((h for h in inside if issubclass(h, ConfigTable)), table)
     return list(table.model_fields)

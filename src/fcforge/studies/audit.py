@@ -21,7 +21,14 @@ from fcforge.graphs import edges, fisher_z
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER, UNUSED, identification, membership
 from fcforge.randomness import numpy_rng, torch_rng
-from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditRow, Plan
+from fcforge.studies.audit_result import (
+    BOOTSTRAP,
+    REFERENCES,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+    AuditRow,
+)
 from fcforge.types import Component, FCBatch
 
 Say = Callable[[str], Any]
@@ -72,7 +79,7 @@ def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
     return chosen
 
 
-def world_members(y: np.ndarray, plan: Plan) -> np.ndarray:
+def world_members(y: np.ndarray, plan: AuditPlan) -> np.ndarray:
     """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
     halves = [
         stratified(y, 0.5, numpy_rng(plan.seed, "audit world", k)) for k in range(plan.worlds)
@@ -114,12 +121,7 @@ def attack_records(who: People, released: FCBatch, components: int) -> Evidence:
 
 
 def summarise(
-    release: str,
-    evidence: list[Evidence],
-    member: np.ndarray,
-    plan: Plan,
-    *,
-    is_reference: bool = False,
+    release: str, evidence: list[Evidence], member: np.ndarray, plan: AuditPlan
 ) -> list[AuditRow]:
     """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
     scores = {name: np.stack([e.scores[name] for e in evidence]) for name in evidence[0].scores}
@@ -127,15 +129,27 @@ def summarise(
     if len(evidence) >= 4:
         scores["shadow models"] = attacks.shadow(np.stack([e.features for e in evidence]), member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    rows = []
-    for name, values in scores.items():
-        rng = numpy_rng(plan.seed, "audit interval", release, name)
-        options: dict[str, Any] = {"n_draws": plan.n_draws}
-        area, rate = membership(values, member, rng, fpr=plan.fpr, **options)
-        control, _ = membership(values, fake, rng, fpr=plan.fpr, **options)
-        found = identification(hits[name], member, rng, **options) if name in hits else None
-        rows.append(AuditRow(release, name, area, rate, found, control, is_reference))
-    return rows
+    return [
+        _row(release, name, values, hits.get(name), member, fake, plan)
+        for name, values in scores.items()
+    ]
+
+
+def _row(
+    release: str,
+    attack: str,
+    scores: np.ndarray,
+    hits: np.ndarray | None,
+    member: np.ndarray,
+    fake: np.ndarray,
+    plan: AuditPlan,
+) -> AuditRow:
+    """How well one attack did on the members, and on the control's (`fake`)."""
+    rng, n = numpy_rng(plan.seed, "audit interval", release, attack), plan.n_draws
+    area, rate = membership(scores, member, rng, fpr=plan.fpr, n_draws=n)
+    control, _ = membership(scores, fake, rng, fpr=plan.fpr, n_draws=n)
+    linked = identification(hits, member, rng, n_draws=n) if hits is not None else None
+    return AuditRow(release, attack, area, rate, linked, control, release in REFERENCES)
 
 
 def synthetic(
@@ -159,8 +173,7 @@ def _releases(
     component: Component,
     who: People,
     member: np.ndarray,
-    plan: Plan,
-    *,
+    plan: AuditPlan,
     untrained: bool,
     device: str,
 ) -> list[Evidence]:
@@ -176,7 +189,7 @@ def _releases(
     return found
 
 
-def split_people(batch: FCBatch, half: torch.Tensor | None, plan: Plan) -> People:
+def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> People:
     """Cut a site into the audited people and the attacker's reference."""
     mask = stratified(batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference"))
     if mask.sum() < 8 or (~mask).sum() < 16:
@@ -193,7 +206,7 @@ def audit_generators(
     batch: FCBatch,
     *,
     other: torch.Tensor | None = None,
-    plan: Plan | None = None,
+    plan: AuditPlan | None = None,
     untrained: Component | None = None,
     device: str = "cpu",
     say: Say = lambda text: None,
@@ -208,7 +221,7 @@ def audit_generators(
     other : Tensor of shape (n, R, R), optional
         Another scan of the same people, held by the fingerprinting attacker. It must share no
         time point with `batch`: fit on one half of the run, attack with the other.
-    plan : Plan
+    plan : AuditPlan
     untrained : Component
         Generator of the row "untrained", fitted on the reference people (corr_gauss).
     device : str
@@ -221,22 +234,20 @@ def audit_generators(
         Rows of the two references first: "bootstrap" copies its subjects (leaks everything),
         "untrained" never saw anybody who is audited (leaks nothing).
     """
-    plan = plan or Plan()
-    untrained = untrained or Component("corr_gauss")
+    plan = plan or AuditPlan()
     who = split_people(batch, other, plan)
     member = world_members(who.y, plan)
-    started = time.perf_counter()
-    asked: dict[str, tuple[Component, bool]] = {
-        BOOTSTRAP: (Component("bootstrap"), False),
-        UNTRAINED: (untrained, True),
-        **{name: (c, False) for name, c in generators.items() if name != BOOTSTRAP},
+    asked = {
+        BOOTSTRAP: Component("bootstrap"),
+        UNTRAINED: untrained or Component("corr_gauss"),
+        **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
     rows: list[AuditRow] = []
     seconds = {}
-    for name, (component, blind) in asked.items():
+    for name, component in asked.items():
         begun = time.perf_counter()
-        evidence = _releases(component, who, member, plan, untrained=blind, device=device)
-        rows += summarise(name, evidence, member, plan, is_reference=name in (BOOTSTRAP, UNTRAINED))
+        evidence = _releases(component, who, member, plan, name == UNTRAINED, device)
+        rows += summarise(name, evidence, member, plan)
         seconds[name] = round(time.perf_counter() - begun, 1)
         say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")
     about = {
@@ -245,8 +256,8 @@ def audit_generators(
         "trained_on": int((member == MEMBER).sum(1).mean()),
         "reference_people": len(who.reference),
         "plan": asdict(plan),
-        "generators": {name: asdict(c) for name, (c, _) in asked.items()},
+        "generators": {name: asdict(c) for name, c in asked.items()},
         "seconds": seconds,
-        "seconds_total": round(time.perf_counter() - started, 1),
+        "seconds_total": round(sum(seconds.values()), 1),
     }
     return Audit(tuple(rows), about)

@@ -17,7 +17,7 @@ from fcforge.graphs import from_edges
 from fcforge.imaging.matrix_files import read_npz
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.studies.audit import audit_generators
-from fcforge.studies.audit_result import Audit, Plan
+from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, FCBatch
 
 HALVES = ("subject_id", "fc_first", "fc_second")
@@ -83,7 +83,7 @@ def parse_generator(text: str) -> Component:
 def audit_site(
     cohort: Cohort,
     generators: Sequence[str],
-    plan: Plan,
+    plan: AuditPlan,
     *,
     halves: str | Path | None = None,
     device: str = "cpu",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fcforge.privacy.measures import Estimate
+from fcforge.privacy.measures import Measured
 
-BOOTSTRAP, UNTRAINED = "bootstrap", "untrained"
+REFERENCES = BOOTSTRAP, UNTRAINED = "bootstrap", "untrained"
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """How much work an audit does.
 
     Attributes
@@ -52,10 +52,10 @@ class AuditRow:
 
     release: str
     attack: str
-    auc: Estimate
-    tpr: Estimate
-    identified: Estimate | None
-    control: Estimate
+    auc: Measured
+    tpr: Measured
+    identified: Measured | None
+    control: Measured
     is_reference: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -77,10 +77,10 @@ class AuditRow:
         return cls(
             str(data["release"]),
             str(data["attack"]),
-            Estimate(*map(float, data["auc"])),
-            Estimate(*map(float, data["tpr_at_1pct_fpr"])),
-            Estimate(*map(float, linked)) if linked is not None else None,
-            Estimate(*map(float, data["control_auc"])),
+            Measured(*map(float, data["auc"])),
+            Measured(*map(float, data["tpr_at_1pct_fpr"])),
+            Measured(*map(float, linked)) if linked is not None else None,
+            Measured(*map(float, data["control_auc"])),
             bool(data["reference"]),
         )
 

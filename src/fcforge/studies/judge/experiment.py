@@ -16,7 +16,7 @@ from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.models import MODELS
-from fcforge.runner.config import Table, TrainingTable, read_tables, resolve_dataset
+from fcforge.runner.config import ConfigTable, TrainingTable, read_tables, resolve_dataset
 from fcforge.runner.config_files import read_config
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge.panel import (
@@ -40,7 +40,7 @@ Record = dict[str, Any]
 RECORDS = "records.json"
 
 
-class JudgeTable(Table):
+class JudgeTable(ConfigTable):
     """``[judge]``."""
 
     title: str = "Generators judged"
@@ -52,7 +52,7 @@ class JudgeTable(Table):
     check: str = ""
 
 
-class GeneratorTable(Table):
+class GeneratorTable(ConfigTable):
     """``[[generator]]``: a row; what is not its name or title is a setting."""
 
     model_config = ConfigDict(extra="allow")
@@ -60,7 +60,7 @@ class GeneratorTable(Table):
     title: str = ""
 
 
-class JudgeFile(Table):
+class JudgeFile(ConfigTable):
     """A whole config that judges generators."""
 
     judge: JudgeTable = Field(default_factory=JudgeTable)
@@ -178,18 +178,8 @@ def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> 
     names = experiment.sites or cohort.site_names
     check_names("site", names, cohort.site_names)
     make = partial(synthesise, multiple=panel.multiple, folder=out / "generators")
-    done = _read_records(out / RECORDS, _stamp(experiment, cohort))
-    for name in names:
-        if name in done:
-            say(f"{name}: already judged")
-            continue
-        sites = {seed: split_site(cohort, name, seed) for seed in experiment.seeds}
-        done[name] = judge_site(panel, sites, device, make, say)
-        stored = {"stamp": _stamp(experiment, cohort), "sites": done}
-        write_text(out / RECORDS, json.dumps(stored))
-    records = [record for name in names for record in done[name]]
-    summary = summarise(records)
-    seed = experiment.seeds[0]
+    records = _all_records(experiment, cohort, names, out / RECORDS, make, device, say)
+    summary, seed = summarise(records), experiment.seeds[0]
     portraits = _portraits(panel, split_site(cohort, names[0], seed), seed, make, device)
     write_portraits(out / "portraits.npz", portraits)
     return Judgement(
@@ -201,6 +191,28 @@ def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> 
         f"Site {names[0]}, seed {seed}.",
         portraits,
     )
+
+
+def _all_records(
+    experiment: JudgeExperiment,
+    cohort: Cohort,
+    names: Sequence[str],
+    path: Path,
+    make: Maker,
+    device: str,
+    say: Say,
+) -> list[Record]:
+    """Records of all sites; those that `path` holds already are not made again."""
+    stamp = _stamp(experiment, cohort)
+    done = _read_records(path, stamp)
+    for name in names:
+        if name in done:
+            say(f"{name}: already judged")
+            continue
+        sites = {seed: split_site(cohort, name, seed) for seed in experiment.seeds}
+        done[name] = judge_site(experiment.panel, sites, device, make, say)
+        write_text(path, json.dumps({"stamp": stamp, "sites": done}))
+    return [record for name in names for record in done[name]]
 
 
 def _stamp(experiment: JudgeExperiment, cohort: Cohort) -> str:
