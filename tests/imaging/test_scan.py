@@ -11,6 +11,7 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.imaging.scan import open_scan, read_mask, read_voxels, repetition_time
+from fcforge.imaging.sources import Source
 
 AFFINE = np.diag([3.0, 3, 3, 1])
 
@@ -113,14 +114,20 @@ def test_a_mask_must_lie_on_the_scans_grid(tmp_path: Path):
 
 def test_tr_of_header_and_sidecar_must_agree(tmp_path: Path):
     scan = open_scan(_save(tmp_path / "s.nii", np.zeros((4, 4, 4, 5), dtype=np.int16), tr=2.0))
-    side = tmp_path / "s.json"
-    assert repetition_time(scan, side, None) == 2.0
-    side.write_text('{"RepetitionTime": 2.0}')
-    assert repetition_time(scan, side, None) == 2.0
-    side.write_text('{"RepetitionTime": 3.0}')
-    with pytest.raises(DataError, match=r"mixed TRs: the header says 2 s, s.json says 3 s"):
-        repetition_time(scan, side, None)
-    assert repetition_time(scan, side, 2.5) == 2.5
+    assert repetition_time(scan, None, None) == repetition_time(scan, 2.0, None) == 2.0
+    with pytest.raises(DataError, match=r"mixed TRs: the header says 2 s, the sidecar 3 s"):
+        repetition_time(scan, 3.0, None)
+    assert repetition_time(scan, 3.0, 2.5) == 2.5
+
+
+def test_tr_of_a_sidecar(tmp_path: Path):
+    source = Source("01", tmp_path / "s.nii.gz", "scan", "nifti")
+    assert source.said_tr is None
+    (tmp_path / "s.json").write_text('{"RepetitionTime": 2.5}')
+    assert source.said_tr == 2.5
+    (tmp_path / "s.json").write_text("{half")
+    with pytest.raises(DataError, match=r"s.json: not JSON"):
+        _ = source.said_tr
 
 
 def test_a_header_in_milliseconds(tmp_path: Path):

@@ -27,7 +27,7 @@ from fcforge.imaging.outputs import (
 )
 from fcforge.imaging.people import ParticipantTable, find_people
 from fcforge.imaging.series import parse_columns, read_series
-from fcforge.imaging.sources import Source
+from fcforge.imaging.sources import Source, sidecar_of
 from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted
 from fcforge.writing import write_text
 
@@ -109,7 +109,7 @@ class _Maker:
             raise DataError("is listed, but there is no scan and no time series of it.")
         path = self.path(subject)
         if self.request.level == "group":
-            if not path.with_suffix(".json").exists():
+            if not sidecar_of(path).exists():
                 raise DataError("has no FC yet.", do="Run the participant level first.")
             return False
         key = fingerprint(own, self.atlas, self.recorded)

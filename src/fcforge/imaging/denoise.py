@@ -18,32 +18,8 @@ import pandas as pd
 
 from fcforge.errors import ConfigError, DataError, unknown_name
 
-# nilearn's presets ("strategy" is its word), values spelled out: its defaults changed between
-# versions (fd_threshold 0.2 -> 0.5, std_dvars_threshold 3 -> 1.5), and a sidecar must say which
-# were used.
-PRESETS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "simple": {"strategy": ("high_pass", "motion", "wm_csf"), "motion": "full", "wm_csf": "basic"},
-    "scrubbing": {
-        "strategy": ("high_pass", "motion", "wm_csf", "scrub"),
-        "motion": "full",
-        "wm_csf": "full",
-        "scrub": 5,
-        "fd_threshold": 0.5,
-        "std_dvars_threshold": 1.5,
-    },
-    "compcor": {
-        "strategy": ("high_pass", "motion", "compcor"),
-        "motion": "full",
-        "compcor": "anat_combined",
-        "n_compcor": "all",
-    },
-    "ica_aroma": {
-        "strategy": ("high_pass", "wm_csf", "ica_aroma"),
-        "wm_csf": "basic",
-        "ica_aroma": "full",
-    },
-}
+# Values spelled out: nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5,
+# std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.
 COMPONENTS: dict[str, dict[str, Any]] = {
     "motion": {"motion": "full"},
     "high_pass": {},
@@ -53,6 +29,14 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "ica_aroma": {"ica_aroma": "full"},
     "scrub": {"scrub": 5, "fd_threshold": 0.5, "std_dvars_threshold": 1.5},
     "non_steady_state": {},
+}
+# nilearn's presets: their components, and where they differ from the values above.
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "none": ("", {}),
+    "simple": ("high_pass+motion+wm_csf", {}),
+    "scrubbing": ("high_pass+motion+wm_csf+scrub", {"wm_csf": "full"}),
+    "compcor": ("high_pass+motion+compcor", {}),
+    "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
 MIN_FREE_VOLUMES = 10
 
@@ -106,22 +90,16 @@ def make_denoise(
     """
     if high_pass and low_pass and high_pass >= low_pass:
         raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
-    if name in PRESETS:
-        parameters = dict(PRESETS[name])
-    else:
-        parts = name.split("+")
-        for part in parts:
-            if part not in COMPONENTS:
-                raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
-        parameters = {"strategy": tuple(parts)}
-        for part in parts:
-            parameters |= COMPONENTS[part]
+    joined, differs = PRESETS.get(name, (name, {}))
+    parts = joined.split("+") if joined else []
+    parameters: dict[str, Any] = {"strategy": tuple(parts), "demean": True} if parts else {}
+    for part in parts:
+        if part not in COMPONENTS:
+            raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
+        parameters |= COMPONENTS[part]
+    parameters |= differs
     limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}
-    for key, value in limits.items():
-        if value is not None and key in parameters:
-            parameters[key] = value
-    if parameters:
-        parameters["demean"] = True
+    parameters |= {k: v for k, v in limits.items() if v is not None and k in parameters}
     return Denoise(name, parameters, high_pass, low_pass)
 
 
@@ -212,24 +190,13 @@ def clean_series(
 
     from fcforge.imaging.connectivity import empty_rois
 
-    high_pass, low_pass = denoise.high_pass, denoise.low_pass
-    high_pass_by = "butterworth" if high_pass else "nothing"
-    if confounds is not None and any(c.startswith("cosine") for c in confounds.columns):
-        high_pass = None  # fMRIPrep's cosine regressors are the high-pass already
-        high_pass_by = "cosine regressors"
-    if (high_pass or low_pass) and tr is None:
-        raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
-    if low_pass and tr and low_pass >= 0.5 / tr:
-        raise DataError(
-            f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s.",
-            where=where,
-            do="Lower --low-pass, or 0 for none.",
-        )
-    n_confounds = 0 if confounds is None else confounds.shape[1]
+    names = [] if confounds is None else list(confounds.columns)
+    high_pass, high_pass_by = _high_pass(denoise, names)
+    _require_band(high_pass, denoise.low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    if n_kept < n_confounds + MIN_FREE_VOLUMES:
+    if n_kept < len(names) + MIN_FREE_VOLUMES:
         raise DataError(
-            f"{n_kept} volumes left after scrubbing, but {n_confounds} confounds to take out.",
+            f"{n_kept} volumes left after scrubbing, but {len(names)} confounds to take out.",
             where=where,
             do="The scan moved too much or is too short for this method.",
         )
@@ -243,14 +210,34 @@ def clean_series(
             confounds=None if confounds is None else confounds.to_numpy(dtype=float),
             sample_mask=sample_mask,
             high_pass=high_pass,
-            low_pass=low_pass,
+            low_pass=denoise.low_pass,
             t_r=tr,
         )
     return out, {
         "HighPassHz": high_pass,
         "HighPassBy": high_pass_by,
-        "LowPassHz": low_pass,
-        "Confounds": [] if confounds is None else list(confounds.columns),
+        "LowPassHz": denoise.low_pass,
+        "Confounds": names,
         "VolumesKept": n_kept,
         "VolumesScrubbed": len(series) - n_kept,
     }
+
+
+def _high_pass(denoise: Denoise, confounds: list[str]) -> tuple[float | None, str]:
+    """Lower end of the band that is left to filter, and what does the high-pass."""
+    if any(name.startswith("cosine") for name in confounds):
+        return None, "cosine regressors"  # fMRIPrep's are the high-pass already
+    return denoise.high_pass, "butterworth" if denoise.high_pass else "nothing"
+
+
+def _require_band(
+    high_pass: float | None, low_pass: float | None, tr: float | None, where: str
+) -> None:
+    if (high_pass or low_pass) and tr is None:
+        raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
+    if low_pass and tr and low_pass >= 0.5 / tr:
+        raise DataError(
+            f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s.",
+            where=where,
+            do="Lower --low-pass, or 0 for none.",
+        )

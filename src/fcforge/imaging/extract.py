@@ -15,7 +15,7 @@ from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc, refu
 from fcforge.imaging.denoise import clean_series, fmriprep_confounds, framewise_displacement
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.parcellate import roi_means
-from fcforge.imaging.scan import open_scan, repetition_time, sidecar_tr
+from fcforge.imaging.scan import open_scan, repetition_time
 from fcforge.imaging.series import match_atlas, parse_columns, read_series
 from fcforge.imaging.sources import Source
 
@@ -144,14 +144,14 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
         "VolumesKept": len(values),
         "Columns": settings.columns,
     }
-    tr = settings.tr or sidecar_tr(source.sidecar)
+    tr = settings.tr or source.said_tr
     fd = _motion(source, settings.drop)
     return Run(source, values, tr, None, fd, values.T, report, warnings)
 
 
 def _from_scan(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     scan = open_scan(source.path)
-    tr = repetition_time(scan, source.sidecar, settings.tr)
+    tr = repetition_time(scan, source.said_tr, settings.tr)
     raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
     raw, carpet = raw[settings.drop :], carpet[:, settings.drop :]
     warnings = []
@@ -159,24 +159,30 @@ def _from_scan(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
         warnings.append("the header says scanner space: make sure the scan is in MNI space")
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
-    if source.denoised:
-        series, report = raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    else:
-        confounds, kept = None, None
-        if source.tool == "fmriprep":
-            confounds, kept = fmriprep_confounds(source.path, settings.denoising)
-            confounds, kept = _drop_start(confounds, kept, settings.drop)
-            _same_length(confounds, raw, source.path)
-        series, report = clean_series(
-            raw,
-            settings.denoising,
-            tr=tr,
-            confounds=confounds,
-            sample_mask=kept,
-            where=str(source.path),
-        )
+    series, report = _denoised(raw, source, settings, tr)
     fd = _motion(source, settings.drop)
     return Run(source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings))
+
+
+def _denoised(
+    raw: np.ndarray, source: Source, settings: FCRequest, tr: float | None
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Cleaned series and what was done, unless the tool has done so already."""
+    if source.denoised:
+        return raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
+    confounds, kept = None, None
+    if source.tool == "fmriprep":
+        confounds, kept = fmriprep_confounds(source.path, settings.denoising)
+        confounds, kept = _drop_start(confounds, kept, settings.drop)
+        _same_length(confounds, raw, source.path)
+    return clean_series(
+        raw,
+        settings.denoising,
+        tr=tr,
+        confounds=confounds,
+        sample_mask=kept,
+        where=str(source.path),
+    )
 
 
 def _drop_start(

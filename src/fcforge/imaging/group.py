@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.imaging.outputs import read_sidecar, write_table
+from fcforge.imaging.outputs import write_table
 from fcforge.imaging.people import ParticipantTable
+from fcforge.imaging.sources import read_json, sidecar_of
 
 Row = Mapping[str, Any]
 OUTLIER_SD = 3.0
@@ -28,9 +29,10 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTa
     """
     rows: list[Row] = []
     for subject, path in files.items():
-        if not path.with_suffix(".json").exists():
+        side = read_json(sidecar_of(path))
+        if not side:
             continue
-        made, known = _from_sidecar(read_sidecar(path)), people.of(subject)
+        made, known = _from_sidecar(side), people.of(subject)
         rows.append(
             {
                 "participant_id": path.relative_to(out).parts[0],

@@ -5,7 +5,6 @@ Every finder turns a folder into `Source` records, one per run; nothing is read 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.sources import Source, entities, nifti_files, source_of, stem_of
+from fcforge.imaging.sources import Source, entities, nifti_files, read_json, source_of, stem_of
 
 _DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
 _NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
@@ -186,13 +185,7 @@ def _nothing_found(request: FCRequest) -> str:
 
 def _generated_by(root: Path) -> str:
     """Layout of the tool that dataset_description.json names, "" where it names none we know."""
-    file = root / "dataset_description.json"
-    if not file.exists():
-        return ""
-    try:
-        info = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"not JSON ({error}).", where=str(file)) from None
+    info = read_json(root / "dataset_description.json")
     made_by = info.get("GeneratedBy") or info.get("PipelineDescription") or []
     made_by = made_by if isinstance(made_by, list) else [made_by]
     names = " ".join(str(tool.get("Name", "")) for tool in made_by if isinstance(tool, dict))

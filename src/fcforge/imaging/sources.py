@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from fcforge.errors import DataError
 
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
@@ -49,6 +52,12 @@ class Source:
         """JSON beside the file, which may say the TR; it need not exist."""
         return sidecar_of(self.path)
 
+    @property
+    def said_tr(self) -> float | None:
+        """``RepetitionTime`` of the sidecar, None where it says none."""
+        value = read_json(self.sidecar).get("RepetitionTime")
+        return float(value) if value else None
+
 
 def source_of(path: Path, kind: Literal["scan", "series"], tool: str, **fields: Any) -> Source:
     """Source of a file: what its BIDS name does not say comes from `fields`."""
@@ -71,6 +80,25 @@ def stem_of(name: str) -> str:
 def sidecar_of(path: Path) -> Path:
     """JSON file of the same name."""
     return path.with_name(f"{stem_of(path.name)}.json")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Names and values of a JSON file; nothing where there is no file.
+
+    Raises
+    ------
+    DataError
+        Not JSON, or not an object of names and values.
+    """
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise DataError(f"not JSON ({error}).", where=str(path)) from None
+    if not isinstance(found, dict):
+        raise DataError("has no names and values, as a BIDS sidecar has.", where=str(path))
+    return found
 
 
 def nifti_files(root: Path, pattern: str) -> Iterator[Path]:

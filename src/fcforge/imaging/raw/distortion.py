@@ -25,6 +25,11 @@ def phase_axis(direction: str) -> tuple[int, int]:
     return AXES[direction[0]], -1 if direction.endswith("-") else 1
 
 
+def opposite(direction: str) -> str:
+    """The same axis with the other sign: ``j`` for ``j-``."""
+    return direction.removesuffix("-") if direction.endswith("-") else f"{direction}-"
+
+
 def unwarp(volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float) -> np.ndarray:
     """Undo a displacement along one axis, with the intensity it squeezed or stretched.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.sources import Source, entities, nifti_files, sidecar_of, source_of, stem_of
+from fcforge.imaging.raw.distortion import opposite
+from fcforge.imaging.sources import (
+    Source,
+    entities,
+    nifti_files,
+    read_json,
+    sidecar_of,
+    source_of,
+    stem_of,
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def _describe(path: Path, root: Path) -> RawRun:
         slice_timing = tuple(float(t) for t in info.get("SliceTiming", ()))
         readout = float(info.get("TotalReadoutTime", 0.05))
     except (TypeError, ValueError) as error:
-        what = "RepetitionTime, SliceTiming or TotalReadoutTime is no number"
+        what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
         raise DataError(f"its sidecar's {what} ({error}).", where=str(path)) from None
     return RawRun(source, tr, slice_timing, phase, readout, _reverse(path, phase))
 
@@ -75,29 +83,15 @@ def _sidecars(path: Path, root: Path) -> dict[str, Any]:
     task = entities(path.name).get("task", "rest")
     info: dict[str, Any] = {}
     for file in (root / f"task-{task}_bold.json", sidecar_of(path)):
-        info |= _read_json(file)
+        info |= read_json(file)
     return info
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    """Content of a sidecar; nothing where there is none."""
-    if not file.exists():
-        return {}
-    try:
-        found = json.loads(file.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"not JSON ({error}).", where=str(file)) from None
-    if not isinstance(found, dict):
-        raise DataError("no names and values in it, as a BIDS sidecar has.", where=str(file))
-    return found
 
 
 def _reverse(path: Path, phase: str) -> Path | None:
     if not phase:
         return None
-    opposite = phase.removesuffix("-") if phase.endswith("-") else f"{phase}-"
     for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
-        if _read_json(sidecar_of(image)).get("PhaseEncodingDirection") == opposite:
+        if read_json(sidecar_of(image)).get("PhaseEncodingDirection") == opposite(phase):
             return image
     return None
 

@@ -17,7 +17,6 @@ from fcforge.errors import DataError
 from fcforge.imaging.raw.distortion import run_program
 
 STEPS = ("slice_timing", "motion", "distortion", "registration")
-ROUTES = ("auto", "pip", "fsl")
 
 
 def plan_route(
@@ -48,11 +47,15 @@ def plan_route(
     return {**pip, **found}
 
 
-def slicetimer_command(
-    source: Path, out: Path, tr: float, times: Path, program: str = "slicetimer"
-) -> list[str]:
+def slicetimer_command(source: Path, out: Path, tr: float, times: Path) -> list[str]:
     """Slice timing with a file of times in units of TR (see `slicetimer_file`)."""
-    return [program, f"--in={source}", f"--out={out}", f"--repeat={tr:g}", f"--tcustom={times}"]
+    return [
+        "slicetimer",
+        f"--in={source}",
+        f"--out={out}",
+        f"--repeat={tr:g}",
+        f"--tcustom={times}",
+    ]
 
 
 def slicetimer_file(times: np.ndarray, tr: float) -> str:
@@ -64,9 +67,9 @@ def slicetimer_file(times: np.ndarray, tr: float) -> str:
     return "".join(f"{t / tr:.6f}\n" for t in times)
 
 
-def mcflirt_command(source: Path, out: Path, program: str = "mcflirt") -> list[str]:
+def mcflirt_command(source: Path, out: Path) -> list[str]:
     """Rigid realignment to the first volume, parameters in ``OUT.par``."""
-    return [program, "-in", str(source), "-out", str(out), "-refvol", "0", "-plots", "-mats"]
+    return ["mcflirt", "-in", str(source), "-out", str(out), "-refvol", "0", "-plots", "-mats"]
 
 
 def read_mcflirt(path: Path) -> np.ndarray:
@@ -85,32 +88,16 @@ def acquisition_parameters(directions: list[str], readout: float) -> str:
     return "".join(lines)
 
 
-def topup_command(pair: Path, datain: Path, out: Path, program: str = "topup") -> list[str]:
+def topup_command(pair: Path, datain: Path, out: Path) -> list[str]:
     """Field from a blip-up / blip-down pair with FSL's own default configuration."""
-    return [
-        program,
-        f"--imain={pair}",
-        f"--datain={datain}",
-        "--config=b02b0.cnf",
-        f"--out={out}",
-        f"--fout={out}_field",
-    ]
+    given = [f"--imain={pair}", f"--datain={datain}", "--config=b02b0.cnf"]
+    return ["topup", *given, f"--out={out}", f"--fout={out}_field"]
 
 
-def applytopup_command(
-    source: Path, datain: Path, topup: Path, out: Path, program: str = "applytopup"
-) -> list[str]:
+def applytopup_command(source: Path, datain: Path, topup: Path, out: Path) -> list[str]:
     """Correct a series acquired like line 1 of `datain`."""
-    return [
-        program,
-        f"--imain={source}",
-        f"--datain={datain}",
-        "--inindex=1",
-        f"--topup={topup}",
-        "--method=jac",
-        "--interp=spline",
-        f"--out={out}",
-    ]
+    given = [f"--imain={source}", f"--datain={datain}", "--inindex=1", f"--topup={topup}"]
+    return ["applytopup", *given, "--method=jac", "--interp=spline", f"--out={out}"]
 
 
 def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
@@ -137,9 +124,9 @@ def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
     )
 
 
-def spm_command(batch: Path, program: str = "spm12") -> list[str]:
+def spm_command(batch: Path) -> list[str]:
     """Run a batch file with the standalone SPM12."""
-    return [program, "script", str(batch)]
+    return ["spm12", "script", str(batch)]
 
 
 def fsl_slice_timing(source: Path, folder: Path, tr: float, times: np.ndarray) -> Path:
@@ -180,8 +167,7 @@ def spm_normalise(mean: Path, series: Path, folder: Path, mm: float) -> Path:
 
 def describe(plan: Mapping[str, str], done: Mapping[str, Any]) -> dict[str, Any]:
     """What ran, for the sidecar: tool and settings of each step, "not done" for the others."""
-    return {step: {"Tool": plan[step], **done[step]} if step in done else "not done"
-            for step in STEPS}  # fmt: skip
+    return {s: {"Tool": plan[s], **done[s]} if s in done else "not done" for s in STEPS}
 
 
 def _written(path: Path, program: str) -> Path:

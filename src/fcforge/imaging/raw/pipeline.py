@@ -9,6 +9,7 @@ registration are composed, so every volume is interpolated in space once.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,9 @@ from fcforge.errors import DataError
 from fcforge.imaging.options import PreprocessRequest
 from fcforge.imaging.outputs import base_name, software, subject_folder, write_json
 from fcforge.imaging.raw import fsl_spm
-from fcforge.imaging.raw.distortion import estimate_field, phase_axis, unwarp
+from fcforge.imaging.raw.distortion import estimate_field, opposite, phase_axis, unwarp
 from fcforge.imaging.raw.files import RawRun, volume_writer
 from fcforge.imaging.raw.motion import (
-    Motion,
     estimate_motion,
     estimate_motion_ants,
     mean_volume,
@@ -31,7 +31,8 @@ from fcforge.imaging.raw.motion import (
 from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
 from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
 from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
-from fcforge.imaging.scan import TR_TOLERANCE_S, Scan, open_scan, read_volume, repetition_time
+from fcforge.imaging.scan import Scan, open_scan, read_volume, repetition_time
+from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file
 
 
@@ -58,27 +59,13 @@ class Preprocessed:
     done: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
-class _State:
-    """A scan on its way: voxels, and where they are in the head's first position."""
-
-    data: np.ndarray
-    affine: np.ndarray
-    tr: float
-    motion: Motion | None = None
-    parameters: np.ndarray | None = None
-    done: dict[str, Any] = field(default_factory=dict)
-
-
 def output_path(out: Path, run: RawRun) -> Path:
     """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
     folder = subject_folder(out, run.source)
     return folder / f"{base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
 
 
-def preprocess_run(
-    run: RawRun, out: Path, recipe: PreprocessRequest, key: str = ""
-) -> Preprocessed:
+def preprocess_run(run: RawRun, request: PreprocessRequest, key: str = "") -> Preprocessed:
     """All steps for one run; writes the scan, its mask, confounds and sidecars.
 
     Raises
@@ -86,27 +73,19 @@ def preprocess_run(
     DataError
         A damaged scan, an unknown TR, a step whose program fails.
     """
-    plan = fsl_spm.plan_route(recipe.route)
+    plan = fsl_spm.plan_route(request.route)
     if plan["motion"] != "mcflirt":
-        plan["motion"] = recipe.motion
+        plan["motion"] = request.motion
     scan = open_scan(run.source.path)
-    tr = recipe.tr or repetition_time(scan, None, None) or run.tr
-    if run.tr and scan.tr and recipe.tr is None and abs(run.tr - scan.tr) > TR_TOLERANCE_S:
-        raise DataError(
-            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {run.tr:g} s.",
-            where=str(scan.path),
-            do="Pass the true one: --tr SECONDS.",
-        )
+    tr = repetition_time(scan, run.tr, request.tr)
     if tr is None:
         raise DataError("the TR is unknown.", where=str(scan.path), do="Pass --tr SECONDS.")
-    state = _State(_load(scan, recipe.drop), scan.affine, tr)
     with tempfile.TemporaryDirectory() as work:
-        steps = [_slice_timing, _motion, _distortion]
-        if plan["motion"] != "mcflirt":
-            steps = [_distortion, _motion, _slice_timing]
-        for step in steps:
-            step(state, run, recipe, plan, Path(work))
-        return _to_mni(state, run, out, recipe, plan, Path(work), key)
+        way = _Way(run, request, plan, Path(work), _load(scan, request.drop), scan.affine, tr)
+        steps = [way.slice_timing, way.realign, way.distortion]
+        for step in steps if plan["motion"] == "mcflirt" else [steps[2], steps[1], steps[0]]:
+            step()
+        return way.to_mni(key)
 
 
 def _load(scan: Scan, drop: int) -> np.ndarray:
@@ -119,154 +98,139 @@ def _load(scan: Scan, drop: int) -> np.ndarray:
     return data
 
 
-def _slice_timing(
-    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
-) -> None:
-    n_slices = state.data.shape[2]
-    if run.slice_timing:
-        times, known = np.array(run.slice_timing), "sidecar"
-    elif recipe.slice_order:
-        times, known = slice_times(recipe.slice_order, n_slices, state.tr), recipe.slice_order
-    else:
-        return
-    if plan["slice_timing"] == "slicetimer":
-        source = _save(state.data, state.affine, state.tr, work / "raw.nii.gz")
-        state.data = read_volume(fsl_spm.fsl_slice_timing(source, work, state.tr, times))
-    else:
-        state.data = correct_slice_timing(state.data, times, state.tr)
-    state.done["slice_timing"] = {"Times": known, "ReferenceSeconds": float(times.max() / 2)}
+@dataclass
+class _Way:
+    """A scan on its way to MNI space; every step changes `data` and says what it did."""
 
+    run: RawRun
+    request: PreprocessRequest
+    plan: dict[str, str]
+    work: Path
+    data: np.ndarray
+    affine: np.ndarray
+    tr: float
+    done: dict[str, Any] = field(default_factory=dict)
 
-def _distortion(
-    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
-) -> None:
-    if not recipe.sdc:
-        return
-    if run.reverse is None:
-        raise DataError("no image with the opposite phase direction.", where=str(run.source.path))
-    other = read_volume(run.reverse)
-    other = other if other.ndim == 3 else other[..., 0]
-    mean = state.data[..., :5].mean(axis=-1)
-    if plan["distortion"] == "topup":
-        _topup(state, run, np.stack([mean, other], -1), work)
-        return
-    axis, _ = phase_axis(run.phase)
-    field_mm = estimate_field(mean, other, state.affine, axis)
-    voxel_mm = float(np.linalg.norm(state.affine[:3, axis]))
-    for t in range(state.data.shape[3]):
-        state.data[..., t] = unwarp(state.data[..., t], field_mm, axis, voxel_mm)
-    state.done["distortion"] = {
-        "Axis": "ijk"[axis],
-        "Reverse": run.reverse.name,
-        "LargestMm": float(np.abs(field_mm).max()),
-    }
+    def save(self, name: str, data: np.ndarray | None = None) -> Path:
+        """Scan (or `data`) in the working folder, for another program."""
+        data = self.data if data is None else data
+        return _save(data, self.affine, self.tr, self.work / name)
 
+    def slice_timing(self) -> None:
+        """Every slice at one moment, where the times are known."""
+        if self.run.slice_timing:
+            times, known = np.array(self.run.slice_timing), "sidecar"
+        elif known := self.request.slice_order:
+            times = slice_times(known, self.data.shape[2], self.tr)
+        else:
+            return
+        if self.plan["slice_timing"] == "slicetimer":
+            file = fsl_spm.fsl_slice_timing(self.save("raw.nii.gz"), self.work, self.tr, times)
+            self.data = read_volume(file)
+        else:
+            self.data = correct_slice_timing(self.data, times, self.tr)
+        self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": float(times.max() / 2)}
 
-def _topup(state: _State, run: RawRun, both: np.ndarray, work: Path) -> None:
-    assert run.reverse is not None
-    pair = _save(both, state.affine, 1.0, work / "pair.nii.gz")
-    source = _save(state.data, state.affine, state.tr, work / "to_unwarp.nii.gz")
-    opposite = run.phase.removesuffix("-") if run.phase.endswith("-") else f"{run.phase}-"
-    file = fsl_spm.fsl_distortion(source, pair, work, [run.phase, opposite], run.readout)
-    state.data = read_volume(file)
-    state.done["distortion"] = {"Config": "b02b0.cnf", "Reverse": run.reverse.name}
+    def distortion(self) -> None:
+        """Undo the distortion along the phase axis, where it is asked for."""
+        if not self.request.sdc:
+            return
+        reverse, phase = self.run.reverse, self.run.phase
+        if reverse is None:
+            where = str(self.run.source.path)
+            raise DataError("no image with the opposite phase direction.", where=where)
+        other = read_volume(reverse)
+        other = other if other.ndim == 3 else other[..., 0]
+        mean = self.data[..., :5].mean(axis=-1)
+        if self.plan["distortion"] == "topup":
+            pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
+            source, ways = self.save("to_unwarp.nii.gz"), [phase, opposite(phase)]
+            file = fsl_spm.fsl_distortion(source, pair, self.work, ways, self.run.readout)
+            self.data = read_volume(file)
+            about: dict[str, Any] = {"Config": "b02b0.cnf"}
+        else:
+            about = self._unwarp(mean, other)
+        self.done["distortion"] = {"Reverse": reverse.name, **about}
 
+    def _unwarp(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+        axis, _ = phase_axis(self.run.phase)
+        field_mm = estimate_field(mean, other, self.affine, axis)
+        voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
+        for t in range(self.data.shape[3]):
+            self.data[..., t] = unwarp(self.data[..., t], field_mm, axis, voxel_mm)
+        return {"Axis": "ijk"[axis], "LargestMm": float(np.abs(field_mm).max())}
 
-def _motion(
-    state: _State, run: RawRun, recipe: PreprocessRequest, plan: dict[str, str], work: Path
-) -> None:
-    if plan["motion"] == "mcflirt":
-        source = _save(state.data, state.affine, state.tr, work / "to_realign.nii.gz")
-        file, state.parameters = fsl_spm.fsl_motion(source, work)
-        state.data = read_volume(file)
-        state.motion = Motion(np.stack([np.eye(4)] * state.data.shape[3]), np.zeros(3))
-    else:
-        estimate = estimate_motion_ants if recipe.motion == "ants" else estimate_motion
-        state.motion = estimate(state.data, state.affine)
-        state.parameters = state.motion.parameters
-    state.done["motion"] = {"LargestMm": float(np.abs(state.parameters[:, :3]).max())}
+    def realign(self) -> None:
+        """Motion of every volume; mcflirt also moves the volumes, the others leave that to MNI."""
+        if self.plan["motion"] == "mcflirt":
+            file, self.parameters = fsl_spm.fsl_motion(self.save("to_realign.nii.gz"), self.work)
+            self.data = read_volume(file)
+            self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
+        else:
+            estimate = estimate_motion_ants if self.request.motion == "ants" else estimate_motion
+            motion = estimate(self.data, self.affine)
+            self.matrices, self.parameters = motion.matrices, motion.parameters
+        self.done["motion"] = {"LargestMm": float(np.abs(self.parameters[:, :3]).max())}
 
+    def to_mni(self, key: str) -> Preprocessed:
+        """The last step: volumes, mask, confounds and sidecar in MNI space."""
+        volumes, shape, affine = self._registered()
+        path = output_path(self.request.out, self.run)
+        signals = TissueSignals(mni_tissues(shape, affine))
+        total, n = np.zeros(shape), self.data.shape[3]
+        with whole_file(path) as part:
+            top = float(self.data.max()) * 1.1
+            with volume_writer(part, (*shape, n), affine, self.tr, top) as write:
+                for volume in volumes:
+                    signals.add(volume)
+                    total += volume
+                    write(volume)
+        mean, done = (total / n).astype(np.float32), fsl_spm.describe(self.plan, self.done)
+        result = Preprocessed(path, self.parameters, mean, affine, done)
+        self._write_beside(result, signals, key)
+        return result
 
-def _to_mni(
-    state: _State,
-    run: RawRun,
-    out: Path,
-    recipe: PreprocessRequest,
-    plan: dict[str, str],
-    work: Path,
-    key: str,
-) -> Preprocessed:
-    assert state.motion is not None
-    assert state.parameters is not None
-    shape, affine = mni_grid(recipe.resolution)
-    mean = mean_volume(state.data, state.affine, state.motion.matrices)
-    if plan["registration"] == "spm12":
-        at = _save(mean, state.affine, 1.0, work / "mean.nii")
-        series = _save(state.data, state.affine, state.tr, work / "series.nii")
-        moved = read_volume(fsl_spm.spm_normalise(at, series, work, recipe.resolution))
-        shape = (moved.shape[0], moved.shape[1], moved.shape[2])
-        state.done["registration"] = {"Template": "SPM12 TPM"}
-        volumes = (moved[..., t] for t in range(moved.shape[3]))
-    else:
-        to_scan = register_to_mni(mean, state.affine)
-        state.done["registration"] = {"Template": SPACE, "Affine": to_scan.round(6).tolist()}
+    def _registered(self) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
+        """Volumes in MNI space one by one, their shape and affine."""
+        data, resolution = self.data, self.request.resolution
+        shape, affine = mni_grid(resolution)
+        mean = mean_volume(data, self.affine, self.matrices)
+        if self.plan["registration"] == "spm12":
+            files = self.save("mean.nii", mean), self.save("series.nii")
+            moved = read_volume(fsl_spm.spm_normalise(*files, self.work, resolution))
+            self.done["registration"] = {"Template": "SPM12 TPM"}
+            x, y, z, n = moved.shape
+            return (moved[..., t] for t in range(n)), (x, y, z), affine
+        to_scan = register_to_mni(mean, self.affine)
+        self.done["registration"] = {"Template": SPACE, "Affine": to_scan.round(6).tolist()}
         volumes = (
-            resample(state.data[..., t], state.affine, matrix @ to_scan, shape, affine)
-            for t, matrix in enumerate(state.motion.matrices)
+            resample(data[..., t], self.affine, matrix @ to_scan, shape, affine)
+            for t, matrix in enumerate(self.matrices)
         )
-    path = output_path(out, run)
-    signals = TissueSignals(mni_tissues(shape, affine))
-    total = np.zeros(shape)
-    n = state.data.shape[3]
-    with whole_file(path) as part:
-        top = float(state.data.max()) * 1.1
-        with volume_writer(part, (*shape, n), affine, state.tr, top) as write:
-            for volume in volumes:
-                signals.add(volume)
-                total += volume
-                write(volume)
-    result = Preprocessed(
-        path,
-        state.parameters,
-        (total / n).astype(np.float32),
-        affine,
-        fsl_spm.describe(plan, state.done),
-    )
-    _write_beside(result, run, signals, state.tr, recipe, key)
-    return result
+        return volumes, shape, affine
 
-
-def _write_beside(
-    result: Preprocessed,
-    run: RawRun,
-    signals: TissueSignals,
-    tr: float,
-    recipe: PreprocessRequest,
-    key: str,
-) -> None:
-    """Mask, confounds and the sidecar, which comes last and marks the run as done."""
-    path = result.path
-    mask = np.zeros(int(np.prod(result.mean.shape)), dtype=np.uint8)
-    mask[signals.tissues.brain] = 1
-    mask_path = path.with_name(path.name.replace("desc-preproc_bold", "desc-brain_mask"))
-    with whole_file(mask_path) as part:
-        _save(mask.reshape(result.mean.shape, order="F"), result.affine, 1.0, part)
-    table = confounds_table(result.parameters, signals, tr)
-    with whole_file(path.with_name(f"{base_name(run.source)}_desc-confounds_timeseries.tsv")) as p:
-        table.to_csv(p, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
-    write_json(
-        path.with_name(path.name.replace(".nii.gz", ".json")),
-        {
-            "RepetitionTime": tr,
+    def _write_beside(self, result: Preprocessed, signals: TissueSignals, key: str) -> None:
+        """Mask, confounds and the sidecar, which comes last and marks the run as done."""
+        path, shape = result.path, result.mean.shape
+        mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
+        mask[signals.tissues.brain] = 1
+        with whole_file(path.with_name(path.name.replace("preproc_bold", "brain_mask"))) as part:
+            _save(mask.reshape(shape, order="F"), result.affine, 1.0, part)
+        table = confounds_table(result.parameters, signals, self.tr)
+        name = f"{base_name(self.run.source)}_desc-confounds_timeseries.tsv"
+        with whole_file(path.with_name(name)) as part:
+            table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
+        side = {
+            "RepetitionTime": self.tr,
             "SpatialReference": SPACE,
-            "Sources": [str(run.source.path)],
+            "Sources": [str(self.run.source.path)],
             "Steps": result.done,
-            "Recipe": recipe.recorded,
+            "Recipe": self.request.recorded,
             "Software": software(),
             "MeanFD": float(np.nanmean(table["framewise_displacement"])),
             "Fingerprint": key,
-        },
-    )
+        }
+        write_json(sidecar_of(path), side)
 
 
 def _save(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:

@@ -79,7 +79,7 @@ def _subject(
         paths = [run.source.path, *([run.reverse] if run.reverse else [])]
         key = fingerprint_of(paths, [request.recorded, asdict(run)])
         if not is_done(output_path(request.out, run), key):
-            results.append(preprocess_run(run, request.out, request, key))
+            results.append(preprocess_run(run, request, key))
             if results[-1].done["slice_timing"] == "not done":
                 say(f"{subject}: no slice times known, slice timing skipped")
     if results and pages:
