@@ -19,11 +19,13 @@ def look_up(kind: str, name: str, table: Mapping[str, T], *, where: str = "") ->
     return table[name]
 
 
-def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+def check_names(
+    kind: str, names: Iterable[str], known: Collection[str], *, where: str = ""
+) -> None:
     """Raise `ConfigError` for the first name that is not known."""
     for name in names:
         if name not in known:
-            raise unknown_name(kind, name, known)
+            raise unknown_name(kind, name, known, where=where)
 
 
 def build(kind: str, component: Component, table: Mapping[str, type[T]], **given: Any) -> T:

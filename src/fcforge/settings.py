@@ -206,7 +206,13 @@ def _read(hint: Any, value: Any, where: str, start: Any) -> Any:
     nested = [h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Checked)]
     if nested and isinstance(value, Mapping):
         return make(nested[0], value, where, start=start)
-    return tuple(value) if get_origin(hint) is tuple and isinstance(value, list) else value
+    tuples = any(get_origin(h) is tuple for h in (hint, *get_args(hint)))
+    return _as_tuple(value) if tuples else value
+
+
+def _as_tuple(value: Any) -> Any:
+    """Lists of a config, and lists in them, as tuples; anything else as it is."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def make(

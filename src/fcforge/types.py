@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+Protocol = Literal["strict", "paper"]
+Harmonise = Literal["none", "site_demean", "combat"]
+
+
 @dataclass(frozen=True)
 class FCBatch:
     """Functional connectivity of some subjects and their diagnoses.
@@ -224,11 +228,11 @@ class RunSpec(Checked):
     order: tuple[str, ...]
     seed: int
     training: Training = field(default_factory=Training)
-    protocol: Literal["strict", "paper"] = "strict"
+    protocol: Protocol = "strict"
     leaks: Leaks = field(default_factory=Leaks)
     test_fraction: Fraction = 0.3
     val_fraction: ShareBelowOne = 0.2
-    harmonise: Literal["none", "site_demean", "combat"] = "none"
+    harmonise: Harmonise = "none"
     data_sha256: str = ""
 
     def prefix(self, depth: int) -> RunSpec:

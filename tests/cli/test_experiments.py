@@ -208,7 +208,7 @@ def test_a_report_of_nothing_says_so(tmp_path):
     ("args", "says"),
     [
         (("--device", "tpu"), "unknown device 'tpu'"),
-        (("--set", "training.epochs=0"), "training.epochs"),
+        (("--set", "training.epochs=0"), "epochs = 0 is too small"),
         (("--set", "learner.0.method=fintune"), "Did you mean 'finetune'?"),
         (("--set", 'experiment.orders=[["Sim-NYU","X"]]'), "unknown site in order"),
         (("--set", "dataset.colour=3"), "dataset 'simulated': unknown setting 'colour'"),

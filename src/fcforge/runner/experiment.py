@@ -7,14 +7,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.randomness import numpy_rng
-from fcforge.types import Component, Leaks, LearnerSpec, RunSpec, Site, Training
+from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
+from fcforge.types import (
+    Component,
+    Harmonise,
+    Leaks,
+    LearnerSpec,
+    Protocol,
+    RunSpec,
+    Site,
+    Training,
+)
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
@@ -22,21 +32,30 @@ if TYPE_CHECKING:
 MOST_ORDERS = 5040  # all orders of 7 sites
 
 
+Seeds = Annotated[
+    tuple[int, ...],
+    Bound(bool, "is empty", "Give at least one seed."),
+    Bound(lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."),
+]
+_SHARED = ("dataset", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise")
+
+
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Checked):
     """A table of runs. `orders` is "all", a number of random orders, or the orders themselves."""
 
+    kind: ClassVar[str] = "experiment"
     dataset: Component
     learners: tuple[LearnerSpec, ...]
     title: str = "fcforge experiment"
-    seeds: tuple[int, ...] = (0,)
+    seeds: Seeds = (0,)
     orders: Literal["all"] | int | tuple[tuple[str, ...], ...] = "all"
     training: Training = field(default_factory=Training)
-    protocol: Literal["strict", "paper"] = "strict"
+    protocol: Protocol = "strict"
     leaks: Leaks = field(default_factory=Leaks)
-    test_fraction: float = RunSpec.test_fraction
-    val_fraction: float = RunSpec.val_fraction
-    harmonise: Literal["none", "site_demean", "combat"] = "none"
+    test_fraction: Fraction = RunSpec.test_fraction
+    val_fraction: ShareBelowOne = RunSpec.val_fraction
+    harmonise: Harmonise = "none"
 
     def list_orders(self, sites: Sequence[str]) -> list[tuple[str, ...]]:
         """The site orders asked for, checked against the dataset's sites."""
@@ -63,17 +82,12 @@ class Experiment:
         """One RunSpec per learner, order and seed."""
         return [
             RunSpec(
-                dataset=self.dataset,
                 learner=learner,
                 order=order,
                 seed=seed,
                 training=replace(self.training, **learner.training),
-                protocol=self.protocol,
-                leaks=self.leaks,
-                test_fraction=self.test_fraction,
-                val_fraction=self.val_fraction,
-                harmonise=self.harmonise,
                 data_sha256=data_sha256,
+                **{name: getattr(self, name) for name in _SHARED},
             )
             for learner in self.learners
             for seed in self.seeds

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pydantic import ConfigDict, Field
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.models import MODELS
-from fcforge.runner.config import ConfigTable, TrainingTable, read_tables, resolve_dataset
+from fcforge.runner.config import read_component, read_table, read_tables, resolve_dataset
 from fcforge.runner.config_files import read_config
+from fcforge.runner.experiment import Seeds
+from fcforge.settings import Size
 from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge.panel import (
     REAL,
@@ -40,33 +40,27 @@ Record = dict[str, Any]
 RECORDS = "records.json"
 
 
-class JudgeTable(ConfigTable):
+@dataclass(frozen=True)
+class JudgeTable:
     """``[judge]``."""
 
     title: str = "Generators judged"
-    seeds: list[int] = Field(default=[0], min_length=1)
-    sites: list[str] = Field(default_factory=list)
-    classifiers: list[str] = Field(default=["linear", "gcn"])
-    augment: list[str] = Field(default_factory=list)
-    multiple: int = Field(default=4, ge=1)
+    seeds: Seeds = (0,)
+    sites: tuple[str, ...] = ()
+    classifiers: tuple[str, ...] = ("linear", "gcn")
+    augment: tuple[str, ...] = ()
+    multiple: Size = 4
     check: str = ""
 
 
-class GeneratorTable(ConfigTable):
-    """``[[generator]]``: a row; what is not its name or title is a setting."""
+@dataclass(frozen=True)
+class JudgeFile:
+    """A whole config that judges generators; a ``[[generator]]`` is a row."""
 
-    model_config = ConfigDict(extra="allow")
-    name: str
-    title: str = ""
-
-
-class JudgeFile(ConfigTable):
-    """A whole config that judges generators."""
-
-    judge: JudgeTable = Field(default_factory=JudgeTable)
     dataset: dict[str, Any]
-    training: TrainingTable = Field(default_factory=TrainingTable)
-    generator: list[GeneratorTable] = Field(min_length=1)
+    generator: list[dict[str, Any]]
+    judge: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,27 +115,29 @@ def load_judge(path: str | Path, overrides: Sequence[str] = ()) -> JudgeExperime
     """What a config asks to be judged; mistakes name the nearest known thing."""
     files = read_config(path, overrides)
     config = read_tables(JudgeFile, files)
-    asked = config.judge
+    asked = read_table(JudgeTable, config.judge, files, "judge")
     check_names("model", [*asked.classifiers, *asked.augment], MODELS)
     panel = Panel(
         _rows(config.generator, files.where(("generator",))),
-        classifiers=tuple(asked.classifiers),
-        augment=tuple(asked.augment),
+        classifiers=asked.classifiers,
+        augment=asked.augment,
         multiple=asked.multiple,
-        training=Training(**config.training.model_dump()),
+        training=read_table(Training, config.training, files, "training"),
     )
     if asked.check:
         check_names("row to check", [asked.check], panel.rows)
     folder = Path(path).resolve().parent
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
-    seeds, sites = tuple(asked.seeds), tuple(asked.sites)
-    return JudgeExperiment(panel, dataset, asked.title, seeds, sites, asked.check)
+    return JudgeExperiment(panel, dataset, asked.title, asked.seeds, asked.sites, asked.check)
 
 
-def _rows(tables: Sequence[GeneratorTable], where: str) -> dict[str, Component]:
+def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
+    """Generators by title; what is not a row's name or title is a setting."""
     rows: dict[str, Component] = {}
-    for table in tables:
-        component, title = Component(table.name, table.model_extra or {}), table.title or table.name
+    for number, table in enumerate(tables):
+        said = {k: v for k, v in table.items() if k != "title"}
+        component = read_component(said, "generator", f"{where}: generator {number}")
+        title = str(table.get("title") or component.name)
         make_generator(component)
         if title in rows:
             raise ConfigError(
