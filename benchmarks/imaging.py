@@ -70,7 +70,7 @@ def prepare_series(folder: Path) -> None:
 
 def prepare_raw(folder: Path, seed: int) -> None:
     from imaging_phantom import make_phantom
-    from test_preprocess import save_raw
+    from raw.test_pipeline import save_raw
 
     from fcforge.imaging.atlas import load_atlas
 

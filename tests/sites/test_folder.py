@@ -1,9 +1,7 @@
-"""A user's own data: the one-file layout, folders, and every way they can be wrong."""
+"""A user's own data: .npz, folders, trouble with one subject."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,12 +13,10 @@ from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites import DATASETS, Cohort, check_cohort, load_dataset, make_sites, require_valid
+from fcforge.sites import Cohort, check_cohort, make_sites, require_valid
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.folder import load_folder
-from fcforge.sites.participants import label_of
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component
 
 MERGE = {"UM": ["UM_1", "UM_2"], "UCLA": ["UCLA_1", "UCLA_2"]}
 
@@ -197,27 +193,6 @@ def test_folder_of_every_type(suffix, series, tmp_path):
     assert set(back.covariates["sex"].tolist()) == {"M", "F"}
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "Subject_ID\tCenter\tDx\tage\tsex",
-        "id\thospital\tGROUP\tage\tsex",
-        "file_id\tSITE_ID\tlabel\tage\tsex",
-    ],
-)
-def test_spellings_of_columns(header, tmp_path):
-    write_folder(tmp_path / "d", header=header)
-    assert check_cohort(load_folder(tmp_path / "d")) == []
-
-
-@pytest.mark.parametrize("missing", ["participant_id", "site", "diagnosis"])
-def test_missing_column(missing, tmp_path):
-    header = "participant_id\tsite\tdiagnosis\tage\tsex".replace(missing, "other")
-    write_folder(tmp_path / "d", header=header)
-    with pytest.raises(DataError, match="no column for the"):
-        load_folder(tmp_path / "d")
-
-
 def test_one_bad_subject_is_one_finding(tmp_path):
     """Missing, cut, odd ROI count, NaN, no diagnosis, two files: named, and the rest loads."""
     root = tmp_path / "d"
@@ -303,48 +278,6 @@ def test_wrong_settings(tmp_path):
     nobody = load_folder(tmp_path / "d", n_rois=116)
     assert len(nobody) == 0
     assert any("6 ROIs, 116 were expected" in f.what for f in check_cohort(nobody))
-
-
-@pytest.mark.parametrize(
-    ("value", "column", "label"),
-    [
-        *((value, "", 1) for value in ("1", "ASD", "mdd", "Patient", " SZ ")),
-        *((value, "", 0) for value in ("0", "HC", "control", "TC")),
-        ("2", "DX_GROUP", 0),
-    ],
-)
-def test_known_diagnoses(value, column, label):
-    assert label_of(value, column) == label
-
-
-def test_two_means_nothing_elsewhere():
-    with pytest.raises(DataError, match=r"unknown diagnosis '2'.*patients: 1, asd"):
-        label_of("2", "group")
-    with pytest.raises(ConfigError, match=r"0 \(control\) or 1"):
-        label_of("2", labels={"2": 2})
-
-
-def test_registry():
-    assert {"simulated", "folder"} <= set(DATASETS)
-    made = load_dataset(Component("simulated", {"n_rois": 8, "scale": 0.05}))
-    assert made.n_rois == 8
-    with pytest.raises(ConfigError, match=r"unknown dataset 'simulatd'. Did you mean 'simulated'"):
-        load_dataset(Component("simulatd"))
-    with pytest.raises(ConfigError, match=r"'n_roi'. Did you mean 'n_rois'"):
-        load_dataset(Component("simulated", {"n_roi": 8}))
-    with pytest.raises(ConfigError, match=r"dataset 'folder' needs 'path'"):
-        load_dataset(Component("folder"))
-
-
-def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
-    path = write_npz(tmp_path / "d.npz", tiny())
-    code = (
-        "import sys; from fcforge.sites import DATASETS, check_cohort;"
-        f"check_cohort(DATASETS['folder'](path={str(path)!r}));"
-        "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"
 
 
 @pytest.mark.data

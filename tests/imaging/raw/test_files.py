@@ -1,0 +1,55 @@
+"""Raw files: sidecars, reverse images, volumes written one by one."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fcforge.errors import DataError
+from fcforge.imaging.raw.files import find_raw, volume_writer
+
+
+def test_volumes_written_one_by_one_are_a_nifti(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    data = rng.uniform(0, 900, size=(4, 5, 6, 7)).astype(np.float32)
+    affine = np.diag([3.0, 3, 3, 1])
+    path = tmp_path / "x.nii.gz"
+    with volume_writer(path, data.shape, affine, 1.5, 1000.0) as write:
+        for t in range(7):
+            write(data[..., t])
+    image = nib.load(path)
+    np.testing.assert_allclose(image.get_fdata(), data, atol=0.02)
+    np.testing.assert_array_equal(image.affine, affine)
+    assert image.header.get_zooms()[3] == 1.5
+    assert len(gzip.decompress(path.read_bytes())) == 352 + data.size * 2
+
+
+def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
+    func = tmp_path / "sub-01" / "func"
+    fmap = tmp_path / "sub-01" / "fmap"
+    func.mkdir(parents=True)
+    fmap.mkdir()
+    (func / "sub-01_task-rest_bold.nii.gz").write_bytes(b"")
+    (tmp_path / "task-rest_bold.json").write_text('{"RepetitionTime": 2, "SliceTiming": [0, 1]}')
+    (func / "sub-01_task-rest_bold.json").write_text('{"PhaseEncodingDirection": "j"}')
+    for name, direction in (("AP", "j"), ("PA", "j-")):
+        (fmap / f"sub-01_dir-{name}_epi.nii.gz").write_bytes(b"")
+        side = fmap / f"sub-01_dir-{name}_epi.json"
+        side.write_text(f'{{"PhaseEncodingDirection": "{direction}"}}')
+    (run,) = find_raw(tmp_path)
+    assert (run.tr, run.slice_timing, run.phase) == (2.0, (0.0, 1.0), "j")
+    assert run.reverse is not None
+    assert run.reverse.name == "sub-01_dir-PA_epi.nii.gz"
+    for text, says in (("{half", "not JSON"), ("[1]", "has no names and values")):
+        (fmap / "sub-01_dir-PA_epi.json").write_text(text)
+        with pytest.raises(DataError, match=f"PA_epi.json: {says}"):
+            find_raw(tmp_path)
+    (tmp_path / "task-rest_bold.json").write_text('{"RepetitionTime": "two"}')
+    with pytest.raises(DataError, match=r"sub-01_task-rest_bold.nii.gz: .* is not a number"):
+        find_raw(tmp_path)
+    with pytest.raises(DataError, match="no \\*_bold"):
+        find_raw(fmap.parent.parent / "sub-01" / "func" / "..")

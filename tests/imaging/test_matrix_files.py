@@ -1,0 +1,149 @@
+"""Matrices out of files of every type; damage is one error."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.io import savemat
+
+from fcforge.errors import DataError
+from fcforge.imaging.connectivity import pearson_fc
+from fcforge.imaging.matrix_files import SUFFIXES
+from fcforge.sites.reading import read_matrix, to_fc
+
+quick = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
+matrices = st.tuples(st.integers(2, 6), st.integers(2, 6)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=numbers)
+)
+
+
+def write(path: Path, matrix: np.ndarray) -> Path:
+    suffix = path.suffix
+    if suffix == ".npy":
+        np.save(path, matrix)
+    elif suffix == ".npz":
+        np.savez_compressed(path, fc=matrix)
+    elif suffix == ".mat":
+        savemat(path, {"ROISignals": matrix})
+    else:
+        delimiter = {".csv": ",", ".tsv": "\t", ".txt": " ", ".1D": "\t"}[suffix]
+        np.savetxt(path, matrix, delimiter=delimiter, fmt="%.17g")
+    return path
+
+
+def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
+    return pearson_fc(np.random.default_rng(seed).standard_normal((30, n_rois)))
+
+
+def attempt(path: Path, read: Callable[[], np.ndarray]) -> np.ndarray | None:
+    """What `read` gives, or None when it raised a DataError (that names the file)."""
+    try:
+        return read()
+    except DataError as error:
+        named = path.name in str(error)
+    assert named
+    return None
+
+
+ALL = [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"]
+
+
+@pytest.mark.parametrize("suffix", ALL)
+@quick
+@given(matrix=matrices)
+def test_roundtrip(suffix, matrix, tmp_path):
+    # A first row 0, 1, 2 ... is taken for the column numbers that pandas writes.
+    matrix[0, 0] = 0.5
+    np.testing.assert_array_equal(read_matrix(write(tmp_path / f"m{suffix}", matrix)), matrix)
+
+
+@pytest.mark.parametrize("suffix", ALL)
+@quick
+@given(data=st.data())
+def test_truncation_is_a_data_error_or_harmless(suffix, data, tmp_path):
+    """Whatever is cut off: the same FC, or a DataError; no other exception, no wrong FC."""
+    whole = write(tmp_path / f"whole{suffix}", fc_of()).read_bytes()
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    path = tmp_path / f"cut{suffix}"
+    path.write_bytes(whole[:cut])
+    fc = attempt(path, lambda: to_fc(read_matrix(path), where=str(path)))
+    # A cell cut empty is NaN, which `check_cohort` reports.
+    if fc is not None and np.isfinite(fc).all():
+        np.testing.assert_allclose(fc, fc_of(), atol=1e-6)
+
+
+@pytest.mark.parametrize("suffix", ALL)
+@quick
+@given(noise=st.binary(min_size=0, max_size=300))
+@example(noise=b"x,.4e312")  # infinity among column names
+@example(noise=b",\n\x00")  # a header without names above a row name without numbers
+def test_random_bytes_never_crash(suffix, noise, tmp_path):
+    path = tmp_path / f"noise{suffix}"
+    path.write_bytes(noise)
+    matrix = attempt(path, lambda: read_matrix(path))
+    assert matrix is None or matrix.ndim == 2
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".mat"])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_flipped_bytes_never_crash(suffix, data, tmp_path):
+    whole = bytearray(write(tmp_path / f"whole{suffix}", fc_of()).read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / f"flipped{suffix}"
+    path.write_bytes(bytes(whole))
+    matrix = attempt(path, lambda: read_matrix(path))
+    assert matrix is None or matrix.ndim == 2
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match=r"nobody.csv: no such file"):
+        read_matrix(tmp_path / "nobody.csv")
+
+
+def test_pickles_are_refused(tmp_path):
+    for name in ("bad.npy", "bad.npz"):
+        buffer = io.BytesIO()
+        thing = np.array([{"a": 1}], dtype=object)
+        np.save(buffer, thing) if name.endswith("npy") else np.savez(buffer, fc=thing)
+        (tmp_path / name).write_bytes(buffer.getvalue())
+        with pytest.raises(DataError, match="pickled objects"):
+            read_matrix(tmp_path / name)
+
+
+def test_choice_among_arrays(tmp_path):
+    a, b = np.ones((2, 3)), np.zeros((4, 4))
+    path = tmp_path / "two.mat"
+    savemat(path, {"alpha": a, "beta": b})
+    with pytest.raises(DataError, match=r"2 matrices, not one.*alpha, beta"):
+        read_matrix(path)
+    np.testing.assert_array_equal(read_matrix(path, variable="beta"), b)
+    with pytest.raises(DataError, match=r"no array 'gamma'.*alpha, beta"):
+        read_matrix(path, variable="gamma")
+    savemat(path, {"alpha": a, "ROISignals": b})
+    np.testing.assert_array_equal(read_matrix(path), b)
+
+
+def test_matlab_73_says_how_to_save(tmp_path):
+    path = tmp_path / "new.mat"
+    head = b"MATLAB 7.3 MAT-file".ljust(124, b" ") + b"\x00\x02IM"
+    path.write_bytes(head + b"\x00" * 400)
+    with pytest.raises(DataError, match="-v7"):
+        read_matrix(path)
+
+
+def test_suffixes_are_known():
+    assert {s.lower() for s in ALL} == set(SUFFIXES)

@@ -1,0 +1,69 @@
+"""Numbers out of text, as toolboxes write it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import read_matrix_file
+from fcforge.sites.reading import read_matrix
+
+BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("afni.1D", "#2001\t#2002\t#2003\n0.5\t1.5\t2.5\n3\t4\t5\n"),
+        ("trailing.1D", "# c\n0.5\t1.5\t2.5\t\n3\t4\t5\t\n"),
+        ("spaces.txt", "  0.5   1.5 2.5\n\n 3 4 5 \n"),
+        ("matlab.txt", "% by MATLAB\n0.5,1.5,2.5\n3,4,5"),
+        ("header.csv", "Precentral_L,Precentral_R,Insula_L\n0.5,1.5,2.5\n3,4,5\n"),
+        ("quoted.csv", '"a","b","c"\n0.5,1.5,2.5\n3,4,5\n'),
+        ("pandas.csv", ",0,1,2\n0,0.5,1.5,2.5\n1,3,4,5\n"),
+        ("codes.csv", ",2001,2002,2003\n0,0.5,1.5,2.5\n1,3,4,5\n"),
+        ("noindex.csv", "0,1,2\n0.5,1.5,2.5\n3,4,5\n"),
+        ("named.tsv", "Node\ta\tb\tc\nx\t0.5\t1.5\t2.5\ny\t3\t4\t5\n"),
+        ("semicolon.csv", "0.5;1.5;2.5\n3;4;5\n"),
+        ("bom.csv", "\ufeff0.5,1.5,2.5\r\n3,4,5\r\n"),
+    ],
+)
+def test_text_as_toolboxes_write_it(name, text, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    values, names = read_matrix_file(path)
+    np.testing.assert_array_equal(values, BY_HAND)
+    assert names == {
+        "afni.1D": ("2001", "2002", "2003"),
+        "header.csv": ("Precentral_L", "Precentral_R", "Insula_L"),
+        "quoted.csv": ("a", "b", "c"),
+        "codes.csv": ("2001", "2002", "2003"),
+        "named.tsv": ("a", "b", "c"),
+    }.get(name, ())
+
+
+def test_missing_values_become_nan(tmp_path):
+    path = tmp_path / "m.tsv"
+    path.write_text("a\tb\tc\n1\tn/a\t3\n4\tNaN\t\n")
+    np.testing.assert_array_equal(read_matrix(path), [[1, np.nan, 3], [4, np.nan, np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("ragged.csv", b"1,2,3\n4,5\n", "line 2 has 2 values, the lines before it 3"),
+        ("word.csv", b"1,2\n3,x\n", "line 2 holds 'x'"),
+        ("empty.csv", b"", "is empty"),
+        ("comment.1D", b"# nothing\n", "is empty"),
+        ("binary.csv", b"\xff\xfe\x00\x01", "cannot be read"),
+        ("noise.npz", b"\x93\x01\x02\x03", r"cannot be read \(it is no .npz archive\)"),
+        ("words.txt", b"hello\nworld\n", "not a matrix"),
+        ("scan.nii", b"x", "unknown file type '.nii'.*Known: .1d, .csv"),
+    ],
+)
+def test_bad_text(name, content, match, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=match) as caught:
+        read_matrix(tmp_path / name)
+    assert name in str(caught.value)
