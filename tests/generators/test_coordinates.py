@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fcforge.generators.coordinates import (
     _slope,
@@ -73,3 +75,61 @@ def test_clip_leaves_valid_and_repairs_invalid() -> None:
 def test_unit_diagonal_by_hand() -> None:
     out = unit_diagonal(torch.tensor([[[4.0, 1.0], [1.0, 1.0]]]))
     assert out[0, 0, 1].item() == pytest.approx(0.5)
+
+
+def random_fc(seed: int, rois: int, spread: float) -> torch.Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    a = torch.randn(3, rois, rois + 2, generator=rng, dtype=torch.float64)
+    a = a + spread * torch.randn(3, 1, rois + 2, generator=rng, dtype=torch.float64)
+    return unit_diagonal(a @ a.mT)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), rois=st.integers(2, 9), spread=st.floats(0.0, 3.0))
+def test_coordinates_and_back(seed, rois, spread) -> None:
+    fc = random_fc(seed, rois, spread)
+    shrunk = shrink_to_identity(fc, 0.05)
+    back, _ = from_off_log(off_log(fc, 0.05), tol=1e-9)
+    torch.testing.assert_close(back, shrunk, atol=5e-5, rtol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), rois=st.integers(2, 8), size=st.floats(0.1, 2.5))
+def test_back_and_coordinates(seed, rois, size) -> None:
+    """Every vector is the coordinates of exactly one correlation matrix."""
+    rng = torch.Generator().manual_seed(seed)
+    n_edges = rois * (rois - 1) // 2
+    x = size * torch.randn(2, n_edges, generator=rng, dtype=torch.float64)
+    fc, diagonal = from_off_log(x, tol=1e-10)
+    assert torch.linalg.eigvalsh(fc).min() > 0
+    assert torch.equal(fc.diagonal(dim1=-2, dim2=-1), torch.ones(2, rois, dtype=torch.float64))
+    log_fc = from_edges(x, diagonal=0.0) + torch.diag_embed(diagonal)
+    # 2e-5 of shrinkage keeps float32 users positive definite
+    torch.testing.assert_close(torch.linalg.matrix_exp(log_fc), fc, atol=1e-4, rtol=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 999))
+def test_the_order_of_rois_does_not_matter(seed) -> None:
+    fc = random_fc(seed, 6, 0.5)
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(seed))
+    swapped = from_edges(off_log(fc), diagonal=0.0)[:, order][:, :, order]
+    torch.testing.assert_close(off_log(fc[:, order][:, :, order]), edges(swapped))
+
+
+def test_a_start_near_the_answer_gives_the_same_answer(small_site) -> None:
+    x = off_log(small_site.fc[:5])
+    plain, diagonal = from_off_log(x)
+    warm, _ = from_off_log(x, start=diagonal)
+    torch.testing.assert_close(warm, plain, atol=2e-5, rtol=0)
+
+
+def test_chunks_do_not_change_numbers(small_site) -> None:
+    x = off_log(small_site.fc)
+    assert torch.allclose(from_off_log(x, chunk=3)[0], from_off_log(x, chunk=64)[0], atol=1e-6)
+
+
+def test_shrinking_makes_a_flat_roi_usable() -> None:
+    fc = from_edges(torch.tensor([[1.0, 0.0, 0.0]]))  # ROIs 0 and 1 are copies
+    assert torch.isfinite(off_log(fc, 0.02)).all()
+    assert shrink_to_identity(fc, 0.02)[0, 0, 1].item() == pytest.approx(0.98)

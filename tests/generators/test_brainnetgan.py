@@ -1,0 +1,86 @@
+"""BrainNetGAN's layers against their definition, and what its generator must give."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from simulated_site import simulate
+
+from fcforge.generators.brainnetgan import BrainNetGAN, critic, cross, cross_init, generate
+from fcforge.graphs import edges, fisher_z
+from fcforge.randomness import torch_rng
+
+GAN = BrainNetGAN(steps=3, width=2, batch_size=8, noise=6)
+
+
+@pytest.fixture(scope="module")
+def start():
+    return GAN.start(simulate(12, rois=5), torch_rng(0))
+
+
+def test_edge_to_edge_is_kawaharas_sum() -> None:
+    """out[o, i, j] = sum_ck row[o, c, k] x[c, i, k] + col[o, c, k] x[c, k, j] + biases."""
+    p: dict[str, torch.Tensor] = {}
+    cross_init(p, "e2e", 2, 3, 4, torch_rng(0))
+    p["e2e.row.bias"], p["e2e.col.bias"] = torch.arange(3.0), torch.ones(3)
+    x = torch.randn(2, 2, 4, 4, generator=torch_rng(1))
+    row = p["e2e.row.weight"].unflatten(1, (2, 4))
+    col = p["e2e.col.weight"].unflatten(1, (2, 4))
+    expected = (
+        torch.einsum("ock,ncik->noi", row, x)[..., :, None]
+        + torch.einsum("ock,nckj->noj", col, x)[..., None, :]
+        + (torch.arange(3.0) + 1.0)[:, None, None]
+    )
+    torch.testing.assert_close(cross(p, "e2e", x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_edge_to_edge_follows_a_swap_of_rois() -> None:
+    """With kernels that treat ROIs alike, swapping ROIs of the input swaps them in the output."""
+    p: dict[str, torch.Tensor] = {}
+    cross_init(p, "e2e", 1, 2, 4, torch_rng(0))
+    for side in ("row", "col"):
+        weight = p[f"e2e.{side}.weight"]
+        p[f"e2e.{side}.weight"] = weight[:, :1].expand_as(weight)
+    x = torch.randn(1, 1, 4, 4, generator=torch_rng(1))
+    order = torch.tensor([2, 0, 3, 1])
+    swapped = cross(p, "e2e", x[:, :, order][:, :, :, order])
+    torch.testing.assert_close(swapped, cross(p, "e2e", x)[:, :, order][:, :, :, order])
+
+
+def test_generated_fc_is_symmetric_with_unit_diagonal(start) -> None:
+    gen, _ = start
+    noise = 3 * torch.randn(8, 6, generator=torch_rng(2))
+    fc = generate(gen, noise, torch.arange(8) % 2)
+    torch.testing.assert_close(fc, fc.mT)
+    torch.testing.assert_close(fc.diagonal(dim1=-2, dim2=-1), torch.ones(8, 5))
+    assert fc.abs().max() <= 1
+
+
+def test_with_nothing_learnt_the_baseline_is_the_mean_fc(start) -> None:
+    gen, _ = start
+    gen = {**gen, "mix.weight": torch.zeros_like(gen["mix.weight"])}
+    fc = generate(gen, torch.randn(3, 6, generator=torch_rng(0)), torch.tensor([0, 1, 1]))
+    expected = torch.tanh(fisher_z(edges(simulate(12, rois=5).fc)).mean(0))
+    torch.testing.assert_close(edges(fc), expected.expand(3, -1), atol=1e-5, rtol=1e-5)
+
+
+def test_the_diagnosis_reaches_both_networks(start) -> None:
+    gen, cri = start
+    noise = torch.randn(4, 6, generator=torch_rng(1))
+    zeros, ones = torch.zeros(4, dtype=torch.int64), torch.ones(4, dtype=torch.int64)
+    assert not torch.allclose(generate(gen, noise, zeros), generate(gen, noise, ones))
+    fc = simulate(4, rois=5).fc
+    value = critic(cri, fc, zeros)
+    assert value.shape == (4,)
+    assert not torch.allclose(value, critic(cri, fc, ones))
+
+
+def test_projection_makes_samples_valid() -> None:
+    site = simulate(16, rois=8)
+    state = GAN.fit(site, torch_rng(0))
+    state["net.mix.weight"] *= 200.0  # far from the baseline: not positive semidefinite
+    y = torch.arange(6) % 2
+    raw = GAN.sample(state, y, torch_rng(1)).fc
+    clipped = BrainNetGAN(project="clip", noise=6).sample(state, y, torch_rng(1)).fc
+    assert torch.linalg.eigvalsh(raw).min() < -0.1
+    assert torch.linalg.eigvalsh(clipped.double()).min() > 0
