@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint docs setup clean
+.PHONY: demo test rounding lint docs wheel setup clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, let four simulated hospitals learn in turn, write a report"
 	@echo "make test   set up, check style, types and layers, run the tests"
 	@echo "make docs   set up, build the documentation into docs/_build"
+	@echo "make wheel  build the wheel and run the demo from it, without the repository"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,7 +24,7 @@ $(VENV)/.dev: $(VENV)/.core
 setup: $(VENV)/.dev
 
 demo: $(VENV)/.core
-	$(BIN)/fcforge run experiments/demo.toml --out runs/demo
+	$(BIN)/fcforge demo
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,6 +34,19 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/pytest -n auto
+
+# Other CPUs round differently. No test may hang on it: the training core under two emulations.
+CORE := tests/engine tests/methods tests/models tests/replay $(wildcard tests/test_*contract*.py)
+rounding: $(VENV)/.dev
+	ATEN_CPU_CAPABILITY=default $(BIN)/pytest -n auto $(CORE)
+	MKL_CBWR=COMPATIBLE $(BIN)/pytest -n auto $(CORE)
+
+# The built wheel runs the demo in an environment and a folder of its own.
+wheel: $(VENV)/.core
+	rm -rf build/user dist && $(PYTHON) -m venv build/user
+	$(BIN)/python -m pip wheel -q --no-deps -w dist .
+	build/user/bin/python -m pip install -q -c constraints.txt dist/*.whl
+	cd build/user && bin/fcforge --version && bin/fcforge demo
 
 docs: $(VENV)/.dev
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -1,3 +1,3 @@
 """fcforge: hospitals learn one fMRI diagnosis model, one site after another."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,12 @@ import pytest
 
 from fcforge import __version__
 from fcforge.runner.config import load_experiment
+from fcforge.runner.execute import missing_nodes
 from fcforge.runner.run import Estimate, estimate, open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
-from real_runs import fcforge, finished, small_config
+from real_runs import fcforge, finished, scratch, small_config
 
 HELP = """
 import resource, sys
@@ -26,7 +28,7 @@ try:
     main(["--help"])
 except SystemExit as stop:
     assert stop.code == 0
-heavy = {"torch", "numpy", "scipy", "pandas", "sklearn", "nilearn", "plotly", "matplotlib"}
+heavy = {"torch", "numpy", "scipy", "pandas", "sklearn", "nilearn", "matplotlib"}
 print("HEAVY", sorted(heavy & set(sys.modules)), file=sys.stderr)
 print("CPU", sum(resource.getrusage(resource.RUSAGE_SELF)[:2]), file=sys.stderr)
 """
@@ -240,6 +242,36 @@ def test_trouble_with_the_disk_is_one_line(tmp_path):
     assert answer.code == 2
     assert answer.err.splitlines()[-1].startswith("error: ")
     assert str(tmp_path / "file") in answer.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["training.epochs=4"], "other training"),
+        (["experiment.test_fraction=0.4"], "other test_fraction"),
+        (["leaks.select_on_test=true"], "other leaks"),
+        (["learner.1.method.memory=11"], "other learner 'er/mlp'"),
+        (['learner=[{method="ewc", model="linear"}]'], "other learners"),
+    ],
+)
+def test_a_folder_of_another_experiment_is_refused(settings, says):
+    folder = finished().folder
+    before = (folder / "experiment.json").read_bytes()
+    changes = [word for setting in settings for word in ("--set", setting)]
+    answer = fcforge("run", small_config(), "--out", folder, "--jobs", 1, *changes)
+    assert (answer.code, answer.out) == (2, "")
+    last = answer.err.splitlines()[-1]
+    assert f"this folder holds another experiment ('Small'): {says}" in last
+    assert "Choose another --out" in last
+    assert (folder / "experiment.json").read_bytes() == before
+
+
+def test_more_learners_and_seeds_may_be_added():
+    prepared = prepare(load_experiment(small_config(), ["experiment.seeds=[0,1]"]))
+    copy = scratch() / "added"
+    shutil.copytree(finished().folder, copy)
+    store = open_store(prepared, copy)
+    assert len(missing_nodes(prepared.plan, store)) == len(prepared.plan.nodes) // 2
 
 
 # -- what it will cost -------------------------------------------------------------------------

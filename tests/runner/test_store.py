@@ -68,12 +68,28 @@ def test_a_crash_while_writing_leaves_nothing(moment, trouble, tmp_path, monkeyp
     }[moment]
     with monkeypatch.context() as patch:
         patch.setattr(*where, fail)
-        with pytest.raises(type(trouble)):
+        with pytest.raises(StoreError if isinstance(trouble, OSError) else type(trouble)):
             filled(tmp_path)
     store = Store(tmp_path / "run")
     assert store.done() == set()
     assert os.listdir(store.root / "nodes") == []
     assert filled(tmp_path).done() == {"k"}
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    """safetensors raises an error of its own, which is no OSError."""
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    def fail(*args, **kwargs):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", fail)
+    with pytest.raises(
+        StoreError, match=r"No space left on device.*Make room.*continues"
+    ) as caught:
+        filled(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_faster_worker_wins(tmp_path):

@@ -25,10 +25,35 @@ from fcforge.errors import FCForgeError
 
 def mount(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (init, check, run, status, report, serve, tune, unseen, calibration, motion):
+    for command in (
+        demo,
+        init,
+        check,
+        run,
+        status,
+        report,
+        serve,
+        tune,
+        unseen,
+        calibration,
+        motion,
+    ):
         app.command(rich_help_panel=EXPERIMENTS)(command)
     app.command("list", rich_help_panel=EXPERIMENTS)(list_things)
     app.command(rich_help_panel=EXPERIMENTS)(judge)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
+    jobs: Jobs = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Let four simulated hospitals learn in turn and write a report; minutes on a laptop."""
+    from importlib.resources import as_file, files
+
+    with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
+        run(config, out=out, jobs=jobs, device=device, as_json=as_json)
 
 
 def init(

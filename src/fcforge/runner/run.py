@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import describe_sites
@@ -48,7 +49,8 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     """Run folder for an experiment: new, or the same experiment again.
 
     More learners, seeds or orders may be added to a folder; nodes that are there are used. A
-    folder with other data is refused.
+    folder with other data or another experiment is refused: its results would drop out of the
+    report without a word.
     """
     store = Store(out)
     if (store.root / "experiment.json").is_file():
@@ -61,6 +63,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
                 where=str(store.root),
                 do="Choose another --out, or delete the folder.",
             )
+        _refuse_another(store, there, prepared.experiment)
     elif store.root.exists() and (not store.root.is_dir() or store.foreign()):
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
@@ -79,6 +82,29 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
         }
     )
     return store
+
+
+SAME = ("training", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise")
+
+
+def _refuse_another(store: Store, there: Mapping[str, Any], experiment: Experiment) -> None:
+    """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
+    try:
+        stored = Experiment.from_json(there["experiment"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise store.unreadable(error) from error
+    old = {learner.title: learner for learner in stored.learners}
+    new = {learner.title: learner for learner in experiment.learners}
+    differs = [name for name in SAME if getattr(stored, name) != getattr(experiment, name)]
+    differs += [f"learner '{t}'" for t in old.keys() & new.keys() if old[t] != new[t]]
+    if not old.keys() & new.keys():
+        differs.append("learners")
+    if differs:
+        raise StoreError(
+            f"this folder holds another experiment ('{stored.title}'): other {differs[0]}.",
+            where=str(store.root),
+            do="Choose another --out, or delete the folder.",
+        )
 
 
 MOST_LANES = 128  # together on a GPU: from there on more lanes win little

@@ -94,6 +94,7 @@ class Store:
         tensors: Mapping[str, Tensor] | None,
     ) -> None:
         """Write a node. A node that is already there (another worker was faster) stays."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         # numbered arrays: a site may have any name
@@ -105,9 +106,13 @@ class Store:
                 (folder / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
                 if tensors is not None:
                     save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, folder / LANE)
-        except OSError:
+        except (OSError, SafetensorError) as error:
             if not self.has(key):
-                raise
+                raise StoreError(
+                    f"what was trained cannot be written ({error}).",
+                    where=str(self.root),
+                    do="Make room, or see to the folder; the same command again continues.",
+                ) from error
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""
