@@ -322,3 +322,37 @@ def test_real_pcp_time_series(shared_data, tmp_path):
     for i, subject in enumerate(back.subject_id.tolist()):
         known = npz.fc[place[str(int(subject.rsplit("_", 1)[1]))]]
         np.testing.assert_allclose(back.fc[i], known, atol=1e-3)
+
+
+def relmat(path: Path, fc: np.ndarray, names: list[str]) -> None:
+    """FC as `fcforge fc` writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["\t".join(["Node", *names])]
+    lines += ["\t".join([n, *(f"{v:.9g}" for v in row)]) for n, row in zip(names, fc, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_roi_names_of_relmat_files_travel(tmp_path):
+    cohort, names = tiny(), ["Hip_L", "Hip_R", "Amy_L", "Amy_R", "Ins_L", "Ins_R"]
+    rows = ["participant_id\tsite\tdiagnosis"]
+    for i, fc in enumerate(cohort.fc):
+        relmat(tmp_path / f"s{i:02d}_relmat.tsv", fc, names)
+        rows.append(f"s{i:02d}\t{cohort.site[i]}\t{cohort.y[i]}")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows) + "\n")
+    loaded = load_folder(tmp_path)
+    assert loaded.roi_names == tuple(names)
+    assert loaded.select_sites([loaded.site_names[0]]).roi_names == tuple(names)
+    np.testing.assert_allclose(loaded.fc, cohort.fc, atol=1e-6)
+
+    swapped = [1, 0, 2, 3, 4, 5]  # left and right turned round in one file
+    relmat(tmp_path / "s03_relmat.tsv", cohort.fc[3], [names[k] for k in swapped])
+    assert one_error(load_folder(tmp_path)).startswith(
+        f"site '{cohort.site[3]}' subject 's03': ROI 1 is 'Hip_R', with most subjects 'Hip_L'."
+    )
+    (tmp_path / "s03_relmat.tsv").unlink()
+    np.save(tmp_path / "s03.npy", cohort.fc[3])
+    unnamed = load_folder(tmp_path)
+    assert len(unnamed) == len(cohort)
+    assert unnamed.roi_names == tuple(names)
+    (said,) = [f for f in check_cohort(unnamed) if "no ROI names" in f.what]
+    assert said.severity == "warning"

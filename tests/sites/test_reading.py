@@ -7,7 +7,7 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.reading import looks_like_fc, to_fc
+from fcforge.sites.reading import looks_like_fc, looks_transposed, read_matrix, to_fc
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
@@ -29,3 +29,40 @@ def test_fc_or_time_series():
         to_fc(fc[:4])
     with pytest.raises(DataError, match="too short"):
         to_fc(np.zeros((3, 6)))
+
+
+def smooth(n_volumes: int, n_rois: int, level: float = 0.0) -> np.ndarray:
+    """Band-limited signals around levels of their own, (n_volumes, n_rois)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n_volumes + 4, 3)) @ rng.normal(size=(3, n_rois))
+    x += rng.normal(size=(n_volumes + 4, n_rois))
+    x = sum(x[k : k + n_volumes] for k in range(5))
+    return x + level * rng.uniform(1, 2, size=n_rois)
+
+
+@pytest.mark.parametrize(("level", "why"), [(0.0, "smoother along the rows"), (500.0, "own level")])
+def test_a_transposed_series_is_told(level, why):
+    series = smooth(150, 20, level)
+    assert looks_transposed(series) == ""
+    assert to_fc(series).shape == (20, 20)
+    with pytest.raises(DataError, match=f"20 x 150 looks like a transposed time series.*{why}"):
+        to_fc(series.T, where="s.csv")
+    assert to_fc(series.T, "timeseries").shape == (150, 150)  # the user insists
+
+
+@pytest.mark.parametrize("shape", [(150, 20), (20, 150), (20, 60), (300, 116)])
+def test_noise_has_no_direction(shape):
+    for seed in range(20):
+        assert looks_transposed(np.random.default_rng(seed).normal(size=shape)) == ""
+
+
+@pytest.mark.data
+def test_real_series_have_a_direction(shared_data):
+    files = sorted((shared_data / "abide_pcp_sample").rglob("*.1D"))
+    files += sorted((shared_data / "halfpipe_sample").rglob("*schaefer400_timeseries.tsv"))
+    assert len(files) == 30
+    for file in files:
+        series = read_matrix(file)
+        assert looks_transposed(series) == "", file
+        series = series[:, np.isfinite(series).all(axis=0)]
+        assert looks_transposed(series.T) != "", file

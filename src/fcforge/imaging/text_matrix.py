@@ -74,7 +74,7 @@ def _cells(line: str, delimiter: str | None) -> list[str]:
 def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     """Header row, and the rest: words, or the column numbers that pandas writes (0, 1, 2, ...).
 
-    Column numbers are no names: the header is empty then.
+    Column numbers are not names: the header is empty then.
     """
     header = rows[0][1]
     first = [_number(cell) for cell in header]
@@ -95,7 +95,7 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
 
 
 def _number(cell: str) -> float | None:
-    """Value of a cell, NaN when missing, None when it is no number."""
+    """Value of a cell, NaN when missing, None when it is not a number."""
     if cell.lower() in MISSING:
         return float("nan")
     try:
@@ -126,7 +126,7 @@ def _row(cells: list[str], line: int, where: str) -> list[float]:
     for value, cell in values:
         if value is None:
             raise DataError(
-                f"line {line} holds '{cell}', which is no number.",
+                f"line {line} holds '{cell}', which is not a number.",
                 where=where,
                 do="Remove the text, or put # before comment lines.",
             )

@@ -21,7 +21,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.imaging.connectivity import pearson_fc
 from fcforge.imaging.series import read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
-from fcforge.sites.participants import Participant, assemble
+from fcforge.sites.participants import Participant, Reading, assemble
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,11 +239,11 @@ def _cohort(
     if people:
         names = _roi_names(folder / f"{people[0].file}_{fetcher.derivative}.1D", fetcher.derivative)
 
-    def read(person: Participant) -> tuple[np.ndarray, dict[str, float]]:
+    def read(person: Participant) -> Reading:
         series = fetcher.series(person.file)
-        return pearson_fc(series, names), {"n_volumes": float(len(series))}
+        return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
 
-    return assemble("abide", people, read, faults=faults, roi_names=names)
+    return assemble("abide", people, read, faults=faults)
 
 
 def _roi_names(file: Path, derivative: str) -> tuple[str, ...]:

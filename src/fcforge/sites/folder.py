@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
 from fcforge.sites.participants import (
     ALIASES,
     Participant,
+    Reading,
     assemble,
     label_of,
     read_participants,
 )
-from fcforge.sites.reading import Kind, read_matrix, to_fc
+from fcforge.sites.reading import Kind, read_named, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
 
@@ -179,9 +180,10 @@ def _from_folder(
     people, faults = read_participants(table, labels)
     files = _Files(path, pattern)
 
-    def read(person: Participant) -> tuple[np.ndarray, Mapping[str, Any]]:
+    def read(person: Participant) -> Reading:
         file = files.of(person)
-        return to_fc(read_matrix(file, variable), kind, str(file)), {}
+        matrix, names = read_named(file, variable)
+        return Reading(to_fc(matrix, kind, str(file)), roi_names=names)
 
     return assemble("folder", people, read, faults=faults, n_rois=n_rois)
 

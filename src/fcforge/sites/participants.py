@@ -41,13 +41,33 @@ class Participant:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a subject's file holds.
+
+    Attributes
+    ----------
+    fc : ndarray of shape (R, R)
+    more : mapping
+        Further covariates, e.g. the number of volumes.
+    roi_names : tuple of str
+        As the file has them; empty where it has none.
+    """
+
+    fc: np.ndarray
+    more: Mapping[str, Any] = field(default_factory=dict)
+    roi_names: tuple[str, ...] = ()
+
+
+Loaded = tuple[Participant, Reading]
+
+
 def assemble(
     name: str,
     people: Iterable[Participant],
-    read: Callable[[Participant], tuple[np.ndarray, Mapping[str, Any]]],
+    read: Callable[[Participant], Reading],
     *,
     faults: Sequence[Fault] = (),
-    roi_names: tuple[str, ...] = (),
     n_rois: int | None = None,
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
@@ -58,34 +78,32 @@ def assemble(
         Of the dataset.
     people : iterable of Participant
     read : callable
-        FC (R, R) of a participant and further covariates, or a `DataError`.
+        The file of a participant, or a `DataError`.
     faults : sequence of Fault
         Found before.
-    roi_names : tuple of str
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
     found = list(faults)
-    loaded: list[tuple[Participant, np.ndarray, Mapping[str, Any]]] = []
+    loaded: list[Loaded] = []
     for person in people:
         try:
-            loaded.append((person, *read(person)))
+            loaded.append((person, read(person)))
         except DataError as error:
             found.append(Fault.of(error, person.subject_id, person.site))
-    counts = Counter(len(fc) for _, fc, _ in loaded).most_common(1)
+    counts = Counter(len(r.fc) for _, r in loaded).most_common(1)
     common = n_rois or (counts[0][0] if counts else 0)
-    found += [_odd(p, len(fc), common, n_rois) for p, fc, _ in loaded if len(fc) != common]
-    kept = [item for item in loaded if len(item[1]) == common]
-    matrices = [fc for _, fc, _ in kept]
+    found += [_odd(p, len(r.fc), common, n_rois) for p, r in loaded if len(r.fc) != common]
+    kept, names, misnamed = _same_names([item for item in loaded if len(item[1].fc) == common])
     return Cohort(
         name=name,
-        fc=np.array(matrices, dtype=np.float32).reshape(len(kept), common, common),
-        y=np.array([p.y for p, _, _ in kept], dtype=np.int64),
-        site=as_text([p.site for p, _, _ in kept]),
-        subject_id=as_text([p.subject_id for p, _, _ in kept]),
-        roi_names=roi_names if len(roi_names) == common else (),
-        covariates=_covariates([{**p.extra, **more} for p, _, more in kept]),
-        faults=tuple(found),
+        fc=np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), common, common),
+        y=np.array([p.y for p, _ in kept], dtype=np.int64),
+        site=as_text([p.site for p, _ in kept]),
+        subject_id=as_text([p.subject_id for p, _ in kept]),
+        roi_names=names,
+        covariates=_covariates([{**p.extra, **r.more} for p, r in kept]),
+        faults=(*found, *misnamed),
     )
 
 
@@ -93,6 +111,24 @@ def _odd(person: Participant, n: int, common: int, asked: int | None) -> Fault:
     wanted = f"{common} were expected." if asked else f"most subjects have {common}."
     do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
     return Fault("error", f"has {n} ROIs, {wanted}", do, person.subject_id, person.site)
+
+
+def _same_names(loaded: list[Loaded]) -> tuple[list[Loaded], tuple[str, ...], list[Fault]]:
+    """Subjects whose ROIs have the common names (or none), the names, a fault for every other."""
+    counts = Counter(r.roi_names for _, r in loaded if r.roi_names).most_common(1)
+    names = counts[0][0] if counts else ()
+    faults = []
+    for person, reading in loaded:
+        other = [i for i, n in enumerate(reading.roi_names) if n != names[i]]
+        if other:
+            i = other[0]
+            what = f"ROI {i + 1} is '{reading.roi_names[i]}', with most subjects '{names[i]}'."
+            do = "All subjects need the same ROIs in the same order; make the file again."
+            faults.append(Fault("error", what, do, person.subject_id, person.site))
+    if unnamed := [p.subject_id for p, r in loaded if names and not r.roi_names]:
+        what = f"{len(unnamed)} files have no ROI names, others do (e.g. subject '{unnamed[0]}')."
+        faults.append(Fault("warning", what, "They are taken to have the same ROIs in order."))
+    return [item for item in loaded if item[1].roi_names in ((), names)], names, faults
 
 
 def _covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

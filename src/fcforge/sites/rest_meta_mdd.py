@@ -18,7 +18,7 @@ from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.connectivity import pearson_fc
 from fcforge.sites.cohort import Cohort, Fault, paper_site
-from fcforge.sites.participants import Participant, assemble
+from fcforge.sites.participants import Participant, Reading, assemble
 from fcforge.sites.reading import read_matrix
 
 # The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
@@ -87,15 +87,16 @@ def load_rest_meta_mdd(
         Participant(i, i.split("-")[0], _label(i), extra=(listed or {}).get(i, {})) for i in ids
     ]
 
-    def read(person: Participant) -> tuple[np.ndarray, dict[str, float]]:
+    names = aal116().roi_names if atlas == "aal" else ()
+
+    def read(person: Participant) -> Reading:
         file = files.get(person.subject_id)
         if file is None:
             raise DataError("is listed, but has no file.")
         series = _columns(file, atlas)
-        return pearson_fc(series, where=file.name), {"n_volumes": float(len(series))}
+        return Reading(pearson_fc(series, where=file.name), {"n_volumes": len(series)}, names)
 
-    names = aal116().roi_names if atlas == "aal" else ()
-    return assemble("rest_meta_mdd", people, read, faults=faults, roi_names=names).stamped(
+    return assemble("rest_meta_mdd", people, read, faults=faults).stamped(
         path=str(folder), atlas=atlas, global_signal=global_signal, subjects=str(subjects or "")
     )
 
