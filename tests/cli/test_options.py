@@ -1,0 +1,97 @@
+"""A request becomes a command: arguments, options, flags, bounds and the exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fcforge.cli import app
+from fcforge.cli._options import takes
+from fcforge.requests import Request, option
+
+
+@dataclass(frozen=True)
+class Order(Request):
+    dish: str = option(metavar="DISH", help="What to cook.")
+    size: Literal["small", "large"] = option("small", "How much.")
+    portions: int = option(1, "How many.", min=1)
+    extra: list[str] = option([], "What else; may be repeated.")
+    hot: bool = option(True, "Serve it hot.")
+    as_json: bool = option(False, "For a program.", flag="--json")
+
+
+kitchen = typer.Typer()
+
+
+@kitchen.command()
+@takes(Order)
+def cook(order: Order) -> int | None:
+    """Cook a dish."""
+    print(order)
+    return 3 if order.dish == "poison" else None
+
+
+@kitchen.command()
+def wash() -> None:
+    """Wash up."""
+
+
+def kitchen_run(*words: str):
+    return CliRunner().invoke(kitchen, words)
+
+
+def test_fields_are_arguments_and_options():
+    said = kitchen_run("cook", "soup", "--size", "large", "--extra", "salt", "--extra", "bread")
+    assert said.exit_code == 0, said.output
+    order = Order("soup", size="large", extra=["salt", "bread"])
+    assert said.stdout == f"{order}\n"
+    assert kitchen_run("cook", "soup").stdout == f"{Order('soup')}\n"
+
+
+def test_flags():
+    said = kitchen_run("cook", "soup", "--no-hot", "--json")
+    assert said.stdout == f"{Order('soup', hot=False, as_json=True)}\n"
+    assert kitchen_run("cook", "soup", "--as-json").exit_code == 2
+
+
+def test_what_the_command_returns_is_the_exit_code():
+    assert kitchen_run("cook", "poison").exit_code == 3
+
+
+@pytest.mark.parametrize("words", [(), ("soup", "--portions", "0"), ("soup", "--size", "huge")])
+def test_what_typer_can_refuse_it_refuses(words):
+    assert kitchen_run("cook", *words).exit_code == 2
+
+
+def test_help_comes_from_the_fields_and_the_docstring():
+    text = kitchen_run("cook", "--help").output
+    for part in ("Cook a dish.", "What to cook.", "--size", "How much.", "x>=1", "--no-hot"):
+        assert part in text
+    assert "--as-json" not in text
+
+
+# -- the real commands -------------------------------------------------------------------------
+def commands():
+    import typer.main
+
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_and_option_has_a_help_text(name):
+    command = commands()[name]
+    assert command.help, name
+    assert command.rich_help_panel in ("Experiments", "Capsules", "Imaging")
+    for parameter in command.params:
+        assert parameter.name == "help" or parameter.help, f"{name} {parameter.name}"
+
+
+def test_help_shows_the_groups():
+    text = CliRunner().invoke(app, ["--help"]).output
+    assert text.index("Experiments") < text.index("Capsules") < text.index("Imaging")
+    assert text.index("─ Capsules") < text.index("│ learn ") < text.index("─ Imaging")
+    assert text.index("─ Imaging") < text.index("│ preprocess ")

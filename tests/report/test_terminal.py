@@ -1,0 +1,93 @@
+"""What the commands print besides tables, word by word."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fcforge.capsule.opening import STEPS, Check
+from fcforge.capsule.prediction import Prediction
+from fcforge.report import terminal
+from fcforge.runner.check import Verdict
+from fcforge.runner.collect import RunProgress
+from fcforge.runner.run import Estimate
+from fcforge.runner.train import Place
+from fcforge.sites import Fault
+from fcforge.sites.simulated import simulate
+
+
+def verdict(*findings: Fault) -> Verdict:
+    cohort = simulate(n_rois=6, n_sites=2, scale=0.1, seed=0)
+    return Verdict("x.toml", cohort, list(findings), ["a note"])
+
+
+def test_check_without_findings():
+    lines = list(terminal.check_lines(verdict()))
+    n = len(verdict().cohort)
+    assert lines[0] == (f"x.toml: {n} subjects, 6 ROIs", "")
+    assert lines[-2:] == [("  a note", ""), ("ok", "green")]
+
+
+def test_check_counts_what_it_found():
+    error = Fault("error", "FC holds NaN.", subject="s1")
+    warning = Fault("warning", "FC is odd.", subject="s2")
+    found = verdict(error, warning, warning)
+    assert not found.ok
+    lines = list(terminal.check_lines(found))
+    assert lines[-1] == ("1 error, 2 warnings: nothing would be trained", "red")
+    assert [style for _, style in lines[-4:-1]] == ["red", "yellow", "yellow"]
+    assert list(terminal.check_lines(verdict(warning)))[-1] == ("ok, 1 warning", "green")
+
+
+@pytest.fixture
+def plan():
+    return SimpleNamespace(stages=[0] * 24, trainings=64, saving=" (96 without shared prefixes)")
+
+
+def test_plan(plan):
+    told = "24 runs = 64 site trainings (96 without shared prefixes)"
+    assert terminal.plan_text(plan, Place("cpu", 1)) == f"{told} on cpu, 1 worker"
+    there = Place("cpu", 4, "tcp://a:1")
+    assert terminal.plan_text(plan, there) == f"{told} on cpu, cluster tcp://a:1"
+
+
+def test_cost(plan):
+    assert terminal.cost_text(Estimate(64, 10, 600.0, 178_000), plan, 2).splitlines() == [
+        "site trainings  64 (96 without shared prefixes)",
+        "still to do     10",
+        "estimated time  10 min of training on 2 idle CPU workers",
+        "estimated disk  178 kB",
+    ]
+
+
+def test_status():
+    learners = {"ewc/gcn": {"done": 3, "asked": 24}, "base": {"done": 24, "asked": 24}}
+    found = RunProgress("Small", "runs/x", 70, 128, learners, 2_000_000)
+    assert terminal.status_text(found).splitlines() == [
+        "Small: 70 of 128 site trainings done",
+        "  ewc/gcn  3/24 runs",
+        "  base     24/24 runs",
+        "  2 MB in runs/x",
+    ]
+
+
+def test_predictions_are_counted():
+    rows = [
+        Prediction("a", "ok", 0.3),
+        Prediction("b", "unlike anything seen"),
+        Prediction("c", "cannot be used"),
+    ]
+    text = terminal.prediction_text(rows, ("NYU", "UM"))
+    assert text == "3 scans; 1 unlike anything seen at NYU, UM; 1 cannot be used."
+
+
+def test_verify_needs_every_step():
+    good = [Check(name, True, "fine") for name in STEPS]
+    assert terminal.verify_text(good).splitlines()[-1] == "intact"
+    cut = [*good[:2], Check(STEPS[2], False, "forged")]
+    lines = terminal.verify_text(cut).splitlines()
+    assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS CAPSULE"]
+    assert '"ok": false' in terminal.verify_json(good[:-1])  # a step that was never reached
+    assert np.all([c.ok for c in good])

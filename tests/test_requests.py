@@ -1,0 +1,68 @@
+"""Requests: every option once; what Python gives is checked as the command line checks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from fcforge.capsule.requests import FIRST_SITE, AuditRequest, LearnRequest
+from fcforge.errors import ConfigError
+from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge.requests import Request, option
+
+REQUESTS = (AuditRequest, FCRequest, LearnRequest, PreprocessRequest)
+
+
+@dataclass(frozen=True)
+class Order(Request):
+    dish: str = option(help="What to cook.")
+    size: Literal["small", "large"] = option("small", "How much.")
+    portions: int = option(1, "How many.", min=1, max=9)
+    spice: float | None = option(None, "How hot.", min=0)
+    extras: list[str] = option([], "What else; may be repeated.")
+
+
+def test_defaults_are_not_shared():
+    one, two = Order("soup"), Order("soup")
+    assert one == two
+    assert one.extras is not two.extras
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"size": "lage"}, "unknown size 'lage'. Did you mean 'large'? Known: large, small."),
+        ({"portions": 0}, "portions = 0 is not at least 1 and at most 9."),
+        ({"portions": 10}, "portions = 10 is not at least 1 and at most 9."),
+        ({"spice": -1.0}, "spice = -1.0 is not at least 0."),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(given, says):
+    with pytest.raises(ConfigError) as caught:
+        Order("soup", **given)
+    assert str(caught.value) == says
+
+
+def test_bounds_are_allowed_themselves():
+    assert Order("soup", portions=9, spice=0.0).portions == 9
+    with pytest.raises(TypeError, match="dish"):
+        Order()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("request_type", REQUESTS)
+def test_every_option_says_what_it_is(request_type):
+    for one in fields(request_type):
+        text = one.metadata["help"]
+        assert text.endswith("."), one.name
+        assert text[0].isupper() or text.split()[0] in ("none,", "participant", "inner_val,"), text
+
+
+def test_choices_of_a_first_site():
+    plain = LearnRequest("NYU", Path("a.npz"), Path("a.capsule"))
+    assert plain.chosen == {}
+    some = LearnRequest("NYU", Path("a.npz"), Path("a.capsule"), method="ewc", seed=0)
+    assert some.chosen == {"method": "ewc", "seed": 0}  # 0 is a choice
+    assert set(FIRST_SITE) <= {f.name for f in fields(LearnRequest)}
