@@ -11,15 +11,17 @@ from typing import Any
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.generators import make_generator
 from fcforge.methods import METHODS, Lane, make_method
 from fcforge.models import make_model
+from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner.plan import Plan, make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec, RunSpec, SiteSeal, Training
+from fcforge.types import Component, FCBatch, LearnerSpec, RunSpec, SiteSeal, Training
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {
@@ -114,6 +116,14 @@ def assert_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
         assert same, k
 
 
+@cache
+def synthetic(name: str, seed: int, n: int) -> FCBatch:
+    """Subjects from a generator fitted on one site."""
+    generator, site = make_generator(Component("corr_gauss")), make_sites(cohort(), seed)[name]
+    state = generator.fit(site.train, torch_rng(seed, name))
+    return generator.sample(state, (torch.arange(n) % 5 > 2).long(), torch_rng(seed, name, n))
+
+
 @dataclass
 class World:
     """One learner, taught site by site without a store."""
@@ -123,6 +133,7 @@ class World:
     lane: Lane
     training: Training = TRAINING
     seed: int = 0
+    dtype: torch.dtype = torch.float32
     taught: tuple[str, ...] = ()
 
     @classmethod
@@ -134,17 +145,34 @@ class World:
         model_params: Mapping[str, Any] | None = None,
         training: Training = TRAINING,
         seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        bank: Bank | None = None,
     ) -> World:
         spec = learner_spec(method, params, model)
         settings = {**spec.model.params, **(model_params or {})}
         network = make_model(Component(spec.model.name, settings), R)
         learner = Learner(make_method(spec.method), network)
-        return cls(learner, Bank(), start_lane(learner, seed), training, seed)
+        start = (
+            {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
+            for part in start_lane(learner, seed)
+        )
+        return cls(learner, Bank() if bank is None else bank, Lane(*start), training, seed, dtype)
 
     def view(self, name: str) -> SiteView:
-        source = make_sites(cohort(), self.seed)[name].learning(with_val=True)
-        rows = self.bank.add(PoolName("real", name, self.seed, "train"), source)
-        return SiteView(name, len(self.taught), self.bank, rows, rows[:0], SiteSeal(name))
+        def add(kind: str, part: str, batch: FCBatch) -> torch.Tensor:
+            pool = PoolName(kind, name, self.seed, part)
+            return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
+
+        rows = add("real", "train", make_sites(cohort(), self.seed)[name].learning(with_val=True))
+        return SiteView(
+            name,
+            len(self.taught),
+            self.bank,
+            rows,
+            rows[:0],
+            SiteSeal(name),
+            lambda n: add("synthetic", str(n), synthetic(name, self.seed, n)),
+        )
 
     def teach(self, names: Sequence[str]) -> World:
         for name in names:

@@ -111,7 +111,7 @@ class TWP(Method):
             return topology_energy(params[FIRST], graph["x"], graph["near"])
 
         graph = {"x": graphs.node_features(fc), "near": near}
-        one = torch.ones(len(fc), device=fc.device)
+        one = fc.new_ones(len(fc))
         return penalty.squared_gradients(energy, {FIRST: weight}, graph, one)[FIRST]
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:

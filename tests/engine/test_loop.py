@@ -7,13 +7,16 @@ from typing import ClassVar
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
-from fcforge.engine.loop import check_kept
+from fcforge.engine.loop import check_kept, minibatches
 from fcforge.errors import SealedError
 from fcforge.methods import Lane, Method
 from fcforge.models import make_model
 from fcforge.models.base import Model, Output
+from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
@@ -335,3 +338,41 @@ def test_the_evaluator_scores_every_site_and_every_subject():
         expected = torch.softmax(out.logits, -1)[:, 1].numpy()
         assert scores[name].shape == (len(site.test),)
         assert (scores[name] == expected).all()
+
+
+# -- minibatches -----------------------------------------------------------------------------------
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 200), size=st.integers(1, 64), epochs=st.integers(1, 4))
+def test_every_subject_every_epoch(n, size, epochs):
+    plan = minibatches(n, size, epochs, torch_rng(0, "x"))
+    steps = -(-n // size)
+    assert plan.shape[:2] == (epochs, steps)
+    assert plan.shape[2] <= size
+    for epoch in plan.reshape(epochs, -1):
+        counts = torch.bincount(epoch, minlength=n)
+        assert len(counts) == n
+        assert counts.min() >= 1
+        # nobody is wrapped around twice, and never more than one batch's worth is
+        assert counts.max() <= 2
+        assert int((counts == 2).sum()) == plan[0].numel() - n < steps
+    for batch in plan.reshape(-1, plan.shape[2]):
+        assert len(batch.unique()) == len(batch)
+
+
+def test_the_last_batch_wraps_around_to_the_first_subjects():
+    plan = minibatches(10, 4, 3, torch_rng(1, "x"))
+    assert plan.shape == (3, 3, 4)
+    for epoch in plan:
+        assert torch.equal(epoch.flatten()[10:], epoch.flatten()[:2])
+
+
+def test_epochs_differ_and_repeat_by_seed():
+    a, b = (minibatches(30, 8, 4, torch_rng(2, "x")) for _ in range(2))
+    assert torch.equal(a, b)
+    assert not torch.equal(a[0], a[1])
+    assert not torch.equal(a, minibatches(30, 8, 4, torch_rng(3, "x")))
+
+
+def test_a_longer_training_begins_like_a_shorter_one():
+    long, short = (minibatches(30, 8, e, torch_rng(2, "x")) for e in (9, 4))
+    assert torch.equal(long[:4], short)

@@ -10,6 +10,7 @@ import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.engine.graphed import Graphed
+from fcforge.engine.lift import shapes, stack, unstack, where_better
 from fcforge.engine.loop import make_step
 from fcforge.engine.optim import adam_start
 from fcforge.methods import Lane, Method, make_method
@@ -183,3 +184,35 @@ def test_a_graphed_step_is_the_step():
         graphed = replay(*graphed, rows[i : i + 8], key)
     for k, v in plain[0].params.items():
         torch.testing.assert_close(graphed[0].params[k], v, rtol=1e-5, atol=1e-6)
+
+
+def test_stack_and_unstack_are_inverse():
+    lanes = [Lane({"w": torch.randn(2, 3)}, {}, {"n": torch.tensor(i)}) for i in range(3)]
+    together = stack(lanes)
+    assert together.params["w"].shape == (3, 2, 3)
+    for a, b in zip(unstack(together, 3), lanes, strict=True):
+        assert torch.equal(a.params["w"], b.params["w"])
+        assert torch.equal(a.state["n"], b.state["n"])
+    assert stack(lanes[:1]) is lanes[0]
+
+
+def test_shapes_tell_lanes_apart_that_cannot_be_stacked():
+    lane = Lane({"w": torch.zeros(2)}, {}, {})
+    assert shapes(lane) == shapes(Lane({"w": torch.ones(2)}, {}, {}))
+    for other in (
+        Lane({"w": torch.zeros(3)}, {}, {}),
+        Lane({"w": torch.zeros(2, dtype=torch.float64)}, {}, {}),
+        Lane({"w": torch.zeros(2)}, {}, {"n": torch.zeros(1)}),
+        Lane({"v": torch.zeros(2)}, {}, {}),
+    ):
+        assert shapes(lane) != shapes(other)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_where_better_picks_per_lane(n):
+    new = {"w": torch.ones(n, 2, 2) if n > 1 else torch.ones(2, 2)}
+    old = {"w": torch.zeros_like(new["w"])}
+    better = torch.tensor([True, False, True]) if n > 1 else torch.tensor(True)
+    picked = where_better(better, new, old)["w"]
+    means = picked.reshape(n, -1).mean(1)
+    assert means.tolist() == ([1.0, 0.0, 1.0] if n > 1 else [1.0])

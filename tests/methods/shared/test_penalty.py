@@ -1,0 +1,65 @@
+"""The quadratic pull that EWC, SI and TWP share, against one quadratic per site."""
+
+from __future__ import annotations
+
+import torch
+
+from fcforge.methods import Lane
+from fcforge.methods.shared.penalty import (
+    add_anchor,
+    add_pull,
+    batch_gradients,
+    loss_gradients,
+)
+from fcforge.models import make_model
+from fcforge.randomness import torch_rng
+from fcforge.types import Component
+
+
+def logistic(n: int = 9, seed: int = 0):
+    """Logistic regression on 3 ROIs (3 edges) with random parameters."""
+    model = make_model(Component("linear"), 3)
+    rng = torch_rng(seed)
+    x = torch.randn(n, 3, generator=rng)
+    params = {
+        "head.0.weight": torch.randn(2, 3, generator=rng),
+        "head.0.bias": torch.randn(2, generator=rng),
+    }
+    y = torch.arange(n) % 2
+    return model, Lane(params, {}, {}), {"edges": x}, y
+
+
+def test_empirical_and_batched_fisher_by_hand():
+    model, lane, inputs, y = logistic(6)
+    x = inputs["edges"]
+    p = torch.softmax(model.apply(lane.params, {}, inputs).logits, -1)[:, 1]
+    residual = p - y  # gradient of the loss by z_1 - z_0
+    weight = loss_gradients(model, lane, inputs, y)["head.0.weight"]
+    torch.testing.assert_close(weight[1], (residual[:, None] * x).square().mean(0))
+    batched = batch_gradients(model, lane, inputs, y, size=4)["head.0.weight"][1]
+    first = (residual[:4, None] * x[:4]).mean(0).square()
+    second = (residual[4:, None] * x[4:]).mean(0).square()
+    torch.testing.assert_close(batched, first * 4 / 6 + second * 2 / 6)
+
+
+def test_merged_anchors_equal_one_quadratic_per_site():
+    rng = torch_rng(1)
+
+    def draw():
+        return {"w": torch.rand(7, generator=rng, dtype=torch.float64)}
+
+    anchors = [draw() for _ in range(4)]
+    importances = [draw() for _ in range(4)]
+    importances[0]["w"][2] = importances[1]["w"][2] = 0.0
+    state: dict = {}
+    for anchor, importance in zip(anchors, importances, strict=True):
+        state = add_anchor(state, anchor, importance)
+    theta = draw()
+
+    def separate(theta):
+        pairs = zip(anchors, importances, strict=True)
+        return sum((i["w"] * (theta["w"] - a["w"]).square()).sum() for a, i in pairs)
+
+    by_hand = torch.func.grad(separate)(theta)["w"]
+    zero = {"w": torch.zeros(7, dtype=torch.float64)}
+    torch.testing.assert_close(add_pull(zero, Lane(theta, {}, state), 1.0)["w"], by_hand)
