@@ -36,7 +36,7 @@ test: lint
 	$(BIN)/pytest -n auto
 
 # Other CPUs round differently. No test may hang on it: the training core under two emulations.
-CORE := tests/engine tests/methods tests/models tests/replay $(wildcard tests/test_*contract*.py)
+CORE := tests/engine tests/methods tests/models tests/replay
 rounding: $(VENV)/.dev
 	ATEN_CPU_CAPABILITY=default $(BIN)/pytest -n auto $(CORE)
 	MKL_CBWR=COMPATIBLE $(BIN)/pytest -n auto $(CORE)
