@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from fcforge.engine.graphed import Graphed, products
-from fcforge.engine.lift import clone, lift, stack, unstack, where_better
+from fcforge.engine.lift import lift, stack, unstack
 from fcforge.engine.optim import Adam, adam_start, adam_step
+from fcforge.engine.selection import Keeper
 from fcforge.errors import SealedError
-from fcforge.methods.base import Batch, Lane, Method, cross_entropy
+from fcforge.methods.base import Batch, Lane, Method
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, SiteView
@@ -165,85 +166,52 @@ def learn_lanes(
     graphed: bool = True,
 ) -> list[Lane]:
     """The epochs of one site for all lanes; on a GPU as a CUDA graph unless told otherwise."""
-    method, model, n = learner.method, learner.model, len(jobs)
-    inputs = bank.inputs(model)
-    rows = stack([method.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
-    size, epochs = training.batch_size, training.epochs
-    plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
-    plan = stack(plans).to(bank.device)  # ([lanes,] epochs, steps, b)
-    plan = torch.gather(rows, -1, plan.flatten(-3)).reshape(plan.shape)  # places -> bank rows
+    method, n, epochs = learner.method, len(jobs), training.epochs
+    plan = _batches(method, jobs, lanes, training, bank)
     steps = plan.shape[-2]
     counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
     key = stack([j.key for j in jobs]).to(bank.device)
     keys = fold(key[..., None], counter)  # ([lanes,] one per step and per epoch's begin)
     lane, opt = stack(lanes), stack([adam_start(la.params) for la in lanes])
     replaying = method.replay_size > 0 and jobs[0].site.position > 0
-
-    step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
-    begin_epoch = lift(lambda la, e, k: (method.begin_epoch(model, la, inputs, e, k),), n)
-    if graphed and bank.device.type == "cuda":
-        step = Graphed(step, carried=2)
-        if method.captures and replaying:
-            begin_epoch = Graphed(begin_epoch, carried=1)
-    keep_best = _monitor(learner, jobs, training, bank)
-
+    captured = graphed and bank.device.type == "cuda"
+    begin_epoch, step = _lifted(learner, training, bank, n, replaying=replaying, captured=captured)
+    keeper = Keeper(learner, jobs, training, bank)
     t = 0
     for epoch in range(epochs):
         if method.wakes(epoch, epochs):
-            (lane,) = begin_epoch(lane, _per_lane(counter[epoch], n), keys[..., t])
+            number = counter[epoch] if n == 1 else counter[epoch].expand(n)
+            (lane,) = begin_epoch(lane, number, keys[..., t])
         for s in range(steps):
             t += 1
             lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])
         t += 1
-        keep_best(lane)
+        keeper.see(lane)
         tick()
-    return unstack(keep_best(lane, last=True), n)
+    return unstack(keeper.kept(lane), n)
 
 
-def _per_lane(value: Tensor, n: int) -> Tensor:
-    return value if n == 1 else value.expand(n)
+def _batches(
+    method: Method, jobs: Sequence[Job], lanes: Sequence[Lane], training: Training, bank: Bank
+) -> Tensor:
+    """Bank rows ([lanes,] epochs, steps, b) of every step."""
+    rows = stack([method.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
+    size, epochs = training.batch_size, training.epochs
+    plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
+    plan = stack(plans).to(bank.device)
+    return torch.gather(rows, -1, plan.flatten(-3)).reshape(plan.shape)  # places -> bank rows
 
 
-def _monitor(
-    learner: Learner, jobs: Sequence[Job], training: Training, bank: Bank
-) -> Callable[..., Lane]:
-    """Keep the best epoch of each lane, or the last where nothing is chosen.
-
-    Chosen on the validation part cut from train, or, under the `select_on_test` leak, on the
-    open site's test split, which is what the authors' code does.
-    """
-    if jobs[0].peek is None and training.selection == "fixed":
-        return lambda lane, last=False: lane
-    method, model = learner.method, learner.model
-    inputs = bank.inputs(model)
-    if jobs[0].peek is not None:
-        watched = [j.peek for j in jobs if j.peek is not None]
-    else:
-        watched = [(gather(inputs, j.site.val), bank.y[j.site.val]) for j in jobs]
-    x, y = stack(watched)
-    on_test = jobs[0].peek is not None
-
-    def quality(lane: Lane, inputs: Inputs, y: Tensor) -> Tensor:
-        logits = method.logits(model, lane, inputs)
-        if on_test:
-            return (logits.argmax(-1) == y).float().mean()
-        return -cross_entropy(logits, y)
-
-    score = lift(quality, len(jobs))
-    best: dict[str, Any] = {}
-
-    def keep_best(lane: Lane, last: bool = False) -> Lane:
-        if last:
-            return best["lane"]
-        value = score(lane, x, y)
-        if not best:
-            best.update(lane=clone(lane), value=value)
-        better = value > best["value"]
-        best["lane"] = where_better(better, lane, best["lane"])
-        best["value"] = torch.where(better, value, best["value"])
-        return lane
-
-    return keep_best
+def _lifted(
+    learner: Learner, training: Training, bank: Bank, n: int, *, replaying: bool, captured: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`begin_epoch` and the step of `n` lanes, as CUDA graphs where that pays."""
+    method, inputs = learner.method, bank.inputs(learner.model)
+    begin = lift(lambda la, e, k: (method.begin_epoch(learner.model, la, inputs, e, k),), n)
+    step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
+    if captured and method.captures and replaying:
+        begin = Graphed(begin, carried=1)
+    return begin, Graphed(step, carried=2) if captured else step
 
 
 def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:

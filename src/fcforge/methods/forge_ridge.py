@@ -20,6 +20,7 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ from torch import Tensor
 from fcforge.methods.base import Lane, State
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
 from fcforge.methods.shared.synthetic import SyntheticMemory
-from fcforge.models.base import Model, Output, gather
+from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.replay.bank import SiteView
 from fcforge.replay.hcts import Look
 from fcforge.settings import Positive, Share, Size
@@ -99,28 +100,25 @@ class ForgeRidge(SyntheticMemory):
         t = 2.0 * site.y.double() - 1.0
         alike = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
-        n, chooses = len(now), len(old) > 0 and self.chooses
+        chooses = len(old) > 0 and self.chooses
         total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
         look: Look | None = None
         for done in range(self.rounds if chooses else 1):
             if chooses:
-
-                def forward(rows: Tensor, lane: Lane = lane) -> Output:
-                    return model.apply(lane.params, lane.stats, gather(bank, rows))
-
+                forward = partial(_forward, model, lane, bank)
                 lane, look = self.choose(forward, lane, keys[done].to(x.device), look)
-            asked = self.targets(lane.state, n)
-            place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
-            dual = dual_ridge(
-                gram[place[:, None], place],
-                torch.cat([t, asked.target]),
-                torch.cat([alike, asked.mass]),
-                self.penalty * x.shape[1],
-            )
-            total += torch.cat([dual.coefficient @ x[place], dual.bias[None]])
+            total += self._ridge(x, gram, t, alike, lane.state)
             mean = total / (done + 1)
             lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
         return lane
+
+    def _ridge(self, x: Tensor, gram: Tensor, t: Tensor, alike: Tensor, state: State) -> Tensor:
+        """Weights and, last, bias (p + 1,) for the subjects chosen now."""
+        n, asked = len(t), self.targets(state, len(t))
+        place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
+        target, mass = torch.cat([t, asked.target]), torch.cat([alike, asked.mass])
+        dual = dual_ridge(gram[place[:, None], place], target, mass, self.penalty * x.shape[1])
+        return torch.cat([dual.coefficient @ x[place], dual.bias[None]])
 
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.
@@ -146,6 +144,10 @@ class ForgeRidge(SyntheticMemory):
         u = 0.5 * (logits[:, 1] - logits[:, 0])
         target = (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)
+
+
+def _forward(model: Model, lane: Lane, bank: Inputs, rows: Tensor) -> Output:
+    return model.apply(lane.params, lane.stats, gather(bank, rows))
 
 
 def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:

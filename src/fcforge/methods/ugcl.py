@@ -15,7 +15,7 @@ features, and the network before this site as the teacher.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,24 @@ def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tens
     p, q = local_structure(old, near, tau), local_structure(new, near, tau)
     kl = torch.where(near, p.exp() * (p - q), 0.0).sum(-1)
     return kl.sum() / near.any(-1).sum().clamp(min=1)
+
+
+class Look(NamedTuple):
+    """What a graph network makes of some subjects: nodes (n, R, F), readout (n, 2 F), logits."""
+
+    nodes: Tensor
+    readout: Tensor
+    logits: Tensor
+
+
+def look(
+    model: Any, params: Params, stats: Params, inputs: Inputs, key: Tensor | None
+) -> tuple[Look, Params]:
+    """All three, in training mode with a `key`, and the batch-norm statistics after it."""
+    train = key is not None
+    nodes, stats = model.encode(params, stats, inputs, train, key)
+    readout = mean_max(nodes)
+    return Look(nodes, readout, model.classify(params, readout, train, key)), stats
 
 
 @dataclass(frozen=True)
@@ -114,20 +132,19 @@ class UGCL(Rehearsal):
             return super().loss(model, params, lane, batch, None, key)
         n = batch.y.shape[0]
         both = {k: torch.cat([v, replay.inputs[k]]) for k, v in batch.inputs.items()}
-        nodes, stats = model.encode(params, lane.stats, both, True, key)  # type: ignore[attr-defined]
-        readout = mean_max(nodes)
-        z = model.classify(params, readout, True, key)  # type: ignore[attr-defined]
+        now, stats = look(model, params, lane.stats, both, key)
         with torch.no_grad():
-            old_nodes, _ = model.encode(*old, replay.inputs, False, None)  # type: ignore[attr-defined]
-            old_readout = mean_max(old_nodes)
-            u = model.classify(old[0], old_readout, False, None)  # type: ignore[attr-defined]
+            then, _ = look(model, *old, replay.inputs, None)
+        loss = cross_entropy(now.logits[:n], batch.y)
+        return loss + self.remembered(Look(*(part[n:] for part in now)), then, replay), stats
+
+    def remembered(self, now: Look, then: Look, replay: Replay) -> Tensor:
+        """What remembered subjects add to the loss, the teacher's view of them being `then`."""
         near = neighbours(replay.inputs)
-        cosine = F.cosine_similarity(readout[n:], old_readout, dim=-1)
-        loss = (
-            cross_entropy(z[:n], batch.y)
-            + self.rehearsal * cross_entropy(z[n:], replay.y, replay.weight)
-            + self.logits_weight * (z[n:] - u).square().mean()
+        cosine = F.cosine_similarity(now.readout, then.readout, dim=-1)
+        return (
+            self.rehearsal * cross_entropy(now.logits, replay.y, replay.weight)
+            + self.logits_weight * (now.logits - then.logits).square().mean()
             + self.global_weight * (1.0 - cosine).mean()
-            + self.local_weight * local_divergence(old_nodes, nodes[n:], near, self.tau)
+            + self.local_weight * local_divergence(then.nodes, now.nodes, near, self.tau)
         )
-        return loss, stats

@@ -6,7 +6,7 @@ The sum over past sites k of quadratics is itself one quadratic (up to a constan
 importance :math:`\sum_k I_k` and the importance-weighted mean of the :math:`\theta^*_k` as its
 anchor. So the state never grows: two numbers per parameter, whatever the number of sites
 (Huszar, On quadratic penalties in elastic weight consolidation, 2018). Batch-norm running
-statistics are no parameters and are not protected.
+statistics are not parameters and are not protected.
 """
 
 from __future__ import annotations
