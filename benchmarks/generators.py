@@ -49,7 +49,7 @@ def authors_loop(batch: FCBatch, epochs: int) -> tuple[float, float]:
     s = FCMVAE.authors()
     rng = torch_rng(0)
     start = clock()
-    target = to_coordinates(batch.fc, s, {})
+    target, _ = to_coordinates(batch.fc, s)
     p = trainable(net.init(batch.n_rois, N_CLASSES, s, rng), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
     for _ in range(epochs):

@@ -76,7 +76,7 @@ def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
     p = trainable(vae.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
     rng = device_rng(torch_rng(0), batch.fc.device)
     optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
-    target = to_coordinates(batch.fc, s, {})
+    target, _ = to_coordinates(batch.fc, s)
     for _ in range(epochs):
         order = torch.randperm(len(batch), generator=rng, device=rng.device)
         for index in order.split(s.batch_size):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, device_rng
+from fcforge.generators.base import GeneratorState, LaneGenerator
+from fcforge.generators.checks import N_CLASSES
 from fcforge.generators.coordinates import clip_to_correlation, matrix_log, shrink_to_identity
 from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.lanes import train_together
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train
 from fcforge.generators.gaussian import class_means, residual_factors
@@ -25,7 +27,7 @@ SHRINK = 0.02
 
 
 @dataclass(frozen=True)
-class FCMVAE(VAESettings, Generator):
+class FCMVAE(VAESettings, LaneGenerator):
     """FCM-VAE, the FORGE paper's graph-transformer VAE; presets "careful", "paper", "authors".
 
     Its fields, one per choice, are those of `fcm_vae.settings.VAESettings`.
@@ -33,31 +35,39 @@ class FCMVAE(VAESettings, Generator):
 
     name: ClassVar[str] = "fcm_vae"
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        """Train on one site and prepare conditional sampling."""
-        state: GeneratorState = {}
-        target = to_coordinates(batch.fc, self, state)
-        inputs = net.prepare(batch.fc, self)
-        params, curve = train(target, batch.y, inputs, self, rng)
-        state.update(curve, class_fc=target_means(batch, SHRINK))
-        return self._prepare_sampling(state, params, batch, target, inputs, rng)
+    def learn_lanes(
+        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
+    ) -> list[GeneratorState]:
+        """Train on every site and prepare conditional sampling.
+
+        Networks of several sites are trained together, those on a GPU always; what follows is
+        work for CPU cores, one site each, with the numbers that a fit on the CPU draws.
+        """
+        sites = [self._site(batch) for batch in batches]
+        if len(sites) == 1 and batches[0].fc.device.type == "cpu":
+            return [self._finish(batches[0], sites[0], train(sites[0], self, rngs[0]), rngs[0])]
+        trained = train_together(sites, self, rngs)
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            return list(pool.map(self._finish, batches, sites, trained, rngs))
+
+    def _site(self, batch: FCBatch) -> Params:
+        """What training reads of a site's subjects."""
+        target, _ = to_coordinates(batch.fc, self)
+        return {**net.prepare(batch.fc, self), "y": batch.y, "target": target}
 
     @torch.no_grad()
-    def _prepare_sampling(
-        self,
-        state: GeneratorState,
-        params: Params,
-        batch: FCBatch,
-        target: Tensor,
-        inputs: dict[str, Tensor],
-        rng: torch.Generator,
+    def _finish(
+        self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: torch.Generator
     ) -> GeneratorState:
-        """Latent statistics, refitted baselines, residual noise and its scale."""
-        one = torch.ones((), device=target.device)
-        state["latent_share"], state["scale"] = 0.0 * one, one
-        mu, log_var = net.encode(params, inputs, self)
-        _latent_statistics(state, mu, log_var, batch.y)
-        state["gate"] = class_means(inputs["gate"], batch.y)
+        """State of a trained network: what conditional sampling needs besides."""
+        home, batch = batch.fc.device, FCBatch(batch.fc.cpu(), batch.y.cpu())
+        params, site = ({k: v.cpu() for k, v in part.items()} for part in (trained[0], site))
+        target, frame = to_coordinates(batch.fc, self)
+        state = {**frame, **trained[1], "class_fc": target_means(batch, SHRINK)}
+        mu, log_var = net.encode(params, site, self)
+        state |= _latent_statistics(mu, log_var, batch.y)
+        state["gate"] = class_means(site["gate"], batch.y)
+        state["latent_share"], state["scale"] = torch.zeros(()), torch.ones(())
         if self.class_baseline:
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
@@ -65,15 +75,13 @@ class FCMVAE(VAESettings, Generator):
             state["residual_factors"], state["residual_diagonal"] = residual_factors(
                 target - omega, batch.y, self.covariance_shrink, None
             )
-        state.update(frozen(params, "net."))
+        state |= frozen(params, "net.")
         if self.variance_match:
-
-            def draw(scale: Tensor, y: Tensor) -> Tensor:
-                return self.draw({**state, "scale": scale}, y, device_rng(rng, y.device))
-
             shrink = SHRINK if self.coordinates == "off_log" else 0.0
-            state["scale"] = matched_scale(draw, batch, shrink)
-        return state
+            state["scale"] = matched_scale(
+                lambda scale, y: self.draw({**state, "scale": scale}, y, rng), batch, shrink
+            )
+        return {k: v.to(home) for k, v in state.items()}
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Z | y, decode, residual noise if asked, back to correlations."""
@@ -105,17 +113,17 @@ class FCMVAE(VAESettings, Generator):
         }
 
 
-def to_coordinates(fc: Tensor, s: VAESettings, state: GeneratorState) -> Tensor:
-    """Standardised coordinates (n, p) the decoder speaks; what undoes them goes into `state`."""
-    state["rois"] = torch.tensor(fc.shape[-1])
+def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
+    """Standardised coordinates (n, p) the decoder speaks, and what undoes them."""
+    frame = {"rois": torch.tensor(fc.shape[-1])}
     if s.coordinates == "off_log":
         log_fc = matrix_log(shrink_to_identity(fc, SHRINK))
-        state["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
+        frame["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
         x = edges(log_fc)
     else:
         x = fisher_z(edges(fc))
-    state["centre"], state["unit"] = x.mean(), x.std().clamp_min(1e-6)
-    return (x - state["centre"]) / state["unit"]
+    frame |= {"centre": x.mean(), "unit": x.std().clamp_min(1e-6)}
+    return (x - frame["centre"]) / frame["unit"], frame
 
 
 def from_coordinates(x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState) -> Tensor:
@@ -128,13 +136,17 @@ def from_coordinates(x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
     return clip_to_correlation(fc) if s.project == "clip" else fc
 
 
-def _latent_statistics(state: GeneratorState, mu: Tensor, log_var: Tensor, y: Tensor) -> None:
+def _latent_statistics(mu: Tensor, log_var: Tensor, y: Tensor) -> GeneratorState:
     """Class means and pooled covariance factors of the aggregate posterior; active units."""
-    state["z_mean"] = class_means(mu, y)
-    state["z_factors"], state["z_diagonal"] = residual_factors(mu, y, shrink=0.1)
-    state["z_posterior"] = log_var.exp().mean(0).sqrt()
-    # Burda et al.: a unit is active when its mean moves over subjects.
-    state["active_units"] = (mu.var(0) > 0.01).sum()
+    factors, diagonal = residual_factors(mu, y, shrink=0.1)
+    return {
+        "z_mean": class_means(mu, y),
+        "z_factors": factors,
+        "z_diagonal": diagonal,
+        "z_posterior": log_var.exp().mean(0).sqrt(),
+        # Burda et al.: a unit is active when its mean moves over subjects.
+        "active_units": (mu.var(0) > 0.01).sum(),
+    }
 
 
 def _draw_latent(
@@ -162,11 +174,10 @@ def _refit_baseline(
 
     Also notes the share of coordinate variance that z carries.
     """
-    rng = device_rng(rng, target.device)
     baseline = class_means(target, y)
     shares = []
     for label in range(N_CLASSES):
-        asked = torch.full((n,), label, device=target.device)
+        asked = torch.full((n,), label)
         z = _draw_latent(params, state, asked, s, rng)
         omega = net.interaction(params, z, int(state["rois"]), s)
         baseline[label] -= omega.mean(0)

@@ -5,12 +5,21 @@ Pure functions of a parameter dict; p = R(R-1)/2 edges, k Laplacian coordinates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init, uniform
-from fcforge.graphs import adjacency, degree, edges, laplacian, laplacian_coordinates
+from fcforge.graphs import (
+    adjacency,
+    degree,
+    edges,
+    laplacian,
+    laplacian_coordinates,
+    without_diagonal,
+)
 
 
 def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
@@ -22,22 +31,18 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
         ``features`` (n, R, R + k + 1): FC rows, Laplacian coordinates, degree (eq. x0);
         ``spectral`` (n, R, k); ``bias`` (n, R, R) = A + I; ``gate`` (n, p) = edges of A.
     """
+    rois = fc.shape[-1]
     adj = adjacency(fc, s.tau, weighted=False)
-    eye = torch.eye(fc.shape[-1], device=fc.device)
-    graph = adj + eye if s.self_loop else adj
+    looped = adj + torch.eye(rois, device=fc.device)
+    graph = looped if s.self_loop else adj
     coordinates = laplacian_coordinates(graph, s.k_pe) if s.skip_components else _first_k(graph, s)
-    features = torch.cat(
-        [
-            fc if s.node_feature else torch.zeros_like(fc),
-            coordinates,
-            degree(graph)[..., None] / fc.shape[-1],
-        ],
-        -1,
-    )
+    rows = without_diagonal(fc) if s.zero_diagonal else fc
+    rows = rows if s.node_feature else torch.zeros_like(fc)
+    degrees = degree(graph)[..., None] / (rois if s.degree_share else 1)
     return {
-        "features": features,
+        "features": torch.cat([rows, coordinates, degrees], -1),
         "spectral": coordinates,
-        "bias": adj + eye,
+        "bias": looped,
         "gate": edges(adj),
     }
 
@@ -52,24 +57,41 @@ def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
 def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
-    linear_init(p, "input", rois + s.k_pe + 1, s.d_model, rng)
+
+    def dense(name: str, n_in: int, n_out: int, bias: bool = True) -> None:
+        linear_init(p, name, n_in, n_out, rng)
+        if not bias:
+            del p[f"{name}.bias"]
+        elif s.drawn_biases:
+            p[f"{name}.bias"] = (2 * torch.rand(n_out, generator=rng) - 1) / n_in**0.5
+
+    dense("input", rois + s.k_pe + 1, s.d_model)
     for layer in range(s.layers):
         name = f"layer{layer}"
         norm_init(p, f"{name}.norm1", s.d_model)
-        linear_init(p, f"{name}.qkv", s.d_model, 3 * s.d_model, rng)
-        linear_init(p, f"{name}.out", s.d_model, s.d_model, rng)
+        dense(f"{name}.qkv", s.d_model, 3 * s.d_model, s.attention_bias)
+        dense(f"{name}.out", s.d_model, s.d_model, s.attention_bias)
         norm_init(p, f"{name}.norm2", s.d_model)
-        linear_init(p, f"{name}.ff1", s.d_model, s.d_ff, rng)
-        linear_init(p, f"{name}.ff2", s.d_ff, s.d_model, rng)
-        linear_init(p, f"{name}.spectral", s.k_pe, s.d_model, rng)
+        dense(f"{name}.ff1", s.d_model, s.d_ff)
+        dense(f"{name}.ff2", s.d_ff, s.d_model)
+        dense(f"{name}.spectral", s.k_pe, s.d_model, bias=False)
         if s.learnt_bias_gain:
-            p[f"{name}.gain_lae"] = torch.zeros(s.heads)
-            p[f"{name}.gain_sge"] = torch.zeros(s.heads)
+            p |= {f"{name}.gain_{b}": torch.zeros(s.heads) for b in ("lae", "sge")}
     norm_init(p, "readout.norm", s.d_model)
-    linear_init(p, "readout", s.d_model, s.d_model, rng)
-    linear_init(p, "mu", s.d_model, s.d_z, rng)
-    linear_init(p, "log_var", s.d_model, s.d_z, rng)
-    linear_init(p, "factors", s.d_z, rois * s.rank, rng)
+    dense("readout", s.d_model, s.d_model)
+    dense("mu", s.d_model, s.d_z)
+    dense("log_var", s.d_model, s.d_z)
+    dense("factors", s.d_z, rois * s.rank)
+    _init_decoder(p, rois, n_classes, s, rng)
+    dense("head", s.d_z, 1)
+    p["log_sigma_y"] = torch.tensor(0.25).log()
+    return p
+
+
+def _init_decoder(
+    p: Params, rois: int, n_classes: int, s: VAESettings, rng: torch.Generator
+) -> None:
+    """Weights of the factors, edge baselines, noise per edge and the gate."""
     p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
     if s.odd_decoder:
         p["factors.weight"] *= 0.2
@@ -79,13 +101,15 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
     p["baseline"] = torch.zeros(n_classes if s.class_baseline else 1, n_edges)
     p["log_noise"] = torch.zeros(n_edges)
     p["gate_scale"] = torch.tensor(s.gate_scale)
-    linear_init(p, "head", s.d_z, 1, rng)
-    p["log_sigma_y"] = torch.tensor(0.25).log()
-    return p
 
 
 def _attention(
-    p: Params, name: str, x: Tensor, inputs: dict[str, Tensor], s: VAESettings
+    p: Params,
+    name: str,
+    x: Tensor,
+    inputs: dict[str, Tensor],
+    s: VAESettings,
+    drop: Callable[[str, Tensor], Tensor],
 ) -> Tensor:
     """Multi-head attention with scores QK'/sqrt(d) + LAE + SGE (eq. attn-score).
 
@@ -108,7 +132,7 @@ def _attention(
     scores = q @ k.mT
     if s.lae:
         scores = scores + _gain(p, f"{name}.gain_lae", s) * inputs["bias"][:, None]
-    out = torch.softmax(scores, -1) @ v
+    out = drop(f"{name}.attention", torch.softmax(scores, -1)) @ v
     return linear(p, f"{name}.out", out.transpose(1, 2).reshape(n, rois, s.d_model))
 
 
@@ -121,12 +145,13 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: torch.Generator) -> di
     """What dropout keeps in one training step, by place; empty without dropout."""
     if s.dropout == 0.0:
         return {}
-    shapes = {
-        f"layer{layer}.{part}": (n, rois, s.d_model)
+    inside = {"attention": (n, s.heads, rois, rois), "hidden": (n, rois, s.d_ff)}
+    branches = dict.fromkeys(("out", "ff2"), (n, rois, s.d_model))
+    return {
+        f"layer{layer}.{place}": uniform(*shape, rng=rng) >= s.dropout
         for layer in range(s.layers)
-        for part in ("out", "ff2")
+        for place, shape in (inside if s.dropout_at == "inside" else branches).items()
     }
-    return {name: uniform(*shape, rng=rng) >= s.dropout for name, shape in shapes.items()}
 
 
 def encode(
@@ -134,22 +159,24 @@ def encode(
 ) -> tuple[Tensor, Tensor]:
     """Mean and log variance of q(z | FC), both (n, d_z); `masks` (`dropout_masks`) in training."""
 
-    def drop(name: str, x: Tensor) -> Tensor:
-        return x * masks[name] / (1.0 - s.dropout) if masks else x
+    def drop(place: str, x: Tensor) -> Tensor:
+        return x * masks[place] / (1.0 - s.dropout) if masks and place in masks else x
 
     x = linear(p, "input", inputs["features"])
     for layer in range(s.layers):
         name = f"layer{layer}"
-        attended = _attention(p, name, norm(p, f"{name}.norm1", x), inputs, s)
+        attended = _attention(p, name, norm(p, f"{name}.norm1", x), inputs, s, drop)
         x = x + drop(f"{name}.out", attended)
         hidden = torch.nn.functional.gelu(linear(p, f"{name}.ff1", norm(p, f"{name}.norm2", x)))
+        hidden = drop(f"{name}.hidden", hidden)
         x = x + drop(f"{name}.ff2", linear(p, f"{name}.ff2", hidden))
     h = x.mean(1)
     if s.rich_readout:
         h = torch.nn.functional.elu(linear(p, "readout", norm(p, "readout.norm", h)))
     else:
         h = linear(p, "readout", h)
-    return linear(p, "mu", h), linear(p, "log_var", h).clamp(-8.0, 4.0)
+    log_var = linear(p, "log_var", h)
+    return linear(p, "mu", h), log_var.clamp(-8.0, 4.0) if s.bound_log_var else log_var
 
 
 def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:

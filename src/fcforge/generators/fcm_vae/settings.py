@@ -44,6 +44,7 @@ PAPER: dict[str, Any] = {
     "residual_noise": False,
     "variance_match": False,
     "mean_match": False,
+    "degree_share": False,
 }
 AUTHORS: dict[str, Any] = {
     **PAPER,
@@ -56,6 +57,12 @@ AUTHORS: dict[str, Any] = {
     "gate_scale": 8.0,
     "gate_learnt": True,
     "head_on_z": False,
+    "zero_diagonal": True,
+    "bound_log_var": False,
+    "dropout_at": "inside",
+    "attention_bias": False,
+    "drawn_biases": True,
+    "sigma_y_floor": 1e-4,
 }
 
 
@@ -72,6 +79,19 @@ class VAESettings(Checked):
         Adam; `clip` is the gradient norm bound (0: none).
     node_feature, lae, sge
         Ablation switches: FC rows as node features, local adjacency bias, spectral bias.
+    zero_diagonal
+        Node features have 0 for a ROI with itself (authors) or the FC's own 1.
+    degree_share
+        The degree among the node features as a share of all ROIs, or as it is.
+    dropout_at
+        Dropout of the two branches' outputs ("branches"), or of attention weights and the hidden
+        layer of the feed-forward part ("inside", authors).
+    attention_bias
+        Biases of queries, keys, values and of the attention's output.
+    drawn_biases
+        Biases start as torch.nn.Linear draws them (authors), or at 0.
+    bound_log_var
+        Log variances of q(z | FC) are kept in [-8, 4].
     learnt_bias_gain
         Biases times a learnt factor per head that starts at 0 (authors) or added as they are.
     self_loop
@@ -135,6 +155,12 @@ class VAESettings(Checked):
     node_feature: bool = True
     lae: bool = True
     sge: bool = True
+    zero_diagonal: bool = False
+    degree_share: bool = True
+    dropout_at: Literal["branches", "inside"] = "branches"
+    attention_bias: bool = True
+    drawn_biases: bool = False
+    bound_log_var: bool = True
     learnt_bias_gain: bool = False
     self_loop: bool = False
     skip_components: bool = True

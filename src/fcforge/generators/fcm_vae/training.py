@@ -49,18 +49,26 @@ def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: VAESett
     p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
 
 
-def train(
-    target: Tensor, y: Tensor, inputs: dict[str, Tensor], s: VAESettings, rng: torch.Generator
-) -> tuple[Params, dict[str, Tensor]]:
-    """Maximise the supervised ELBO with Adam.
+def start(subjects: Params, s: VAESettings, rng: torch.Generator) -> Params:
+    """Fresh parameters for a site's subjects, on the CPU."""
+    p = net.init(subjects["features"].shape[1], N_CLASSES, s, rng)
+    if s.edge_start == "mle":
+        start_at_maximum_likelihood(p, subjects["target"].cpu(), subjects["y"].cpu(), s)
+    return p
+
+
+def kl_weight(epoch: int, s: VAESettings) -> float:
+    """Beta, growing from 0 over the first `warmup` epochs."""
+    return s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
+
+
+def train(subjects: Params, s: VAESettings, rng: torch.Generator) -> tuple[Params, Params]:
+    """Maximise the supervised ELBO of one site with Adam.
 
     Parameters
     ----------
-    target : Tensor of shape (n, p)
-        Standardised coordinates of the training subjects.
-    y : Tensor of shape (n,)
-    inputs : dict
-        From `network.prepare`.
+    subjects : dict
+        What `network.prepare` gives, ``target`` (n, p): standardised coordinates, ``y`` (n,).
 
     Returns
     -------
@@ -69,28 +77,28 @@ def train(
     curve : dict of Tensor of shape (epochs,)
         Mean ``kl``, ``reconstruction`` and ``label_nll`` per subject in every epoch.
     """
-    rois, device = inputs["features"].shape[1], target.device
-    start = net.init(rois, N_CLASSES, s, rng)
-    if s.edge_start == "mle":
-        start_at_maximum_likelihood(start, target.cpu(), y.cpu(), s)
-    p = trainable(start, device)
+    n, device = len(subjects["y"]), subjects["y"].device
+    p = trainable(start(subjects, s, rng), device)
     optimiser = adam(p, lr=s.lr)
     rng = device_rng(rng, device)
-    subjects = {**inputs, "target": target, "y": y}
     curve = torch.zeros(s.epochs, len(CURVE), device=device)
     for epoch in range(s.epochs):
-        beta = s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
-        order = torch.randperm(len(y), generator=rng, device=device)
+        order = torch.randperm(n, generator=rng, device=device)
         for index in order.split(s.batch_size):
             batch = {k: v[index] for k, v in subjects.items()}
-            loss, parts = sampled_elbo(p, batch, s, beta, rng)
+            loss, parts = sampled_elbo(p, batch, s, kl_weight(epoch, s), rng)
             optimiser.zero_grad()
             loss.backward()
             if s.clip:
                 torch.nn.utils.clip_grad_norm_(list(p.values()), s.clip)
             optimiser.step()
-            curve[epoch] += parts * len(index) / len(y)
-    return {k: v.detach() for k, v in p.items()}, dict(zip(CURVE, curve.T.clone(), strict=True))
+            curve[epoch] += parts * len(index) / n
+    return {k: v.detach() for k, v in p.items()}, as_curve(curve)
+
+
+def as_curve(curve: Tensor) -> Params:
+    """Columns of (epochs, 3) by name."""
+    return dict(zip(CURVE, curve.T.clone(), strict=True))
 
 
 def sampled_elbo(
@@ -115,22 +123,27 @@ def negative_elbo(
     Parameters
     ----------
     batch : dict
-        What `network.prepare` gives, ``target`` (n, p) and ``y`` (n,).
+        What `network.prepare` gives, ``target`` (n, p) and ``y`` (n,); ``weight`` (n,) where some
+        subjects only fill the batch: 1 for those that count, else 0.
     noise : Tensor of shape (n, d_z)
         Of the draw z = mu + sigma noise.
     masks : dict
         From `network.dropout_masks`.
     """
-    y = batch["y"]
+    y, weight = batch["y"], batch.get("weight")
+
+    def mean(x: Tensor) -> Tensor:
+        return x.mean(0) if weight is None else weight @ x / weight.sum().clamp_min(1.0)
+
     mu, log_var = net.encode(p, batch, s, masks)
     z = mu + (0.5 * log_var).exp() * noise
     log_rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
     log_rate = log_rate + net.interaction(p, z, batch["features"].shape[1], s)
     if s.gate == "class":
         log_rate = log_rate + net.gate_log(p, batch["gate"], s)
-    rec = reconstruction_nll(p, batch["target"], log_rate, s).mean()
-    label = label_nll(p, z if s.head_on_z else mu, y.to(z.dtype), s.sigma_y_floor).mean()
-    units = kl_per_unit(mu, log_var).mean(0)
+    rec = mean(reconstruction_nll(p, batch["target"], log_rate, s))
+    label = mean(label_nll(p, z if s.head_on_z else mu, y.to(z.dtype), s.sigma_y_floor))
+    units = mean(kl_per_unit(mu, log_var))
     # Free bits: a unit that costs less than the allowance is not pushed down further.
     cost = units.clamp_min(s.free_bits).sum()
     return rec + label + beta * cost, torch.stack([units.sum(), rec, label]).detach()
