@@ -4,9 +4,9 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fcforge.errors import StoreError
+from fcforge.errors import DataError, StoreError
 from fcforge.generators.base import Generator
-from fcforge.generators.cache import fit_cached, fit_key
+from fcforge.generators.cache import _seed, fit_cached, fit_key, fit_together
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.types import FCBatch
 
@@ -63,3 +63,27 @@ def test_damaged_state_is_reported(small_site, tmp_path) -> None:
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(StoreError, match="damaged"):
         fit_cached(Counting(), small_site, (0,), tmp_path)
+
+
+def test_what_is_fitted_together_is_found_one_by_one(small_site, tmp_path) -> None:
+    """Lanes write what `fit_cached` looks for; what is there already is not fitted again."""
+    CALLS.clear()
+    gen = Counting(a=20)
+    half = small_site.select(slice(0, 20))
+    first = fit_cached(gen, half, (1, "UM"), tmp_path)
+    asked = [(small_site, (0, "NYU")), (half, (1, "UM")), (half, (2, "UM")), (half, (2, "UM"))]
+    assert fit_together(gen, asked, tmp_path, "cpu", lanes=1) == 2
+    assert len(CALLS) == 3
+    assert fit_together(gen, asked, tmp_path, "cpu") == 0
+    again = [fit_cached(gen, batch, names, tmp_path) for batch, names in asked]
+    assert len(CALLS) == 3
+    assert torch.equal(again[1]["x"], first["x"])
+    alone = gen.fit(small_site, torch.Generator().manual_seed(_seed((0, "NYU"))))
+    assert torch.equal(again[0]["x"], alone["x"])
+
+
+def test_a_site_that_cannot_be_learnt_leaves_nothing(small_site, tmp_path) -> None:
+    asked = [(small_site, (0, "NYU")), (small_site.select(slice(0, 2)), (0, "UM"))]
+    with pytest.raises(DataError, match="too few"):
+        fit_together(Counting(), asked, tmp_path, "cpu")
+    assert not list(tmp_path.iterdir())

@@ -11,7 +11,7 @@ import torch
 
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.runner.collect import collect
-from fcforge.runner.execute import fitted_generators
+from fcforge.runner.execute import fitted_generators, wanted_generators
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
 from fcforge.runner.pools import class_counts, synthetic_name
@@ -274,6 +274,28 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     assert len(ahead) == 4  # two sites, two seeds
     run_plan(plan, store.root)
     assert {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()} == ahead
+
+
+def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
+    """On a GPU all (site, seed) of FCM-VAE are one call; the run then only reads them."""
+    vae = Component("fcm_vae", {"epochs": 1, "d_model": 8, "d_ff": 8, "d_z": 4})
+    learner = replace(learner_spec("forge"), generator=vae)
+    spec = replace(run_spec(learner, 2), training=Training(epochs=1, batch_size=16))
+    plan = plan_of(spec, replace(spec, seed=1))
+    nodes, store = list(plan.nodes.values()), Store(tmp_path)
+    wanted = wanted_generators(nodes, in_lanes=True)
+    assert len(wanted) == 4  # two sites, two seeds
+    assert Workshop(cohort(), store).fit_generators(list(wanted.values())) == 4
+    ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    run_plan(plan, store.root)
+    assert {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()} == ahead
+    with fitted_generators(nodes, Component("folder"), store, 2, but=wanted) as wait_for:
+        wait_for(nodes)  # nothing is left for processes: the dataset is not even read
+
+
+def test_generators_without_lanes_are_left_to_processes():
+    plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
+    assert wanted_generators(list(plan.nodes.values()), in_lanes=True) == {}
 
 
 def test_one_job_fits_nothing_ahead(tmp_path):

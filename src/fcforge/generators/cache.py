@@ -57,7 +57,7 @@ def fit_cached(
         Where states are kept as ``<key>.safetensors``, written whole or not at all; without
         it they live in this process.
     """
-    seed = derive(int(seed_names[0]), "generator", *seed_names[1:])
+    seed = _seed(seed_names)
     key = fit_key(generator, batch, seed)
     if folder is None:
         if key not in _memory:
@@ -69,6 +69,48 @@ def fit_cached(
     state = generator.fit(batch, torch.Generator().manual_seed(seed))
     write_state(path, state, {"generator": generator.name})
     return state
+
+
+def _seed(names: Sequence[str | int]) -> int:
+    return derive(int(names[0]), "generator", *names[1:])
+
+
+def fit_together(
+    generator: Generator,
+    asked: Sequence[tuple[FCBatch, Sequence[str | int]]],
+    folder: str | os.PathLike[str],
+    device: torch.device | str,
+    lanes: int = 32,
+) -> int:
+    """Fit on `device`, as lanes, what `fit_cached` would not find in the folder.
+
+    Parameters
+    ----------
+    generator : Generator
+    asked : sequence of (batch, seed_names)
+        As of `fit_cached`; equal ones are fitted once.
+    folder : path
+    lanes : int
+        Most that are trained at once.
+
+    Returns
+    -------
+    int
+        How many were fitted.
+    """
+    missing: dict[Path, tuple[FCBatch, int]] = {}
+    for batch, names in asked:
+        path = Path(folder) / f"{fit_key(generator, batch, _seed(names))}.safetensors"
+        if not path.exists():
+            missing[path] = batch, _seed(names)
+    paths = list(missing)
+    for group in (paths[i : i + lanes] for i in range(0, len(paths), lanes)):
+        found = [missing[path] for path in group]
+        batches = [FCBatch(batch.fc.to(device), batch.y.to(device)) for batch, _ in found]
+        rngs = [torch.Generator().manual_seed(seed) for _, seed in found]
+        for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
+            write_state(path, state, {"generator": generator.name})
+    return len(paths)
 
 
 def write_state(path: Path, state: GeneratorState, metadata: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -130,7 +130,9 @@ def run_lanes(
     progress(finished, total, "")
     workshop = Workshop(cohort, store, device, group)
     by_learner = sorted(todo, key=_lane_order)
-    with fitted_generators(todo, dataset, store, jobs) as wait_for:
+    in_lanes = wanted_generators(todo, in_lanes=True) if device.startswith("cuda") else {}
+    workshop.fit_generators(list(in_lanes.values()))
+    with fitted_generators(todo, dataset, store, jobs, but=in_lanes) as wait_for:
         for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
             members = list(nodes)
             wait_for(members)
@@ -144,17 +146,34 @@ def _lane_order(node: Node) -> tuple[bool, str, int]:
     return learner.generator is not None, learner.title, node.depth
 
 
+def wanted_generators(nodes: Sequence[Node], *, in_lanes: bool = False) -> dict[Hashable, Node]:
+    """One node for every generator that nodes need; of those that train in lanes, if asked."""
+    from fcforge.generators import GENERATORS
+    from fcforge.generators.base import LaneGenerator
+
+    def laned(node: Node) -> bool:
+        generator = node.spec.learner.generator
+        return generator is not None and issubclass(GENERATORS[generator.name], LaneGenerator)
+
+    wanted = {generator_name(n): n for n in nodes if not in_lanes or laned(n)}
+    wanted.pop(None, None)
+    return wanted
+
+
 @contextmanager
 def fitted_generators(
-    nodes: Sequence[Node], dataset: Component, store: Store, jobs: int
+    nodes: Sequence[Node],
+    dataset: Component,
+    store: Store,
+    jobs: int,
+    but: Container[Hashable] = (),
 ) -> Iterator[Callable[[Sequence[Node]], None]]:
-    """Fit the generators that nodes need in `jobs` processes, each once, into the store.
+    """Fit the generators that nodes need, `but` some, in `jobs` processes, each once.
 
     Yields a function that waits for the generators of some nodes. With one job nothing is done
     ahead: whoever needs a generator fits it.
     """
-    wanted = {generator_name(n): n for n in nodes}
-    wanted.pop(None, None)
+    wanted = {name: n for name, n in wanted_generators(nodes).items() if name not in but}
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return

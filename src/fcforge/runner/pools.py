@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,17 +45,36 @@ def fit_generator(
     Under the `generator_sees_test` leak the test subjects are added to what it is fitted on,
     as in the authors' code.
     """
-    from fcforge.generators import make_generator
     from fcforge.generators.cache import fit_cached
+
+    generator, source, names = _asked(site, spec)
+    return generator, fit_cached(generator, source, names, cache), source
+
+
+def fit_generators(asked: Sequence[tuple[Site, RunSpec]], cache: Path, device: str) -> int:
+    """Fit the generators of several (site, seed) on `device`, side by side, into the cache."""
+    from fcforge.generators.cache import fit_together
+
+    alike: dict[str, list[tuple[Generator, FCBatch, tuple[int, str, str]]]] = {}
+    for site, spec in asked:
+        alike.setdefault(repr(spec.learner.generator), []).append(_asked(site, spec))
+    return sum(
+        fit_together(group[0][0], [(batch, names) for _, batch, names in group], cache, device)
+        for group in alike.values()
+    )
+
+
+def _asked(site: Site, spec: RunSpec) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
+    """Generator of a learner, the subjects it is fitted on, and the names of its seed."""
+    from fcforge.generators import make_generator
 
     if spec.learner.generator is None:
         raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
-    generator = make_generator(spec.learner.generator)
     source = site.learning(with_val=spec.training.selection == "fixed")
     if spec.leaks.generator_sees_test:
         source = FCBatch.concat([source, site.test])
     names = (spec.seed, "generator", site.name)
-    return generator, fit_cached(generator, source, names, cache), source
+    return make_generator(spec.learner.generator), source, names
 
 
 def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) -> FCBatch:

@@ -27,7 +27,7 @@ from fcforge.runner.bench import Bench
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import fit_generator
+from fcforge.runner.pools import fit_generator, fit_generators
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.harmonise import harmonise_sites
@@ -95,6 +95,11 @@ class Workshop:
     def fit_generator(self, spec: RunSpec, site: str) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
         fit_generator(self.sites(spec)[site], spec, self.store.generators)
+
+    def fit_generators(self, nodes: Sequence[Node]) -> int:
+        """Fit the generators of the nodes' last sites side by side on this workshop's device."""
+        asked = [(self.sites(node.spec)[node.spec.order[-1]], node.spec) for node in nodes]
+        return fit_generators(asked, self.store.generators, self.device)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:

@@ -47,7 +47,7 @@ class FCMVAE(VAESettings, LaneGenerator):
         if len(sites) == 1 and batches[0].fc.device.type == "cpu":
             return [self._finish(batches[0], sites[0], train(sites[0], self, rngs[0]), rngs[0])]
         trained = train_together(sites, self, rngs)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        with ThreadPoolExecutor() as pool:
             return list(pool.map(self._finish, batches, sites, trained, rngs))
 
     def _site(self, batch: FCBatch) -> Params:

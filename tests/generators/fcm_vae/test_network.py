@@ -1,0 +1,189 @@
+"""FCM-VAE's network by hand: inputs, attention, dropout, decoder, Bayes' rule."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.fcm_vae import network as net
+from fcforge.graphs import edges, from_edges
+from fcforge.randomness import torch_rng
+
+SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
+# three ROIs: 0 - 1 strong, 1 - 2 at the threshold, 0 - 2 below it
+CHAIN = from_edges(torch.tensor([[0.8, -0.5, 0.4]]))
+
+
+def test_latent_given_y_is_bayes_rule() -> None:
+    rng = torch.Generator().manual_seed(0)
+    w = torch.randn(4, generator=rng).double()
+    p = {
+        "head.weight": w[None],
+        "head.bias": torch.tensor([0.3]).double(),
+        "log_sigma_y": torch.tensor(0.5).double().log(),
+    }
+    noise = torch.randn(200_000, 4, generator=rng).double()
+    z = net.latent_given_y(p, torch.ones(200_000).double(), noise, 0.0)
+    cov = torch.linalg.inv(torch.eye(4).double() + torch.outer(w, w) / 0.25)
+    mean = cov @ w * (1.0 - 0.3) / 0.25
+    assert torch.allclose(z.mean(0), mean, atol=0.01)
+    assert torch.allclose(torch.cov(z.T), cov, atol=0.02)
+
+
+def test_interaction_is_the_low_rank_form() -> None:
+    s = FCMVAE.paper(**SMALL)
+    p = net.init(5, 2, s, torch_rng(0))
+    z = torch.randn(3, 8, generator=torch_rng(1))
+    omega = net.interaction(p, z, 5, s)
+    u = (z[1] @ p["factors.weight"].T + p["factors.bias"]).view(5, s.rank)
+    by_hand = sum(p["alpha"][r] * u[0, r] * u[2, r] for r in range(s.rank))
+    assert omega[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)  # edge (0, 2)
+
+
+def odd_share(s) -> float:
+    """Share of the decoder's variance over z that is odd in z."""
+    p = net.init(12, 2, s, torch_rng(0))
+    z = torch.randn(2000, s.d_z, generator=torch_rng(1))
+    plus, minus = net.interaction(p, z, 12, s), net.interaction(p, -z, 12, s)
+    odd, even = 0.5 * (plus - minus), 0.5 * (plus + minus)
+    return float(odd.var(0).sum() / (odd.var(0).sum() + even.var(0).sum()))
+
+
+def test_published_decoder_is_even_in_z_and_the_careful_one_is_not() -> None:
+    # 1.8 % was measured on the authors' own network
+    assert odd_share(FCMVAE.authors(d_model=16, d_ff=16)) == pytest.approx(0.018, abs=0.01)
+    assert odd_share(FCMVAE(**SMALL)) > 0.5
+
+
+def test_ablations_remove_their_part(small_site) -> None:
+    fc = small_site.fc[:4]
+    full = FCMVAE(**SMALL)
+    p = net.init(12, 2, full, torch_rng(0))
+    base = net.encode(p, net.prepare(fc, full), full)[0]
+    for switch in ("node_feature", "lae", "sge"):
+        s = FCMVAE(**SMALL, **{switch: False})
+        inputs = net.prepare(fc, s)
+        assert not torch.allclose(net.encode(p, inputs, s)[0], base)
+    blind = net.prepare(fc, FCMVAE(**SMALL, node_feature=False))
+    assert (blind["features"][..., :12] == 0).all()
+    # Without LAE the adjacency bias is not read at all.
+    s = FCMVAE(**SMALL, lae=False)
+    inputs = net.prepare(fc, s)
+    changed = {**inputs, "bias": inputs["bias"] + 5.0 * torch.rand(4, 12, 12)}
+    assert torch.equal(net.encode(p, inputs, s)[0], net.encode(p, changed, s)[0])
+
+
+def test_authors_biases_are_inert_at_the_start(small_site) -> None:
+    s = FCMVAE.authors(**SMALL)
+    p = net.init(12, 2, s, torch_rng(0))
+    inputs = net.prepare(small_site.fc[:3], s)
+    off = FCMVAE.authors(lae=False, sge=False, **SMALL)
+    assert torch.allclose(net.encode(p, inputs, s)[0], net.encode(p, inputs, off)[0], atol=1e-6)
+
+
+def test_inputs_of_three_rois_by_hand() -> None:
+    s = FCMVAE.authors(k_pe=1)
+    found = net.prepare(CHAIN, s)
+    # adjacency 0-1, 1-2 with self loops: degrees 2, 3, 2, not divided by the number of ROIs
+    rows = [[0.0, 0.8, -0.5], [0.8, 0.0, 0.4], [-0.5, 0.4, 0.0]]
+    torch.testing.assert_close(found["features"][0, :, :3], torch.tensor(rows))
+    assert found["features"][0, :, -1].tolist() == [2.0, 3.0, 2.0]
+    assert found["bias"][0].tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
+    assert found["gate"].tolist() == [[1.0, 0.0, 1.0]]
+    # the Laplacian's second vector of a path with loops is antisymmetric: (1, 0, -1) / sqrt 2
+    second = found["spectral"][0, :, 0]
+    torch.testing.assert_close(
+        second.abs(), torch.tensor([0.5, 0.0, 0.5]).sqrt(), atol=1e-6, rtol=0
+    )
+
+
+def test_presets_read_degree_and_diagonal_differently() -> None:
+    paper, careful = (net.prepare(CHAIN, s)["features"][0] for s in (FCMVAE.paper(), FCMVAE()))
+    assert paper[:, -1].tolist() == [1.0, 2.0, 1.0]  # no self loops, as printed
+    torch.testing.assert_close(careful[:, -1], torch.tensor([1.0, 2.0, 1.0]) / 3)
+    for features in (paper, careful):
+        assert features[:, :3].diagonal().tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_authors_attention_has_no_biases_and_draws_the_others() -> None:
+    p = net.init(5, 2, FCMVAE.authors(**SMALL), torch_rng(0))
+    assert not {f"layer0.{part}.bias" for part in ("qkv", "out", "spectral")} & set(p)
+    bound = 1 / math.sqrt(5 + 16 + 1)  # torch.nn.Linear: U(-1/sqrt(n_in), 1/sqrt(n_in))
+    assert 0.5 * bound < p["input.bias"].abs().max() <= bound
+    assert p["input.weight"].abs().max() <= bound
+    careful = net.init(5, 2, FCMVAE(**SMALL), torch_rng(0))
+    assert (careful["input.bias"] == 0).all()
+    assert (careful["layer0.qkv.bias"] == 0).all()
+
+
+def test_log_variances_are_bounded_unless_the_authors_say_so() -> None:
+    fc = CHAIN.repeat(2, 1, 1)
+    for s, expected in ((FCMVAE(**SMALL), 4.0), (FCMVAE.authors(**SMALL), 50.0)):
+        p = net.init(3, 2, s, torch_rng(0))
+        p["log_var.weight"], p["log_var.bias"] = torch.zeros(8, 16), torch.full((8,), 50.0)
+        assert float(net.encode(p, net.prepare(fc, s), s)[1].max()) == expected
+
+
+def test_attention_of_one_head_by_hand() -> None:
+    """softmax(QK'/sqrt d + (Phi W)(Phi W)'/sqrt d + A + I) V, written out."""
+    s = FCMVAE.paper(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=1, rank=1)
+    p = net.init(3, 2, s, torch_rng(0))
+    inputs = net.prepare(CHAIN, s)
+    x = torch.randn(1, 3, 2, generator=torch_rng(1))
+    got = net._attention(p, "layer0", x, inputs, s, lambda place, t: t)
+    w = p["layer0.qkv.weight"]
+    q, k, v = (x[0] @ w[i : i + 2].T for i in (0, 2, 4))
+    place = inputs["spectral"][0] @ p["layer0.spectral.weight"].T
+    scores = (q @ k.T + place @ place.T) / math.sqrt(2) + inputs["bias"][0]
+    expected = torch.softmax(scores, -1) @ v @ p["layer0.out.weight"].T
+    torch.testing.assert_close(got[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("preset", "places"),
+    [
+        ("paper", {"out": (4, 12, 16), "ff2": (4, 12, 16)}),
+        ("authors", {"attention": (4, 4, 12, 12), "hidden": (4, 12, 16)}),
+    ],
+)
+def test_dropout_is_where_the_preset_says(preset, places) -> None:
+    s = getattr(FCMVAE, preset)(**SMALL)
+    masks = net.dropout_masks(4, 12, s, torch_rng(0))
+    assert {k: tuple(m.shape) for k, m in masks.items()} == {
+        f"layer{i}.{place}": shape for i in (0, 1) for place, shape in places.items()
+    }
+    kept = torch.cat([m.flatten().float() for m in masks.values()])
+    assert kept.mean().item() == pytest.approx(0.9, abs=0.02)
+    assert net.dropout_masks(4, 12, FCMVAE(**SMALL), torch_rng(0)) == {}
+
+
+def test_dropping_nothing_only_scales(small_site) -> None:
+    """Masks of ones multiply the places they stand at by 1 / (1 - p)."""
+    s = FCMVAE.authors(dropout=0.5, **SMALL)
+    p = net.init(12, 2, s, torch_rng(0))
+    inputs = net.prepare(small_site.fc[:2], s)
+    ones = {k: torch.ones_like(m) for k, m in net.dropout_masks(2, 12, s, torch_rng(1)).items()}
+    doubled = {k: 2 * v if k.endswith(("ff2.weight", ".out.weight")) else v for k, v in p.items()}
+    torch.testing.assert_close(
+        net.encode(p, inputs, s, ones)[0], net.encode(doubled, inputs, s)[0], atol=1e-5, rtol=1e-4
+    )
+
+
+def test_gate_is_the_log_sigmoid_of_the_adjacency() -> None:
+    s = FCMVAE.authors()
+    p = {"gate_scale": torch.tensor(8.0)}
+    found = net.gate_log(p, torch.tensor([[0.0, 1.0]]), s)
+    logit = math.log(0.01 / 0.99)
+    expected = [-math.log1p(math.exp(-x)) for x in (logit, 8 + logit)]
+    torch.testing.assert_close(found[0], torch.tensor(expected))
+
+
+def test_unit_factors_bound_the_interaction() -> None:
+    s = FCMVAE.authors(**SMALL)
+    p = net.init(6, 2, s, torch_rng(0))
+    omega = net.interaction(p, 100 * torch.randn(50, 8, generator=torch_rng(1)), 6, s)
+    assert omega.abs().max() <= p["alpha"].abs().max() + 1e-6
+    assert omega.shape == (50, edges(torch.eye(6)).numel())

@@ -1,0 +1,161 @@
+"""FCM-VAE's objective by hand on three ROIs, and its training loop."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from simulated_site import simulate
+
+from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.training import (
+    kl_per_unit,
+    kl_weight,
+    label_nll,
+    negative_elbo,
+    reconstruction_nll,
+    start,
+    train,
+)
+from fcforge.randomness import torch_rng
+
+SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
+
+
+def test_kl_and_likelihoods_by_hand() -> None:
+    mu, log_var = torch.tensor([[1.0]]), torch.tensor([[0.0]])
+    assert kl_per_unit(mu, log_var).item() == 0.5
+    q = torch.distributions.Normal(0.7, 1.3)
+    expected = torch.distributions.kl_divergence(q, torch.distributions.Normal(0.0, 1.0))
+    got = kl_per_unit(torch.tensor([[0.7]]), torch.tensor([[1.3]]).square().log())
+    assert got.item() == pytest.approx(expected.item(), rel=1e-5)
+    x, eta = torch.tensor([[0.2, -0.5]]), torch.tensor([[0.1, 0.3]])
+    poisson = (eta.exp() - x.exp() * eta).sum()
+    assert reconstruction_nll({}, x, eta, FCMVAE.paper()).item() == pytest.approx(poisson.item())
+    assert reconstruction_nll({}, x, eta, FCMVAE.authors()).item() == pytest.approx(
+        poisson.item() / 2
+    )
+    p = {"log_noise": torch.zeros(2)}
+    gauss = 0.5 * (x - eta).square().sum()
+    assert reconstruction_nll(p, x, eta, FCMVAE()).item() == pytest.approx(gauss.item())
+
+
+def test_label_noise_has_a_floor() -> None:
+    p = {
+        "head.weight": torch.zeros(1, 2),
+        "head.bias": torch.zeros(1),
+        "log_sigma_y": torch.tensor(-20.0),
+    }
+    out = label_nll(p, torch.zeros(1, 2), torch.ones(1), 0.1)
+    assert out.item() == pytest.approx(0.5 * 100 - 2.302585, rel=1e-4)
+
+
+def still_life(s, rois: int = 3):
+    """A network whose encoder says mu 0.5, log variance 0 and whose decoder hears only z_0."""
+    p = {k: torch.zeros_like(v) for k, v in net.init(rois, 2, s, torch_rng(0)).items()}
+    p["mu.bias"] = torch.full((s.d_z,), 0.5)
+    p["factors.weight"][:, 0] = 1.0  # U_ur(z) = z_0 everywhere
+    p["alpha"] = torch.full((s.rank,), 0.1)
+    p["head.weight"][0, 0], p["head.bias"] = 2.0, torch.tensor([0.25])
+    p["log_sigma_y"] = torch.tensor(0.5).log()
+    p["gate_scale"] = torch.tensor(s.gate_scale)
+    return p
+
+
+def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
+    fc = torch.tensor([[[1.0, 0.8, -0.5], [0.8, 1.0, 0.4], [-0.5, 0.4, 1.0]]])
+    target = torch.tensor([[0.3, -0.2, 0.1]])
+    return {**net.prepare(fc, s), "target": target, "y": torch.tensor([y])}
+
+
+def test_the_paper_elbo_of_three_rois_by_hand() -> None:
+    s = FCMVAE.paper(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0)
+    noise = torch.tensor([[1.0, 0.0]])
+    loss, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
+    z0 = 0.5 + 1.0
+    logit = math.log(0.01 / 0.99)
+    gate = [-math.log1p(math.exp(-(a + logit))) for a in (1.0, 0.0, 1.0)]  # edges 01, 02, 12
+    eta = [4 * 0.1 * z0**2 + g for g in gate]
+    reconstruction = sum(
+        math.exp(e) - math.exp(x) * e for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)
+    )
+    label = 0.5 * ((1 - (0.25 + 2 * z0)) / 0.5) ** 2 + math.log(0.5)
+    kl = 2 * 0.5 * 0.5**2
+    assert parts.tolist() == pytest.approx([kl, reconstruction, label], rel=1e-5)
+    assert float(loss) == pytest.approx(reconstruction + label + 2 * kl, rel=1e-5)
+
+
+def test_the_authors_objective_differs_where_their_code_does() -> None:
+    s = FCMVAE.authors(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0)
+    noise = torch.tensor([[1.0, 0.0]])
+    _, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
+    logit = math.log(0.01 / 0.99)
+    gate = [-math.log1p(math.exp(-(8 * a + logit))) for a in (1.0, 0.0, 1.0)]
+    # rows of U scaled to length 1: each of 4 entries is 1/2, so omega = 4 * 0.1 / 4
+    eta = [0.1 + g for g in gate]
+    reconstruction = (
+        sum(math.exp(e) - math.exp(x) * e for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)) / 3
+    )
+    label = 0.5 * ((1 - (0.25 + 2 * 0.5)) / 0.5) ** 2 + math.log(0.5)  # the head reads the mean
+    assert parts.tolist() == pytest.approx([0.25, reconstruction, label], rel=1e-5)
+
+
+def test_the_careful_objective_is_gaussian_with_free_bits() -> None:
+    s = FCMVAE(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, free_bits=0.2)
+    p = still_life(s)
+    p["baseline"] = torch.tensor([[9.0, 9.0, 9.0], [0.1, 0.1, 0.1]])  # y = 1 takes the second
+    p["log_noise"] = torch.tensor([0.0, math.log(4.0), 0.0])
+    noise = torch.tensor([[-0.5, 0.0]])  # z_0 = 0: nothing moves
+    loss, parts = negative_elbo(p, batch_of_one(s), noise, {}, s, 1.0)
+    gaps = [(0.3 - 0.1) ** 2, (-0.2 - 0.1) ** 2 / 4 + math.log(4.0), 0.0]
+    label = 0.5 * ((1 - 0.25) / 0.5) ** 2 + math.log(0.5)
+    assert parts.tolist() == pytest.approx([0.25, 0.5 * sum(gaps), label], rel=1e-5)
+    # either unit costs 0.125 nats, less than the 0.2 that are free: both count as 0.2
+    assert float(loss) == pytest.approx(0.5 * sum(gaps) + label + 0.4, rel=1e-5)
+
+
+def test_weights_leave_out_what_only_fills_the_batch(small_site) -> None:
+    s = FCMVAE(**SMALL)
+    p = net.init(12, 2, s, torch_rng(0))
+    fc, y = small_site.fc[:5], small_site.y[:5]
+    target = torch.randn(5, 66, generator=torch_rng(1))
+    noise = torch.randn(5, 8, generator=torch_rng(2))
+    whole = {**net.prepare(fc, s), "target": target, "y": y}
+    three = {k: v[:3] for k, v in whole.items()}
+    expected = negative_elbo(p, three, noise[:3], {}, s, 1.0)
+    filled = {**whole, "weight": torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0])}
+    for a, b in zip(negative_elbo(p, filled, noise, {}, s, 1.0), expected, strict=True):
+        torch.testing.assert_close(a, b)
+    idle = {**whole, "weight": torch.zeros(5)}
+    assert torch.isfinite(negative_elbo(p, idle, noise, {}, s, 1.0)[0])
+
+
+def test_the_kl_warms_up() -> None:
+    s = FCMVAE(beta=2.0, warmup=4)
+    assert [kl_weight(e, s) for e in range(5)] == [0.5, 1.0, 1.5, 2.0, 2.0]
+    assert kl_weight(0, FCMVAE.paper()) == 2.0
+
+
+def test_baselines_start_at_what_fits_best(small_site) -> None:
+    y = small_site.y
+    target = torch.randn(40, 66, generator=torch_rng(0))
+    for s in (FCMVAE(**SMALL), FCMVAE.paper(edge_start="mle", **SMALL)):
+        subjects = {**net.prepare(small_site.fc, s), "target": target, "y": y}
+        p = start(subjects, s, torch_rng(1))
+        p |= {k: v.requires_grad_() for k, v in p.items() if k in ("baseline", "log_noise")}
+        rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
+        reconstruction_nll(p, target, rate, s).sum().backward()
+        assert p["baseline"].grad.abs().max() < 1e-3  # a stationary point
+
+
+def test_training_lowers_every_part_it_can(small_site) -> None:
+    s = FCMVAE(epochs=30, lr=1e-2, warmup=0, **SMALL)
+    site = s._site(simulate(40))
+    params, curve = train(site, s, torch_rng(0))
+    assert set(curve) == {"kl", "reconstruction", "label_nll"}
+    assert all(len(v) == 30 for v in curve.values())
+    total = curve["reconstruction"] + curve["label_nll"] + curve["kl"]
+    assert total[-3:].mean() < total[:3].mean() - 5
+    assert not any(v.requires_grad for v in params.values())
