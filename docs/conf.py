@@ -28,7 +28,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
+    "mathml",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
@@ -66,6 +66,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.rst",
 }
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "fcforge"
 html_css_files = ["fcforge.css"]

@@ -106,6 +106,52 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+# -- architecture and glossary -----------------------------------------------------------------
+def contract() -> list[str]:
+    """Rooms of the import contract, top first."""
+    import tomllib
+
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(c["layers"] for c in tool["contracts"] if c["type"] == "layers")
+    return [room for room in layers if not room.startswith("(")]
+
+
+def test_the_drawing_of_the_rooms_is_the_import_contract():
+    text = (DOCS / "architecture.md").read_text()
+    drawn = text.split("```text\n")[1].split("```")[0]
+    rows = [line[12:33].strip() for line in drawn.splitlines() if not line.startswith(" ─")]
+    assert rows == contract()
+    for row in rows:
+        for room in row.split(" | "):
+            assert (SRC / "fcforge" / room).is_dir() or (SRC / "fcforge" / f"{room}.py").is_file()
+
+
+def test_one_fc_is_followed_in_files_that_exist():
+    text = (DOCS / "architecture.md").read_text()
+    steps = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert [int(number) for number, _, _ in steps] == list(range(1, len(steps) + 1))
+    assert 15 < len({file for _, file, _ in steps}) == len(steps) <= 25
+    for _, file, name in steps:
+        source = (SRC / "fcforge" / file).read_text()
+        assert re.search(rf"^\s*(def|class) {name}\b", source, flags=re.MULTILINE), (file, name)
+
+
+def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
+    terms = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    assert len(set(terms)) == len(terms) > 40
+    anchors = {term.lower().replace(" ", "-") for term in terms}
+    linked = set()
+    for page in [*PAGES, ROOT / "README.md"]:
+        for anchor in re.findall(r"glossary\.md#([\w-]+)", page.read_text()):
+            assert anchor in anchors, (page.name, anchor)
+            linked.add(page.name)
+    assert {"quickstart.md", "methods.md", "capsules.md", "privacy.md"} <= linked
+
+
+def test_the_readme_fits_on_a_screen_and_a_half():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 60
+
+
 def test_experiments_named_in_the_docs_exist():
     for page in PAGES:
         for name in re.findall(r"experiments/[a-z0-9_/]+\.toml", page.read_text()):

@@ -32,18 +32,9 @@ def learn_site(
     a method, model and generator by name. Later sites follow the capsule, and saying something
     else is an error.
     """
-    chosen = request.chosen
-    if request.state is not None and chosen:
-        raise ConfigError(
-            f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
-            do="Only the first site of a chain chooses; later ones follow the capsule.",
-        )
     data = {"path": str(request.data), "kind": request.kind, "sites": [request.site]}
     cohort = load_dataset(Component("folder", data))
-    settings = None
-    if request.state is None:
-        experiment = load_experiment(request.config) if request.config is not None else None
-        settings = first_settings(cohort, experiment, chosen)
+    settings = _settings(request, cohort)
     say(f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)")
     return learn(
         request.state,
@@ -58,6 +49,20 @@ def learn_site(
         progress=progress,
         say=say,
     )
+
+
+def _settings(request: LearnRequest, cohort: Cohort) -> Settings | None:
+    """What a first site chooses; None for a later one, which may not choose."""
+    chosen = request.chosen
+    if request.state is None:
+        experiment = load_experiment(request.config) if request.config is not None else None
+        return first_settings(cohort, experiment, chosen)
+    if chosen:
+        raise ConfigError(
+            f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
+            do="Only the first site of a chain chooses; later ones follow the capsule.",
+        )
+    return None
 
 
 def first_settings(

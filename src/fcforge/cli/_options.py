@@ -21,6 +21,10 @@ Overrides = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option(help="Folder to write [runs/<name of the config>].")]
 Jobs = Annotated[int, typer.Option(min=0, help="Worker processes; 0 uses all cores.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate time and disk space.")]
+Cluster = Annotated[
+    str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Trust = Annotated[

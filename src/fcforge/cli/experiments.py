@@ -13,8 +13,10 @@ from fcforge.cli._console import progress_on_stderr, say
 from fcforge.cli._options import (
     EXPERIMENTS,
     AsJson,
+    Cluster,
     Config,
     Device,
+    DryRun,
     Folder,
     Jobs,
     Out,
@@ -93,14 +95,10 @@ def run(
     config: Config,
     overrides: Overrides = None,
     out: Out = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate time and disk space.")
-    ] = False,
+    dry_run: DryRun = False,
     jobs: Jobs = 0,
     device: Device = "auto",
-    cluster: Annotated[
-        str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
-    ] = "",
+    cluster: Cluster = "",
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""

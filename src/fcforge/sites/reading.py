@@ -41,7 +41,7 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
     if kind == "auto":
         kind = "fc" if looks_like_fc(matrix) else "timeseries"
         if kind == "timeseries":
-            refuse_transposed(matrix, where)
+            _refuse_transposed(matrix, where)
     rows, columns = matrix.shape
     if kind == "fc":
         if rows != columns or rows < 2:
@@ -83,8 +83,7 @@ def _cut_off_fc(matrix: np.ndarray) -> bool:
     return bool(unit and np.allclose(head, head.T, atol=1e-3, equal_nan=True))
 
 
-def refuse_transposed(series: np.ndarray, where: str) -> None:
-    """Raise `DataError` for a time series (T, R) that seems to have its volumes in columns."""
+def _refuse_transposed(series: np.ndarray, where: str) -> None:
     reason = looks_transposed(series)
     if reason:
         raise DataError(
