@@ -40,14 +40,14 @@ TESTED = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
 TWICE = ("50286", "50602", "50808")  # second of each pair that looks like one person (PROVENANCE)
 TRIALS = {
     "axes": (8, 16, 32),
-    "kind": ("pca", "pls"),
+    "directions": ("pca", "pls"),
     "shrink": (0.2, 0.4, 0.6),
     "penalty": (0.25, 0.5, 1.0),
     "pull": (3.0, 10.0, 30.0, 100.0),
     "clip": (0.5, 0.75, 0.9),
 }
 DESIGN = StartSettings(
-    axes=16, kind="pca", shrink=0.4, penalty=0.5, pull=10.0, clip=0.5
+    axes=16, directions="pca", shrink=0.4, penalty=0.5, pull=10.0, clip=0.5
 )  # as drawn up before; `StartSettings` has what the rule made of it
 PARTITIONS, DRAWS, EPSILON, DELTA = 12, 3, 1.0, 1e-3
 

@@ -15,13 +15,22 @@ from fcforge.generators import make_generator
 from fcforge.methods import METHODS, Lane, make_method
 from fcforge.models import make_model
 from fcforge.randomness import torch_rng
-from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.public import make_run_start
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, FCBatch, LearnerSpec, RunSpec, SiteSeal, Training
+from fcforge.types import (
+    Component,
+    FCBatch,
+    LearnerSpec,
+    PublicSpec,
+    RunSpec,
+    SiteSeal,
+    Training,
+)
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {
@@ -37,7 +46,12 @@ QUICK_METHODS: dict[str, dict[str, Any]] = {
     "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},
     "forge_ridge": {"memory": 8, "candidates": 8, "dev": 4, "rounds": 2},
     "dp_analytic": {"noise": "seeded"},  # secret noise never repeats
+    "forge_release": {"noise": "seeded"},
 }
+FEATURES = {"forge_release": {"features": "log+diagonal"}}  # of the linear model
+PUBLIC = PublicSpec(
+    Component("simulated", {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.2, "seed": 8})
+)
 TRAINING = Training(epochs=2, batch_size=8)
 
 
@@ -61,7 +75,7 @@ def learner_spec(
     settings = {**QUICK_METHODS.get(method, {}), **(params or {})}
     return LearnerSpec(
         Component(method, settings),
-        Component(model, QUICK_MODELS.get(model, {})),
+        Component(model, QUICK_MODELS.get(model, {}) | FEATURES.get(method, {})),
         Component("corr_gauss") if METHODS[method].needs_generator else None,
     )
 
@@ -69,7 +83,8 @@ def learner_spec(
 def run_spec(
     learner: LearnerSpec, sites: int = 3, seed: int = 0, training: Training = TRAINING
 ) -> RunSpec:
-    return RunSpec(Component("simulated"), learner, order()[:sites], seed, training)
+    start = PUBLIC if METHODS[learner.method.name].needs_start else None
+    return RunSpec(Component("simulated"), learner, order()[:sites], seed, training, start=start)
 
 
 def plan_of(*specs: RunSpec) -> Plan:
@@ -152,11 +167,23 @@ class World:
         settings = {**spec.model.params, **(model_params or {})}
         network = make_model(Component(spec.model.name, settings), R)
         learner = Learner(make_method(spec.method), network)
+        empty = Lane({}, {}, {})
+        made = cls(learner, Bank() if bank is None else bank, empty, training, seed, dtype)
         start = (
             {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
-            for part in start_lane(learner, seed)
+            for part in start_lane(learner, seed, public=made.public())
         )
-        return cls(learner, Bank() if bank is None else bank, Lane(*start), training, seed, dtype)
+        made.lane = Lane(*start)
+        return made
+
+    def public(self) -> PublicView | None:
+        """The public people, where the method cannot do without."""
+        if not self.learner.method.needs_start:
+            return None
+        found = make_run_start(PUBLIC, ())
+        people = FCBatch(found.people.fc.to(self.dtype), found.people.y)
+        rows = self.bank.add(PoolName("public", "(public)", 0, ""), people)
+        return PublicView(found.start, self.bank, rows)
 
     def view(self, name: str) -> SiteView:
         def add(kind: str, part: str, batch: FCBatch) -> torch.Tensor:
@@ -172,6 +199,8 @@ class World:
             rows[:0],
             SiteSeal(name),
             lambda n: add("synthetic", str(n), synthetic(name, self.seed, n)),
+            public=self.public(),
+            seed=self.seed,
         )
 
     def teach(self, names: Sequence[str]) -> World:

@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from fcforge.errors import FCForgeError, SealedError, unknown_name
-from fcforge.types import Component, FCBatch, Leaks, LearnerSpec, RunSpec, SiteSeal, Training
+from fcforge.types import (
+    Component,
+    FCBatch,
+    Leaks,
+    LearnerSpec,
+    PublicSpec,
+    RunSpec,
+    SiteSeal,
+    Training,
+)
 
 SPEC = RunSpec(
     dataset=Component("folder", {"path": "/a/b.npz"}),
@@ -65,6 +74,8 @@ CHANGES = {
     "leaks": Leaks(),
     "test_fraction": 0.4,
     "val_fraction": 0.1,
+    "confounds": ("age",),
+    "start": PublicSpec(Component("folder", {"path": "x"})),
     "harmonise": "combat",
     "data_sha256": "abd",
 }

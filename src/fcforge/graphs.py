@@ -161,12 +161,17 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and -vectors of matrices (..., R, R), always computed on CPU cores.
 
     A GPU takes matrices of this size nearly one by one, and its basis of a repeated eigenvalue
-    would not be the CPU's: models would depend on the device.
+    would not be the CPU's: models would depend on the device. A matrix with NaN or infinity in it
+    has eigenvalues NaN.
     """
+    whole = torch.isfinite(matrices).all(-1).all(-1)[..., None, None]
+    eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    usable = torch.where(whole, matrices, eye)
     if matrices.device.type == "cpu":
-        return tuple(torch.linalg.eigh(matrices))
-    values, vectors = _eigh_in_threads(matrices.cpu())
-    return values.to(matrices.device), vectors.to(matrices.device)
+        values, vectors = torch.linalg.eigh(usable)
+    else:
+        values, vectors = (part.to(matrices.device) for part in _eigh_in_threads(usable.cpu()))
+    return torch.where(whole[..., 0], values, torch.nan), vectors
 
 
 def _eigh_in_threads(matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,7 +241,7 @@ def centre_edges(x: Tensor) -> Tensor:
 def log_matrix(fc: Tensor, shrink: float = 0.4) -> Tensor:
     r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
     eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
-    value, vector = torch.linalg.eigh((1 - shrink) * fc + shrink * eye)
+    value, vector = symmetric_eigen((1 - shrink) * fc + shrink * eye)
     return (vector * torch.log(value.clamp(min=1e-6))[..., None, :]) @ vector.transpose(-1, -2)
 
 

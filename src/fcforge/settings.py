@@ -172,7 +172,7 @@ class Checked:
 
 
 def checked(
-    target: Any, params: Mapping[str, Any], where: str, *, start: Any = None, hidden: Any = ()
+    target: Any, params: Mapping[str, Any], where: str, *, base: Any = None, hidden: Any = ()
 ) -> dict[str, Any]:
     """Settings from a config as `target` (dataclass or function) takes them, or `ConfigError`.
 
@@ -184,7 +184,7 @@ def checked(
     params : mapping
     where : str
         For error messages.
-    start : instance of target, optional
+    base : instance of target, optional
         What nested tables change; by default the dataclass without settings.
     hidden : collection of str
         Fields that a config cannot set.
@@ -197,15 +197,15 @@ def checked(
         if name not in hints:
             extra = ["preset"] if getattr(target, "presets", None) else []
             raise unknown_name("setting", name, [*hints, *extra], where=where)
-        values[name] = _read(hints[name], value, f"{where}: {name}", getattr(start, name, None))
+        values[name] = _read(hints[name], value, f"{where}: {name}", getattr(base, name, None))
         _require(name, complaint(hints[name], values[name]), value, where)
     return values
 
 
-def _read(hint: Any, value: Any, where: str, start: Any) -> Any:
+def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
     nested = [h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Checked)]
     if nested and isinstance(value, Mapping):
-        return make(nested[0], value, where, start=start)
+        return make(nested[0], value, where, base=base)
     tuples = any(get_origin(h) is tuple for h in (hint, *get_args(hint)))
     return _as_tuple(value) if tuples else value
 
@@ -215,14 +215,12 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def make(
-    cls: Any, params: Mapping[str, Any], where: str, *, start: Any = None, **given: Any
-) -> Any:
-    """Dataclass instance from settings: its preset (or `start`), changed by what is given."""
+def make(cls: Any, params: Mapping[str, Any], where: str, *, base: Any = None, **given: Any) -> Any:
+    """Dataclass instance from settings: its preset (or `base`), changed by what is given."""
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):
-        start = cls.from_preset(params.pop("preset"), where)
-    if start is None and issubclass(cls, Checked) and not given:
-        start = cls()
-    values = checked(cls, params, where, start=start, hidden=given)
-    return cls(**given, **values) if start is None else replace(start, **values, **given)
+        base = cls.from_preset(params.pop("preset"), where)
+    if base is None and issubclass(cls, Checked) and not given:
+        base = cls()
+    values = checked(cls, params, where, base=base, hidden=given)
+    return cls(**given, **values) if base is None else replace(base, **values, **given)

@@ -188,7 +188,7 @@ class LearnerSpec:
     """One row of the results table: a method on a model, with a generator where it needs one.
 
     `training` overrides some of the experiment's training settings for this learner alone, e.g.
-    ``{"weight_decay": 0.1}``.
+    ``{"weight_decay": 0.1}``. `start` says whether it may use the experiment's public start.
     """
 
     method: Component
@@ -196,6 +196,7 @@ class LearnerSpec:
     generator: Component | None = None
     title: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
+    start: bool = True
 
     def __post_init__(self) -> None:
         if not self.title:  # the row's name
@@ -211,7 +212,21 @@ class LearnerSpec:
             generator=Component(**generator) if generator else None,
             title=data.get("title", ""),
             training=data.get("training", {}),
+            start=data.get("start", True),
         )
+
+
+@dataclass(frozen=True)
+class PublicSpec:
+    """Public people of a start: a dataset, and the hash of its content where it is known."""
+
+    dataset: Component
+    sha256: str = ""
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> PublicSpec | None:
+        """Read what `dataclasses.asdict` wrote."""
+        return cls(Component(**data["dataset"]), data["sha256"]) if data else None
 
 
 @dataclass(frozen=True)
@@ -233,6 +248,8 @@ class RunSpec(Checked):
     test_fraction: Fraction = 0.3
     val_fraction: ShareBelowOne = 0.2
     harmonise: Harmonise = "none"
+    confounds: tuple[str, ...] = ()
+    start: PublicSpec | None = None
     data_sha256: str = ""
 
     def prefix(self, depth: int) -> RunSpec:
@@ -243,6 +260,11 @@ class RunSpec(Checked):
     def reference(self) -> str:
         """Site that later ones are harmonised to: the first; "" where nothing is harmonised."""
         return self.order[0] if self.harmonise != "none" and self.order else ""
+
+    @property
+    def fitted_on(self) -> tuple[str, ...]:
+        """Sites whose training parts the confound step is fitted on; none where a start has it."""
+        return tuple(sorted(self.order)) if self.confounds and self.start is None else ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict; `from_json` reads it back."""
@@ -259,6 +281,8 @@ class RunSpec(Checked):
                 "order": tuple(data["order"]),
                 "training": Training(**data["training"]),
                 "leaks": Leaks(**data["leaks"]),
+                "confounds": tuple(data["confounds"]),
+                "start": PublicSpec.from_json(data["start"]),
             }
         )
 
@@ -272,6 +296,9 @@ class RunSpec(Checked):
         data = self.to_json()
         data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
+        data["learner"].pop("start")  # and this of the run's start
+        if self.start and self.start.sha256:
+            data["start"].pop("dataset")
         if self.data_sha256:
             data.pop("dataset")
         text = json.dumps(data, sort_keys=True, separators=(",", ":"))

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from simulated_site import simulate
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.generators import GENERATORS, make_generator
+from fcforge.generators.base import in_shares
+from fcforge.graphs import log_features
 from fcforge.randomness import torch_rng
+from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.types import Component, FCBatch
 
 # As small as each can be; quality is tested elsewhere.
 QUICK: dict[str, dict] = {
     "corr_flow": {"epochs": 2, "steps": 3, "hidden": 16},
+    "released": {"noise": "seeded"},
     "dp_flow": {"steps": 3, "noise": "seeded"},  # secret noise never repeats
     "fcm_vae": {"epochs": 2, "d_model": 16, "d_ff": 16, "d_z": 8},
     "regate": {"epochs": 2, "d_z": 8},
@@ -23,7 +29,14 @@ QUICK: dict[str, dict] = {
 
 
 def quick(name: str):
-    return make_generator(Component(name, QUICK.get(name, {})))
+    return make_generator(Component(name, QUICK.get(name, {})), public_start())
+
+
+@cache
+def public_start() -> Start:
+    people = simulate(40, seed=77)
+    settings = StartSettings(axes=4)
+    return make_start(log_features(people.fc.double()), people.y, ["A"] * 40, settings)
 
 
 @pytest.fixture(params=sorted(GENERATORS))
@@ -81,6 +94,8 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
         state = generator.fit(batch, torch_rng(0))
         out = generator.sample(state, batch.y, torch_rng(1))
         assert torch.isfinite(out.fc).all()
+    if generator.needs_start:  # the start knows both classes
+        return
     with pytest.raises(DataError, match="diagnosis 1 was asked"):
         generator.sample(state, torch.tensor([1]), torch_rng(1))
 
@@ -103,3 +118,11 @@ def test_unknown_names_say_the_nearest() -> None:
         make_generator(Component("cor_gauss"))
     with pytest.raises(ConfigError, match="Did you mean 'shrink'"):
         make_generator(Component("corr_gauss", {"shrnk": 0.1}))
+
+
+@pytest.mark.parametrize(
+    ("share", "n", "wanted"),
+    [(0.25, 8, [0] * 6 + [1] * 2), (0.0, 3, [0, 0, 1]), (1.0, 3, [0, 1, 1]), (0.5, 2, [0, 1])],
+)
+def test_both_classes_are_always_there(share, n, wanted):
+    assert in_shares(share, n).tolist() == wanted

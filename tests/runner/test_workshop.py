@@ -14,7 +14,7 @@ from fcforge.runner.collect import collect
 from fcforge.runner.execute import fitted_generators, wanted_generators
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
-from fcforge.runner.pools import class_counts, synthetic_name
+from fcforge.runner.pools import synthetic_name
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
@@ -158,13 +158,6 @@ def test_memory_counts_edges_of_remembered_subjects(tmp_path):
     nothing = plan_of(run_spec(learner_spec("finetune"), 1))
     run_plan(nothing, tmp_path)
     assert Store(tmp_path).read_meta(list(nothing.nodes)[-1])["memory_bytes"] == 0
-
-
-def test_class_counts():
-    y = torch.tensor([0, 0, 0, 1])
-    assert class_counts(y, 8).tolist() == [0] * 6 + [1] * 2
-    assert class_counts(torch.zeros(4), 3).tolist() == [0, 0, 1]  # one of each at least
-    assert class_counts(torch.ones(4), 3).tolist() == [0, 1, 1]
 
 
 def test_a_pool_is_named_by_all_that_decides_it():

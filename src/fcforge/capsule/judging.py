@@ -32,7 +32,6 @@ from fcforge.generators.cache import fit_cached
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
-from fcforge.runner.pools import class_counts
 from fcforge.types import Component, FCBatch
 
 DISTANCES = ("inside", "outside", "pattern")
@@ -50,7 +49,8 @@ def held_out_set(judge: Component, learning: FCBatch, seed: int, site: str, n: i
     generator = make_generator(judge)
     names = (seed, "generator", site)
     state = fit_cached(generator, learning, names, None)
-    return generator.sample(state, class_counts(learning.y, n), torch_rng(*names, "held-out", n))
+    y = generator.diagnoses(state, learning.y, n)
+    return generator.sample(state, y, torch_rng(*names, "held-out", n))
 
 
 def scores(learner: Learner, lane: Lane, fc: Tensor) -> Tensor:

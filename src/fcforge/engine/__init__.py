@@ -2,7 +2,7 @@
 
 from fcforge.engine.evaluate import Evaluator
 from fcforge.engine.lift import shapes
-from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.engine.loop import Job, Learner, learn_site, pretrain, start_lane
 from fcforge.engine.memory import lanes_that_fit
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Learner",
     "lanes_that_fit",
     "learn_site",
+    "pretrain",
     "shapes",
     "start_lane",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -20,10 +20,11 @@ from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.engine.selection import Keeper
 from fcforge.errors import SealedError
 from fcforge.methods.base import Batch, Lane, Method
+from fcforge.methods.finetune import Finetune
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
-from fcforge.replay.bank import Bank, SiteView
-from fcforge.types import Training
+from fcforge.replay.bank import Bank, PublicView, SiteView
+from fcforge.types import SiteSeal, Training
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,45 @@ class Job(NamedTuple):
         )
 
 
-def start_lane(learner: Learner, seed: int, device: torch.device | str = "cpu") -> Lane:
-    """Lane before any site; equal for all orders of a seed."""
-    params = learner.model.init(torch_rng(seed, "init", learner.model.name))
-    lane = Lane(
+def untrained(model: Model, seed: int, device: torch.device | str = "cpu") -> Lane:
+    """A network as it is initialised, without a method's state."""
+    params = model.init(torch_rng(seed, "init", model.name))
+    return Lane(
         {k: v.to(device) for k, v in params.items()},
-        {k: v.to(device) for k, v in learner.model.init_stats().items()},
+        {k: v.to(device) for k, v in model.init_stats().items()},
         {},
     )
-    return learner.method.start(learner.model, lane, torch_rng(seed, "start"))
+
+
+def start_lane(
+    learner: Learner,
+    seed: int,
+    device: torch.device | str = "cpu",
+    public: PublicView | None = None,
+    pretrained: Lane | None = None,
+) -> Lane:
+    """Lane before any site; equal for all orders of a seed.
+
+    With `public` people a method begins from them; a network is `pretrained` on them.
+    """
+    model, method = learner.model, learner.method
+    lane = method.start(
+        model, pretrained or untrained(model, seed, device), torch_rng(seed, "start")
+    )
+    if public is None:
+        return lane
+    return method.learn_public(model, lane, public, torch_rng(seed, "public"))
+
+
+def pretrain(
+    model: Model, public: PublicView, seed: int, training: Training, device: torch.device | str
+) -> Lane:
+    """Network trained on the public people as if they were one site, by plain fine-tuning."""
+    site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0], SiteSeal("(public)"))
+    job = Job(untrained(model, seed, device), site, seed, ("(public)",))
+    fixed = replace(training, selection="fixed")  # nothing is chosen on public people here
+    (lane,) = learn_site(Learner(Finetune(), model), [job], public.bank, fixed)
+    return lane
 
 
 def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> Tensor:

@@ -12,6 +12,7 @@ corr_flow      flow matching in off-log coordinates                        const
 dp_flow        flow in public coordinates by DP-SGD                        construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
+released       a public start and the site's release                       construction
 =============  ==========================================================  =================
 """
 
@@ -28,6 +29,8 @@ from fcforge.generators.edge_gauss import EdgeGauss
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.gr_spd_gan import GRSPDGAN
 from fcforge.generators.regate import ReGATE
+from fcforge.generators.released import Released
+from fcforge.releases.start import Start
 from fcforge.types import Component
 
 GENERATORS: dict[str, type[Generator]] = {
@@ -42,19 +45,24 @@ GENERATORS: dict[str, type[Generator]] = {
         DPFlow,
         Bootstrap,
         EdgeGauss,
+        Released,
     )
 }
 
 
-def make_generator(component: Component) -> Generator:
+def make_generator(component: Component, start: Start | None = None) -> Generator:
     """The generator of that name with those parameters; `ConfigError` names the nearest.
+
+    `start` is the run's public start, for a generator that draws from it.
 
     Examples
     --------
     >>> make_generator(Component("corr_gauss", {"shrink": 0.05})).shrink
     0.05
     """
-    return build("generator", component, GENERATORS)
+    cls = GENERATORS.get(component.name)
+    given = {"start": start} if cls and cls.needs_start else {}
+    return build("generator", component, GENERATORS, **given)
 
 
 __all__ = ["GENERATORS", "Generator", "GeneratorState", "make_generator"]

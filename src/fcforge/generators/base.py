@@ -30,6 +30,7 @@ class Generator(Checked, ABC):
     name: ClassVar[str]
     releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = "synthetic subjects"
     min_subjects: ClassVar[int] = 4
+    needs_start: ClassVar[bool] = False
 
     def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Learn from one site's training subjects. Raises `DataError` on a site it cannot use."""
@@ -63,6 +64,10 @@ class Generator(Checked, ABC):
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """FC (n, R, R) of diagnoses that the site had; `rng` lives where the state does."""
 
+    def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
+        """Labels (n,) of a synthetic set: the class shares of `y`, at least one of each class."""
+        return in_shares(float(y.float().mean()), n)
+
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Plain numbers on what was learnt (active units, KL, epochs, seconds, ...)."""
         return {}
@@ -81,3 +86,9 @@ class LaneGenerator(Generator):
         self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
     ) -> list[GeneratorState]:
         """States of checked sites of equal ROIs, trained in the same steps."""
+
+
+def in_shares(patients: float, n: int) -> Tensor:
+    """Labels (n,), controls first, with this share of patients but at least one of each class."""
+    count = min(max(round(n * patients), 1), n - 1)
+    return (torch.arange(n) >= n - count).long()

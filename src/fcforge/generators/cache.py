@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -28,11 +28,13 @@ def fit_key(generator: Generator, batch: FCBatch, seed: int) -> str:
     head = {
         "version": VERSION,
         "name": generator.name,
-        "params": asdict(generator),
+        "params": {f.name: getattr(generator, f.name) for f in fields(generator)},
         "seed": seed,
         "shape": list(batch.fc.shape),
     }
-    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+    digest = hashlib.sha256(
+        json.dumps(head, sort_keys=True, default=lambda start: start.digest).encode()
+    )
     digest.update(batch.fc.detach().cpu().contiguous().numpy().tobytes())
     digest.update(batch.y.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

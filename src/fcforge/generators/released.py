@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.base import Generator, GeneratorState, in_shares
 from fcforge.generators.checks import N_CLASSES
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, secret_rng
@@ -74,11 +74,9 @@ class Released(Generator):
         beta = vector.solve(self.public, state["release"].cpu(), variance, 1)
         return vector.head(self.public, beta)
 
-    def labels(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
-        """Diagnoses (n,) in the share that the release implies; `y` is not looked at."""
-        share = float(0.5 * (1.0 + self.head(state).bias.clamp(-0.9, 0.9)))
-        patients = min(max(round(n * share), 1), n - 1)
-        return (torch.arange(n) >= n - patients).long()
+    def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
+        """Labels (n,) in the shares that the release implies; `y` is not looked at."""
+        return in_shares(0.5 * (1.0 + float(self.head(state).bias)), n)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""

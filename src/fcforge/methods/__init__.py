@@ -12,6 +12,7 @@ from fcforge.methods.er import ER
 from fcforge.methods.ewc import EWC
 from fcforge.methods.finetune import Finetune
 from fcforge.methods.forge import Forge
+from fcforge.methods.forge_release import ForgeRelease
 from fcforge.methods.forge_ridge import ForgeRidge
 from fcforge.methods.independent import Independent
 from fcforge.methods.lwf import LwF
@@ -45,6 +46,7 @@ METHODS: dict[str, type[Method]] = {
         PDGNN,
         Forge,
         ForgeRidge,
+        ForgeRelease,
     )
 }
 

@@ -23,8 +23,8 @@ from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
 from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
-from fcforge.replay.bank import SiteView
-from fcforge.settings import Count, NotNegative
+from fcforge.replay.bank import PublicView, SiteView
+from fcforge.settings import Count, NotNegative, Positive
 
 
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
@@ -92,11 +92,14 @@ class Analytic(Method):
     projection : int
         Dimension of a fixed random projection of the edges (0: none). Caps the size of the
         statistics at (projection + 2)^2 numbers, at some loss of accuracy.
+    public_weight : float
+        What one of a run's public people counts, a site's own subject counting 1.
     """
 
     penalty: NotNegative | None = None
     centre: bool = True
     projection: Count = 0
+    public_weight: Positive = 0.5
 
     name: ClassVar[str] = "analytic"
     title: ClassVar[str] = "Analytic ridge"
@@ -104,6 +107,7 @@ class Analytic(Method):
     keeps: ClassVar[Keeps] = "statistics"
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
     fits: ClassVar[bool] = False
+    from_public: ClassVar[str] = "statistics"
     models: ClassVar[tuple[str, ...]] = ("linear",)
 
     def check_model(self, model: Model) -> None:
@@ -134,10 +138,18 @@ class Analytic(Method):
         root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
         return lane._replace(state={"root": root})
 
+    def learn_public(
+        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
+    ) -> Lane:
+        """Statistics of the public people, each worth `public_weight` of a site's own."""
+        return self._add(model, lane, public.inputs(model), public.y, self.public_weight)
+
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's statistics and solve again."""
-        inputs = site.inputs(model)
-        rows = self.statistics_rows(model, inputs, site.y)
+        return self._add(model, lane, site.inputs(model), site.y, 1.0)
+
+    def _add(self, model: Model, lane: Lane, inputs: Inputs, y: Tensor, worth: float) -> Lane:
+        rows = self.statistics_rows(model, inputs, y) * worth**0.5
         root = add_to_root(lane.state["root"], rows)
         ridge = ridge_from_root(root, self._penalties(rows.shape[1] - 2))
         weight = self._to_edges(ridge.weight, inputs["edges"].double())

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
-from fcforge.replay.bank import SiteView
+from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.memory import Replay, recall
 from fcforge.settings import Checked
 
@@ -81,6 +81,11 @@ class Method(Checked):
         False for closed-form methods: the gradient loop is skipped.
     needs_generator
         Whether the learner must name a generator for its memory.
+    from_public
+        What the method makes of a run's public people: "pretraining" of its network (by the
+        engine), whatever its own `learn_public` does, in a word or two, or "" for nothing.
+    needs_start
+        Whether it cannot do without a start.
     models
         Names of the models it works on (empty: all).
     captures
@@ -101,6 +106,8 @@ class Method(Checked):
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
+    from_public: ClassVar[str] = "pretraining"
+    needs_start: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
     captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()
@@ -117,6 +124,12 @@ class Method(Checked):
     # -- once per lane or per site, plain Python ---------------------------------------------
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Lane before the first site: add the method's empty state here."""
+        return lane
+
+    def learn_public(
+        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
+    ) -> Lane:
+        """Lane of a run with a start, before the first site; a network is pretrained already."""
         return lane
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:

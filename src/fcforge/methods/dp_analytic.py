@@ -96,6 +96,7 @@ class DPAnalytic(Method):
     keeps: ClassVar[Keeps] = "statistics"
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
     fits: ClassVar[bool] = False
+    from_public: ClassVar[str] = ""
     models: ClassVar[tuple[str, ...]] = ("linear",)
 
     def check_model(self, model: Model) -> None:

@@ -55,6 +55,7 @@ class ForgeRelease(Method):
     keeps: ClassVar[Keeps] = "statistics"
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
     fits: ClassVar[bool] = False
+    from_public: ClassVar[str] = "head and axes"
     needs_start: ClassVar[bool] = True
     models: ClassVar[tuple[str, ...]] = ("linear",)
 

@@ -23,6 +23,7 @@ class Majority(Method):
     keeps: ClassVar[Keeps] = "statistics"
     depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
     fits: ClassVar[bool] = False
+    from_public: ClassVar[str] = ""
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody seen yet."""

@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from fcforge.errors import DataError
 from fcforge.randomness import torch_rng
+from fcforge.settings import Checked, Fraction, Positive, Size
 
 BITS = 12
 FACTORS = 64  # rows of the sketch of residuals
@@ -38,14 +39,14 @@ MIN_PUBLIC = 20  # people of a start
 
 
 @dataclass(frozen=True)
-class StartSettings:
+class StartSettings(Checked):
     """What a start is made with. Chosen on public people alone (docs/consortium.md).
 
     Parameters
     ----------
     axes : int
         q, directions a release speaks about.
-    kind : {"pca", "pls"}
+    directions : {"pca", "pls"}
         Principal axes, or partial least squares on the public diagnoses.
     shrink : float
         Of the FC toward the identity, before the matrix logarithm.
@@ -57,12 +58,13 @@ class StartSettings:
         Quantile of public contributions at which a person's contribution is clipped.
     """
 
-    axes: int = 16
-    kind: Literal["pca", "pls"] = "pca"
-    shrink: float = 0.4
-    penalty: float = 1.0
-    pull: float = 10.0
-    clip: float = 0.5
+    kind: ClassVar[str] = "start"
+    axes: Size = 16
+    directions: Literal["pca", "pls"] = "pca"
+    shrink: Fraction = 0.4
+    penalty: Positive = 1.0
+    pull: Positive = 10.0
+    clip: Fraction = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +253,7 @@ def make_start(
     bias = rounded(t.mean() - x.mean(0) @ weight)
     raw = (
         principal_axes(x0, settings.axes)
-        if settings.kind == "pca"
+        if settings.directions == "pca"
         else pls_axes(x0, t, settings.axes)
     )
     z = x @ raw

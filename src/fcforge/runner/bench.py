@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +17,13 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import State
-from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner.pools import synthetic_name, synthetic_subjects
+from fcforge.releases.start import Start
+from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
+from fcforge.runner.pools import SO_FAR, so_far, synthetic_name, synthetic_subjects
+from fcforge.runner.public import Public
 from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
+
+PUBLIC = "(public)"  # name of the pool of public people
 
 
 @contextmanager
@@ -53,6 +58,7 @@ class Bench:
         *,
         position: int | None = None,
         with_val: bool | None = None,
+        public: PublicView | None = None,
     ) -> SiteView:
         """What the method is shown of a site.
 
@@ -65,6 +71,8 @@ class Bench:
             Sites learned before this one; as many as the order says, unless given.
         with_val : bool, optional
             Whether the validation part is trained on; where nothing is chosen on it, unless given.
+        public : PublicView, optional
+            The public people, in a run with a start.
         """
         if with_val is None:
             with_val = spec.training.selection == "fixed"
@@ -72,9 +80,25 @@ class Bench:
         tag, leaked = _tag(spec), None
         if spec.leaks.context_on_test:
             leaked = self.bank.add(PoolName("test", site.name, spec.seed, tag), site.test)
-        make = partial(self.synthetic, site, spec) if spec.learner.generator else None
-        place = len(spec.order) - 1 if position is None else position
-        return SiteView(site.name, place, self.bank, train, val, SiteSeal(site.name), make, leaked)
+        start = public.start if public else None
+        make = partial(self.synthetic, site, spec, start=start) if spec.learner.generator else None
+        return SiteView(
+            name=site.name,
+            position=len(spec.order) - 1 if position is None else position,
+            bank=self.bank,
+            train=train,
+            val=val,
+            seal=SiteSeal(site.name),
+            synthesise=make,
+            leaked=leaked,
+            public=public,
+            seed=spec.seed,
+        )
+
+    def public_view(self, spec: RunSpec, public: Public) -> PublicView:
+        """The public people, put into the bank once."""
+        name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
+        return PublicView(public.start, self.bank, self.bank.add(name, public.people))
 
     def learning_rows(self, site: Site, spec: RunSpec, *, with_val: bool) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows of the validation part."""
@@ -89,12 +113,12 @@ class Bench:
         rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
         return SiteView(name, 0, self.bank, rows, rows[:0], SiteSeal(name))
 
-    def synthetic(self, site: Site, spec: RunSpec, n: int) -> Tensor:
+    def synthetic(self, site: Site, spec: RunSpec, n: int, start: Start | None = None) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
-        return self.bank.add(name, synthetic_subjects(site, spec, n, self.generators))
+        return self.bank.add(name, synthetic_subjects(site, spec, n, self.generators, start))
 
     # -- rows of a state as addresses, and back ------------------------------------------------
     def to_addresses(self, state: State, keys: Sequence[str]) -> tuple[State, list[PoolName]]:
@@ -138,4 +162,12 @@ class Bench:
 
 def _tag(spec: RunSpec) -> str:
     """What decides a site's subjects beside its name and the seed."""
-    return f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}"
+    removed = f"{spec.confounds}{spec.start}" if spec.confounds else ""
+    plain = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}{removed}"
+    return plain + so_far(spec)
+
+
+def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
+    """The spec under which a pool was made: confounds may since be fitted on more sites."""
+    names = pool.part.partition(SO_FAR)[2]
+    return replace(spec, order=tuple(names.split(SO_FAR))) if names else spec

@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.config_files import ConfigFiles, Place, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.settings import checked, make
-from fcforge.types import Component, Leaks, LearnerSpec, Training
+from fcforge.types import Component, Leaks, LearnerSpec, PublicSpec, Training
 
 T = TypeVar("T")
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
@@ -28,6 +28,22 @@ class LearnerTable:
     generator: Named | None = None
     title: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
+    start: bool = True
+
+
+@dataclass(frozen=True)
+class StartTable:
+    """``[start]``: the public people; other sites of the run's dataset, or another dataset."""
+
+    sites: Literal["others"] | tuple[str, ...] = "others"
+    dataset: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ConfoundsTable:
+    """``[confounds]``: covariates whose effect is taken out of every scan."""
+
+    remove: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +68,8 @@ class ConfigFile:
     experiment: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     leaks: dict[str, Any] = field(default_factory=dict)
+    start: dict[str, Any] | None = None
+    confounds: dict[str, Any] = field(default_factory=dict)
     learners: list[str] = field(default_factory=list)
     learner_defaults: dict[str, Any] = field(default_factory=dict)
     method: dict[str, Any] = field(default_factory=dict)
@@ -87,16 +105,37 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
             where=files.where(("training", "selection")),
             do="Set val_fraction = 0.2, or selection = 'fixed'.",
         )
+    dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
     return Experiment(
-        dataset=resolve_dataset(config.dataset, files.where(("dataset",)), folder),
+        dataset=dataset,
         learners=_learners(config, files, paper=said.get("protocol") == "paper"),
         training=training,
         leaks=read_table(Leaks, config.leaks, files, "leaks"),
+        confounds=read_table(ConfoundsTable, config.confounds, files, "confounds").remove,
+        start=_start(config, dataset, files, folder),
         **said,
     )
 
 
-_NOT_SAID = ("dataset", "learners", "training", "leaks")  # tables of their own
+def _start(
+    config: ConfigFile, dataset: Component, files: ConfigFiles, folder: Path
+) -> PublicSpec | None:
+    """Dataset of the public people."""
+    if config.start is None:
+        return None
+    table = read_table(StartTable, config.start, files, "start")
+    found = dataset
+    if table.dataset is not None:
+        found = resolve_dataset(dict(table.dataset), files.where(("start", "dataset")), folder)
+    params = {k: v for k, v in found.params.items() if k != "sites"}
+    if table.sites != "others" or table.dataset is None:
+        params["sites"] = table.sites if table.sites == "others" else list(table.sites)
+    elif "sites" in found.params:
+        params["sites"] = found.params["sites"]
+    return PublicSpec(Component(found.name, params))
+
+
+_NOT_SAID = ("dataset", "learners", "training", "leaks", "confounds", "start")  # own tables
 _NEEDED = {
     "dataset": "the table [dataset]",
     "learner": "a table [[learner]]",
@@ -253,6 +292,7 @@ def _learner(
         generator=part("generator", generator) if generator else None,
         title=row.title,
         training=checked(Training, row.training, f"{where}: training"),
+        start=row.start,
     )
 
 

@@ -21,6 +21,7 @@ from fcforge.types import (
     Leaks,
     LearnerSpec,
     Protocol,
+    PublicSpec,
     RunSpec,
     Site,
     Training,
@@ -37,12 +38,17 @@ Seeds = Annotated[
     Bound(bool, "is empty", "Give at least one seed."),
     Bound(lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."),
 ]
-_SHARED = ("dataset", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise")
+_SHARED = (
+    "dataset", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise", "confounds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Experiment(Checked):
-    """A table of runs. `orders` is "all", a number of random orders, or the orders themselves."""
+    """A table of runs. `orders` is "all", a number of random orders, or the orders themselves.
+
+    `start` names the public people, `confounds` what is removed from every scan.
+    """
 
     kind: ClassVar[str] = "experiment"
     dataset: Component
@@ -56,6 +62,8 @@ class Experiment(Checked):
     test_fraction: Fraction = RunSpec.test_fraction
     val_fraction: ShareBelowOne = RunSpec.val_fraction
     harmonise: Harmonise = "none"
+    confounds: tuple[str, ...] = ()
+    start: PublicSpec | None = None
 
     def list_orders(self, sites: Sequence[str]) -> list[tuple[str, ...]]:
         """The site orders asked for, checked against the dataset's sites."""
@@ -86,6 +94,7 @@ class Experiment(Checked):
                 order=order,
                 seed=seed,
                 training=replace(self.training, **learner.training),
+                start=self.start if learner.start else None,
                 data_sha256=data_sha256,
                 **{name: getattr(self, name) for name in _SHARED},
             )
@@ -111,6 +120,8 @@ class Experiment(Checked):
                 "orders": tuple(map(tuple, orders)) if isinstance(orders, list) else orders,
                 "training": Training(**data["training"]),
                 "leaks": Leaks(**data["leaks"]),
+                "confounds": tuple(data["confounds"]),
+                "start": PublicSpec.from_json(data["start"]),
             }
         )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
-from fcforge.generators import make_generator
+from fcforge.generators import GENERATORS, make_generator
 from fcforge.methods import make_method
 from fcforge.models import make_model
-from fcforge.types import LearnerSpec
+from fcforge.types import Component, LearnerSpec
 
 
-def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
-    """Method and model of a learner, checked against each other."""
+def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Learner:
+    """Method and model of a learner, checked against each other and against having a start."""
     method = make_method(spec.method)
     if method.models and spec.model.name not in method.models:
         raise ConfigError(
@@ -26,8 +28,19 @@ def build_learner(spec: LearnerSpec, n_rois: int) -> Learner:
             where=f"learner '{spec.title}'",
             do="Add generator = 'corr_gauss' (or see `fcforge list generators`).",
         )
+    wants = [method] + ([GENERATORS[spec.generator.name]] if _known(spec.generator) else [])
+    if not (has_start and spec.start) and any(part.needs_start for part in wants):
+        raise ConfigError(
+            f"it draws on a public start, and {'this row' if has_start else 'the run'} has none.",
+            where=f"learner '{spec.title}'",
+            do="Add a [start] table that names the public sites.",
+        )
     if spec.generator is not None:
         make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
     model = make_model(spec.model, n_rois)
     method.check_model(model)
     return Learner(method, model)
+
+
+def _known(generator: Component | None) -> TypeGuard[Component]:
+    return generator is not None and generator.name in GENERATORS

@@ -8,13 +8,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
-
 from fcforge.errors import ConfigError
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.randomness import torch_rng
+from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
 from fcforge.types import FCBatch, RunSpec, Site
+
+SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
+
+
+def so_far(spec: RunSpec) -> str:
+    """Sites that the confound step was fitted on, as the end of a pool's name."""
+    return "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
+
+
+def synthetic_size(pool: PoolName) -> int:
+    """How many subjects a synthetic pool has."""
+    return int(pool.part.partition(SO_FAR)[0].rsplit(":", 1)[1])
 
 
 def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
@@ -26,19 +37,14 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         spec.harmonise + spec.reference,
         spec.training.selection,
         spec.leaks.generator_sees_test,
+        [list(spec.confounds), str(spec.start)],
     ]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
-    return PoolName("synthetic", site, spec.seed, f"{digest}:{n}")
-
-
-def class_counts(y: torch.Tensor, n: int) -> torch.Tensor:
-    """Labels (n,) with the class shares of `y`, at least one of each class."""
-    patients = min(max(round(n * float(y.float().mean())), 1), n - 1)
-    return (torch.arange(n) >= n - patients).long()
+    return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")
 
 
 def fit_generator(
-    site: Site, spec: RunSpec, cache: Path | None
+    site: Site, spec: RunSpec, cache: Path | None, start: Start | None = None
 ) -> tuple[Generator, GeneratorState, FCBatch]:
     """The learner's generator, its state fitted on a site's training part alone, and that part.
 
@@ -47,24 +53,28 @@ def fit_generator(
     """
     from fcforge.generators.cache import fit_cached
 
-    generator, source, names = _asked(site, spec)
+    generator, source, names = _asked(site, spec, start)
     return generator, fit_cached(generator, source, names, cache), source
 
 
-def fit_generators(asked: Sequence[tuple[Site, RunSpec]], cache: Path, device: str) -> int:
+def fit_generators(
+    asked: Sequence[tuple[Site, RunSpec, Start | None]], cache: Path, device: str
+) -> int:
     """Fit the generators of several (site, seed) on `device`, side by side, into the cache."""
     from fcforge.generators.cache import fit_together
 
     alike: dict[str, list[tuple[Generator, FCBatch, tuple[int, str, str]]]] = {}
-    for site, spec in asked:
-        alike.setdefault(repr(spec.learner.generator), []).append(_asked(site, spec))
+    for site, spec, start in asked:
+        alike.setdefault(repr(spec.learner.generator), []).append(_asked(site, spec, start))
     return sum(
         fit_together(group[0][0], [(batch, names) for _, batch, names in group], cache, device)
         for group in alike.values()
     )
 
 
-def _asked(site: Site, spec: RunSpec) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
+def _asked(
+    site: Site, spec: RunSpec, start: Start | None
+) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
     """Generator of a learner, the subjects it is fitted on, and the names of its seed."""
     from fcforge.generators import make_generator
 
@@ -74,11 +84,13 @@ def _asked(site: Site, spec: RunSpec) -> tuple[Generator, FCBatch, tuple[int, st
     if spec.leaks.generator_sees_test:
         source = FCBatch.concat([source, site.test])
     names = (spec.seed, "generator", site.name)
-    return make_generator(spec.learner.generator), source, names
+    return make_generator(spec.learner.generator, start), source, names
 
 
-def synthetic_subjects(site: Site, spec: RunSpec, n: int, cache: Path | None) -> FCBatch:
+def synthetic_subjects(
+    site: Site, spec: RunSpec, n: int, cache: Path | None, start: Start | None = None
+) -> FCBatch:
     """`n` synthetic subjects of a site with the class shares of those the generator saw."""
-    generator, state, source = fit_generator(site, spec, cache)
+    generator, state, source = fit_generator(site, spec, cache, start)
     rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
-    return generator.sample(state, class_counts(source.y, n), rng)
+    return generator.sample(state, generator.diagnoses(state, source.y, n), rng)

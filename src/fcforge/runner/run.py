@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from fcforge.runner.environment import bfloat16_works
 from fcforge.runner.execute import Progress, default_jobs, missing_nodes, run_lanes, run_local
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.public import resolve_public
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites.confounds import require_covariates
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,13 @@ def prepare(experiment: Experiment) -> Prepared:
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
     for learner in experiment.learners:
-        build_learner(learner, cohort.n_rois)
+        build_learner(learner, cohort.n_rois, has_start=experiment.start is not None)
+    require_covariates(
+        cohort.covariates, experiment.confounds, cohort.subject_id.tolist(), "[confounds]"
+    )
+    if experiment.start is not None:
+        found = resolve_public(experiment.start.dataset, experiment.dataset, cohort)
+        experiment = replace(experiment, start=found)
     sha = cohort.content_sha256()
     plan = make_plan(experiment.specs(cohort.site_names, sha), cohort.site_names)
     return Prepared(experiment, cohort, plan, sha)
@@ -84,7 +92,10 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     return store
 
 
-SAME = ("training", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise")
+SAME = (
+    "training", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise", "confounds",
+    "start",
+)  # fmt: skip
 
 
 def _refuse_another(store: Store, there: Mapping[str, Any], experiment: Experiment) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.engine import learn_site, start_lane
+from fcforge.engine import learn_site
 from fcforge.methods import Lane
 from fcforge.runner.plan import Node
 from fcforge.runner.store import Store
@@ -63,7 +63,7 @@ def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
     learner, site = workshop.learner(spec), spec.order[0]
 
     def took(epochs: int) -> tuple[float, Lane]:
-        lane = start_lane(learner, spec.seed)
+        lane = workshop.first_lane(spec)
         job = workshop.job(spec.prefix(1), lane, 0)
         started = time.perf_counter()
         brief = replace(spec.training, epochs=epochs)

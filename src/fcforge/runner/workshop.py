@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,19 +18,24 @@ from fcforge.engine import (
     Learner,
     lanes_that_fit,
     learn_site,
+    pretrain,
     shapes,
     start_lane,
 )
 from fcforge.errors import FCForgeError
+from fcforge.generators.cache import read_state, write_state
 from fcforge.methods import Lane
-from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench
+from fcforge.releases.start import Start
+from fcforge.replay.bank import PoolName, PublicView
+from fcforge.runner.bench import Bench, as_it_was
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import fit_generator, fit_generators
+from fcforge.runner.pools import fit_generator, fit_generators, synthetic_size
+from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
+from fcforge.sites.confounds import fit_on_training
 from fcforge.sites.harmonise import harmonise_sites
 from fcforge.types import RunSpec, Site
 
@@ -53,21 +59,75 @@ class Workshop:
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
         self._fit: dict[tuple[int, int, int], int] = {}
+        self._public: dict[str, Public] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec, labelled: bool = True) -> dict[str, Site]:
-        """Sites of a seed, split once and harmonised to the order's first site."""
+        """Sites of a seed, split once, confounds removed, harmonised to the order's first site."""
         fractions = spec.test_fraction, spec.val_fraction
-        key = (spec.seed, fractions, spec.harmonise, spec.reference, labelled)
+        removed = (spec.confounds, spec.start, spec.fitted_on)
+        key = (spec.seed, fractions, spec.harmonise, spec.reference, labelled, str(removed))
         if key not in self._sites:
+            if spec.fitted_on:  # one set of sites for every prefix: keep the last few
+                _forget_oldest(self._sites, 6)
+                _forget_oldest(self._evaluators, 6)
             plain = make_sites(
                 self.cohort,
                 spec.seed,
                 test_fraction=spec.test_fraction,
                 val_fraction=spec.val_fraction,
             )
-            self._sites[key] = harmonise_sites(plain, spec.harmonise, spec.reference, labelled)
+            clean = self._without_confounds(spec, plain)
+            self._sites[key] = harmonise_sites(clean, spec.harmonise, spec.reference, labelled)
         return self._sites[key]
+
+    def _without_confounds(self, spec: RunSpec, sites: dict[str, Site]) -> dict[str, Site]:
+        """Sites without what the public people, or the sites so far, say confounds explain."""
+        if not spec.confounds or not (spec.start or spec.fitted_on):
+            return sites  # nobody to learn the confounds from yet
+        if spec.start:
+            step = self.public(spec).confounds
+        else:
+            step = fit_on_training([sites[s] for s in spec.fitted_on], spec.confounds)
+        return {name: step.apply(site) for name, site in sites.items()} if step else sites
+
+    def public(self, spec: RunSpec) -> Public:
+        """Public people and start of a run."""
+        key = str((spec.start, spec.confounds))
+        if key not in self._public:
+            if spec.start is None:
+                raise FCForgeError("this run has no public start.")
+            self._public[key] = make_run_start(spec.start, spec.confounds)
+        return self._public[key]
+
+    def first_lane(self, spec: RunSpec) -> Lane:
+        """Lane before the first site: untrained, or begun on the public people."""
+        learner = self.learner(spec)
+        if spec.start is None:
+            return start_lane(learner, spec.seed, self.device)
+        view = self.bench.public_view(spec, self.public(spec))
+        if not learner.method.fits:
+            return start_lane(learner, spec.seed, self.device, view)
+        trained = self._pretrained(spec, view)
+        return start_lane(learner, spec.seed, self.device, view, trained)
+
+    def _pretrained(self, spec: RunSpec, view: PublicView) -> Lane:
+        """Network trained on the public people: once per model, seed and training."""
+        decides = [spec.start, spec.confounds, spec.learner.model, spec.seed, spec.training]
+        name = hashlib.sha256(str(decides).encode()).hexdigest()[:24]
+        path = self.store.generators / f"pretrained-{name}.safetensors"
+        if not path.exists():
+            model = self.learner(spec).model
+            lane = pretrain(model, view, spec.seed, spec.training, self.device)
+            parts = {"params": lane.params, "stats": lane.stats}
+            arrays = {f"{p}/{k}": v for p, part in parts.items() for k, v in part.items()}
+            write_state(path, arrays, {"model": spec.learner.model.name})
+        found = read_state(path, self.device)
+        params, stats = (
+            {k.split("/", 1)[1]: v for k, v in found.items() if k.startswith(part)}
+            for part in ("params/", "stats/")
+        )
+        return Lane(params, stats, {})
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
@@ -78,7 +138,7 @@ class Workshop:
 
     def evaluator(self, spec: RunSpec, labelled: bool = True) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = f"{replace(spec, order=()).key}:{spec.reference}:{labelled}"
+        key = f"{replace(spec, order=()).key}:{spec.reference}:{labelled}:{spec.fitted_on}"
         if key not in self._evaluators:
             sites = self.sites(spec, labelled)
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
@@ -94,18 +154,22 @@ class Workshop:
 
     def fit_generator(self, spec: RunSpec, site: str) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
-        fit_generator(self.sites(spec)[site], spec, self.store.generators)
+        fit_generator(self.sites(spec)[site], spec, self.store.generators, self._start(spec))
+
+    def _start(self, spec: RunSpec) -> Start | None:
+        return self.public(spec).start if spec.start else None
 
     def fit_generators(self, nodes: Sequence[Node]) -> int:
         """Fit the generators of the nodes' last sites side by side on this workshop's device."""
-        asked = [(self.sites(node.spec)[node.spec.order[-1]], node.spec) for node in nodes]
+        specs = [node.spec for node in nodes]
+        asked = [(self.sites(s)[s.order[-1]], s, self._start(s)) for s in specs]
         return fit_generators(asked, self.store.generators, self.device)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
         """Lane a node continues from."""
         if node.parent is None:
-            return start_lane(self.learner(node.spec), node.spec.seed, self.device)
+            return self.first_lane(node.spec)
         tensors = self.store.read_lane(node.parent)
         parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
         for name, value in tensors.items():
@@ -121,9 +185,10 @@ class Workshop:
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.bench.bank:
             return
+        spec = as_it_was(spec, pool)
         site = self.sites(spec)[pool.site]
         if pool.kind == "synthetic":
-            self.bench.synthetic(site, spec, int(pool.part.rsplit(":", 1)[1]))
+            self.bench.synthetic(site, spec, synthetic_size(pool))
         else:
             self.bench.view(site, spec)
 
@@ -151,8 +216,7 @@ class Workshop:
     def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
         for node in (n for n in nodes if n.depth == 0):
-            lane = start_lane(self.learner(node.spec), node.spec.seed, self.device)
-            self.write(node, lane, 0.0)
+            self.write(node, self.first_lane(node.spec), 0.0)
         for node in (n for n in nodes if n.whole):
             self._run_whole(node, tick)
         rest = [n for n in nodes if n.depth > 0 and not n.whole]
@@ -224,7 +288,8 @@ class Workshop:
         """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
-        view = self.bench.view(self.sites(spec)[site], spec, position=position)
+        public = self.bench.public_view(spec, self.public(spec)) if spec.start else None
+        view = self.bench.view(self.sites(spec)[site], spec, position=position, public=public)
         return Job(lane, view, spec.seed, spec.order, peek)
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
@@ -240,3 +305,8 @@ class Workshop:
         }
         scores = self.scores(node.spec, lane)
         self.store.write_node(node.key, meta, scores, tensors if node.depth else None)
+
+
+def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
+    while len(cache) >= most:
+        cache.pop(next(iter(cache)))

@@ -9,6 +9,7 @@ import numpy as np
 from fcforge.sites.cohort import upper_from_fc
 
 ALIKE = 0.9  # edge correlation; two people are below it, two halves of one scan often above
+ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
 
 
 class Twins(NamedTuple):
@@ -19,25 +20,30 @@ class Twins(NamedTuple):
     correlation: float
 
 
-def _unit_edges(fc: np.ndarray) -> np.ndarray:
-    """Edges (n, E) with mean zero and norm one, float32; a constant scan becomes zero."""
-    x = upper_from_fc(fc).astype(np.float32)
-    x -= x.mean(1, keepdims=True)
+def _unit(x: np.ndarray) -> np.ndarray:
+    """Rows with mean zero and norm one; a constant row becomes zero."""
+    x = x - x.mean(1, keepdims=True)
     return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+
+
+def _alike(fc: np.ndarray, other: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
+    """Edge correlation (n, m) of scans, and which pairs look like one person."""
+    a, b = (upper_from_fc(x).astype(np.float32) for x in (fc, other))
+    r = _unit(a) @ _unit(b).T
+    return r, r > (limit if a.shape[1] >= FEW else max(limit, ALIKE_FEW))
 
 
 def twins_within(fc: np.ndarray, ids: np.ndarray, limit: float = ALIKE) -> list[Twins]:
     """Pairs of scans of one data set that look like one person, in the order of the rows."""
-    x = _unit_edges(fc)
-    r = np.triu(x @ x.T, 1)
-    return [Twins(str(ids[i]), str(ids[j]), float(r[i, j])) for i, j in np.argwhere(r > limit)]
+    r, found = _alike(fc, fc, limit)
+    pairs = np.argwhere(np.triu(found, 1))
+    return [Twins(str(ids[i]), str(ids[j]), float(r[i, j])) for i, j in pairs]
 
 
 def twins_across(
     fc: np.ndarray, ids: np.ndarray, other: np.ndarray, other_ids: np.ndarray, limit: float = ALIKE
 ) -> list[Twins]:
     """Pairs of one scan of each of two data sets that look like one person or share an id."""
-    r = _unit_edges(fc) @ _unit_edges(other).T
-    same = np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
-    found = np.argwhere((r > limit) | same)
-    return [Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])) for i, j in found]
+    r, found = _alike(fc, other, limit)
+    found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
+    return [Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])) for i, j in np.argwhere(found)]

@@ -1,0 +1,115 @@
+"""The public people of a run: found, held against the tested ones, made into a start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.graphs import log_features
+from fcforge.releases.start import Start, StartSettings, make_start
+from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites.confounds import Confounds, fit_on_cohort
+from fcforge.sites.twins import twins_across, twins_within
+from fcforge.types import Component, FCBatch, PublicSpec
+
+OTHERS = "others"
+
+
+@dataclass(frozen=True)
+class Public:
+    """Public people as a run uses them.
+
+    Attributes
+    ----------
+    people : FCBatch
+        Confounds removed.
+    start : Start
+    confounds : Confounds or None
+        Fitted on them; applied to every site.
+    """
+
+    people: FCBatch
+    start: Start
+    confounds: Confounds | None
+
+
+def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> PublicSpec:
+    """The public people a config asks for, by site, refused where they are among the tested.
+
+    `wanted` is the run's own dataset with other sites (``sites = "others"``: all that are not
+    tested), or another dataset.
+    """
+    params = dict(wanted.params)
+    sites = params.pop("sites", OTHERS)
+    if sites == OTHERS:
+        everyone = load_dataset(Component(wanted.name, params))
+        sites = [s for s in everyone.site_names if s not in tested.site_names]
+        if not sites:
+            raise ConfigError(
+                "every site of the dataset is tested, so nobody is left for a public start.",
+                where="[start]",
+                do="Name the tested sites in [dataset] (sites = [...]), or another dataset here.",
+            )
+    spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
+    people = load_public(spec)
+    if wanted == dataset or wanted.name == dataset.name:
+        both = sorted(set(people.site_names) & set(tested.site_names))
+        if both and params == {k: v for k, v in dataset.params.items() if k != "sites"}:
+            raise ConfigError(
+                f"site '{both[0]}' is both public and tested.",
+                where="[start]",
+                do="A start's sites are never among the tested ones.",
+            )
+    require_strangers(people, tested)
+    return replace(spec, sha256=people.content_sha256())
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, params: str) -> Cohort:
+    people = load_dataset(Component(name, json.loads(params)))
+    require_valid(people)
+    twice = {pair.second for pair in twins_within(people.fc, people.subject_id)}
+    return people.select(~np.isin(people.subject_id, sorted(twice)))
+
+
+def load_public(spec: PublicSpec) -> Cohort:
+    """Public people, the second of two scans that look like one person left out."""
+    return _load(spec.dataset.name, json.dumps(dict(spec.dataset.params), sort_keys=True))
+
+
+def require_strangers(public: Cohort, tested: Cohort) -> None:
+    """Raise `DataError` where somebody is both public and tested, by id or by scan."""
+    if public.n_rois != tested.n_rois:
+        raise DataError(
+            f"public people have {public.n_rois} ROIs, the tested ones {tested.n_rois}.",
+            where="[start]",
+            do="Use one atlas for both.",
+        )
+    found = twins_across(public.fc, public.subject_id, tested.fc, tested.subject_id)
+    if found:
+        first = found[0]
+        raise DataError(
+            f"{len(found)} public people are among the tested ones (first: {first.first} and "
+            f"{first.second}, edge correlation {first.correlation:.2f}).",
+            where="[start]",
+            do="Leave them out of one of the two: a start that shares a person proves nothing.",
+        )
+
+
+def make_run_start(spec: PublicSpec, remove: tuple[str, ...]) -> Public:
+    """Start and confound step of a run, from everybody public."""
+    people = load_public(spec)
+    settings = StartSettings()
+    fc, y = torch.from_numpy(people.fc), torch.from_numpy(people.y)
+    confounds = fit_on_cohort(people, remove, settings.shrink) if remove else None
+    if confounds is not None:
+        fc = confounds.remove(fc, people.covariates)
+    start = make_start(
+        log_features(fc.double(), settings.shrink), y, people.site.tolist(), settings
+    )
+    return Public(FCBatch(fc, y), start, confounds)
