@@ -139,7 +139,7 @@ def unpack(archives: Path, runs: Path) -> Path:
 
 
 def read(args: argparse.Namespace) -> None:
-    from fcforge.report.paper import paper_markdown
+    from fcforge.report.studies import paper_markdown
     from fcforge.studies.tables import paper_tables, read_folder
 
     folder = unpack(args.folder, args.root)

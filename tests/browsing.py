@@ -33,6 +33,11 @@ def sticking_out(browser: Any) -> list[str]:
     )
 
 
+def small_text(browser: Any, least: float = 12.0) -> list[Any]:
+    """(tag, text, px) of visible text that is drawn smaller than `least` pixels."""
+    return browser.execute_script(SMALL, least)
+
+
 def poor_contrast(browser: Any, url: str, scheme: str) -> list[Any]:
     """(tag, text, ratio) of visible text below 4.5 : 1 (WCAG AA) in a light or dark scheme."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -42,6 +47,18 @@ def poor_contrast(browser: Any, url: str, scheme: str) -> list[Any]:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     return poor
 
+
+SMALL = """
+const small = [];
+for (const e of document.querySelectorAll('body *')) {
+  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  if (!own || e.closest('script, style, .skip') || !e.getClientRects().length) continue;
+  const at = e.ownerSVGElement ? e.getScreenCTM() : null;
+  const px = parseFloat(getComputedStyle(e).fontSize) * (at ? Math.hypot(at.a, at.b) : 1);
+  if (px < arguments[0] - 0.05) small.push([e.tagName, e.textContent.slice(0, 30), px]);
+}
+return small;
+"""
 
 CONTRAST = """
 const lum = (c) => c.map(v => v / 255)

@@ -47,11 +47,11 @@ def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def bracket(low: float, high: float, *, sign: bool = False) -> str:
+def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
     """Interval as ``[low, high]``, empty for NaN."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return ""
-    return f"[{number(low, sign=sign)}, {number(high, sign=sign)}]"
+    return f"[{number(low, digits, sign=sign)}, {number(high, digits, sign=sign)}]"
 
 
 def p_value(p: float) -> str:

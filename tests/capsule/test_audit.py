@@ -16,7 +16,7 @@ from fcforge.estimator import ForgeClassifier
 from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.simulated import simulate
-from fcforge.studies.audit_result import AuditPlan
+from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, LearnerSpec, Training
 from real_runs import fcforge
 
@@ -95,21 +95,26 @@ def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) ->
     answer = fcforge("audit", *of, "--record", out)
     assert answer.code == 0, answer.err
     text = answer.out
-    assert "'no raw scan is stored' is not 'private'" in text
+    assert "'no raw scan is stored' does not mean 'private'" in text
     assert "outside that budget" in text
     sealed = open_capsule(out)
     entry = sealed.entries[-1]
     assert entry["kind"] == "audit"
     assert entry["parent"] == open_capsule(capsules["dp"]).id
-    assert (entry["result"]["epsilon"], entry["result"]["delta"]) == (1.0, 1e-3)
-    assert entry["result"]["bootstrap / distance ratio"]["auc"][0] > 0.9
-    assert {"untrained / DOMIAS", "network / loss"} <= set(entry["result"])
+    about = entry["result"]["about"]
+    assert (about["epsilon_of_method"], about["delta_of_method"]) == (1.0, 1e-3)
+    found = Audit.from_ledger(entry["result"])
+    assert found.row("bootstrap", "distance ratio").auc.value > 0.9
+    assert {(r.release, r.attack) for r in found.rows} >= {
+        ("untrained", "DOMIAS"),
+        ("network", "loss"),
+    }
     written = json.dumps(entry["result"])
     assert "trained_on" not in written  # counts could be small cells
     from fcforge.report.inspect import inspect_words
 
     said = "\n".join(inspect_words(sealed))
-    assert "can be told better than chance" in said
+    assert "can tell better than chance" in said
 
 
 def test_a_foreign_site_and_too_few_people_are_clear_errors(capsules, cohort) -> None:

@@ -175,7 +175,7 @@ def test_lineage_and_audit(tmp_path) -> None:
     assert opened.id == audited.id != b.id
     assert opened.parent == b.id
     text = "\n".join(inspect_words(opened))
-    assert "auc 0.52" in text
+    assert "'auc': 0.52" in text
     assert f"Not audited as it travels now: {', '.join(SITES[:2])}." in text  # it names no site
     after = learn(tmp_path / "audited.capsule", SITES[2], cohort(), tmp_path / "c.capsule")
     assert after.sites == SITES
@@ -184,12 +184,13 @@ def test_lineage_and_audit(tmp_path) -> None:
 
 def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(tmp_path) -> None:
     (b,) = (open_capsule(p) for p in chain("majority", SITES[:2], tmp_path)[-1:])
-    assert "has not been\nmeasured" in "\n".join(inspect_words(b))
+    assert "Not measured: no audit" in "\n".join(inspect_words(b))
     path = tmp_path / "audited.capsule"
     seal(with_audit(b, {"site": SITES[0], "words": ["said so"]}), path)
     lines = inspect_words(open_capsule(path))
     assert lines[-3].endswith(f", site {SITES[0]}:")
-    assert lines[-2:] == ["    said so", f"  Not audited as it travels now: {SITES[1]}."]
+    assert lines[-2].strip() == str({"site": SITES[0], "words": ["said so"]})
+    assert lines[-1] == f"  Not audited as it travels now: {SITES[1]}."
     assert summary(open_capsule(path))["audited"] == [SITES[0]]
     after = learn(path, SITES[2], cohort(), tmp_path / "c.capsule")
     lines = inspect_words(after)

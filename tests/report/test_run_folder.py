@@ -8,7 +8,8 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.privacy.measures import Measured
-from fcforge.report.run_folder import audit_section
+from fcforge.report.audits import section
+from fcforge.studies.audit_inputs import read_audit
 from fcforge.studies.audit_result import Audit, AuditRow
 
 
@@ -25,14 +26,14 @@ def audit() -> Audit:
 def test_an_audit_file_becomes_a_section(audit, tmp_path):
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(audit.to_json()))
-    section = audit_section(path)
-    assert section.title.startswith("Privacy audit")
-    assert "corr_gauss" in str(section.html())
-    assert "<b>NYU" not in str(section.html())
+    found = section(read_audit(path))
+    assert found.title.startswith("Privacy audit")
+    assert "corr_gauss" in str(found.html())
+    assert "<b>NYU" not in str(found.html())
 
 
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "audit.json"
     path.write_text("{}")
     with pytest.raises(DataError, match="not an audit"):
-        audit_section(path)
+        read_audit(path)

@@ -12,7 +12,7 @@ import pytest
 
 import fake_runs
 from fcforge.metrics import score_matrix
-from fcforge.report.paper import paper_markdown
+from fcforge.report.studies import paper_markdown
 from fcforge.runner.config import load_experiment
 from fcforge.studies import tables
 from fcforge.studies.tables import MAJORITY, Finished, Line, paper_tables, printed_tables

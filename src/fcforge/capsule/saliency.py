@@ -37,7 +37,7 @@ AAL_ROIS = 116
 
 
 @dataclass(frozen=True)
-class Uses:
+class Saliency:
     """What a model uses, ROIs in the order of the capsule.
 
     Attributes
@@ -58,17 +58,9 @@ class Uses:
     atlas: Atlas | None
 
     @property
-    def silent(self) -> bool:
+    def constant(self) -> bool:
         """Whether the model's answer does not depend on the scan at all."""
         return not bool(self.strength.any())
-
-    @property
-    def order(self) -> np.ndarray:
-        """ROIs sorted by brain system, stable within one; as they are without an atlas."""
-        if self.atlas is None:
-            return np.arange(len(self.fc))
-        rank = {name: k for k, name in enumerate(systems_of(self.atlas))}
-        return np.argsort([rank[s] for s in self.atlas.systems], kind="stable")
 
 
 def systems_of(atlas: Atlas) -> tuple[str, ...]:
@@ -93,14 +85,14 @@ def between_systems(strength: np.ndarray, atlas: Atlas) -> np.ndarray:
         return (member @ strength @ member.T) / edges / average
 
 
-def strongest(uses: Uses, n: int) -> list[tuple[int, int, float, int]]:
+def strongest(found: Saliency, n: int) -> list[tuple[int, int, float, int]]:
     """The `n` strongest edges as (i, j, times the average edge, direction)."""
-    i, j = np.triu_indices(len(uses.fc), 1)
-    values = uses.strength[i, j]
+    i, j = np.triu_indices(len(found.fc), 1)
+    values = found.strength[i, j]
     top = np.argsort(-values, kind="stable")[:n]
     average = values.mean() or 1.0
     return [
-        (int(i[k]), int(j[k]), float(values[k] / average), int(uses.direction[i[k], j[k]]))
+        (int(i[k]), int(j[k]), float(values[k] / average), int(found.direction[i[k], j[k]]))
         for k in top
         if values[k] > 0
     ]
@@ -118,7 +110,7 @@ def atlas_of_capsule(n_rois: int, rois_sha256: str) -> Atlas | None:
     return atlas if not rois_sha256 or rois_sha256 in known else None
 
 
-def what_it_uses(capsule: Capsule) -> Uses:
+def saliency_of(capsule: Capsule) -> Saliency:
     """Saliency of a capsule's model on its synthetic held-out subjects."""
     import torch
 
@@ -138,7 +130,7 @@ def what_it_uses(capsule: Capsule) -> Uses:
     symmetric = gradient + gradient.mT  # an edge is two entries
     symmetric = symmetric * (1 - torch.eye(n_rois))
     strength = ((at * symmetric).abs() if n else symmetric.abs()).mean(0)
-    return Uses(
+    return Saliency(
         fc=fc.mean(0).numpy() if n else np.zeros((n_rois, n_rois), dtype=np.float32),
         strength=strength.numpy(),
         direction=symmetric.mean(0).sign().numpy().astype(np.int8),

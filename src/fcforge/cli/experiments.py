@@ -34,7 +34,7 @@ def mount(app: typer.Typer) -> None:
         run,
         status,
         report,
-        serve,
+        pages,
         tune,
         unseen,
         calibration,
@@ -162,8 +162,8 @@ def report(
 
 
 def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
-    from fcforge.report import as_json as table_json
-    from fcforge.report import print_findings, print_table
+    from fcforge.report.results import as_json as table_json
+    from fcforge.report.results import print_findings, print_table
     from fcforge.report.run_folder import report_folder
 
     rows, findings = report_folder(folder, page, **sections)
@@ -206,15 +206,18 @@ def judge(
     print(write_judgement(found, folder))
 
 
-def serve(
-    folder: Annotated[Path, typer.Argument(help="Folder with runs and capsules.")],
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+def pages(
+    folder: Annotated[Path, typer.Argument(help="Folder with runs, capsules and audits.")],
+    out: Annotated[Path | None, typer.Option(help="Folder to write [FOLDER/pages].")] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open the overview.")] = False,
 ) -> None:
-    """Show runs and capsules below a folder in the browser: local, read-only, offline."""
-    from fcforge.serve.commands import serve_command
+    """Write pages of all runs, capsules and audits below a folder: plain files to open or mail."""
+    from fcforge.report.pages import write_pages
 
-    serve_command(folder, host, port, say)
+    overview = write_pages(folder, out, say)
+    print(overview)
+    if open_it:
+        typer.launch(str(overview))
 
 
 def tune(
@@ -261,7 +264,7 @@ def calibration(folder: Folder, as_json: AsJson = False) -> None:
 
 
 def _show(tables: list[Any], as_json: bool) -> None:
-    from fcforge.report.tables import study_json, study_markdown
+    from fcforge.report.studies import study_json, study_markdown
 
     if as_json:
         print(json.dumps({t.title: study_json(t) for t in tables}, indent=1))
@@ -281,8 +284,8 @@ def motion(
     as_json: AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
-    from fcforge.report import as_json as table_json
-    from fcforge.report import print_table
+    from fcforge.report.results import as_json as table_json
+    from fcforge.report.results import print_table
     from fcforge.runner.config import load_experiment
     from fcforge.studies.motion import motion_rows
 

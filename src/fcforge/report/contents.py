@@ -1,15 +1,15 @@
-"""The numbers behind the page, computed once from the runs."""
+"""The numbers behind the page of a run, computed once from its results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
-from fcforge.metrics import accuracy_curve, finite, forgetting_curve, score_matrix
-from fcforge.report.figures import Curve, curve_panel, span
+from fcforge.metrics import accuracy_curve, cell_values, finite, forgetting_curve, score_matrix
+from fcforge.report.figures import span
 from fcforge.stats import (
     Comparer,
     Comparison,
@@ -29,24 +29,38 @@ from fcforge.stats.bootstrap import interval
 from fcforge.stats.findings import Finding
 from fcforge.types import RunResult
 
+MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
+Groups = Mapping[str, list[RunResult]]
+
+
+class Curve(NamedTuple):
+    """A learner's mean over the stages with its band; each of shape (T,)."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
 
 @dataclass(frozen=True)
 class Forest:
-    """Differences of all learners from one reference (or from each one's own).
+    """Differences of learners from one reference (or from each one's own).
 
     The permutation p-value is left out against the majority class, see `fcforge.stats.compare`.
     """
 
     title: str
     note: str
-    items: tuple[tuple[str, str, Comparison], ...]
+    differences: tuple[tuple[str, str, Comparison], ...]
     with_p: bool
-    limits: tuple[float, float]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Common axis of all differences, zero on it."""
+        return span([np.array([c.low, c.high, 0.0]) for _, _, c in self.differences])
 
 
-@dataclass(frozen=True)
-class Matrices:
-    """A learner's two heatmaps: by position in the order, and by the site that came last."""
+class Matrices(NamedTuple):
+    """A learner's accuracy by position in the order, and by the site that came last."""
 
     learner: str
     by_position: np.ndarray
@@ -55,23 +69,37 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Contents:
-    """All that the page shows, in plain data."""
+    """All that the page shows, in plain data; learners by falling AAA."""
 
     rows: list[Row]
     findings: list[Finding]
     leaks: dict[str, tuple[str, ...]]
     forests: list[Forest]
-    against_majority: dict[str, Comparison]
-    accuracy_panels: list[tuple[str, Markup]]
-    forgetting_panels: list[tuple[str, Markup]]
+    accuracy: dict[str, Curve]
+    forgetting: dict[str, Curve]
+    since: dict[str, dict[str, np.ndarray]]
     matrices: list[Matrices]
-    heat_limits: tuple[float, float]
     sites: dict[str, dict[str, Estimate]]
     more: dict[str, dict[str, dict[str, float]]]
-    n_draws: int
+
+    @property
+    def majority(self) -> str:
+        """Title of the majority class."""
+        return next(r.learner for r in self.rows if r.is_majority)
+
+    @property
+    def against_majority(self) -> dict[str, Comparison]:
+        """Difference of every learner from the majority class."""
+        found = [f for f in self.forests if not f.with_p]
+        return {k: c for k, _, c in found[0].differences} if found else {}
+
+    @property
+    def heat_limits(self) -> tuple[float, float]:
+        """Common colour scale of the matrices."""
+        return span([x for m in self.matrices for x in (m.by_position, m.by_last_site)] or [_NONE])
 
 
-MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
+_NONE = np.array([])
 
 
 def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
@@ -88,6 +116,23 @@ def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
     return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
 
 
+def since_learned(runs: Sequence[RunResult]) -> dict[str, np.ndarray]:
+    """Accuracy at every site k sites after it was learned, k = 1 - T .. T - 1, mean over runs.
+
+    Negative k: not learned yet. Shape (2 T - 1,), NaN where no run has it.
+    """
+    most = max(len(run.spec.order) for run in runs)
+    sums = {site: np.zeros((2, 2 * most - 1)) for site in runs[0].sites}
+    for run in runs:
+        for at, site in enumerate(run.spec.order):
+            values = cell_values(run.scores[site], run.y[site], "accuracy")  # (T,)
+            place = np.arange(len(values)) - at + most - 1
+            sums[site][0, place] += values
+            sums[site][1, place] += 1
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {site: s[0] / s[1] for site, s in sums.items() if s[1].any()}
+
+
 def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
     found = np.stack([score_matrix(r) for r in runs])
     sites = [s for s in runs[0].sites if any(s in r.spec.order for r in runs)]
@@ -102,122 +147,83 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
     return Matrices(learner, found.mean(0), by_last)
 
 
-def _panels(found: Mapping[str, Curve], majority: str, what: str) -> list[tuple[str, Markup]]:
-    reference = found.get(majority)
-    learners = {k: c for k, c in found.items() if k != majority}
-    values = [x for c in learners.values() for x in (c.low, c.high)]
-    if reference is not None:
-        values.append(reference.mean)
-    limits = span(values)
-    panels = []
-    for title, own in learners.items():
-        others = [c for k, c in learners.items() if k != title]
-        stages = ", ".join(f"{v:.3f}" for v in own.mean if np.isfinite(v))
-        label = f"{what} of {title} over the stages: {stages}"
-        panels.append((title, curve_panel(own, others, reference, limits, label)))
-    return panels
-
-
-def _forest(
-    groups: Mapping[str, list[RunResult]],
-    partner: Mapping[str, str],
-    title: str,
-    note: str,
-    comparer: Comparer,
-) -> Forest | None:
-    items = []
-    for learner, reference in partner.items():
-        shared = {(r.spec.seed, r.spec.order) for r in groups[reference]}
-        if any((r.spec.seed, r.spec.order) in shared for r in groups[learner]):
-            found = comparer.compare(groups[learner], groups[reference])
-            items.append((learner, reference, found))
-    if not items:
-        return None
-    with_p = all(groups[k][0].spec.learner.method.name != "majority" for k in partner.values())
-    limits = span([np.array([c.low, c.high, 0.0]) for _, _, c in items])
-    return Forest(title, note, tuple(items), with_p, limits)
-
-
-def _own_finetune(groups: Mapping[str, list[RunResult]]) -> dict[str, str]:
+def _own_finetune(groups: Groups) -> dict[str, str]:
     """Each learner's fine-tuning partner: on its own model, else the first there is."""
     specs = {k: runs[0].spec.learner for k, runs in groups.items()}
     tuned = {s.model.name: k for k, s in reversed(specs.items()) if s.method.name == "finetune"}
-    if not tuned:
-        return {}
-    first = next(k for k, s in specs.items() if s.method.name == "finetune")
+    first = next((k for k, s in specs.items() if s.method.name == "finetune"), "")
     return {
         k: tuned.get(s.model.name, first)
         for k, s in specs.items()
-        if s.method.name not in ("finetune", "majority")
+        if tuned and s.method.name not in ("finetune", "majority")
     }
 
 
-def _forests(
-    groups: dict[str, list[RunResult]], ranking: Sequence[Row], n: int
-) -> tuple[list[Forest], dict[str, Comparison]]:
-    learners = [r.learner for r in ranking if not r.is_majority and r.learner in groups]
-    majority = next(r.learner for r in ranking if r.is_majority)
-    tuned = _own_finetune(groups)
-    best = learners[0]
-    asked = [
+def _asked(groups: Groups, learners: Sequence[str], majority: str) -> list[tuple]:
+    """Title, note and partner of every learner, of each comparison."""
+    best, tuned = learners[0], _own_finetune(groups)
+    return [
         (
-            dict.fromkeys(learners, majority),
             "Against the majority class",
             "Is a learner better than always naming the commonest class?",
+            dict.fromkeys(learners, majority),
         ),
         (
-            {k: tuned[k] for k in learners if k in tuned},
             "Against fine-tuning",
             "What does a method add to plain fine-tuning of the same model (where it was run)?",
+            {k: tuned[k] for k in learners if k in tuned},
         ),
         (
-            {k: best for k in learners if k != best},
             f"Against the highest AAA, {best}",
             "The best of many looks better than it is; read the intervals.",
+            {k: best for k in learners if k != best},
         ),
     ]
-    comparer = Comparer(n_draws=n)
-    forests = [_forest(groups, partner, title, note, comparer) for partner, title, note in asked]
-    first = forests[0]
-    vs_majority = {k: c for k, _, c in first.items} if first else {}
-    return [f for f in forests if f is not None], vs_majority
+
+
+def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: int) -> list[Forest]:
+    comparer, forests = Comparer(n_draws=n_draws), []
+    for title, note, partners in _asked(groups, learners, majority) if learners else ():
+        items = [
+            (learner, other, comparer.compare(groups[learner], groups[other]))
+            for learner, other in partners.items()
+            if _pairs(groups[learner]) & _pairs(groups[other])
+        ]
+        if items:
+            forests.append(Forest(title, note, tuple(items), majority not in partners.values()))
+    return forests
+
+
+def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
+    return {(r.spec.seed, r.spec.order) for r in runs}
 
 
 def contents(
-    results: Sequence[RunResult],
-    *,
-    keeps: Mapping[str, str],
-    expected: int | None,
-    n_draws: int,
+    results: Sequence[RunResult], *, keeps: Mapping[str, str], expected: int | None, n_draws: int
 ) -> Contents:
     """Everything the page shows about `results`."""
     everything = with_majority(results)
-    usable = {k: [r for r in v if finite(r)] for k, v in group(everything).items()}
-    groups = {k: v for k, v in usable.items() if v}
     ranking = rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].mean, nan=-1.0))
+    usable = {k: [r for r in v if finite(r)] for k, v in group(everything).items()}
+    groups = {r.learner: usable[r.learner] for r in ranking if usable[r.learner]}
     majority = next(r.learner for r in ranking if r.is_majority)
-    shown = [r.learner for r in ranking if r.learner in groups]
-    forests: list[Forest] = []
-    vs_majority: dict[str, Comparison] = {}
-    if shown != [majority]:
-        forests, vs_majority = _forests(groups, ranking, n_draws)
-    found = {k: curves(longest(groups[k]), n_draws) for k in shown}
-    heat = [_matrices(k, longest(groups[k])) for k in shown]
+    learners = [k for k in groups if k != majority]
+    forests = _forests(groups, learners, majority, n_draws)
+    found = {k: curves(longest(runs), n_draws) for k, runs in groups.items()}
+    vs_majority = {k: c for f in forests if not f.with_p for k, _, c in f.differences}
     return Contents(
         rows=ranking,
         findings=findings(results, expected=expected, against_majority=vs_majority),
         leaks=leaks_on(results),
         forests=forests,
-        against_majority=vs_majority,
-        accuracy_panels=_panels({k: c[0] for k, c in found.items()}, majority, "accuracy"),
-        forgetting_panels=_panels({k: c[1] for k, c in found.items()}, majority, "forgetting"),
-        matrices=[m for m in heat if m.learner != majority],
-        heat_limits=span([x for m in heat for x in (m.by_position, m.by_last_site)]),
-        sites={k: per_site(groups[k], n_draws=n_draws) for k in shown},
+        accuracy={k: c[0] for k, c in found.items()},
+        forgetting={k: c[1] for k, c in found.items()},
+        since={k: since_learned(groups[k]) for k in learners},
+        matrices=[_matrices(k, longest(groups[k])) for k in learners],
+        sites={k: per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
         more={
-            k: {name: means(groups[k], name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
-            for k in shown
+            k: {name: means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
+            for k, runs in groups.items()
         },
-        n_draws=n_draws,
     )

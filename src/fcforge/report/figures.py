@@ -1,39 +1,117 @@
-"""Small figures as inline SVG and colours; everything else is HTML and CSS.
+"""Pictures: matplotlib, as inline SVG whose inks follow the page from light to dark.
 
-The page is read on phones, in dark rooms and on paper: text stays text, colours come from the
-page's style sheet, and a figure never needs a library or a network.
+Figures are drawn with stand-in colours; in the page each becomes a variable of the style sheet.
+Text stays text of at least 12 px: a picture is shown at its own size and scrolls if it must.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.text import number
+from fcforge.text import number, printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 260, 168
-LEFT, RIGHT, TOP, BOTTOM = 38, 10, 10, 30
+P = ParamSpec("P")
+SMALL, NORMAL = 9.2, 9.8  # points: 12.3 and 13 px
+SEQUENTIAL, DIVERGING = "Blues", "RdBu_r"
+INK, MUTED, LINE, FAINT, ACCENT = "#010101", "#010102", "#010103", "#010104", "#010105"
+SERIES = tuple(f"#02020{k}" for k in range(8))
+INKS = {
+    INK: "ink", MUTED: "muted", LINE: "line", FAINT: "faint", ACCENT: "accent",
+    **{ink: f"s{k}" for k, ink in enumerate(SERIES)},
+}  # fmt: skip
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "fcforge", "font.size": NORMAL,
+    "font.family": "sans-serif", "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
+    "text.color": INK, "axes.labelcolor": MUTED, "axes.edgecolor": LINE, "axes.facecolor": "none",
+    "xtick.color": LINE, "ytick.color": LINE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
+    "grid.color": LINE, "grid.linewidth": 0.7, "axes.spines.top": False,
+    "axes.spines.right": False, "figure.facecolor": "none", "savefig.facecolor": "none",
+    "legend.frameon": False, "legend.fontsize": SMALL,
+}  # fmt: skip
 
-# ColorBrewer's sequential blues, light to dark.
-BLUES = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#084594")
+
+Drawn = Callable[P, "Figure"]
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One learner's mean over stages with its band; each of shape (T,)."""
+def drawn(make: Drawn[P]) -> Drawn[P]:
+    """Draw in the style of the pages, whatever the user's own settings of matplotlib."""
 
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    @wraps(make)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return make(*args, **kwargs)
+
+    return styled
+
+
+def canvas(width: float, height: float, **margins: float) -> Figure:
+    """An empty figure of so many inches (96 px each); margins as of ``subplots_adjust``."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=144)
+    figure.subplots_adjust(**margins)
+    return figure
+
+
+def inline(figure: Figure, name: str = "") -> Markup:
+    """A figure as inline SVG, without anything that points outside the page.
+
+    `name` tells two figures of a page apart that look the same: their ids must differ.
+    """
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    svg = out.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    own = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
+    svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{own}", svg)
+    for ink, variable in INKS.items():
+        svg = svg.replace(ink, f"var(--{variable})")
+    return Markup(printable(svg, keep="\n").replace("<svg", '<svg class="plot"', 1))
+
+
+def png(figure: Figure, alt: str, dpi: int = 120) -> Markup:
+    """A figure as an image inside the page, for what is made of pixels."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, facecolor="white")
+    width, height = (round(96 * inch) for inch in figure.get_size_inches())
+    data = base64.b64encode(out.getvalue()).decode()
+    image = '<img class="plot" width="{}" height="{}" alt="{}" src="data:image/png;base64,{}">'
+    return Markup(image).format(width, height, printable(alt), data)
+
+
+def heat(value: float, low: float, high: float) -> tuple[str, str]:
+    """Background and text colour of a cell on the sequential scale, readable on each other."""
+    import matplotlib as mpl
+
+    if not np.isfinite(value):
+        return "transparent", "inherit"
+    at = float(np.clip((value - low) / (high - low if high > low else 1), 0, 1))
+    rgb = np.array(mpl.colormaps[SEQUENTIAL](at)[:3])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    # Black above, white below the luminance at which both have a contrast of 4.6 : 1.
+    dark = linear @ [0.2126, 0.7152, 0.0722] > 0.179
+    paper = "#" + "".join(f"{round(255 * c):02x}" for c in rgb)
+    return paper, "#000000" if dark else "#ffffff"
 
 
 def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float]:
@@ -46,122 +124,121 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
     return float(low), float(high if high > low else low + step)
 
 
-def ticks(low: float, high: float) -> np.ndarray:
-    """Three to six round numbers inside [low, high]."""
-    step = next((s for s in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s <= 5.01), 0.5)
-    return np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+@dataclass(frozen=True)
+class Line:
+    """One line over stages, with a band or a name at its end where it has them.
 
-
-class _Axes:
-    """Maps stage and value to the panel's pixels."""
-
-    def __init__(self, n_stages: int, low: float, high: float) -> None:
-        self.n, self.low, self.high = n_stages, low, high
-
-    def x(self, stage: int) -> float:
-        inner = WIDTH - LEFT - RIGHT - 16
-        return LEFT + 8 + inner * (stage / (self.n - 1) if self.n > 1 else 0.5)
-
-    def y(self, value: float) -> float:
-        inner = HEIGHT - TOP - BOTTOM
-        return TOP + inner * (1 - (value - self.low) / (self.high - self.low))
-
-    def points(self, values: np.ndarray) -> str:
-        at = [(self.x(t), self.y(v)) for t, v in enumerate(values) if np.isfinite(v)]
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-
-
-def _frame(axes: _Axes) -> Markup:
-    parts = []
-    for tick in ticks(axes.low, axes.high):
-        y = f"{axes.y(tick):.1f}"
-        line = '<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>'
-        parts.append(Markup(line).format(LEFT, WIDTH - RIGHT, y, y))
-        label = '<text class="tick" text-anchor="end" x="{}" y="{}" dy="3.5">{}</text>'
-        parts.append(Markup(label).format(LEFT - 5, y, number(tick, 2)))
-    for t in range(axes.n):
-        label = '<text class="tick" text-anchor="middle" x="{:.1f}" y="{}">{}</text>'
-        parts.append(Markup(label).format(axes.x(t), HEIGHT - BOTTOM + 14, t + 1))
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    label = '<text class="tick" text-anchor="middle" x="{}" y="{}">sites learned</text>'
-    parts.append(Markup(label).format(middle, HEIGHT - 3))
-    return Markup("").join(parts)
-
-
-def _line(axes: _Axes, values: np.ndarray, kind: str) -> Markup:
-    return Markup('<polyline class="{}" points="{}"/>').format(kind, axes.points(values))
-
-
-def curve_panel(
-    own: Curve,
-    others: Sequence[Curve],
-    reference: Curve | None,
-    limits: tuple[float, float],
-    label: str,
-) -> Markup:
-    """One panel of small multiples: a learner with its band, the others faint behind it.
-
-    Parameters
+    Attributes
     ----------
-    own : Curve
-    others : sequence of Curve
-    reference : Curve or None
-        The majority class, dashed.
-    limits : pair of float
-        Shared y axis.
-    label : str
-        Alternative text.
+    values : ndarray of shape (T,)
+        NaN where there is none.
+    colour : str
+    band : pair of ndarray of shape (T,), optional
+    name : str
+    dashed, thin : bool
     """
-    axes = _Axes(len(own.mean), *limits)
-    band = np.isfinite(own.low) & np.isfinite(own.high)
-    up = [f"{axes.x(t):.1f},{axes.y(own.high[t]):.1f}" for t in np.flatnonzero(band)]
-    down = [f"{axes.x(t):.1f},{axes.y(own.low[t]):.1f}" for t in np.flatnonzero(band)[::-1]]
-    parts = [_frame(axes)]
-    parts += [_line(axes, o.mean, "other") for o in others if len(o.mean) == len(own.mean)]
-    if reference is not None:
-        parts.append(_line(axes, reference.mean, "reference"))
-    parts.append(Markup('<polygon class="band" points="{}"/>').format(" ".join(up + down)))
-    parts.append(_line(axes, own.mean, "own"))
-    for t in np.flatnonzero(np.isfinite(own.mean)):
-        dot = '<circle class="dot" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
-        text = f"after {t + 1}: {number(own.mean[t])}"
-        parts.append(Markup(dot).format(axes.x(int(t)), axes.y(own.mean[t]), text))
-    svg = '<svg class="curve" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    return Markup(svg).format(WIDTH, HEIGHT, label, Markup("").join(parts))
+
+    values: np.ndarray
+    colour: str = ACCENT
+    band: tuple[np.ndarray, np.ndarray] | None = None
+    name: str = ""
+    dashed: bool = False
+    thin: bool = False
 
 
-def heat(value: float, low: float, high: float) -> tuple[str, str]:
-    """Background and text colour of a heatmap cell, readable on each other."""
-    if not np.isfinite(value):
-        return "transparent", "inherit"
-    at = float(np.clip((value - low) / (high - low if high > low else 1), 0, 1)) * (len(BLUES) - 1)
-    k = min(int(at), len(BLUES) - 2)
-    left, right = (np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in BLUES[k : k + 2])
-    rgb = left + (right - left) * (at - k)
-    background = "#" + "".join(f"{round(c):02x}" for c in rgb)
-    # Black above, white below the luminance at which both have a contrast of 4.6 : 1.
-    scaled = rgb / 255
-    linear = np.where(scaled <= 0.04045, scaled / 12.92, ((scaled + 0.055) / 1.055) ** 2.4)
-    return background, "#000000" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "#ffffff"
+@drawn
+def stage_lines(
+    lines: Sequence[Line],
+    stages: Sequence[str],
+    x_title: str,
+    limits: tuple[float, float],
+    learned_at: int | None = None,
+) -> Figure:
+    """Lines over the stages on a given axis; `learned_at` is marked by a vertical line."""
+    named = any(line.name for line in lines)
+    figure = canvas(3.5, 2.3, left=0.135, right=0.74 if named else 0.97, top=0.97, bottom=0.215)
+    axes = figure.subplots()
+    place = np.arange(len(stages))
+    if learned_at is not None:
+        axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
+    for line in lines:
+        width = 0.9 if line.thin else 2.0
+        dots = {} if line.thin or line.dashed else {"marker": "o", "ms": 4}
+        style = "--" if line.dashed else "-"
+        shown = np.isfinite(line.values)
+        axes.plot(place[shown], line.values[shown], style, color=line.colour, lw=width, **dots)  # type: ignore[arg-type]
+        if line.band is not None:
+            axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
+    axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
+    axes.set_xticks(place, [s if len(s) <= 8 else f"{s[:7]}…" for s in stages])
+    axes.grid(axis="y")
+    axes.tick_params(length=0)
+    _name_ends(axes, [line for line in lines if line.name], limits)
+    return figure
 
 
-def share(value: float, low: float, high: float) -> float:
-    """Position of `value` between `low` and `high` in per cent, kept inside the track."""
-    return float(np.clip(100 * (value - low) / (high - low), 0, 100))
+def _name_ends(axes: Axes, lines: Sequence[Line], limits: tuple[float, float]) -> None:
+    """Names beside the ends of the lines, pushed apart until none covers another."""
+    known = [line for line in lines if np.isfinite(line.values).any()]
+    ends = [line.values[np.isfinite(line.values)][-1] for line in known]
+    gap = 0.085 * (limits[1] - limits[0])
+    for line, place in zip(known, spread(ends, gap, *limits), strict=True):
+        name = printable(line.name if len(line.name) <= 12 else f"{line.name[:11]}…")
+        axes.annotate(
+            name, (1.02, place), xycoords=("axes fraction", "data"), color=line.colour,
+            va="center", fontsize=SMALL, fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
 
 
-def inline(figure: Figure) -> Markup:
-    """A matplotlib figure as inline SVG, without anything that points outside the page."""
-    import matplotlib as mpl
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places near the wanted ones, at least `gap` apart, inside [low, high] if they fit."""
+    order = np.argsort(wanted, kind="stable")
+    steps = gap * np.arange(len(order))
+    placed = np.maximum.accumulate(np.array(wanted, dtype=float)[order] - steps)
+    placed = np.clip(placed, low, max(low, high - steps[-1])) if len(order) else placed
+    found = np.empty(len(order))
+    found[order] = placed + steps
+    return found.tolist()
 
-    out = io.StringIO()
-    settings: dict[Any, Any] = {"svg.hashsalt": "fcforge", "svg.fonttype": "path"}
-    with mpl.rc_context(settings):
-        figure.savefig(
-            out, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches="tight"
-        )
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'\s(xmlns(:\w+)?|width|height)="[^"]*"', "", text, count=4)
-    return Markup(text.replace("xlink:href", "href").replace("<svg", '<svg class="plot"', 1))
+
+def matrix(
+    axes: Axes, values: np.ndarray, systems: Sequence[str], *, named: bool = True, **scale: Any
+) -> Any:
+    """Draw a matrix with its ROIs grouped by brain system, thin lines between the systems."""
+    order, starts = by_system(systems)
+    shown = values[np.ix_(order, order)]
+    image = axes.imshow(shown, interpolation="nearest", **{"cmap": DIVERGING, **scale})
+    bounds = np.array([*starts.values(), len(order)])
+    for place in bounds[1:-1]:
+        axes.axhline(place - 0.5, color="black", lw=0.4)
+        axes.axvline(place - 0.5, color="black", lw=0.4)
+    axes.set(xticks=[], yticks=[])
+    if named and len(starts) > 1:
+        axes.set_yticks((bounds[1:] + bounds[:-1] - 1) / 2, [printable(s) for s in starts])
+    axes.tick_params(length=0)
+    return image
+
+
+def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
+    """ROIs in the order of their brain systems (by first ROI), and where each system starts."""
+    rank = {name: k for k, name in enumerate(dict.fromkeys(systems))}
+    places = np.array([rank[s] for s in systems])
+    order = np.argsort(places, kind="stable")
+    starts = {name: int(np.searchsorted(places[order], k)) for name, k in rank.items()}
+    return order, starts
+
+
+@drawn
+def fc_figure(values: np.ndarray, systems: Sequence[str], label: str, **scale: Any) -> Figure:
+    """One matrix with a colour bar."""
+    figure = canvas(5.1, 3.3, left=0.23, right=0.92, top=0.98, bottom=0.02)
+    axes = figure.subplots()
+    image = matrix(axes, values, systems, **scale)
+    bar = figure.colorbar(image, ax=axes, shrink=0.75, label=label)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def describe(values: np.ndarray) -> str:
+    """Values of a line as text, for those who cannot see it."""
+    return ", ".join(number(v) for v in values if np.isfinite(v))

@@ -1,28 +1,26 @@
-"""The judge as one self-contained HTML page, and as a section of a run's report."""
+"""Judged generators: Markdown tables, one self-contained page, a section of a run's page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from importlib import resources
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from fcforge.errors import DataError
-from fcforge.report import Section
 from fcforge.report import judge_figures as figures
 from fcforge.report import judge_tables as tables
-from fcforge.report.html import templates_of
+from fcforge.report.frame import Section, picture, render
+from fcforge.report.table import Table
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Panel, Requirement, summarise
-from fcforge.studies.judge.portraits import read_portraits
+from fcforge.studies.judge.portraits import Portrait, read_portraits
 from fcforge.writing import write_text
 
 READING = "Mean over sites, then over seeds; brackets: 95 % t interval over seeds."
+FIGURES = "Generated functional connectivity"
 
 
-def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tables.Table]]]:
+def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[Table]]]:
     """Headings and their tables, empty ones left out."""
     groups = [
         ("Fidelity and use", tables.fidelity_tables(summary)),
@@ -35,22 +33,21 @@ def groups_of(panel: Panel, summary: tables.Summary) -> list[tuple[str, list[tab
 def headline(findings: Sequence[Requirement], warnings: Sequence[str]) -> str:
     """One sentence on top."""
     collapsed = len({text.split(" COLLAPSED")[0] for text in warnings})
-    said = f"{collapsed} of the generators collapsed. " if collapsed else "No generator collapsed. "
-    if not findings:
-        return said.strip()
+    said = f"{collapsed} of the generators collapsed." if collapsed else "No generator collapsed."
     missed = [f.what for f in findings if not f.ok]
-    if not missed:
-        return f"{said}The checked generator meets all {len(findings)} requirements."
-    return f"{said}The checked generator misses {len(missed)} of {len(findings)} requirements: " + (
-        ", ".join(missed) + "."
-    )
+    if missed:
+        n = f"{len(missed)} of {len(findings)}"
+        said += f" The checked generator misses {n} requirements: {', '.join(missed)}."
+    elif findings:
+        said += f" The checked generator meets all {len(findings)} requirements."
+    return said
 
 
 def write_judgement(found: Judgement, folder: Path) -> str:
     """``judge.html`` and ``tables.md`` in `folder`; the latter is returned."""
     text = markdown(found)
     write_text(folder / "tables.md", text)
-    write_text(folder / "judge.html", render(found))
+    write_text(folder / "judge.html", page_of(found))
     return text
 
 
@@ -58,32 +55,49 @@ def markdown(found: Judgement) -> str:
     """All tables of a judgement as Markdown."""
     parts = [f"## {found.title}", "", *(f"**{text}**\n" for text in found.warnings)]
     if found.findings:
-        parts += [tables.findings_table(found.findings).markdown(), ""]
+        parts.append(tables.requirements_table(found.findings).markdown())
     for heading, group in groups_of(found.panel, found.summary):
-        parts += [f"### {heading}", ""]
-        for table in group:
-            parts += [f"#### {table.title}", "", table.markdown(), ""]
+        parts += [f"### {heading}", "", *(f"#### {table.markdown()}" for table in group)]
     return "\n".join([*parts, READING + "\n"])
 
 
-def render(page: Judgement) -> str:
+def page_of(found: Judgement) -> str:
     """The page as text."""
-    css = resources.files("fcforge.report").joinpath("templates/report.css").read_text("utf-8")
-    title, body = figures.section(page.portraits or {}, page.where)
-    template = templates_of("fcforge.report").get_template("judge.html.j2")
-    return template.render(
-        css=Markup(css),
-        page=page,
-        headline=headline(page.findings, page.warnings),
-        groups=groups_of(page.panel, page.summary),
-        figure_title=title,
-        figures=Markup(body),
-        reading=READING,
+    sections = []
+    if found.findings:
+        table = tables.requirements_table(found.findings)
+        sections.append(Section("Requirements of the checked generator", table))
+    sections.append(figure_section(found.portraits or {}, found.where))
+    for heading, group in groups_of(found.panel, found.summary):
+        sections.append(Section(heading, tuple(group), READING))
+    return render(
+        "sections.html.j2",
+        title=found.title,
+        home="",
+        kind="fcforge judge",
+        lead=headline(found.findings, found.warnings),
+        warnings=[("serious", text) for text in found.warnings],
+        sections=sections,
     )
 
 
-def report_section(folder: Path) -> Section:
-    """Figures and warnings of a judged folder, for ``fcforge report --judge FOLDER``."""
+def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table) -> Section:
+    """The pictures, after the given tables; the first portrait is the real one."""
+    if not portraits:
+        return Section(FIGURES, "No pictures were kept.")
+    note = (
+        f"{where} The most typical control and patient of every generator (nearest to its class "
+        "mean), ROIs ordered by brain system with lines between the systems; blue -1, red +1. "
+        "Below, the mean of every edge against the real one. Real and bootstrap show single real "
+        "subjects: share the page only where those may be seen. Last, the mean eigenvalues: a "
+        "correlation matrix has none below zero."
+    )
+    spectra = picture(figures.spectra_figure(portraits), "mean eigenvalues by rank")
+    return Section(FIGURES, (*before, figures.portrait_cards(portraits), spectra), note.strip())
+
+
+def folder_section(folder: Path) -> Section:
+    """Figures and first table of a judged folder, for ``fcforge report --judge FOLDER``."""
     store, pictures = folder / "records.json", folder / "portraits.npz"
     if not (store.exists() and pictures.exists()):
         raise DataError(
@@ -94,16 +108,4 @@ def report_section(folder: Path) -> Section:
     stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
     records = [record for site in stored.values() for record in site]
     first = tables.fidelity_tables(summarise(records))[0]
-    title, body = figures.section(read_portraits(pictures))
-    lines = Markup("").join(
-        Markup("<tr><th scope=row>{}</th>{}</tr>").format(
-            line[0], Markup("").join(Markup("<td>{}</td>").format(c) for c in line[1:])
-        )
-        for line in first.body
-    )
-    head = Markup("").join(Markup("<th scope=col>{}</th>").format(h) for h in first.header)
-    table = Markup(
-        '<div class="scroll"><table class="results"><thead><tr>{}</tr></thead>'
-        '<tbody>{}</tbody></table></div><p class="note">{}</p>'
-    ).format(head, lines, READING)
-    return Section(title, table + Markup(body))
+    return figure_section(read_portraits(pictures), READING, first)

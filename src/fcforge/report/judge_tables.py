@@ -1,13 +1,13 @@
-"""The judge's tables, with the paper's numbers beside ours; as Markdown here, as HTML in `page`."""
+"""The judge's tables, with the paper's numbers beside ours."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import paper
 from fcforge.studies.judge.panel import Interval, Requirement
+from fcforge.text import number
 
 Summary = Mapping[str, Mapping[str, Interval]]
 
@@ -57,28 +57,11 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class Table:
-    """Title, column names and text cells; the first column names the line."""
-
-    title: str
-    header: tuple[str, ...]
-    body: tuple[tuple[str, ...], ...]
-
-    def markdown(self) -> str:
-        """As a Markdown table."""
-        lines = [self.header, ("---",) * len(self.header), *self.body]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def cell(value: Interval | None, digits: int = 3) -> str:
-    """``0.612 [0.590, 0.634]``, a dash for nothing."""
-    if value is None or not math.isfinite(value.mean):
-        return "–"
-    text = f"{value.mean:.{digits}f}"
-    if math.isfinite(value.low) and value.high - value.low >= 10.0**-digits:
-        text += f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-    return text
+def cell(value: Interval | None, digits: int = 3) -> Cell:
+    """A mean above its interval, a dash for nothing."""
+    if value is None or value.mean != value.mean:
+        return Cell("–")
+    return interval_cell(*value, digits=digits)
 
 
 def fidelity_tables(summary: Summary) -> list[Table]:
@@ -86,18 +69,19 @@ def fidelity_tables(summary: Summary) -> list[Table]:
     out = []
     for title, metrics in FIDELITY.items():
         used = [m for m in metrics if any(m in values for values in summary.values())]
-        body = tuple(
+        rows = [
             (row, *(cell(values.get(m), 1 if m in WHOLE else 3) for m in used))
             for row, values in summary.items()
-        )
+        ]
         if used:
-            out.append(Table(title, ("generator", *(metrics[m] for m in used)), body))
+            out.append(Table.of(("generator", *(metrics[m] for m in used)), rows, title=title))
     return out
 
 
 def augmentation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]:
     """Per classifier: the paper's five options, then ours, with the paper's numbers."""
-    rows = {**paper.OPTIONS, **{r: r for r in summary if r not in _known_rows()}}
+    known = {*paper.OPTIONS, *paper.ABLATIONS}
+    rows = {**paper.OPTIONS, **{r: r for r in summary if r not in known}}
     return _by_classifier(summary, classifiers, rows)
 
 
@@ -108,14 +92,10 @@ def ablation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]
     return _by_classifier(summary, classifiers, paper.ABLATIONS)
 
 
-def _known_rows() -> set[str]:
-    return {*paper.OPTIONS, *paper.ABLATIONS}
-
-
 def _by_classifier(
     summary: Summary, classifiers: Sequence[str], rows: Mapping[str, str]
 ) -> list[Table]:
-    header = ("training set", "ACC", "PRE", "REC", "F1", "paper's ACC / PRE / REC / F1")
+    heads = ("training set", "ACC", "PRE", "REC", "F1", "paper's ACC / PRE / REC / F1")
     out = []
     for model in classifiers:
         body = []
@@ -125,11 +105,14 @@ def _by_classifier(
                 four = (cell(values.get(f"aug_{model}_{m}")) for m in ACCURACY)
                 body.append((title, *four, paper.published(model, row)))
         if body:
-            out.append(Table(TITLES.get(model, model), header, tuple(body)))
+            out.append(Table.of(heads, body, title=TITLES.get(model, model)))
     return out
 
 
-def findings_table(findings: Sequence[Requirement]) -> Table:
+def requirements_table(found: Sequence[Requirement]) -> Table:
     """What was asked of the checked generator, and whether it was found."""
-    body = tuple((f.what, f"{f.found:.3f}", f.asked, "yes" if f.ok else "**NO**") for f in findings)
-    return Table("Requirements", ("required", "found", "asked", "met"), body)
+    rows = [
+        (f.what, number(f.found), f.asked, Cell("yes") if f.ok else Cell("NO", look="bad"))
+        for f in found
+    ]
+    return Table.of(("required", "found", "asked", "met"), rows)

@@ -83,7 +83,8 @@ def headline(
     if c is not None:
         text += f", which is {number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
         text += " against always naming the commonest class"
-    beaten = sum(against_majority[r.learner].low > 0 for r in learners)
+    compared = [against_majority[r.learner] for r in learners if r.learner in against_majority]
+    beaten = sum(c.low > 0 for c in compared)
     n = counted(len(learners), "learner")
     text += f". {beaten} of {n} beat that majority class with an interval above zero."
     if worst.estimates["fm"].mean > 0:

@@ -9,6 +9,13 @@ from typing import Any
 from fcforge.privacy.measures import Measured
 
 REFERENCES = BOOTSTRAP, UNTRAINED = "bootstrap", "untrained"
+LEDGER_KEYS: dict[str, Any] = {
+    "what": str,
+    "not_attacked": list,
+    "epsilon_of_method": (int, float),
+    "delta_of_method": (int, float),
+    "noise_is_secret": bool,
+}
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,36 @@ class Audit:
         """Inverse of `to_json`."""
         return cls(tuple(map(AuditRow.from_json, data["rows"])), dict(data["about"]))
 
+    def to_ledger(self) -> dict[str, Any]:
+        """What a capsule's ledger keeps: every number, what was covered, no count of people."""
+        return {
+            "site": self.about.get("site", ""),
+            "seed": self.about["plan"]["seed"],
+            "about": _known_kinds(self.about),
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    @classmethod
+    def from_ledger(cls, result: Mapping[str, Any]) -> Audit | None:
+        """The audit of a ledger entry; None where it is not as `to_ledger` writes it.
+
+        What a ledger holds is somebody's JSON: any shape, any number.
+        """
+        try:
+            audit = cls.from_json({**result, "about": _known_kinds(result["about"])})
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return None
+        shares = [e for r in audit.rows for e in (r.auc, r.tpr, r.control, r.identified) if e]
+        known = all(0 <= v <= 1 for e in shares for v in (e.value, e.low, e.high))
+        return audit if audit.rows and known else None
+
     def row(self, release: str, attack: str) -> AuditRow:
         """The row of that attack on that release."""
         return next(r for r in self.rows if (r.release, r.attack) == (release, attack))
+
+
+def _known_kinds(about: Mapping[str, Any]) -> dict[str, Any]:
+    found = {k: about[k] for k, kind in LEDGER_KEYS.items() if isinstance(about.get(k), kind)}
+    if "not_attacked" in found:
+        found["not_attacked"] = [str(name) for name in found["not_attacked"]]
+    return found

@@ -1,0 +1,148 @@
+"""The frame of every page: one set of templates, all text escaped, nothing loaded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from fcforge import __version__, text
+from fcforge.report.figures import heat, inline
+from fcforge.report.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page.
+
+    Attributes
+    ----------
+    title : str
+    body : Markup, str, Table, matplotlib Figure or mapping, or a tuple of these
+        Markup goes in as it is (the caller vouches for it), a plain string is a paragraph, a
+        mapping a list of names and values.
+    note : str
+        Small print under the title.
+    alt : str
+        Alternative text of a figure.
+    """
+
+    title: str
+    body: Any
+    note: str = ""
+    alt: str = ""
+
+    def html(self) -> Markup:
+        """Body as safe HTML."""
+        parts = self.body if isinstance(self.body, tuple) else (self.body,)
+        return Markup("\n").join(self._part(part) for part in parts)
+
+    def _part(self, part: Any) -> Markup:
+        if isinstance(part, Markup):
+            return part
+        if isinstance(part, Table | Mapping):
+            macro = "table" if isinstance(part, Table) else "pairs"
+            return Markup(getattr(templates().get_template("macros.html.j2").module, macro)(part))
+        if isinstance(part, str):
+            return Markup('<p class="said">{}</p>').format(coded(part))
+        return picture(part, self.alt or self.title)
+
+
+def picture(figure: Figure, alt: str) -> Markup:
+    """A figure at its own size in a box that scrolls: its text never shrinks with the window."""
+    box = '<div class="scroll plain" tabindex="0" role="img" aria-label="{}">{}</div>'
+    return Markup(box).format(safe(alt), inline(figure, safe(alt)))
+
+
+def safe(value: Any) -> Any:
+    """What is printed into a page: other people's text without what cannot be seen."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return text.printable(value, keep="\n")
+    return value
+
+
+def coded(value: str) -> Markup:
+    """Text whose `commands` are set as code."""
+    parts = safe(value).split("`")
+    shown = [Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts)]
+    return Markup("").join(shown)
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, text) pairs."""
+    found: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            found += flat(value, f"{name}.")
+        else:
+            shown = json.dumps(value, default=str, ensure_ascii=False)
+            found.append((name, value if isinstance(value, str) else shown))
+    return found
+
+
+def short(value: str, most: int) -> str:
+    """Text cut to `most` characters."""
+    return value if len(value) <= most else value[: most - 1] + "…"
+
+
+def share(value: float, low: float = 0.0, high: float = 1.0) -> str:
+    """Position of `value` between `low` and `high` in per cent, kept inside the track."""
+    return f"{np.clip(100 * (value - low) / (high - low), 0, 100):.2f}"
+
+
+def ticks(low: float, high: float) -> np.ndarray:
+    """Three to six round numbers inside [low, high]."""
+    step = next((s for s in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s <= 5.01), 0.5)
+    return np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+
+
+@lru_cache(maxsize=1)
+def templates() -> jinja2.Environment:
+    """Jinja with autoescape: names, labels and ledgers are other people's text."""
+    env = jinja2.Environment(
+        loader=jinja2.PackageLoader("fcforge.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=safe,
+    )
+    folder = files("fcforge.report").joinpath("templates")
+    script = folder.joinpath("page.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    env.globals.update(
+        style=Markup(folder.joinpath("style.css").read_text("utf-8")),
+        script=Markup(script),
+        script_sha256=digest,
+        version=__version__,
+        heat=heat,
+        share=share,
+        ticks=ticks,
+        isfinite=np.isfinite,
+        bracket=text.bracket,
+    )
+    env.filters.update(
+        coded=coded, flat=flat, short=short, duration=text.duration, p_value=text.p_value
+    )
+    env.filters.update(number=text.number, counted=text.counted)
+    return env
+
+
+def render(template: str, **values: Any) -> str:
+    """A page as text, written now."""
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return templates().get_template(template).render(now=now, **values)

@@ -1,0 +1,158 @@
+"""A consortium's pages as plain files: an overview, one page per run, capsule and audit.
+
+No server: open index.html, or mail the folder. Links are relative, every page is one file that
+loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fcforge.errors import FCForgeError
+from fcforge.report.audits import section, verdict
+from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
+from fcforge.report.frame import render
+from fcforge.report.lineage import chain_of, lineage
+from fcforge.report.run import numbers_of, page_of
+from fcforge.report.run_folder import read_folder
+from fcforge.report.shelf import BROKEN, Item, find_items, reason, require_plain_run
+from fcforge.studies.audit_inputs import read_audit
+from fcforge.text import counted, with_interval
+from fcforge.writing import write_text
+
+INDEX = "index.html"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run or an audit in the overview.
+
+    Attributes
+    ----------
+    item : Item
+    title : str
+    lines : sequence of str
+        What is said of it.
+    damage : str
+        Why it cannot be shown; empty where it can.
+    share : float
+        How much of it is done.
+    """
+
+    item: Item
+    title: str = ""
+    lines: Sequence[str] = ()
+    damage: str = ""
+    share: float = 1.0
+
+
+def write_pages(
+    folder: str | Path,
+    out: str | Path | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> Path:
+    """Write the pages of everything below a folder; returns the overview.
+
+    Parameters
+    ----------
+    folder : path
+        Searched for run folders, capsules and audit.json files; links are not followed.
+    out : path, optional
+        Where to write, FOLDER/pages without it. Pages that an earlier call left there for things
+        that are gone are removed.
+    say : callable
+        Told what is being shown.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise FCForgeError("no such folder.", where=str(root), do="Give a folder to look into.")
+    to = Path(out) if out is not None else root / "pages"
+    items, cut = find_items(root)
+    views = [view_capsule(item) for item in items if item.kind == "capsule"]
+    chains = lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
+    for view in views:
+        say(f"capsule {view.item.name}")
+        own = chain_of(chains, view.facts.get("id", ""))
+        write_text(to / view.item.page, capsule_page(view, own, INDEX))
+    others = []
+    for item in items:
+        if item.kind != "capsule":
+            say(f"{item.kind} {item.name}")
+            others.append((_write_run if item.kind == "run" else _write_audit)(item, to))
+    _remove_old(to, {item.page for item in items})
+    overview = render(
+        "overview.html.j2",
+        folder=root.resolve().name or "/",
+        cut=cut,
+        capsules=views,
+        chains=chains,
+        runs=[e for e in others if e.item.kind == "run"],
+        audits=[e for e in others if e.item.kind == "audit"],
+        counts=_counts(views, others),
+    )
+    write_text(to / INDEX, overview)
+    return to / INDEX
+
+
+def _counts(views: Sequence[CapsuleView], others: Sequence[Entry]) -> list[tuple[str, int, str]]:
+    sound = [v for v in views if not v.damage]
+    damaged = len(views) - len(sound) + sum(bool(e.damage) for e in others)
+    return [
+        ("capsules", len(views), ""),
+        ("signed", sum(bool(v.facts["signed_by"]) for v in sound), ""),
+        ("audited", sum(bool(v.facts["audited"]) for v in sound), ""),
+        ("with real subjects", sum(v.facts["holds_real"] for v in sound), ""),
+        ("runs", sum(e.item.kind == "run" for e in others), ""),
+        ("damaged", damaged, ""),
+    ]
+
+
+def _write_run(item: Item, to: Path) -> Entry:
+    try:
+        require_plain_run(item.path)
+        results, about = read_folder(item.path, home=INDEX)
+        found = numbers_of(results, about)
+        write_text(to / item.page, page_of(results, about, found))
+    except BROKEN as error:
+        return _damaged(item, to, reason(error))
+    asked = max(about.expected or 0, len(results))
+    lines = [f"{len(results)} of {asked} runs, {counted(len(results[0].sites), 'site')}"]
+    for best in [r for r in found.rows if not r.is_majority][:1]:
+        e = best.estimates["aaa"]
+        lines.append(f"highest AAA: {best.learner}, {with_interval(e.mean, e.low, e.high)}")
+    lines += ["Test data leaked into training, on purpose."] if found.leaks else []
+    return Entry(item, about.title, lines, share=len(results) / asked)
+
+
+def _write_audit(item: Item, to: Path) -> Entry:
+    try:
+        audit = read_audit(item.path)
+        told = verdict(audit)
+        shown = section(audit)
+        page = render(
+            "sections.html.j2",
+            title=shown.title,
+            home=INDEX,
+            kind="privacy audit",
+            lead=f"{told.short} {told.full}" if told else "",
+            sections=[shown],
+        )
+        write_text(to / item.page, page)
+    except BROKEN as error:
+        return _damaged(item, to, reason(error))
+    return Entry(item, shown.title, [told.short, told.full] if told else [])
+
+
+def _damaged(item: Item, to: Path, why: str) -> Entry:
+    view = CapsuleView(item, why)
+    write_text(to / item.page, render("damaged.html.j2", view=view, home=INDEX, chains=[]))
+    return Entry(item, damage=why)
+
+
+def _remove_old(to: Path, pages: set[str]) -> None:
+    for kind in ("run", "capsule", "audit"):
+        for path in to.glob(f"{kind}-*-????????.html"):
+            if path.name not in pages:
+                path.unlink()

@@ -1,0 +1,181 @@
+"""The results of a run as one table: page, terminal and Markdown; numbers as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fcforge.report.table import PIPE_WIDTH, Cell, Column, Table
+from fcforge.stats import COLUMNS, Finding, Row
+from fcforge.stats.table import records
+from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EVERYTHING = tuple(c.key for c in COLUMNS)
+# From how wide a terminal on: columns with an interval, columns with the mean alone.
+LAYOUTS = (
+    (150, ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt"), ()),
+    (110, ("aaa", "acc", "fm"), ("bacc", "auroc", "for_literal", "bwt")),
+    (0, ("aaa", "fm"), ("acc", "auroc")),
+)
+KEPT = {
+    "nothing": "nothing", "statistics": "statistics", "synthetic subjects": "synthetic",
+    "real subjects": "real",
+}  # fmt: skip
+
+
+def results_table(
+    rows: Sequence[Row],
+    shown: Sequence[str] = EVERYTHING,
+    bare: Collection[str] = (),
+    levels: Mapping[str, str] | None = None,
+    *,
+    spread: bool = True,
+) -> Table:
+    """One row per learner; the best mean of a column is marked.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+    shown : sequence of str
+        Keys of the columns.
+    bare : collection of str
+        Columns without interval and spread.
+    levels : mapping of learner to {"serious", "caution"}, optional
+        Learners with a warning; a serious one is never the best.
+    spread : bool
+        Whether the SD over orders is among the cells.
+    """
+    levels = levels or {}
+    best = best_of(rows, but={k for k, level in levels.items() if level == "serious"})
+    keys = [c.key for c in COLUMNS if c.key in shown]
+    made = []
+    for row in rows:
+        cells = [name_cell(row.learner, levels)]
+        cells += [_cell(row, k, k in bare, spread, row.learner in best[k]) for k in keys]
+        if "intransigence" in shown:
+            cells.append(Cell(number(row.intransigence), value=row.intransigence))
+        made.append((*cells, *_ends(row)))
+    return Table(
+        columns=(*_heads(shown), *END_HEADS),
+        rows=tuple(made),
+        quiet=frozenset(k for k, row in enumerate(rows) if row.is_majority),
+        sortable=True,
+        falling_by="AAA",
+    )
+
+
+INTRANSIGENCE = Column(
+    "INT",
+    "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
+    "when a site has just been learned",
+    "low is good",
+)
+END_HEADS = (
+    Column("Keeps", "what the method carries from site to site; its memory", "memory", words=True),
+    Column("Time", "training time of one run over all sites; number of runs", "runs"),
+)
+
+
+def _heads(shown: Sequence[str]) -> list[Column]:
+    heads = [Column("Learner", words=True)]
+    for c in COLUMNS:
+        if c.key in shown:
+            way = "high is good" if c.higher_is_better else "low is good"
+            heads.append(Column(c.title, c.help, way, falling=c.higher_is_better))
+    return [*heads, INTRANSIGENCE] if "intransigence" in shown else heads
+
+
+def name_cell(learner: str, levels: Mapping[str, str]) -> Cell:
+    """A learner's name, flagged where there is a warning."""
+    return Cell(learner, look=f"flag-{levels[learner]}" if learner in levels else "")
+
+
+def _cell(row: Row, key: str, bare: bool, spread: bool, best: bool) -> Cell:
+    e = row.estimates[key]
+    sd = f"± {number(e.sd_orders)}" if spread and math.isfinite(e.sd_orders) else ""
+    below = () if bare else tuple(filter(None, (bracket(e.low, e.high), sd)))
+    return Cell(number(e.mean), below, e.mean, "best" if best else "")
+
+
+def _ends(row: Row) -> tuple[Cell, Cell]:
+    """What is kept and its memory; time and number of runs."""
+    look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
+    below = [counted(row.n_runs, "run")]
+    below += [f"{row.n_left_out} diverged"] if row.n_left_out else []
+    return (
+        Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look),
+        Cell(duration(row.seconds), tuple(below), row.seconds),
+    )
+
+
+def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
+    """Learners with the best mean of each column, the majority class and `but` aside."""
+    best: dict[str, set[str]] = {}
+    shown = [r for r in rows if not r.is_majority and r.learner not in but]
+    for c in COLUMNS:
+        means = {r.learner: r.estimates[c.key].mean for r in shown}
+        known = {k: round(v, 3) for k, v in means.items() if math.isfinite(v)}
+        top = (max if c.higher_is_better else min)(known.values(), default=None)
+        best[c.key] = {k for k, v in known.items() if v == top}
+    return best
+
+
+def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
+    """Print the table to stdout (or `console`): a narrow one gets fewer columns, not cut ones."""
+    from rich.console import Console
+
+    out = console or Console()
+    width = out.width if out.is_terminal or console else PIPE_WIDTH
+    out = out if console or out.is_terminal else Console(width=width)
+    _, full, bare = next(layout for layout in LAYOUTS if width >= layout[0])
+    results_table(rows, (*full, *bare), bare, spread=False).print(out)
+    out.print("mean over orders and seeds, [95 % over subjects]", style="dim")
+
+
+def print_findings(found: Sequence[Finding], console: Console | None = None) -> None:
+    """Print warnings, serious ones first, to stderr (or to `console`)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    out = console or Console(stderr=True)
+    for f in found:
+        line = Text(f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow")
+        said = printable(f"{f.learner} {f.text}".strip())
+        out.print(line.append(said, style=""), soft_wrap=True)
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """GitHub table of every column."""
+    return results_table(rows).markdown()
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """CSV with a mean, SD, low and high column per number; empty where undefined."""
+    out = io.StringIO()
+    found = records(rows)
+    writer = csv.DictWriter(out, list(found[0]), lineterminator="\n")
+    writer.writeheader()
+    for record in found:
+        safe = {k: no_formula(v) if isinstance(v, str) else v for k, v in record.items()}
+        writer.writerow({k: plain(v, "") for k, v in safe.items()})
+    return out.getvalue()
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    """JSON list of records; null where undefined."""
+    found = [{k: plain(v, None) for k, v in r.items()} for r in records(rows)]
+    return json.dumps(found, indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: str | float | int, missing: str | None) -> str | float | int | None:
+    """A value every reader of CSV and JSON understands."""
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else missing
+    return value

@@ -1,0 +1,175 @@
+"""One table for every reader: a terminal, Markdown and a page show the same cells."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fcforge.text import bracket, number, printable, with_interval
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPE_WIDTH = 140  # columns where the terminal is a file
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place of a table.
+
+    Attributes
+    ----------
+    text : str
+    below : tuple of str
+        Smaller lines under it: an interval, a spread.
+    value : float, optional
+        What a click on the heading sorts by; the text without it.
+    look : str
+        Classes of the page's style: ``best``, ``bad``, ``keeps-nothing`` ...
+    link : str
+        Page beside this one that it leads to.
+    """
+
+    text: str
+    below: tuple[str, ...] = ()
+    value: float | None = None
+    look: str = ""
+    link: str = ""
+
+    def line(self) -> str:
+        """All of it on one line."""
+        tail = [f" {b}" if b[:1] in "[±" else f", {b}" for b in self.below]
+        return printable("".join([self.text, *tail]))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A share with its interval on an axis from 0 to 1, and the dashed line to compare it with."""
+
+    name: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    line: float = math.nan
+    line_is: str = ""
+    small: str = ""
+    kind: str = ""
+
+    def text(self) -> str:
+        """Name, value and interval on one line."""
+        return printable(f"{self.name}: {with_interval(self.value, self.low, self.high)}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading: `below` says which way is good, `falling` which way the first click sorts."""
+
+    title: str
+    help: str = ""
+    below: str = ""
+    falling: bool = False
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of cells; the first column names the row.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    rows : tuple of tuple of Cell
+    title, note : str
+    quiet : frozenset of int
+        Rows that are a reference, not a competitor.
+    sortable : bool
+        Whether a page lets the reader sort it.
+    falling_by : str
+        Title of the column the rows are sorted by, best first.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+    note: str = ""
+    quiet: frozenset[int] = frozenset()
+    sortable: bool = False
+    falling_by: str = ""
+
+    @classmethod
+    def of(cls, heads: Iterable[str | Column], rows: Iterable[Sequence[Any]], **rest: Any) -> Table:
+        """A table from plain texts."""
+        columns = tuple(Column(h) if isinstance(h, str) else h for h in heads)
+        made = (tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows)
+        return cls(columns, tuple(made), **rest)
+
+    def markdown(self) -> str:
+        """GitHub table, title and note around it."""
+        lines = [f"{self.title}\n"] if self.title else []
+        lines += [_row([c.title for c in self.columns]), "|" + "---|" * len(self.columns)]
+        lines += [_row([cell.line() for cell in row]) for row in self.rows]
+        return "\n".join([*lines, *([f"\n{self.note}"] if self.note else [])]) + "\n"
+
+    def text(self, width: int = PIPE_WIDTH) -> str:
+        """Aligned lines without colours."""
+        from rich.console import Console
+
+        out = io.StringIO()
+        self.print(Console(file=out, width=width, color_system=None))
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+
+    def print(self, console: Console) -> None:
+        """Print it: the best of a column bold, smaller lines dim."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        found = RichTable(box=box.SIMPLE_HEAD, caption=self.note or None, pad_edge=False)
+        for k, column in enumerate(self.columns):
+            words = column.words or not k
+            side: Any = "left" if words else "right"
+            title = Text(printable(column.title))
+            found.add_column(title, justify=side, overflow="fold", no_wrap=not words)
+        for k, row in enumerate(self.rows):
+            # Text, not str: a label may hold what rich would read as markup.
+            cells = [
+                Text(printable(c.text), style="bold" if "best" in c.look.split() else "").append(
+                    "".join(f"\n{printable(b)}" for b in c.below), style="dim"
+                )
+                for c in row
+            ]
+            found.add_row(*cells, style="italic" if k in self.quiet else "")
+        console.print(found)
+
+
+def _row(cells: Iterable[str]) -> str:
+    # A cell that holds a bar or a line break would end the cell or the table.
+    safe = (" ".join(c.split()).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
+    return "| " + " | ".join(safe) + " |"
+
+
+def interval_cell(mean: float, low: float, high: float, *, digits: int = 3, **rest: Any) -> Cell:
+    """A mean above its interval; no interval where it has no width to show."""
+    below = bracket(low, high, digits=digits) if high - low >= 10.0**-digits else ""
+    return Cell(number(mean, digits), (below,) if below else (), mean, **rest)
+
+
+def interval_table(
+    title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, Any]], head: str = "learner"
+) -> Table:
+    """One row per name, one column per key; values have mean, low and high, or are not there."""
+    return Table.of(
+        (head, *columns),
+        [
+            (name, *(_estimate(found[c]) if c in found else "" for c in columns))
+            for name, found in rows.items()
+        ],
+        title=title,
+    )
+
+
+def _estimate(e: Any) -> Cell:
+    return interval_cell(e.mean, e.low, e.high)

@@ -1,0 +1,137 @@
+"""Can I trust this capsule? Four questions, answered the same way on the page and by `inspect`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from fcforge.capsule.contents import Capsule
+from fcforge.capsule.ledger import learned
+from fcforge.capsule.summary import OwnTest, audited_sites, budget, own_tests
+from fcforge.report.audits import budget_words, verdict
+from fcforge.report.table import Bar
+from fcforge.studies.audit_result import Audit
+from fcforge.text import counted, memory
+
+KEPT = {
+    "nothing": "the network only; no subject, real or synthetic",
+    "statistics": "the network and summary statistics of each site's subjects",
+    "synthetic subjects": "the network and synthetic subjects made by a generator",
+    "real subjects": "the network and REAL SUBJECTS of earlier sites",
+}
+COMMONEST = "always naming the commonest class"
+EXACT = ("analytic",)  # second moments without noise: leverage finds every member (docs/privacy.md)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question, its answer in a sentence, what more there is to say, and bars from 0 to 1."""
+
+    question: str
+    kind: Literal["good", "warn", "alarm", ""]
+    say: str
+    more: tuple[str, ...] = ()
+    bars: tuple[Bar, ...] = ()
+
+
+def answers(capsule: Capsule) -> tuple[Answer, ...]:
+    """Who signed it, what travels, does it work on real people, what can an attacker learn."""
+    return (
+        _signature(capsule),
+        _contents(capsule),
+        _usefulness(own_tests(capsule.entries)),
+        _attack(capsule),
+    )
+
+
+def _signature(capsule: Capsule) -> Answer:
+    question = "Who signed it?"
+    if not capsule.signed_by:
+        return Answer(question, "warn", "Nobody: whoever had the file could have made it.")
+    say = f"The holder of key {capsule.signed_by[:16]}."
+    more = ("`fcforge verify --trust KEY.pub` tells whether that is the sender's key.",)
+    return Answer(question, "good", say, more)
+
+
+def _contents(capsule: Capsule) -> Answer:
+    n_params = sum(p.numel() for p in capsule.lane.params.values())
+    state = sum(v.numel() * v.element_size() for v in capsule.lane.state.values())
+    real = int(capsule.remembered.real.sum())
+    more = [
+        f"{n_params} network parameters, {memory(state)} of method state.",
+        f"{len(capsule.remembered) - real} synthetic and {real} real remembered subjects.",
+        f"{counted(len(capsule.held_out), 'synthetic held-out subject')}, never trained on.",
+    ]
+    kind: Literal["good", "warn", "alarm"] = "good" if capsule.keeps == "nothing" else "warn"
+    if capsule.holds_real:
+        kind = "alarm"
+        more.append("WARNING: sealed with --allow-real-subjects: this capsule is patient data.")
+    else:
+        more.append("No raw scan is stored. That is not the same as private: see the audit.")
+    spent = budget(capsule)
+    if spent is not None:
+        more.append(budget_words(*spent))
+    if capsule.settings.learner.method.name in EXACT:
+        kind = "alarm"
+        more.append("Exact statistics give away who was added to them: treat as patient data.")
+    say = KEPT[capsule.keeps]
+    return Answer("What travels?", kind, f"{say[0].upper()}{say[1:]}.", tuple(more))
+
+
+def _usefulness(tests: list[OwnTest]) -> Answer:
+    question = "Does it work on real people?"
+    if not tests:
+        return Answer(question, "warn", "Not known: no hospital kept real test subjects.")
+    last, useful = tests[-1], sum(t.useful for t in tests)
+    say = f"Right for {_percent(last.accuracy)} of the real test subjects of {last.site}"
+    if last.majority is not None:
+        say += f"; always naming the commonest class gets {_percent(last.majority)}"
+    more = (
+        f"Surely better than the commonest class at {useful} of {counted(len(tests), 'site')}. "
+        "Each hospital measured its own test subjects when it had just learned.",
+    )
+    return Answer(question, "good" if last.useful else "warn", f"{say}.", more, _bars(tests))
+
+
+def _bars(tests: list[OwnTest]) -> tuple[Bar, ...]:
+    bars = []
+    for t in tests:
+        small = f"{t.n} test subjects" if t.n else "fewer than 10 in a class: no interval"
+        low, high = (math.nan if v is None else v for v in (t.low, t.high))
+        line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
+        bars.append(Bar(t.site, t.accuracy, low, high, line, named, small))
+    return tuple(bars)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit | None]]:
+    """Number in the ledger, time, site and contents of every recorded audit."""
+    return [
+        (entry["number"], entry["time"], str(entry["result"].get("site", "")), found)
+        for entry in capsule.entries
+        if entry["kind"] == "audit"
+        for found in [Audit.from_ledger(entry["result"])]
+    ]
+
+
+def _attack(capsule: Capsule) -> Answer:
+    """The strongest attack of all audits of what travels now."""
+    question = "Can an attacker tell who took part?"
+    last = max(entry["number"] for entry in learned(capsule.entries))
+    audits = [a for number, _, _, a in audits_of(capsule) if a is not None and number > last]
+    told = [v for v in map(verdict, audits) if v is not None]
+    if not told:
+        say = "Not measured: no audit of this capsule is recorded."
+        do = "Each hospital can, on its own data: `fcforge audit --capsule ... --record ...`."
+        return Answer(question, "warn", say, (do,))
+    worst = max(told, key=lambda v: (v.beats_chance, v.bar.value))
+    done = audited_sites(capsule)
+    missing = [site for site in capsule.sites if site not in done]
+    more = [worst.full]
+    more += [f"Not audited as it travels now: {', '.join(missing)}."] if missing else []
+    kind: Literal["good", "alarm"] = "alarm" if worst.beats_chance else "good"
+    return Answer(question, kind, worst.short, tuple(more), (worst.bar,))

@@ -1,1 +1,0 @@
-"""`fcforge serve`: a local, read-only page of a consortium's runs and capsules."""

@@ -1,0 +1,137 @@
+"""An audit in words, tables and files: exact sentences of hand-made numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from consortium_world import audit
+from page_parser import EVIL, Page
+
+from fcforge.privacy.measures import Measured
+from fcforge.report import audits
+from fcforge.studies.audit_result import Audit, AuditRow
+
+
+@pytest.fixture(scope="module")
+def found() -> Audit:
+    return audit("NYU", leak=0.94)
+
+
+def test_the_strongest_attack_is_told_as_a_sentence_and_a_bar(found):
+    told = audits.verdict(found)
+    assert told.beats_chance
+    assert told.short == "An attacker can tell who took part."
+    assert "picks the right one 94 times in 100; guessing gets 50." in told.full
+    bar = told.bar
+    assert (bar.name, bar.value, bar.low, bar.high) == ("loss, on network", 0.94, 0.88, 1.0)
+    assert (bar.line, bar.line_is, bar.kind) == (0.5, "guessing", "leak")
+
+
+def test_references_are_never_the_strongest_attack():
+    told = audits.verdict(audit(leak=0.5))  # the copy has AUC 1, what is released has none
+    assert not told.beats_chance
+    assert told.bar.name == "nearest record, on synthetic subjects"
+    assert told.short == "No attack tried told who took part."
+
+
+def test_an_attack_must_beat_what_it_does_on_people_nobody_trained_on(found):
+    """AUC 0.57 to 0.69 is above 0.5, but the untrained row reaches 0.70 with the same attack."""
+    high = Measured(0.63, 0.57, 0.69)
+    blind = replace(found.rows[1], auc=Measured(0.6, 0.5, 0.7), attack="loss")
+    row = replace(found.rows[3], auc=high)
+    assert not audits.beats_chance(Audit((blind, row)), row)
+    assert audits.beats_chance(Audit((row,)), row)
+
+
+def test_nothing_attacked_has_no_verdict(found):
+    assert audits.verdict(Audit(found.rows[:2])) is None
+
+
+def test_sentences_are_exact(found):
+    said = audits.sentences(found)
+    assert said[0] == (
+        "synthetic subjects: no attack tried surely told members from others; the highest, "
+        "'nearest record', names the right one of two 53 times in 100 (AUC 0.530 [0.470, 0.590])."
+    )
+    assert "names the right one 94 times in 100, where guessing gets 50 (AUC 0.940" in said[1]
+    assert "it finds 30 of 100 who were (TPR at 1 % FPR 0.300)." in said[1]
+    assert said[2].startswith("For comparison, bootstrap (copies its people): an attacker can")
+    assert said[3].startswith("For comparison, untrained (never saw anybody audited): 51 to 51")
+    assert said[4] == "Released, but no attack tried fits it: state bandit."
+    assert said[5] == audits.CAUTION
+
+
+def test_text_markdown_and_page_show_the_same_cells(found):
+    row = ["network", "loss", "0.940 [0.880, 1.000]", "0.300 [0.100, 0.500]", "–"]
+    assert f"| {' | '.join(row)} | 0.500 [0.400, 0.600] |" in audits.as_markdown(found)
+    page = Page(str(audits.section(found).html()))
+    assert page.row("network")[:5] == row
+    text = audits.as_text(found)
+    assert "bootstrap (reference)" in text
+    assert text.index("0.940") < text.index("[0.880, 1.000]") < text.index("TPR at 1 % FPR 0.300")
+
+
+def test_files_can_be_read_back(found, tmp_path):
+    audits.write_files(found, tmp_path / "a")
+    stored = json.loads((tmp_path / "a" / "audit.json").read_text())
+    assert Audit.from_json(stored) == found
+    assert stored["words"] == audits.sentences(found)
+    assert (tmp_path / "a" / "audit.md").read_text() == audits.as_markdown(found)
+
+
+def test_foreign_names_are_text(found):
+    row = replace(found.rows[3], release=EVIL, attack=EVIL)
+    evil = Audit((row,), {"what": EVIL, "not_attacked": [EVIL]})
+    html = str(audits.section(evil).html())
+    assert "<script" not in html
+    assert "<img" not in html
+
+
+def test_what_differential_privacy_covers():
+    said = audits.budget_words(1.0, 1e-5, True)
+    assert "epsilon 1 (delta 1e-05) per person" in said
+    assert "outside that budget" in said
+    assert "no guarantee" in audits.budget_words(1.0, None, False)
+    about = {"what": "x", "epsilon_of_method": 2.0, "noise_is_secret": True}
+    assert "epsilon 2 per person" in audits.sentences(Audit((), about))[0]
+
+
+def test_a_ledger_keeps_numbers_and_no_count_of_people(found):
+    kept = found.to_ledger()
+    assert kept["site"] == "NYU"
+    assert "people" not in json.dumps(kept["about"])
+    again = Audit.from_ledger(json.loads(json.dumps(kept)))
+    assert again.rows == found.rows
+    assert again.about["not_attacked"] == ["state bandit"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"rows": [], "about": {}},
+        {"rows": [{"auc": 7}], "about": {}},
+        {"rows": 3, "about": {}},
+        {"rows": [[1]], "about": None},
+        {"words": ["all is well"]},
+    ],
+)
+def test_a_ledger_may_hold_any_json(odd):
+    assert Audit.from_ledger(odd) is None
+
+
+def test_a_ledger_with_impossible_shares_is_not_an_audit(found):
+    kept = found.to_ledger()
+    kept["rows"][0]["auc"] = [1.6, 0.5, 0.7]
+    assert Audit.from_ledger(kept) is None
+    kept["rows"][0]["auc"] = [0.6, 0.5, 0.7]
+    kept["about"] = {"epsilon_of_method": "small", "not_attacked": [1, EVIL]}
+    assert Audit.from_ledger(kept).about == {"not_attacked": ["1", EVIL]}
+
+
+def test_rows_without_a_link_to_a_person_show_a_dash():
+    some = Measured(0.7, 0.6, 0.8)
+    table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
+    assert [cell.text for cell in table.rows[0]] == ["r", "a", "0.700", "0.700", "–", "0.700"]

@@ -1,0 +1,154 @@
+"""Every page in a real browser: Debian's chromium, headless, offline, from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from consortium_world import make_world
+
+from browsing import complaints, poor_contrast, resources, show, small_text, sticking_out
+from fake_runs import KEEPS, fake_experiment, fake_learner
+from fcforge.report.pages import write_pages
+from fcforge.report.run import About, write_report
+
+pytestmark = pytest.mark.browser
+
+LONG = "a-learner-with-a-very-long-name-that-has-no-place-to-break-at-all"
+CAPSULES = ("capsule-chain-3", "capsule-evil", "capsule-damaged")
+PAGES = ("report", "index", "run-runs-evil", *CAPSULES, "audit")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> dict[str, Path]:
+    """The pages of a consortium, and a report with a long learner name."""
+    folder = tmp_path_factory.mktemp("browser")
+    runs = fake_experiment(seeds=(0,)) + fake_learner(LONG, skill=0.7, seeds=(0,))
+    settings = {"path": "/a/very/long/path/" + "x" * 120}
+    about = About(f"T {'y' * 90}", KEEPS, settings=settings, n_draws=50)
+    report = write_report(runs, folder / "report.html", about)
+    out = write_pages(make_world(folder / "world")).parent
+    found = {p: next(out.glob(f"{p}*.html")) for p in PAGES[1:]}
+    return {"report": report, **found}
+
+
+@pytest.mark.parametrize("width", [1400, 400, 320])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_error_no_sideways_scrolling_no_small_text(browser, pages, name, width):
+    show(browser, pages[name].as_uri(), width)
+    assert complaints(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert sticking_out(browser) == []
+    assert small_text(browser) == []
+    assert [n for n in resources(browser) if not n.startswith("data:")] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_text_has_contrast(browser, pages, name, scheme):
+    """Every visible text against its own background."""
+    assert poor_contrast(browser, pages[name].as_uri(), scheme) == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_site_names_of_the_matrices_are_not_cut(browser, pages, width):
+    """Sim-UCLA, Sim-UM and Sim-USM cut to the same "Sim-U..." cannot be told apart."""
+    show(browser, pages["report"].as_uri(), width)
+    cut = browser.execute_script(
+        "const heads = [...document.querySelectorAll('.heat th')];"
+        "heads.forEach(h => { h.textContent = 'Hospital-of-Sim-UCLA'; });"
+        "return [heads.length, heads.filter(h => h.scrollWidth > h.clientWidth + 1).length]"
+    )
+    assert cut[0] > 0
+    assert cut[1] == 0
+
+
+def test_no_script_of_a_file_ever_runs(browser, pages):
+    """The evil names call alert: an open alert would make the next command raise."""
+    for name in ("index", "run-runs-evil", "capsule-evil"):
+        show(browser, pages[name].as_uri())
+        assert browser.execute_script("return document.scripts.length") == 1
+        assert browser.execute_script("return document.querySelectorAll('[onerror]').length") == 0
+
+
+def test_a_script_smuggled_into_a_page_stays_dead(browser, pages, tmp_path):
+    text = pages["index"].read_text()
+    evil = "<script>document.title = 'loud'</script><img src='http://evil.example/x.png'>"
+    (tmp_path / "x.html").write_text(text.replace("</main>", f"{evil}</main>"))
+    show(browser, (tmp_path / "x.html").as_uri())
+    assert browser.title != "loud"
+    refused = [e["message"] for e in browser.get_log("browser")]
+    assert len([m for m in refused if "Content Security Policy" in m]) == 2
+
+
+def test_one_can_walk_from_page_to_page(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["index"].as_uri())
+    browser.find_element(By.LINK_TEXT, "chain/3.capsule").click()
+    assert "3.capsule" in browser.title
+    browser.find_element(By.CSS_SELECTOR, ".lineage a").click()
+    assert "1.capsule" in browser.title
+    browser.find_element(By.LINK_TEXT, "Overview").click()
+    browser.find_element(By.LINK_TEXT, "runs/first").click()
+    assert browser.title == "two made-up hospitals"
+    browser.find_element(By.LINK_TEXT, "Overview").click()
+    assert "consortium" in browser.title or "world" in browser.title
+
+
+def column(browser, k):
+    return browser.execute_script(
+        "return [...document.querySelector('table.results').tBodies[0].rows]"
+        ".map(r => r.cells[arguments[0]].dataset.value ?? r.cells[arguments[0]].textContent)",
+        k,
+    )
+
+
+def test_table_sorts_on_click(browser, pages):
+    from selenium.webdriver.common.by import By
+
+    show(browser, pages["report"].as_uri(), 1400)
+    heads = browser.find_elements(By.CSS_SELECTOR, "table.results thead th")
+    heads = [h for h in heads if h.find_element(By.TAG_NAME, "button").text]
+    titles = [h.find_element(By.TAG_NAME, "button").text for h in heads]
+    aaa, fm, learner = titles.index("AAA"), titles.index("FM"), titles.index("Learner")
+    start = [float(v) for v in column(browser, aaa)]
+    assert start == sorted(start, reverse=True)
+    assert heads[aaa].get_attribute("aria-sort") == "descending"
+
+    heads[aaa].find_element(By.TAG_NAME, "button").click()
+    assert [float(v) for v in column(browser, aaa)] == sorted(start)
+
+    heads[fm].find_element(By.TAG_NAME, "button").click()  # low is good: ascending first
+    values = [float(v) for v in column(browser, fm)]
+    assert values == sorted(values)
+    assert heads[fm].get_attribute("aria-sort") == "ascending"
+    assert heads[aaa].get_attribute("aria-sort") is None
+
+    heads[learner].find_element(By.TAG_NAME, "button").click()
+    names = [n.strip(" \n⚠\ufe0e").lower() for n in column(browser, learner)]
+    assert names == sorted(names)
+    assert len(names) == 8
+
+    k = titles.index("INT")  # has undefined cells: they go last both ways
+    for _ in range(2):
+        heads[k].find_element(By.TAG_NAME, "button").click()
+        values = column(browser, k)
+        known = [v for v in values if v]
+        assert 0 < len(known) < len(values)
+        assert values[len(known) :] == [""] * (len(values) - len(known))
+
+
+def test_the_checks_see_a_bad_page(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<!doctype html><body style='background:#fff'><p style='width:3000px;color:#999'>pale</p>"
+        "<small style='font-size:9px'>tiny</small><svg viewBox='0 0 200 20' width='100'>"
+        "<text y='10' font-size='14px'>shrunk</text></svg><script>console.error('oops')</script>"
+    )
+    show(browser, bad.as_uri(), 390)
+    assert ["oops" in c["message"] for c in complaints(browser)] == [True]
+    assert len(sticking_out(browser)) == 1
+    assert [t[:2] for t in small_text(browser)] == [["SMALL", "tiny"], ["text", "shrunk"]]
+    assert [p[:2] for p in poor_contrast(browser, bad.as_uri(), "light")] == [["P", "pale"]]
+    browser.get_log("browser")

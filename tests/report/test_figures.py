@@ -1,0 +1,101 @@
+"""Pictures: themed inline SVG, readable cells, axes and places worked out by hand."""
+
+from __future__ import annotations
+
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from page_parser import Page
+
+from fcforge.report import figures
+from fcforge.report.frame import picture, ticks
+
+
+@pytest.fixture
+def figure():
+    values = np.array([0.5, np.nan, 0.7])
+    line = figures.Line(values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>")
+    return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1), learned_at=1)
+
+
+def luminance(colour):
+    rgb = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def test_heatmap_text_is_readable():
+    for v in np.linspace(0, 1, 41):
+        a, b = sorted(luminance(c) for c in figures.heat(v, 0, 1))
+        assert (b + 0.05) / (a + 0.05) >= 4.5, v
+    assert figures.heat(np.nan, 0, 1) == ("transparent", "inherit")
+    assert figures.heat(2.0, 0, 1) == figures.heat(1.0, 0, 1)
+
+
+def test_axis_helpers():
+    assert figures.span([np.array([0.61, np.nan]), np.array([0.88])]) == pytest.approx((0.60, 0.90))
+    assert figures.span([np.array([np.nan])]) == (0.0, 1.0)
+    assert figures.span([np.array([0.5])]) == pytest.approx((0.5, 0.55))
+    assert ticks(0.6, 0.9) == pytest.approx([0.6, 0.7, 0.8, 0.9])
+    assert 3 <= len(ticks(-0.05, 0.25)) <= 6
+
+
+def test_names_are_pushed_apart_and_stay_inside():
+    assert figures.spread([0.5, 0.9], 0.1, 0, 1) == pytest.approx([0.5, 0.9])
+    assert figures.spread([0.5, 0.5, 0.5], 0.1, 0, 1) == pytest.approx([0.5, 0.6, 0.7])
+    assert figures.spread([1.0, 0.99], 0.1, 0, 1) == pytest.approx([1.0, 0.9])
+    assert figures.spread([], 0.1, 0, 1) == []
+
+
+def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
+    svg = str(figures.inline(figure))
+    assert "var(--accent)" in svg
+    assert "var(--muted)" in svg
+    assert not re.search("#0[12]0[12]0", svg)  # no stand-in is left
+    assert "http" not in svg
+    assert "?&lt;b&gt;" in svg  # the name, escaped and without its direction mark
+    assert Page(svg).open == []
+
+
+def test_two_pictures_in_a_page_share_no_id(figure):
+    other = figures.stage_lines([figures.Line(np.ones(2))], ["a", "b"], "x", (0, 2))
+    ids = re.findall(r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other)))
+    assert len(ids) == len(set(ids))
+
+
+def test_text_of_a_picture_is_at_least_12_px(figure):
+    sizes = re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", str(figures.inline(figure)))
+    assert sizes
+    assert min(map(float, sizes)) * 96 / 72 >= 12  # user units are points
+
+
+def test_a_picture_says_what_it_shows(figure):
+    box = Page(str(picture(figure, 'accuracy "of" NYU'))).of("div")[0]
+    assert (box["role"], box["aria-label"]) == ("img", 'accuracy "of" NYU')
+
+
+def test_the_users_settings_of_matplotlib_stay(figure):
+    assert figure.axes
+    assert mpl.rcParams["svg.fonttype"] == mpl.rcParamsDefault["svg.fonttype"]
+    assert mpl.rcParams["text.color"] == mpl.rcParamsDefault["text.color"]
+
+
+def test_rois_are_grouped_by_system_in_order_of_appearance():
+    order, starts = figures.by_system(["b", "a", "b", "c", "a"])
+    assert order.tolist() == [0, 2, 1, 4, 3]
+    assert starts == {"b": 0, "a": 2, "c": 4}
+
+
+def test_a_matrix_is_drawn_in_that_order():
+    values = np.arange(9.0).reshape(3, 3)
+    axes = figures.canvas(3, 3).subplots()
+    image = figures.matrix(axes, values, ["x", "y", "x"])
+    assert image.get_array().tolist() == [[0, 2, 1], [6, 8, 7], [3, 5, 4]]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["x", "y"]
+    assert axes.get_yticks().tolist() == [0.5, 2.0]
+
+
+def test_a_line_for_those_who_cannot_see_it():
+    assert figures.describe(np.array([0.5, np.nan, 0.25])) == "0.500, 0.250"

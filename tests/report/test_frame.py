@@ -1,0 +1,71 @@
+"""The frame: what is printed is escaped, other people's text cannot hide, nothing is loaded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from markupsafe import Markup
+from page_parser import EVIL, Page, require_sound
+
+from fcforge.report.frame import Section, coded, flat, render, share, short
+from fcforge.report.table import Table
+
+
+def page(*sections: Section, **values) -> str:
+    about = {"title": "T", "home": "", "kind": "k", "lead": "", **values}
+    return render("sections.html.j2", sections=sections, **about)
+
+
+def test_a_page_of_evil_text_is_sound():
+    odd = f"{EVIL}\x1b[2J\u202e\u200b\ud800"
+    body = (odd, {odd: {odd: [odd]}}, Table.of([odd], [[odd]], title=odd, note=odd))
+    html = page(Section(odd, body, odd, odd), title=odd, lead=odd, warnings=[("caution", odd)])
+    found = require_sound(html)
+    assert found.text.count("<script>alert(1)</script>") > 8
+    assert html.encode()  # no lone surrogate is left
+
+
+def test_only_the_pages_own_script_may_run():
+    html = page(Section("a", "b"))
+    script = re.findall(r"<script>(.*?)</script>", html, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    policy = next(m["content"] for m in Page(html).of("meta") if "http-equiv" in m)
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_sections_are_listed_and_can_be_reached():
+    found = Page(page(Section("One", "x"), Section("Two", "y", note="small print")))
+    assert [a["href"] for a in found.of("a")] == ["#main", "#section-1", "#section-2"]
+    assert "small print" in found.text
+
+
+def test_a_single_section_needs_no_contents():
+    assert len(Page(page(Section("T", "x"))).of("nav")) == 0
+
+
+def test_bodies_of_every_kind():
+    section = Section("x", (Markup("<b>mine</b>"), "1 < 2", {"a": {"b": 1}}))
+    html = str(section.html())
+    assert "<b>mine</b>" in html
+    assert "1 &lt; 2" in html
+    assert Page(html).row("a.b") == ["a.b", "1"]
+
+
+def test_commands_in_a_text_are_set_as_code():
+    assert coded("run `fcforge <x>` now") == "run <code>fcforge &lt;x&gt;</code> now"
+
+
+def test_settings_become_dotted_names():
+    nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None]}
+    assert flat(nested) == [("a.b", "1"), ("a.c", "{}"), ("d", "text"), ("e", "[1, null]")]
+
+
+def test_places_on_an_axis():
+    assert [share(v, 0.4, 0.9) for v in (0.4, 0.65, 0.9, 2.0)] == [
+        "0.00", "50.00", "100.00", "100.00",
+    ]  # fmt: skip
+    assert short("abcdef", 4) == "abc…"
+    assert short("abcd", 4) == "abcd"

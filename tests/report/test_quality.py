@@ -1,0 +1,92 @@
+"""Quality pages of `fc` and `preprocess`, from hand-made results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from page_parser import EVIL, require_sound
+
+from fcforge.imaging.atlas import aal116
+from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.report import quality
+
+
+def run(fd: bool = True, coverage: np.ndarray | None = None, name: str = "bold.nii.gz") -> Run:
+    rng = np.random.default_rng(0)
+    moved = np.abs(rng.normal(0.2, 0.05, 40)) if fd else None
+    source = SimpleNamespace(path=Path("/data") / name)
+    done = {"denoise": "simple", "kept": ["motion", "wm_csf"]}
+    series = rng.normal(size=(40, 116))
+    warnings = (f"too short {EVIL}",)
+    return Run(source, series, 2.0, coverage, moved, rng.normal(size=(50, 40)), done, warnings)
+
+
+def subject(*runs: Run) -> SubjectFC:
+    return SubjectFC("01", runs, np.eye(116), (3,))
+
+
+def test_subject_page_shows_everything():
+    coverage = np.ones(116)
+    coverage[[2, 5]] = (0.31, 0.79)
+    html = quality.subject_page(
+        subject(run(coverage=coverage)), aal116(), {"atlas": {"name": EVIL}}
+    )
+    page = require_sound(html, ("group.html",))
+    names = aal116().roi_names
+    assert page.row(names[2]) == [names[2], "0.31"]  # lowest first
+    assert page.rows.index(page.row(names[2])) < page.rows.index(page.row(names[5]))
+    assert f"1 ROIs without signal, FC set to 0: {names[3]}." in page.text
+    assert page.row("kept") == ["kept", "motion, wm_csf"]
+    assert page.row("atlas.name") == ["atlas.name", EVIL]
+    assert "40" in page.text
+    assert html.count("<svg") == 2
+
+
+def test_several_runs_have_a_picture_each():
+    found = subject(run(name="run-1.nii.gz"), run(fd=False, name="run-2.nii.gz"))
+    page = require_sound(quality.subject_page(found, aal116(), {}), ("group.html",))
+    assert "run-1.nii.gz" in page.text
+    assert "no motion table" in page.text
+    assert "ROIs with low coverage" not in page.text
+
+
+@pytest.fixture
+def rows() -> list[dict]:
+    return [
+        {
+            "participant_id": f"sub-{k:02d}", "site": "NYU" if k % 2 else "UM", "diagnosis": k % 2,
+            "mean_fd": "n/a" if k == 3 else f"{0.1 + 0.01 * k:.2f}", "mean_fc": 0.3 + 0.001 * k,
+            "n_volumes": 180, "tr": 2 if k < 6 else 3, "file": "sub.tsv",
+        }
+        for k in range(10)
+    ]  # fmt: skip
+
+
+def test_group_page_lists_subjects_and_failures(rows):
+    html = quality.group_page(rows, [("sub-99", f"no scan {EVIL}")], 11)
+    page = require_sound(html, tuple(f"{r['participant_id']}.html" for r in rows))
+    assert "10 of 11 subjects have FC" in page.text
+    assert "sub-99: no scan" in page.text
+    assert "mixes TRs" in page.text
+    assert page.row("NYU")[:3] == ["NYU", "5", "1: 5"]
+    assert page.row("sub-03")[3] == "n/a"
+    assert "sub.tsv" not in page.text
+    assert {"href": "sub-03.html"} in page.of("a")
+
+
+def test_a_group_of_nobody():
+    page = require_sound(quality.group_page([], [("sub-1", "broken")], 1))
+    assert "0 of 1 subjects have FC" in page.text
+
+
+def test_preprocess_page():
+    rng = np.random.default_rng(0)
+    mean, edges = rng.random((12, 14, 12)), rng.random((12, 14, 12)) > 0.9
+    runs = [(f"run-{k}", rng.normal(size=(30, 6)), mean, edges) for k in (1, 2)]
+    page = require_sound(quality.preprocess_page("01", runs, {"slice timing": "done"}))
+    assert page.row("slice timing") == ["slice timing", "done"]
+    assert "Motion: run-2" in page.text
+    assert len([t for t, _ in page.tags if t == "svg"]) == 4

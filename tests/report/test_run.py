@@ -1,0 +1,187 @@
+"""The page of a run is complete, self-contained, safe and honest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from markupsafe import Markup
+from page_parser import EVIL, Page, require_sound
+
+from fake_runs import KEEPS, SITES, fake_experiment, fake_learner, run
+from fcforge.errors import DataError
+from fcforge.report.contents import since_learned
+from fcforge.report.frame import Section
+from fcforge.report.run import About, numbers_of, page_of, write_report
+from fcforge.text import bracket, number
+from fcforge.types import Leaks
+
+
+def render(results, **about) -> str:
+    said = About(**{"n_draws": 20, **about})
+    return page_of(results, said, numbers_of(results, said))
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return fake_experiment(seeds=(0, 1))
+
+
+@pytest.fixture(scope="module")
+def html(experiment):
+    return render(experiment, title="A title", keeps=KEEPS, expected=300, n_draws=100)
+
+
+def test_page_is_sound_and_has_all_parts(html):
+    page = require_sound(html)
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    wanted = ["warnings", "results", "differences", "stages", "since", "matrices", "sites"]
+    assert [i for i in ids if i in wanted] == wanted
+    assert {"settings", "methods", "cite"} <= set(ids)
+    assert dict(page.tags)["html"]["lang"] == "en"
+    assert len(html) < 1_500_000
+
+
+def test_page_says_what_was_run_and_what_is_missing(html):
+    text = Page(html).text
+    for said in (
+        "A title", "288 of 300", "12 of 300 runs are missing", "majority class",
+        "stuck/gcn calls everybody the same", "24 orders", "60 epochs per site",
+        "@article{chen2026forge", "only 2 seeds",
+    ):  # fmt: skip
+        assert said in text
+
+
+def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
+    found = numbers_of(experiment, About(keeps=KEEPS, n_draws=100))
+    page = Page(html)
+    for row in found.rows:
+        e = row.estimates["aaa"]
+        cell = f"{number(e.mean)} {bracket(e.low, e.high)} ± {number(e.sd_orders)}"
+        assert page.row(row.learner)[1] == cell
+    means = [r.estimates["aaa"].mean for r in found.rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_other_peoples_text_is_escaped():
+    sites = (EVIL, "B<b>", "C\u202eC")
+    runs = fake_learner(EVIL, sites=sites, seeds=(0, 1, 2), leaks=Leaks(context_on_test=True))
+    page = render(
+        runs,
+        title=EVIL,
+        keeps={EVIL: EVIL},
+        settings={EVIL: {EVIL: EVIL, "list": [EVIL]}},
+        environment={EVIL: EVIL},
+        sections=[Section(EVIL, EVIL)],
+    )
+    parsed = require_sound(page)
+    assert parsed.text.count("<script>alert(1)</script>") > 10
+
+
+def test_leaks_are_red_and_clean_runs_are_not(html):
+    assert 'class="banner"' not in html
+    clean = fake_learner("honest", skill=1.0)
+    leaky = fake_learner(
+        "leaky", skill=2.0, leaks=Leaks(select_on_test=True, generator_sees_test=True)
+    )
+    page = render([*clean, *leaky])
+    text = Page(page).text
+    assert 'class="banner" role="alert"' in page
+    assert "leaky (select_on_test, generator_sees_test)." in text
+    assert "Highest accuracy along the way: honest" in text
+    assert "WARNING: test data were allowed to leak in" in text
+
+
+def test_all_clear():
+    text = Page(render(fake_learner("good", skill=1.5), expected=72, n_draws=50)).text
+    assert "Nothing to warn about" in text
+
+
+def test_extra_sections():
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3, 2))
+    figure.subplots().plot([0, 1], [0, 1])
+    sections = [
+        Section("Privacy audit", Markup("<p id='mine'>fine</p>")),
+        Section("Plot", figure, alt="a line"),
+    ]
+    page = render(fake_learner("x", seeds=(0,)), sections=sections)
+    assert "<p id='mine'>fine</p>" in page
+    assert 'aria-label="a line"' in page
+    assert "<path" in page
+    assert 'href="#extra-1"' in page
+    require_sound(page)
+
+
+def test_one_site_one_run_one_learner():
+    runs = fake_learner("x", sites=("only",), seeds=(0,))
+    assert len(runs) == 1
+    text = Page(render(runs)).text
+    assert "n/a" in text
+    assert "nan" not in text.lower()
+
+
+def diverged(runs):
+    return [
+        replace(r, scores={s: np.full_like(v, np.nan) for s, v in r.scores.items()}) for r in runs
+    ]
+
+
+def test_partial_orders_and_a_diverged_learner():
+    good = fake_learner("good", skill=1.5)
+    short = [
+        replace(r, spec=r.spec.prefix(2), scores={s: v[:2] for s, v in r.scores.items()})
+        for r in good[:3]
+    ]
+    broken = diverged(fake_learner("broken", seeds=(0,)))
+    text = Page(render([*good, *short, *broken])).text
+    assert "24 of 24 runs diverged" in text
+    assert "24 diverged" in text
+
+
+def test_only_diverged_runs_still_give_a_page():
+    broken = diverged(fake_learner("broken", seeds=(0,)))
+    assert "No learner has usable scores" in Page(render(broken)).text
+
+
+def test_accuracy_since_a_site_was_learned():
+    """Two orders of two sites; A is right with 1, then 1/2; B with 0 before, 1 when learned."""
+    y = {"A": [1, 0], "B": [1, 1]}
+    first = run({"A": [[0.9, 0.1], [0.9, 0.9]], "B": [[0.1, 0.1], [0.9, 0.9]]}, y)
+    turned = run({"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.9, 0.9], [0.9, 0.1]]}, y,
+                 order=("B", "A"))  # fmt: skip
+    found = since_learned([first, turned])
+    assert found["A"] == pytest.approx([0.0, 1.0, 0.5])  # before, when learned, after one more
+    assert found["B"] == pytest.approx([0.0, 1.0, 0.5])
+
+
+def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    runs = fake_learner("x", seeds=(0,), orders=[SITES])
+    out = write_report(runs, tmp_path / "new" / "report.html", About(n_draws=20))
+    before = out.read_text()
+    assert before.rstrip().endswith("</html>")
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report(runs, out, About("other", n_draws=20))
+    assert out.read_text() == before
+    assert [p.name for p in out.parent.iterdir()] == ["report.html"]
+
+
+def test_no_runs_is_one_clear_error(tmp_path):
+    with pytest.raises(DataError, match="no finished run"):
+        write_report([], tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_needs_no_torch():
+    code = "import sys, fcforge.report.run, fcforge.report.results; print('torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "False"

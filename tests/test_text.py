@@ -1,0 +1,80 @@
+"""Numbers and foreign text, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fcforge.errors import DataError
+from fcforge.text import (
+    bracket,
+    counted,
+    duration,
+    memory,
+    no_formula,
+    number,
+    p_value,
+    printable,
+    with_interval,
+)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("NYU\x1b[2J", "NYU?[2J"),
+        ("a\u202eb", "a?b"),  # right-to-left override
+        ("a\u2066b\u2069", "a?b?"),  # isolates
+        ("pay\u200bpal", "pay?pal"),  # zero width
+        ("a\ufeffb\u00adc", "a?b?c"),
+        ("\ud800", "?"),
+        ("line\nbreak\r\t", "line?break??"),
+        ("a\u00a0b\u2003c", "a b c"),
+        ("Zürich – Nîmes 北京", "Zürich – Nîmes 北京"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown_as_a_question_mark(raw, shown):
+    assert printable(raw) == shown
+
+
+@given(st.text())
+def test_printable_text_is_printable_and_stays_as_it_is(text):
+    once = printable(text)
+    assert once.isprintable()
+    assert printable(once) == once
+    assert len(once) == len(text)
+
+
+def test_errors_cannot_drive_a_terminal():
+    error = DataError("bad \x1b[31m", where="sub\u202e-1", do="go\non")
+    assert str(error) == "sub?-1: bad ?[31m go\non"
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_a_spreadsheet_runs_no_cell(cell):
+    assert no_formula(cell) == f"'{cell}"
+    assert no_formula("NYU") == "NYU"
+    assert no_formula("") == ""
+
+
+def test_numbers():
+    assert number(-0.0004) == "0.000"
+    assert number(-0.25, 2) == "\N{MINUS SIGN}0.25"
+    assert number(0.5, 1, sign=True) == "+0.5"
+    assert number(math.nan) == "n/a"
+    assert bracket(math.nan, 1.0) == ""
+    assert bracket(0.12345, 1, digits=1) == "[0.1, 1.0]"
+    assert with_interval(0.5, 0.4, 0.6) == "0.500 [0.400, 0.600]"
+    assert with_interval(0.5, math.nan, 0.6) == "0.500"
+    assert p_value(1 / 1001) == "≤ 0.001"
+    assert p_value(0.0421) == "0.042"
+
+
+def test_units_a_person_would_say():
+    sizes = [memory(x) for x in (0, 16, 178_000, 18_800_000, 2e9)]
+    assert sizes == ["0", "16 B", "178 kB", "18.8 MB", "2 GB"]
+    assert [duration(x) for x in (0, 4, 600, 9000)] == ["0", "4 s", "10 min", "2.5 h"]
+    assert [counted(n, "site") for n in (0, 1, 2)] == ["0 sites", "1 site", "2 sites"]
