@@ -24,7 +24,6 @@ from setting import ceilings  # isort: skip  (puts src on the path)
 import torch
 from torch import nn
 
-from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import lift, stack
 from fcforge.engine.loop import Learner, make_step, start_lane
 from fcforge.engine.optim import adam_start
@@ -32,6 +31,7 @@ from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName
+from fcforge.speed import Graphed, products
 from fcforge.types import Component, FCBatch, Training
 
 BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64

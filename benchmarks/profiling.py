@@ -27,7 +27,6 @@ from setting import abide, ceilings, machine, now  # isort: skip  (puts src on t
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from fcforge.engine.graphed import Graphed
 from fcforge.methods.forge import Forge
 from fcforge.replay.bank import Bank
 from fcforge.runner import workshop as workshop_module
@@ -35,6 +34,7 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
+from fcforge.speed import Graphed
 from fcforge.types import Component, LearnerSpec, Training
 
 # stage, owner, attribute; looked up by name so that a renamed one is said to be missing

@@ -21,6 +21,7 @@ GENERATOR_SOURCES = {
     "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
     "corr_flow": "Collas et al. 2025 (DiffeoCFM)",
     "dp_flow": "corr_flow by DP-SGD (Abadi et al. 2016)",
+    "released": "a public start and one hospital's release",
     "bootstrap": "reference: leaks everything",
     "edge_gauss": "reference: independent edges",
 }

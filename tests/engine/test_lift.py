@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
-from fcforge.engine.graphed import Graphed
 from fcforge.engine.lift import shapes, stack, unstack, where_better
 from fcforge.engine.loop import make_step
 from fcforge.engine.optim import adam_start
@@ -17,6 +16,7 @@ from fcforge.methods import Lane, Method, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import make_sites
+from fcforge.speed import Graphed
 from fcforge.types import Component, FCBatch, SiteSeal, Training
 from small_world import QUICK_MODELS, R, cohort, order
 

@@ -18,11 +18,11 @@ from fcforge.capsule.ledger import learned
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.imaging.people import read_people
-from fcforge.runner.bench import one_thread
 from fcforge.runner.learners import build_learner
 from fcforge.sites.check import TOLERANCE
 from fcforge.sites.cohort import fc_from_upper
 from fcforge.sites.reading import Kind, read_matrix, to_fc
+from fcforge.speed import one_thread
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ def saliency_of(capsule: Capsule) -> Saliency:
     """Saliency of a capsule's model on its synthetic held-out subjects."""
     import torch
 
-    from fcforge.runner.bench import one_thread
     from fcforge.runner.learners import build_learner
+    from fcforge.speed import one_thread
 
     settings = capsule.settings
     n_rois = settings.n_rois

@@ -11,8 +11,9 @@ from fcforge.capsule.contents import Capsule, Settings, Subjects
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench, one_thread
+from fcforge.runner.bench import Bench
 from fcforge.runner.learners import build_learner
+from fcforge.speed import one_thread
 from fcforge.types import FCBatch, RunSpec, Site
 
 Tick = Callable[[], Any]

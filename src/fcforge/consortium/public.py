@@ -23,6 +23,7 @@ from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
 from fcforge.sites.twins import twins_within
+from fcforge.speed import one_thread
 
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
@@ -118,12 +119,8 @@ def make_public(
     cohort = cohort.select(order)
     twice = sorted({pair.second for pair in twins_within(cohort.fc, cohort.subject_id)})
     cohort = cohort.select(~np.isin(cohort.subject_id, twice))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return _made(cohort, tuple(remove), settings, twice)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _made(

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.engine.graphed import Graphed, products
 from fcforge.engine.lift import lift, stack, unstack
 from fcforge.engine.optim import Adam, adam_start, adam_step
 from fcforge.engine.selection import Keeper
@@ -24,6 +23,7 @@ from fcforge.methods.finetune import Finetune
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, PublicView, SiteView
+from fcforge.speed import Graphed, products
 from fcforge.types import SiteSeal, Training
 
 

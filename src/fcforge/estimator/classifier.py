@@ -242,8 +242,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         import torch
 
         from fcforge.capsule.judging import scores
-        from fcforge.runner.bench import one_thread
         from fcforge.runner.learners import build_learner
+        from fcforge.speed import one_thread
 
         check_is_fitted(self, "capsule_")
         fc, _, _ = self._read(X, reset=False)

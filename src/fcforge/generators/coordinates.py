@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fcforge.graphs import edges as to_edges
 from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
+from fcforge.speed import one_thread
 
 # Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
 _NODES = (0.06943184420297371, 0.33000947820757187)
@@ -125,7 +126,7 @@ def from_off_log(
     parts = list(zip(coordinates.split(chunk), diagonal.split(chunk), strict=True))
     workers = torch.get_num_threads() if coordinates.device.type == "cpu" else 1
     # LAPACK works through a batch one matrix at a time; threads share the chunks.
-    with ThreadPoolExecutor(min(workers, len(parts))) as pool:
+    with one_thread(), ThreadPoolExecutor(min(workers, len(parts))) as pool:
         fc = torch.cat(list(pool.map(lambda part: _newton(part[0], part[1], tol, max_iter), parts)))
     return fc, diagonal
 

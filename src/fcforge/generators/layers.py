@@ -49,6 +49,11 @@ def norm(params: Params, name: str, x: Tensor) -> Tensor:
     return torch.nn.functional.layer_norm(x, weight.shape, weight, params[f"{name}.bias"])
 
 
+def moved(params: Params, device: torch.device | str) -> Params:
+    """The same numbers on `device`."""
+    return {k: v.to(device) for k, v in params.items()}
+
+
 def trainable(params: Params, device: torch.device) -> Params:
     """Leaf copies on `device` that require gradients."""
     return {k: v.to(device).requires_grad_() for k, v in params.items()}

@@ -7,8 +7,7 @@ in it), in a capsule places among the subjects that travel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,17 +23,6 @@ from fcforge.runner.public import Public
 from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
 
 PUBLIC = "(public)"  # name of the pool of public people
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One torch thread: the order of sums, and so every number, is the same on any machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class Bench:

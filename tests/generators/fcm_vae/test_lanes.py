@@ -11,7 +11,7 @@ from simulated_site import simulate
 
 from fcforge.errors import DataError
 from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.fcm_vae.lanes import LaneAdam, LaneBatches, clip_lanes, train_together
+from fcforge.generators.fcm_vae.lanes import LaneBatches, Lanes, adam, clip_lanes, train_together
 from fcforge.generators.fcm_vae.training import train
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
@@ -64,22 +64,22 @@ def test_fits_of_lanes_are_the_fits_alone() -> None:
         assert torch.equal(alone["counts"], together[i]["counts"])
 
 
-def test_lane_adam_is_torchs_where_a_lane_works(double) -> None:
+def test_adam_of_lanes_is_torchs_where_a_lane_works(double) -> None:
     rows = torch.randn(2, 5, generator=torch_rng(0))
-    ours = rows.clone()
-    adam = LaneAdam(ours, lr=0.1)
+    zero = torch.zeros(2, 5)
+    lanes = Lanes(rows, zero, zero, torch.zeros(2, 1), torch.zeros(2, 3))
     theirs = [row.clone().requires_grad_() for row in rows]
     torchs = [torch.optim.Adam([row], lr=0.1) for row in theirs]
     for i in range(6):
         gradient = torch.randn(2, 5, generator=torch_rng(1, i))
         active = torch.tensor([True, i % 2 == 0])  # the second lane works every other step
-        adam.step(gradient, active)
+        lanes = adam(lanes, gradient, active, lr=0.1)
         for lane in (0, 1):
             if active[lane]:
                 theirs[lane].grad = gradient[lane].clone()
                 torchs[lane].step()
-    torch.testing.assert_close(ours, torch.stack([t.detach() for t in theirs]))
-    assert adam.taken.flatten().tolist() == [6.0, 3.0]
+    torch.testing.assert_close(lanes.params, torch.stack([t.detach() for t in theirs]))
+    assert lanes.taken.flatten().tolist() == [6.0, 3.0]
 
 
 def test_clipping_is_torchs_lane_by_lane() -> None:
@@ -98,16 +98,13 @@ def test_an_epoch_shows_every_subject_once_and_lets_short_lanes_rest() -> None:
     sites = [s._site(simulate(n, rois=6, seed=i)) for i, n in enumerate((5, 17))]
     for i, site in enumerate(sites):
         site["y"] = torch.arange(len(site["y"])) + 100 * i  # who is who
-    steps = list(LaneBatches(sites, s, [torch_rng(0), torch_rng(1)]).epoch())
+    batches = LaneBatches(sites, s, [torch_rng(0), torch_rng(1)])
+    steps = list(batches.epoch())
     assert len(steps) == 3  # 17 subjects by eights
-    assert [batch["weight"].sum(1).tolist() for batch, *_ in steps] == [[5, 8], [0, 8], [0, 1]]
+    assert [step.weight.sum(1).tolist() for step in steps] == [[5, 8], [0, 8], [0, 1]]
     for lane, n in ((0, 5), (1, 17)):
-        seen = [
-            who
-            for batch, *_ in steps
-            for who in batch["y"][lane][batch["weight"][lane] > 0].tolist()
-        ]
-        assert sorted(seen) == [100 * lane + i for i in range(n)]
+        rows = torch.cat([step.rows[lane][step.weight[lane] > 0] for step in steps])
+        assert sorted(batches.bank["y"][rows].tolist()) == [100 * lane + i for i in range(n)]
 
 
 def test_one_unusable_site_stops_all_before_training() -> None:

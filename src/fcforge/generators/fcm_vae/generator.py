@@ -18,9 +18,10 @@ from fcforge.generators.fcm_vae.lanes import train_together
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train
 from fcforge.generators.gaussian import class_means, residual_factors
-from fcforge.generators.layers import Params, frozen, normal, with_prefix
+from fcforge.generators.layers import Params, frozen, moved, normal, with_prefix
 from fcforge.generators.matching import decode, matched_scale, target_means
 from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.speed import one_thread
 from fcforge.types import FCBatch
 
 SHRINK = 0.02
@@ -40,15 +41,23 @@ class FCMVAE(VAESettings, LaneGenerator):
     ) -> list[GeneratorState]:
         """Train on every site and prepare conditional sampling.
 
-        Networks of several sites are trained together, those on a GPU always; what follows is
-        work for CPU cores, one site each, with the numbers that a fit on the CPU draws.
+        Networks of several sites are trained together, those on a GPU always. What comes before
+        and after is work for CPU cores, one site each, and draws the numbers of a fit on the CPU.
         """
-        sites = [self._site(batch) for batch in batches]
-        if len(sites) == 1 and batches[0].fc.device.type == "cpu":
-            return [self._finish(batches[0], sites[0], train(sites[0], self, rngs[0]), rngs[0])]
-        trained = train_together(sites, self, rngs)
-        with ThreadPoolExecutor() as pool:
-            return list(pool.map(self._finish, batches, sites, trained, rngs))
+        home = batches[0].fc.device
+        if len(batches) == 1 and home.type == "cpu":
+            return [self._alone(batches[0], rngs[0])]
+        batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
+        with one_thread(), ThreadPoolExecutor() as pool:
+            sites = list(pool.map(self._site, batches))
+            trained = train_together([moved(site, home) for site in sites], self, rngs)
+            on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
+            states = list(pool.map(self._finish, batches, sites, on_cpu, rngs))
+        return [moved(state, home) for state in states]
+
+    def _alone(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        site = self._site(batch)
+        return self._finish(batch, site, train(site, self, rng), rng)
 
     def _site(self, batch: FCBatch) -> Params:
         """What training reads of a site's subjects."""
@@ -60,10 +69,8 @@ class FCMVAE(VAESettings, LaneGenerator):
         self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: torch.Generator
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
-        home, batch = batch.fc.device, FCBatch(batch.fc.cpu(), batch.y.cpu())
-        params, site = ({k: v.cpu() for k, v in part.items()} for part in (trained[0], site))
-        target, frame = to_coordinates(batch.fc, self)
-        state = {**frame, **trained[1], "class_fc": target_means(batch, SHRINK)}
+        (params, curve), (target, frame) = trained, to_coordinates(batch.fc, self)
+        state = {**frame, **curve, "class_fc": target_means(batch, SHRINK)}
         mu, log_var = net.encode(params, site, self)
         state |= _latent_statistics(mu, log_var, batch.y)
         state["gate"] = class_means(site["gate"], batch.y)
@@ -81,7 +88,7 @@ class FCMVAE(VAESettings, LaneGenerator):
             state["scale"] = matched_scale(
                 lambda scale, y: self.draw({**state, "scale": scale}, y, rng), batch, shrink
             )
-        return {k: v.to(home) for k, v in state.items()}
+        return state
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Z | y, decode, residual noise if asked, back to correlations."""

@@ -1,16 +1,18 @@
 """FCM-VAE of several sites trained side by side, each as if it were alone.
 
-The networks are stacked and their losses summed (`torch.func.vmap`): a GPU trains twenty in the
-time of one. A lane takes as many steps per epoch as its own subjects ask for; in the others it
-rests. Batches and noise come from the lane's own generator on the CPU, so that they are those of
-the same site alone; dropout is drawn where the networks are.
+The networks are stacked and their losses summed (`torch.func.vmap`); on a GPU a step is captured
+once and replayed: twenty networks take the time of one. A lane takes as many steps per epoch as
+its own subjects ask for; in the others it rests. Batches and noise come from the lane's own
+generator on the CPU, so that they are those of the same site alone; dropout is drawn where the
+networks are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,28 +22,40 @@ from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import CURVE, as_curve, kl_weight, negative_elbo, start
 from fcforge.generators.layers import Params, normal
+from fcforge.speed import Graphed
 
-Step = tuple[Params, Tensor, Params]  # batch with weights, noise, dropout masks
+BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's
+Shapes = Mapping[str, torch.Size]
 
 
-class LaneAdam:
-    """Adam of stacked parameters (lanes, p), one step count per lane; resting lanes stay."""
+class Lanes(NamedTuple):
+    """All networks: parameters and Adam's moments (lanes, p), steps taken, this epoch's curve."""
 
-    def __init__(self, params: Tensor, lr: float, betas: tuple[float, float] = (0.9, 0.999)):
-        self.params, self.lr, self.betas = params, lr, betas
-        self.first, self.second = torch.zeros(2, *params.shape, device=params.device)
-        self.taken = torch.zeros(len(params), 1, device=params.device)
+    params: Tensor
+    first: Tensor
+    second: Tensor
+    taken: Tensor
+    curve: Tensor
 
-    @torch.no_grad()
-    def step(self, gradient: Tensor, active: Tensor) -> None:
-        """One step of the lanes that are `active` (lanes,)."""
-        on = active[:, None].to(gradient.dtype)
-        self.taken += on
-        self.first += on * (1 - self.betas[0]) * (gradient - self.first)
-        self.second += on * (1 - self.betas[1]) * (gradient.square() - self.second)
-        steps = self.taken.clamp_min(1.0)
-        first, second = (1 - beta**steps for beta in self.betas)
-        self.params -= on * self.lr / first * self.first / ((self.second / second).sqrt() + 1e-8)
+
+class Step(NamedTuple):
+    """One step's subjects (lanes, b) by row of the bank, what they weigh, noise and dropout."""
+
+    rows: Tensor
+    weight: Tensor
+    noise: Tensor
+    masks: Params
+
+
+def adam(lanes: Lanes, gradient: Tensor, active: Tensor, lr: float) -> Lanes:
+    """One step of the lanes that are `active` (lanes,); the others stay as they are."""
+    on = active[:, None].to(gradient.dtype)
+    taken = lanes.taken + on
+    first = lanes.first + on * (1 - BETAS[0]) * (gradient - lanes.first)
+    second = lanes.second + on * (1 - BETAS[1]) * (gradient.square() - lanes.second)
+    bias, square_bias = (1 - beta ** taken.clamp_min(1.0) for beta in BETAS)
+    move = first / bias / ((second / square_bias).sqrt() + EPS)
+    return Lanes(lanes.params - on * lr * move, first, second, taken, lanes.curve)
 
 
 def clip_lanes(gradient: Tensor, bound: float) -> Tensor:
@@ -83,18 +97,33 @@ class LaneBatches:
             rows[lane, :n] = index + sum(self.sizes[:lane])
             weight[lane, :n] = 1.0
             noise[lane, :n] = normal(n, s.d_z, rng=self.rngs[lane])
-        rows = rows.to(self.device)
-        batch = {k: v[rows] for k, v in self.bank.items()} | {"weight": weight.to(self.device)}
-        return batch, noise.to(self.device), _stacked(masks)
-
-
-def _stacked(masks: Sequence[Params]) -> Params:
-    return {k: torch.stack([m[k] for m in masks]) for k in masks[0]}
+        together = {k: torch.stack([m[k] for m in masks]) for k in masks[0]}
+        there = self.device
+        return Step(rows.to(there), weight.to(there), noise.to(there), together)
 
 
 def _filled(x: Tensor, size: int) -> Tensor:
     """`x` (n, ...) with ones below, (size, ...)."""
     return torch.cat([x, x.new_ones(size - len(x), *x.shape[1:])])
+
+
+def advance(batches: LaneBatches, shapes: Shapes) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
+    """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
+    bank, s = batches.bank, batches.s
+    sizes = torch.tensor(batches.sizes, device=batches.device)
+
+    def step(lanes: Lanes, given: Step, beta: Tensor) -> tuple[Lanes]:
+        batch = {k: v[given.rows] for k, v in bank.items()} | {"weight": given.weight}
+        params = lanes.params.detach().requires_grad_()
+        elbo = torch.func.vmap(partial(negative_elbo, s=s, beta=beta))
+        loss, parts = elbo(_named(params, shapes), batch, given.noise, given.masks)
+        (gradient,) = torch.autograd.grad(loss.sum(), params)
+        n = given.weight.sum(1)
+        with torch.no_grad():
+            after = adam(lanes, clip_lanes(gradient, s.clip), n > 0, s.lr)
+            return (after._replace(curve=lanes.curve + parts * (n / sizes)[:, None]),)
+
+    return step
 
 
 def train_together(
@@ -104,24 +133,27 @@ def train_together(
     starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
-    rows = torch.stack([torch.cat([v.flatten() for v in p.values()]) for p in starts])
-    flat = rows.to(batches.device).requires_grad_()
-    optimiser = LaneAdam(flat, s.lr)
-    sizes = torch.tensor(batches.sizes, device=batches.device)
-    curve = torch.zeros(len(sites), s.epochs, len(CURVE), device=batches.device)
+    device, n = batches.device, len(sites)
+    params = torch.stack([torch.cat([v.flatten() for v in p.values()]) for p in starts]).to(device)
+    zero = torch.zeros(n, len(CURVE), device=device)
+    lanes = Lanes(
+        params, torch.zeros_like(params), torch.zeros_like(params), zero[:, :1].clone(), zero
+    )
+    step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
+    if device.type == "cuda":
+        step = Graphed(step, carried=1)
+    curves = []
     for epoch in range(s.epochs):
-        elbo = torch.func.vmap(partial(negative_elbo, s=s, beta=kl_weight(epoch, s)))
-        for batch, noise, masks in batches.epoch():
-            loss, parts = elbo(_named(flat, shapes), batch, noise, masks)
-            (gradient,) = torch.autograd.grad(loss.sum(), flat)
-            n = batch["weight"].sum(1)
-            optimiser.step(clip_lanes(gradient, s.clip), n > 0)
-            curve[:, epoch] += parts * (n / sizes)[:, None]
-    trained = [_named(row, shapes) for row in flat.detach()]
-    return list(zip(trained, map(as_curve, curve), strict=True))
+        beta = torch.tensor(kl_weight(epoch, s), device=device)
+        lanes = lanes._replace(curve=zero)
+        for given in batches.epoch():
+            (lanes,) = step(lanes, given, beta)
+        curves.append(lanes.curve.clone())
+    trained = [_named(row, shapes) for row in lanes.params.clone()]
+    return list(zip(trained, map(as_curve, torch.stack(curves, 1)), strict=True))
 
 
-def _named(flat: Tensor, shapes: Mapping[str, torch.Size]) -> Params:
+def _named(flat: Tensor, shapes: Shapes) -> Params:
     """Parameters by name of rows (..., p) that hold them one after another."""
     parts = flat.split([prod(shape) for shape in shapes.values()], dim=-1)
     named = zip(shapes.items(), parts, strict=True)

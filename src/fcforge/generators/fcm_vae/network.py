@@ -5,6 +5,7 @@ Pure functions of a parameter dict; p = R(R-1)/2 edges, k Laplacian coordinates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -195,7 +196,7 @@ def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
 def gate_log(p: Params, adj_edges: Tensor, s: VAESettings) -> Tensor:
     """Log sigmoid(scale A + logit epsilon): the log-rate's offset (eq. gating)."""
     scale = p["gate_scale"] if s.gate_learnt else p["gate_scale"].detach()
-    logit = torch.logit(torch.tensor(s.epsilon, device=adj_edges.device))
+    logit = math.log(s.epsilon / (1.0 - s.epsilon))
     return torch.nn.functional.logsigmoid(scale * adj_edges + logit)
 
 

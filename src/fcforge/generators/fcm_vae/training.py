@@ -116,7 +116,7 @@ def negative_elbo(
     noise: Tensor,
     masks: dict[str, Tensor],
     s: VAESettings,
-    beta: float,
+    beta: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Minus the supervised ELBO of a batch (eq. elbo), and its parts (`CURVE`).
 

@@ -1,4 +1,4 @@
-"""What is done for speed on a GPU alone: CUDA graphs and the rounding of matrix products.
+"""What is done for speed alone: CUDA graphs, the rounding of matrix products, threads.
 
 Training lanes of small networks is bound by launch latency. Capturing the lifted step once and
 replaying it removes that without waiting for a compiler: a new shape costs a few eager steps.
@@ -23,6 +23,20 @@ def products(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One torch thread: the order of sums, and so every number, is the same on any machine.
+
+    Also where threads of one's own share the cores: each of theirs would start as many again.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _copy(target: Any, source: Any) -> None:
