@@ -48,7 +48,8 @@ QUICK_METHODS: dict[str, dict[str, Any]] = {
     "dp_analytic": {"noise": "seeded"},  # secret noise never repeats
     "forge_release": {"noise": "seeded"},
 }
-FEATURES = {"forge_release": {"features": "log+diagonal"}}  # of the linear model
+LOG = {"features": "log+diagonal"}
+FEATURES = {"forge_release": LOG, "public_head": LOG}  # of the linear model
 PUBLIC = PublicSpec(
     Component("simulated", {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.2, "seed": 8})
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 from forge_world import N_ROIS, SITES, World
 
+import small_world
 from fcforge import graphs
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
@@ -15,6 +16,9 @@ from fcforge.methods.forge_ridge import ForgeRidge, balance_classes
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features, n_features
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import PoolName, PublicView
+from fcforge.runner.public import make_run_start
 from fcforge.types import Component
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
@@ -279,3 +283,24 @@ def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():
 def test_settings_that_cannot_be(bad):
     with pytest.raises(ConfigError):
         ForgeRidge(**bad)
+
+
+def test_with_public_people_heads_are_pulled_to_theirs():
+    """A start: min sum (t - s)^2 + alpha |w - w0|^2, checked against the primal solution."""
+    world = small_world.World.of("forge_ridge", {"penalty": 0.7})
+    found = make_run_start(small_world.PUBLIC, ())
+    rows = world.bank.add(PoolName("public", "(public)", 0, ""), found.people)
+    view = PublicView(found.start, world.bank, rows)
+    method, model = world.learner.method, world.learner.model
+    world.lane = method.learn_public(model, world.lane, view, torch_rng(0))
+    head = world.lane.state["public.head"].clone()
+    site = world.view(small_world.order()[0])
+    x, t = site.inputs(model)["edges"].double(), 2.0 * site.y.double() - 1.0
+    lane = method._solve(model, world.lane, site, torch_rng(0))
+    design = torch.cat([x, torch.ones(len(x), 1).double()], 1)
+    alpha = 0.7 * x.shape[1] * torch.eye(x.shape[1] + 1).double()
+    alpha[-1, -1] = 0.0
+    step = torch.linalg.solve(design.T @ design + alpha, design.T @ (t - design @ head))
+    wanted = (head + step)[:-1]
+    found_weight = lane.params["head.0.weight"][1].double()
+    torch.testing.assert_close(found_weight, wanted, rtol=1e-3, atol=1e-6)

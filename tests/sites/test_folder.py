@@ -356,3 +356,29 @@ def test_roi_names_of_relmat_files_travel(tmp_path):
     assert unnamed.roi_names == tuple(names)
     (said,) = [f for f in check_cohort(unnamed) if "no ROI names" in f.what]
     assert said.severity == "warning"
+
+
+def test_covariates_of_another_file_are_joined_by_id(tmp_path):
+    made = simulate("easy", n_rois=5, n_sites=1, scale=0.1)
+    path = write_npz(tmp_path / "d.npz", made)
+    order = np.arange(len(made))[::-1]
+    np.savez(
+        tmp_path / "more.npz", subject_id=made.subject_id[order][1:], mean_fd=order[1:] / 10.0,
+        label=np.zeros(len(made) - 1), name=np.array(["x"] * (len(made) - 1)),
+    )  # fmt: skip
+    back = load_folder(path, covariates=tmp_path / "more.npz")
+    assert np.isnan(back.covariates["mean_fd"][-1])  # not in the other file
+    np.testing.assert_allclose(back.covariates["mean_fd"][:-1], np.arange(len(made) - 1) / 10)
+    assert "label" not in back.covariates
+    np.savez(tmp_path / "none.npz", subject_id=np.array(["z"]), mean_fd=np.array([1.0]))
+    with pytest.raises(DataError, match="holds no covariate of these subjects"):
+        load_folder(path, covariates=tmp_path / "none.npz")
+
+
+def test_subjects_can_be_left_out_by_name(tmp_path):
+    made = simulate("easy", n_rois=5, n_sites=1, scale=0.1)
+    path = write_npz(tmp_path / "d.npz", made)
+    gone = made.subject_id[2]
+    assert gone not in load_folder(path, leave_out=[gone]).subject_id
+    with pytest.raises(ConfigError, match="unknown subject to leave out: 'nobody'"):
+        load_folder(path, leave_out=["nobody"])

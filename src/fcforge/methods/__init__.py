@@ -19,6 +19,7 @@ from fcforge.methods.lwf import LwF
 from fcforge.methods.majority import Majority
 from fcforge.methods.packnet import PackNet
 from fcforge.methods.pdgnn import PDGNN
+from fcforge.methods.public_head import PublicHead
 from fcforge.methods.si import SI
 from fcforge.methods.twp import TWP
 from fcforge.methods.ugcl import UGCL
@@ -47,6 +48,7 @@ METHODS: dict[str, type[Method]] = {
         Forge,
         ForgeRidge,
         ForgeRelease,
+        PublicHead,
     )
 }
 

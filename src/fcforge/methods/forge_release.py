@@ -16,15 +16,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
 
-from fcforge.errors import ConfigError
 from fcforge.methods.base import Keeps, Lane, Method
-from fcforge.methods.shared.ridge import linear_head
-from fcforge.models.base import Model, Params
+from fcforge.methods.shared.public import head_params, require_log_features
+from fcforge.models.base import Model
 from fcforge.privacy.mechanisms import Noise, secret_rng
 from fcforge.releases import vector
-from fcforge.releases.start import Start
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.settings import Fraction, Positive
 
@@ -61,12 +58,7 @@ class ForgeRelease(Method):
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""
-        if getattr(model, "features", "") != "log+diagonal":
-            raise ConfigError(
-                "a start speaks about the whole matrix logarithm of the FC.",
-                where=f"method '{self.name}'",
-                do="Set model = {name = 'linear', features = 'log+diagonal'}.",
-            )
+        require_log_features(self.where(), model)
 
     def learn_public(
         self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
@@ -95,11 +87,3 @@ class ForgeRelease(Method):
         total, variance, count = (v.cpu() for v in state.values())
         beta = vector.solve(start, total, variance, count).to(was["release.sum"])
         return Lane(head_params(start, beta), lane.stats, state)
-
-
-def head_params(start: Start, beta: Tensor) -> Params:
-    """Two rows of weights on raw features; their difference is the calibrated log odds."""
-    solution = vector.on_features(start, vector.head(start, beta.cpu()))
-    half = 0.5 / start.temperature
-    both = linear_head(half * solution.weight, half * solution.bias)
-    return {name: value.to(beta.device) for name, value in both.items()}

@@ -30,7 +30,7 @@ from fcforge.methods.base import Lane, State
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
 from fcforge.methods.shared.synthetic import SyntheticMemory
 from fcforge.models.base import Inputs, Model, Output, gather
-from fcforge.replay.bank import SiteView
+from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.hcts import Look
 from fcforge.settings import Positive, Share, Size
 
@@ -86,7 +86,19 @@ class ForgeRidge(SyntheticMemory):
     title: ClassVar[str] = "FORGE, closed form"
     source: ClassVar[str] = "the FORGE paper's objective with squared loss"
     fits: ClassVar[bool] = False
+    from_public: ClassVar[str] = "head"
     models: ClassVar[tuple[str, ...]] = ("linear",)
+
+    def learn_public(
+        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
+    ) -> Lane:
+        """Ridge on the public people; from now on heads are penalised for leaving this one."""
+        x = public.inputs(model)["edges"].double()
+        t = 2.0 * public.y.double() - 1.0
+        dual = dual_ridge(x @ x.T, t, torch.ones_like(t), self.penalty * x.shape[1])
+        head = torch.cat([dual.coefficient @ x, dual.bias[None]])
+        state = {**lane.state, "public.head": head}
+        return lane._replace(params=linear_head(head[:-1], head[-1]), state=state)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Solve the objective, then store the site's synthetic subjects."""
@@ -117,8 +129,10 @@ class ForgeRidge(SyntheticMemory):
         n, asked = len(t), self.targets(state, len(t))
         place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
         target, mass = torch.cat([t, asked.target]), torch.cat([alike, asked.mass])
+        public = state.get("public.head", torch.zeros_like(x[0, :1]).expand(x.shape[1] + 1))
+        target = target - x[place] @ public[:-1] - public[-1]  # what the public head leaves
         dual = dual_ridge(gram[place[:, None], place], target, mass, self.penalty * x.shape[1])
-        return torch.cat([dual.coefficient @ x[place], dual.bias[None]])
+        return public + torch.cat([dual.coefficient @ x[place], dual.bias[None]])
 
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.

@@ -63,17 +63,14 @@ def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:
 def _check_config(target: Path, settings: Sequence[str]) -> Verdict:
     from fcforge.runner.collect import describe_sites
     from fcforge.runner.config import load_experiment
-    from fcforge.runner.learners import build_learner
-    from fcforge.runner.plan import make_plan
+    from fcforge.runner.run import prepare
 
     experiment = load_experiment(target, settings)
     cohort = load_dataset(experiment.dataset)
     findings = check_cohort(cohort)
     notes = []
     if not any(f.severity == "error" for f in findings):
-        for learner in experiment.learners:
-            build_learner(learner, cohort.n_rois)
-        plan = make_plan(experiment.specs(cohort.site_names), cohort.site_names)
+        plan = prepare(experiment, cohort).plan
         describe_sites(cohort, experiment)  # the split itself may be impossible
         notes = [
             f"{counted(len(experiment.learners), 'learner')}, {counted(len(plan.stages), 'run')}, "

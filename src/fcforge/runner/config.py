@@ -219,8 +219,9 @@ def resolve_dataset(table: dict[str, Any], where: str, folder: Path) -> Componen
     component = read_component(table, "dataset", f"{where}: [dataset]")
     loaders = {name: entry.loader for name, entry in DATASETS.items()}
     params = dict(_checked(component, "dataset", loaders, f"{where}: [dataset]").params)
-    if "path" in params:
-        params["path"] = resolve_data(str(params["path"]), folder)
+    for name in ("path", "covariates"):
+        if name in params:
+            params[name] = resolve_data(str(params[name]), folder)
     return Component(component.name, params)
 
 

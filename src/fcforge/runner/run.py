@@ -34,11 +34,11 @@ class Prepared:
         return self.cohort.site_names
 
 
-def prepare(experiment: Experiment) -> Prepared:
-    """Load and check the data, build every learner once, plan the prefix tree."""
+def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
+    """Load and check the data (unless given), build every learner once, plan the prefix tree."""
     from fcforge.runner.learners import build_learner
 
-    cohort = load_dataset(experiment.dataset)
+    cohort = load_dataset(experiment.dataset) if cohort is None else cohort
     require_valid(cohort)
     for learner in experiment.learners:
         build_learner(learner, cohort.n_rois, has_start=experiment.start is not None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
+from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError, unknown_name
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
@@ -33,6 +35,8 @@ def load_folder(
     pattern: str = "",
     variable: str | None = None,
     n_rois: int | None = None,
+    covariates: str | Path | None = None,
+    leave_out: Sequence[str] = (),
 ) -> Cohort:
     """Load a dataset from one .npz file or from a folder.
 
@@ -63,6 +67,11 @@ def load_folder(
         Array to take from each .npz or .mat file.
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
+    covariates : str or Path, optional
+        Another .npz with ``subject_id`` and further covariates of these subjects, e.g. head
+        motion; who is not in it has none.
+    leave_out : sequence of str
+        Subject ids that are not loaded.
 
     Returns
     -------
@@ -77,11 +86,33 @@ def load_folder(
         cohort = _from_npz(path, labels or {}, n_rois)
     else:
         raise DataError("no such file or folder.", where=str(path), do="Check the path.")
+    if covariates is not None:
+        cohort = with_covariates(cohort, Path(covariates).expanduser())
+    if leave_out:
+        check_names("subject to leave out:", leave_out, set(cohort.subject_id.tolist()))
+        cohort = cohort.select(~np.isin(cohort.subject_id, list(leave_out)))
     if merge:
         cohort = cohort.merge_sites(merge)
     if sites is not None:
         cohort = cohort.select_sites(sites)
     return cohort.stamped(path=str(path))
+
+
+def with_covariates(cohort: Cohort, path: Path) -> Cohort:
+    """The cohort with the covariates of another file, joined by subject id."""
+    arrays = read_npz(path)
+    if "subject_id" not in arrays:
+        raise DataError("array 'subject_id' is missing.", where=str(path), do="Add it.")
+    place = {who: k for k, who in enumerate(as_text(arrays["subject_id"]).tolist())}
+    rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
+    added = {
+        name: np.where(rows >= 0, values[rows].astype(float), np.nan)
+        for name, values in arrays.items()
+        if values.shape == (len(place),) and values.dtype.kind in "fiu" and name not in REQUIRED
+    }
+    if not added or not (rows >= 0).any():
+        raise DataError("holds no covariate of these subjects.", where=str(path))
+    return replace(cohort, covariates={**added, **cohort.covariates})
 
 
 def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Cohort:
