@@ -10,7 +10,7 @@ import pytest
 from page_parser import EVIL, Page, require_sound
 
 from fcforge.errors import DataError
-from fcforge.report import judge, judge_figures, judge_tables
+from fcforge.report import judge, judge_figures
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Interval, Panel, Requirement
 from fcforge.studies.judge.portraits import Portrait, write_portraits
@@ -49,7 +49,7 @@ def judgement() -> Judgement:
 
 
 def test_fidelity_tables_show_what_was_measured():
-    (table,) = judge_tables.fidelity_tables(SUMMARY)
+    (table,) = judge.fidelity_tables(SUMMARY)
     assert [c.title for c in table.columns] == ["generator", "active units", "PSD share"]
     lines = table.markdown().splitlines()
     assert lines[-3:] == [
@@ -60,18 +60,18 @@ def test_fidelity_tables_show_what_was_measured():
 
 
 def test_augmentation_stands_beside_the_paper():
-    (table,) = judge_tables.augmentation_tables(SUMMARY, ["gcn", "gat"])
+    (table,) = judge.augmentation_tables(SUMMARY, ["gcn", "gat"])
     assert table.title == "GCN"
     rows = {row[0].text: [c.line() for c in row[1:]] for row in table.rows}
     assert rows["No augmentation"][0] == "0.700 [0.650, 0.750]"
     assert rows["No augmentation"][-1] == "0.762 / 0.748 / 0.772 / 0.758"
     assert rows["FCM-VAE"][0] == "0.600"
     assert rows["mine"][-1] == "–"
-    assert judge_tables.ablation_tables(SUMMARY, ["gcn"]) == []
+    assert judge.ablation_tables(SUMMARY, ["gcn"]) == []
 
 
 def test_requirements_that_are_missed_are_marked(judgement):
-    table = judge_tables.requirements_table(judgement.findings)
+    table = judge.requirements_table(judgement.findings)
     assert [(row[1].text, row[3].text, row[3].look) for row in table.rows] == [
         ("1.000", "yes", ""),
         ("0.500", "NO", "bad"),

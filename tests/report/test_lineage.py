@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fcforge.report.lineage import Ancestor, Chain, chain_of, lineage
+from fcforge.report.shelf import Ancestor, Chain, chain_of, lineage
 
 
 def ids(chain: Chain) -> list:

@@ -10,16 +10,12 @@ from pathlib import Path
 from fcforge.capsule import Capsule, seal, with_audit
 from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Measured
-from fcforge.report.frame import Section
+from fcforge.report.frame import Section, render_text
 from fcforge.report.table import Bar, Cell, Column, Table
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
 from fcforge.text import bracket, number
 from fcforge.writing import write_text
 
-CAUTION = (
-    "These are the attacks that were tried, not all there are: a low number does not prove "
-    "privacy, and 'no raw scan is stored' does not mean 'private'."
-)
 COLUMNS = (
     Column("release", words=True),
     Column("attack", words=True),
@@ -81,19 +77,6 @@ def record(capsule: Capsule, audit: Audit, out: Path, sign: Path | None = None) 
     seal(with_audit(capsule, audit.to_ledger()), out, key=key)
 
 
-def strongest(audit: Audit) -> tuple[AuditRow, bool] | None:
-    """The strongest attack on what is really released, and whether it surely beats chance.
-
-    Of those that do, the one whose AUC is highest at the lower end of its interval; else the
-    one with the highest AUC. None where nothing was attacked.
-    """
-    rows = [row for row in audit.rows if not row.is_reference]
-    sure = [row for row in rows if beats_chance(audit, row)]
-    if sure:
-        return _surest(sure), True
-    return (max(rows, key=lambda row: row.auc.value), False) if rows else None
-
-
 def beats_chance(audit: Audit, row: AuditRow) -> bool:
     """Whether an attack surely beat guessing, and what it does on the untrained row."""
     blind = [r.auc.high for r in audit.rows if (r.release, r.attack) == (UNTRAINED, row.attack)]
@@ -113,14 +96,15 @@ class AttackVerdict:
 
 def verdict(audit: Audit) -> AttackVerdict | None:
     """What the strongest attack comes to; None where nothing was attacked."""
-    found = strongest(audit)
-    if found is None:
+    rows = [row for row in audit.rows if not row.is_reference]
+    if not rows:
         return None
-    row, sure = found
+    surest = _surest(audit, rows)
+    row, sure = surest or _highest(rows), surest is not None
     start = "An attacker can tell who took part." if sure else "No attack tried told who took part."
     said = (
         "Shown one person who took part and one who did not, the strongest attack "
-        f"picks the right one {_in_100(row.auc.value)} times in 100; guessing gets 50."
+        f"picks the right one {100 * row.auc.value:.0f} times in 100; guessing gets 50."
     )
     name = f"{row.attack}, on {row.release}"
     kind = "leak" if sure else ""
@@ -134,61 +118,27 @@ def sentences(audit: Audit) -> list[str]:
     An AUC is the share of pairs, one member and one outsider, in which the attack scores the
     member higher; the sentences say it that way, for readers who never met one.
     """
-    releases = dict.fromkeys(row.release for row in audit.rows)
-    told = {name: [r for r in audit.rows if r.release == name] for name in releases}
-    last = {name: rows for name, rows in told.items() if rows[0].is_reference}
-    first = {name: rows for name, rows in told.items() if name not in last}
-    out = [_sentence(audit, name, rows) for name, rows in {**first, **last}.items()]
-    return [*out, *_remarks(audit), CAUTION]
-
-
-def _sentence(audit: Audit, release: str, rows: list[AuditRow]) -> str:
-    if release == UNTRAINED:
-        low, high = min(r.auc.value for r in rows), max(r.auc.value for r in rows)
-        return (
-            f"For comparison, {release} (never saw anybody audited): {_in_100(low)} to "
-            f"{_in_100(high)} times in 100; this is what chance is (AUC {number(low)} to "
-            f"{number(high)})."
-        )
-    name = f"For comparison, {release} (copies its people)" if rows[0].is_reference else release
-    found = [r for r in rows if beats_chance(audit, r)]
-    if not found:
-        row = max(rows, key=lambda r: r.auc.value)
-        return (
-            f"{name}: no attack tried surely told members from others; the highest, "
-            f"'{row.attack}', names the right one of two {_in_100(row.auc.value)} times in 100 "
-            f"(AUC {_cell(row.auc).line()})."
-        )
-    row = _surest(found)
-    return (
-        f"{name}: an attacker can tell better than chance who was trained on. Shown somebody who "
-        f"was and somebody who was not, the strongest attack, '{row.attack}', names the right one "
-        f"{_in_100(row.auc.value)} times in 100, where guessing gets 50 (AUC "
-        f"{_cell(row.auc).line()}); accusing at most 1 outsider in 100, it finds "
-        f"{_in_100(row.tpr.value)} of 100 who were (TPR at 1 % FPR {number(row.tpr.value)})."
-    )
-
-
-def _surest(rows: Iterable[AuditRow]) -> AuditRow:
-    """The attack whose AUC is surely highest: by the lower end of its interval."""
-    return max(rows, key=lambda row: row.auc.low)
-
-
-def _in_100(share: float) -> str:
-    return f"{100 * share:.0f}"
-
-
-def _remarks(audit: Audit) -> list[str]:
-    """What no attack covers, and what differential privacy does."""
-    out = []
-    left = audit.about.get("not_attacked")
-    if left:
-        out.append(f"Released, but no attack tried fits it: {', '.join(left)}.")
-    epsilon = audit.about.get("epsilon_of_method")
+    releases: dict[str, list[AuditRow]] = {}
+    for row in sorted(audit.rows, key=lambda row: row.is_reference):
+        releases.setdefault(row.release, []).append(row)
+    told = [(name, rows, _surest(audit, rows), _highest(rows)) for name, rows in releases.items()]
+    epsilon, about = audit.about.get("epsilon_of_method"), dict(audit.about)
+    budget = ""
     if epsilon is not None:
-        secret = bool(audit.about.get("noise_is_secret"))
-        out.append(budget_words(epsilon, audit.about.get("delta_of_method"), secret))
-    return out
+        secret = bool(about.get("noise_is_secret"))
+        budget = budget_words(epsilon, about.get("delta_of_method"), secret)
+    about.setdefault("not_attacked", ())
+    return render_text("audit.txt.j2", told=told, about=about, budget=budget).splitlines()
+
+
+def _surest(audit: Audit, rows: Iterable[AuditRow]) -> AuditRow | None:
+    """Of the attacks that beat chance the one whose AUC is highest at the interval's lower end."""
+    sure = [row for row in rows if beats_chance(audit, row)]
+    return max(sure, key=lambda row: row.auc.low, default=None)
+
+
+def _highest(rows: Iterable[AuditRow]) -> AuditRow:
+    return max(rows, key=lambda row: row.auc.value)
 
 
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:

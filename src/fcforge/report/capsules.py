@@ -13,18 +13,14 @@ from markupsafe import Markup
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import Entry, canonical, learned, sha256
 from fcforge.capsule.opening import STEPS, Check, open_capsule, verify
-from fcforge.capsule.saliency import MOST_ROIS, Saliency, between_systems, saliency_of, strongest
+from fcforge.capsule.saliency import MOST_ROIS, saliency_of
 from fcforge.capsule.summary import summary
 from fcforge.report import figures
 from fcforge.report.audits import section as audit_section
-from fcforge.report.brain import EDGES, glass_brain, system_colours
 from fcforge.report.frame import Section, picture, render, short
-from fcforge.report.inspect import inspect_words, people
-from fcforge.report.lineage import Chain
-from fcforge.report.shelf import BROKEN, Item, reason
-from fcforge.report.table import Cell, Column, Table
-from fcforge.report.trust import Answer, answers, audits_of
-from fcforge.text import number
+from fcforge.report.inspect import Answer, answers, audits_of, inspect_words, people
+from fcforge.report.saliency import saliency_parts
+from fcforge.report.shelf import BROKEN, Chain, Item, reason
 
 MOST_BYTES = 256 << 20
 MOST_SHOWN, MOST_LINES = 4_000, 400  # characters of one ledger line; lines
@@ -107,8 +103,8 @@ def capsule_page(view: CapsuleView, chains: Sequence[Chain], home: str) -> str:
         held_out=_held_out(capsule),
         audits=[_audit(capsule, *found) for found in audits_of(capsule)],
         saliency=_saliency(capsule),
-        ledger=_ledger(capsule.entries[:MOST_LINES]),
-        written=[_written(entry) for entry in capsule.entries[:MOST_LINES]],
+        ledger=[(e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]],
+        people=people,
     )
 
 
@@ -117,12 +113,11 @@ def _held_out(capsule: Capsule) -> Markup | str:
     stages = [entry["metrics"]["held_out"] for entry in learned(capsule.entries)]
     if not stages[-1]:
         return ""
-    lines = []
-    for k, site in enumerate(capsule.sites):
-        values = [(s.get(site) or {}).get("accuracy") for s in stages]
-        shown = np.array([np.nan if v is None else v for v in values])
-        colour = figures.SERIES[k % len(figures.SERIES)]
-        lines.append(figures.Line(shown, colour, name=site))
+    found = {
+        site: np.array([(s.get(site) or {}).get("accuracy") for s in stages], dtype=float)
+        for site in capsule.sites
+    }
+    lines = figures.named_lines(found)
     figure = figures.stage_lines(lines, capsule.sites, "after learning", (0.0, 1.02))
     return picture(figure, "accuracy on each site's synthetic held-out set after every site")
 
@@ -132,28 +127,6 @@ def _audit(capsule: Capsule, number_: int, time: str, site: str, found: Any) -> 
     if found is None:  # somebody's JSON that is not an audit of fcforge
         return Section(title, capsule.entries[number_]["result"])
     return audit_section(found, title)
-
-
-def _ledger(entries: Sequence[Entry]) -> Table:
-    heads = [Column(h, words=True) for h in ("Line", "When", "What", "Learned from")]
-    heads += [Column("Own test accuracy"), Column("Flags", words=True)]
-    heads.append(Column("SHA-256", "of the line as it is written", words=True))
-    rows = []
-    for e in entries:
-        learns = e["kind"] == "learn"
-        own = e["metrics"]["own_test"] if learns else None
-        rows.append(
-            (
-                str(e["number"] + 1),
-                str(e["time"]),
-                f"learned {short(e['site'], 60)}" if learns else "audit",
-                people(e["counts"]["learning"]) if learns else "",
-                Cell(number(own["accuracy"]) if own and own["accuracy"] is not None else ""),
-                short(", ".join(map(str, e["flags"])), 80),
-                sha256(canonical(e))[:16],
-            )
-        )
-    return Table.of(heads, rows)
 
 
 def _written(entry: Entry) -> str:
@@ -172,25 +145,3 @@ def _saliency(capsule: Capsule) -> dict[str, Any]:
     if found.constant:
         return {"problem": "the model's answer does not depend on the scan."}
     return saliency_parts(found)
-
-
-def saliency_parts(found: Saliency) -> dict[str, Any]:
-    """Pictures and numbers of what a model uses."""
-    n_rois, atlas = len(found.fc), found.atlas
-    systems = atlas.systems if atlas else ("",) * n_rois
-    rois = atlas.roi_names if atlas else [f"ROI {k + 1}" for k in range(n_rois)]
-    strength = found.strength / (found.strength.sum() / (n_rois * (n_rois - 1)))
-    # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
-    scale = {"cmap": figures.SEQUENTIAL, "vmin": 0.0, "vmax": np.quantile(strength, 0.995)}
-    edges = figures.fc_figure(strength, systems, "times the average edge", **scale)
-    fc = figures.fc_figure(found.fc, systems, "correlation", vmin=-1, vmax=1)
-    return {
-        "n": found.n_subjects,
-        "edges": picture(edges, "strength of every edge in the model's answer"),
-        "fc": picture(fc, "mean FC of the synthetic subjects") if found.n_subjects else "",
-        "systems": between_systems(found.strength, atlas) if atlas else None,
-        "colours": system_colours(systems) if atlas else {},
-        "glass": glass_brain(found) if atlas else "",
-        "n_edges": EDGES,
-        "top": [(rois[i], rois[j], times, way) for i, j, times, way in strongest(found, 12)],
-    }

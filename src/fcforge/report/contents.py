@@ -90,8 +90,7 @@ class Contents:
     @property
     def against_majority(self) -> dict[str, Comparison]:
         """Difference of every learner from the majority class."""
-        found = [f for f in self.forests if not f.with_p]
-        return {k: c for k, _, c in found[0].differences} if found else {}
+        return _vs_majority(self.forests)
 
     @property
     def heat_limits(self) -> tuple[float, float]:
@@ -194,8 +193,16 @@ def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: in
     return forests
 
 
+def _vs_majority(forests: Sequence[Forest]) -> dict[str, Comparison]:
+    return {k: c for f in forests if not f.with_p for k, _, c in f.differences}
+
+
 def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
     return {(r.spec.seed, r.spec.order) for r in runs}
+
+
+def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
+    return {name: means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
 
 
 def contents(
@@ -211,10 +218,9 @@ def contents(
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
     found = {k: curves(longest(runs), n_draws) for k, runs in groups.items()}
-    vs_majority = {k: c for f in forests if not f.with_p for k, _, c in f.differences}
     return Contents(
         rows=ranking,
-        findings=findings(results, expected=expected, against_majority=vs_majority),
+        findings=findings(results, expected=expected, against_majority=_vs_majority(forests)),
         leaks=leaks_on(results),
         forests=forests,
         accuracy={k: c[0] for k, c in found.items()},
@@ -222,8 +228,5 @@ def contents(
         since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, longest(groups[k])) for k in learners],
         sites={k: per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
-        more={
-            k: {name: means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
-            for k, runs in groups.items()
-        },
+        more={k: _more(runs) for k, runs in groups.items()},
     )

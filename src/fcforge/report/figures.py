@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -146,6 +147,12 @@ class Line:
     thin: bool = False
 
 
+def named_lines(values: Mapping[str, np.ndarray]) -> list[Line]:
+    """A line of its own colour for every name."""
+    inks = itertools.cycle(SERIES)
+    return [Line(v, ink, name=name) for (name, v), ink in zip(values.items(), inks, strict=False)]
+
+
 @drawn
 def stage_lines(
     lines: Sequence[Line],
@@ -162,19 +169,23 @@ def stage_lines(
     if learned_at is not None:
         axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
     for line in lines:
-        width = 0.9 if line.thin else 2.0
-        dots = {} if line.thin or line.dashed else {"marker": "o", "ms": 4}
-        style = "--" if line.dashed else "-"
-        shown = np.isfinite(line.values)
-        axes.plot(place[shown], line.values[shown], style, color=line.colour, lw=width, **dots)  # type: ignore[arg-type]
-        if line.band is not None:
-            axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
+        _draw(axes, line)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
     axes.set_xticks(place, [s if len(s) <= 8 else f"{s[:7]}…" for s in stages])
     axes.grid(axis="y")
     axes.tick_params(length=0)
     _name_ends(axes, [line for line in lines if line.name], limits)
     return figure
+
+
+def _draw(axes: Axes, line: Line) -> None:
+    place, shown = np.arange(len(line.values)), np.isfinite(line.values)
+    look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
+    if not (line.thin or line.dashed):
+        look.update(marker="o", ms=4)
+    axes.plot(place[shown], line.values[shown], "--" if line.dashed else "-", **look)
+    if line.band is not None:
+        axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
 
 
 def _name_ends(axes: Axes, lines: Sequence[Line], limits: tuple[float, float]) -> None:

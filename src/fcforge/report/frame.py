@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -94,6 +94,12 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
     return found
 
 
+def listed(items: Sequence[str]) -> str:
+    """Comma-separated list with a final 'and'."""
+    *head, last = items
+    return f"{', '.join(head)} and {last}" if head else last
+
+
 def short(value: str, most: int) -> str:
     """Text cut to `most` characters."""
     return value if len(value) <= most else value[: most - 1] + "…"
@@ -122,24 +128,21 @@ def templates() -> jinja2.Environment:
         finalize=safe,
     )
     folder = files("fcforge.report").joinpath("templates")
-    script = folder.joinpath("page.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    env.globals.update(
-        style=Markup(folder.joinpath("style.css").read_text("utf-8")),
-        script=Markup(script),
-        script_sha256=digest,
-        version=__version__,
-        heat=heat,
-        share=share,
-        ticks=ticks,
-        isfinite=np.isfinite,
-        bracket=text.bracket,
-    )
-    env.filters.update(
-        coded=coded, flat=flat, short=short, duration=text.duration, p_value=text.p_value
-    )
-    env.filters.update(number=text.number, counted=text.counted)
+    own = {"style": "style.css", "script": "page.js"}
+    env.globals.update({k: Markup(folder.joinpath(v).read_text("utf-8")) for k, v in own.items()})
+    digest = hashlib.sha256(str(env.globals["script"]).encode()).digest()
+    env.globals["script_sha256"] = base64.b64encode(digest).decode()
+    env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
+    env.globals.update(heat=heat, share=share, ticks=ticks)
+    env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
+    env.filters.update(number=text.number, counted=text.counted, p_value=text.p_value)
     return env
+
+
+def render_text(template: str, **values: Any) -> str:
+    """Plain text for a terminal, line by line without what cannot be seen."""
+    plain = templates().overlay(autoescape=False)
+    return plain.get_template(template).render(**values)
 
 
 def render(template: str, **values: Any) -> str:

@@ -14,15 +14,23 @@ from fcforge.errors import FCForgeError
 from fcforge.report.audits import section, verdict
 from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
 from fcforge.report.frame import render
-from fcforge.report.lineage import chain_of, lineage
 from fcforge.report.run import numbers_of, page_of
 from fcforge.report.run_folder import read_folder
-from fcforge.report.shelf import BROKEN, Item, find_items, reason, require_plain_run
+from fcforge.report.shelf import (
+    BROKEN,
+    Item,
+    chain_of,
+    find_items,
+    lineage,
+    reason,
+    require_plain_run,
+)
 from fcforge.studies.audit_inputs import read_audit
 from fcforge.text import counted, with_interval
 from fcforge.writing import write_text
 
 INDEX = "index.html"
+Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Entry:
 def write_pages(
     folder: str | Path,
     out: str | Path | None = None,
-    say: Callable[[str], object] = lambda text: None,
+    say: Say = lambda text: None,
 ) -> Path:
     """Write the pages of everything below a folder; returns the overview.
 
@@ -72,27 +80,16 @@ def write_pages(
     items, cut = find_items(root)
     views = [view_capsule(item) for item in items if item.kind == "capsule"]
     chains = lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
+    others = [_write(item, to, say) for item in items if item.kind != "capsule"]
     for view in views:
         say(f"capsule {view.item.name}")
         own = chain_of(chains, view.facts.get("id", ""))
         write_text(to / view.item.page, capsule_page(view, own, INDEX))
-    others = []
-    for item in items:
-        if item.kind != "capsule":
-            say(f"{item.kind} {item.name}")
-            others.append((_write_run if item.kind == "run" else _write_audit)(item, to))
     _remove_old(to, {item.page for item in items})
-    overview = render(
-        "overview.html.j2",
-        folder=root.resolve().name or "/",
-        cut=cut,
-        capsules=views,
-        chains=chains,
-        runs=[e for e in others if e.item.kind == "run"],
-        audits=[e for e in others if e.item.kind == "audit"],
-        counts=_counts(views, others),
-    )
-    write_text(to / INDEX, overview)
+    about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
+    counts = _counts(views, others)
+    page = render("overview.html.j2", **about, capsules=views, others=others, counts=counts)
+    write_text(to / INDEX, page)
     return to / INDEX
 
 
@@ -109,14 +106,22 @@ def _counts(views: Sequence[CapsuleView], others: Sequence[Entry]) -> list[tuple
     ]
 
 
-def _write_run(item: Item, to: Path) -> Entry:
+def _write(item: Item, to: Path, say: Say) -> Entry:
+    """Write the page of a run or an audit; whatever is wrong with it is said there."""
+    say(f"{item.kind} {item.name}")
     try:
-        require_plain_run(item.path)
-        results, about = read_folder(item.path, home=INDEX)
-        found = numbers_of(results, about)
-        write_text(to / item.page, page_of(results, about, found))
+        return (_write_run if item.kind == "run" else _write_audit)(item, to)
     except BROKEN as error:
-        return _damaged(item, to, reason(error))
+        view = CapsuleView(item, reason(error))
+        write_text(to / item.page, render("damaged.html.j2", view=view, home=INDEX))
+        return Entry(item, damage=view.damage)
+
+
+def _write_run(item: Item, to: Path) -> Entry:
+    require_plain_run(item.path)
+    results, about = read_folder(item.path, home=INDEX)
+    found = numbers_of(results, about)
+    write_text(to / item.page, page_of(results, about, found))
     asked = max(about.expected or 0, len(results))
     lines = [f"{len(results)} of {asked} runs, {counted(len(results[0].sites), 'site')}"]
     for best in [r for r in found.rows if not r.is_majority][:1]:
@@ -127,28 +132,12 @@ def _write_run(item: Item, to: Path) -> Entry:
 
 
 def _write_audit(item: Item, to: Path) -> Entry:
-    try:
-        audit = read_audit(item.path)
-        told = verdict(audit)
-        shown = section(audit)
-        page = render(
-            "sections.html.j2",
-            title=shown.title,
-            home=INDEX,
-            kind="privacy audit",
-            lead=f"{told.short} {told.full}" if told else "",
-            sections=[shown],
-        )
-        write_text(to / item.page, page)
-    except BROKEN as error:
-        return _damaged(item, to, reason(error))
-    return Entry(item, shown.title, [told.short, told.full] if told else [])
-
-
-def _damaged(item: Item, to: Path, why: str) -> Entry:
-    view = CapsuleView(item, why)
-    write_text(to / item.page, render("damaged.html.j2", view=view, home=INDEX, chains=[]))
-    return Entry(item, damage=why)
+    audit = read_audit(item.path)
+    told, shown = verdict(audit), section(audit)
+    lines = [told.short, told.full] if told else []
+    about = {"title": shown.title, "kind": "privacy audit", "lead": " ".join(lines)}
+    write_text(to / item.page, render("sections.html.j2", **about, home=INDEX, sections=[shown]))
+    return Entry(item, shown.title, lines)
 
 
 def _remove_old(to: Path, pages: set[str]) -> None:

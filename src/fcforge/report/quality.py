@@ -24,19 +24,11 @@ GROUP = "group.html"
 
 def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
     """Carpet plot, FC, motion and ROI coverage of one subject, as one HTML page."""
-    several = len(result.runs) > 1
-    sections = [
-        Section(
-            run.source.path.name if several else "Signal, motion and coverage",
-            _run_figure(run, atlas),
-        )
-        for run in result.runs
-    ]
+    sections = [Section(_title(result, run), _run_figure(run, atlas)) for run in result.runs]
     fc = fc_figure(result.fc, atlas.systems, "r", vmin=-1, vmax=1)
     sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
     low = _low_coverage(result, atlas)
-    if low.rows:
-        sections.append(Section("ROIs with low coverage", low))
+    sections += [Section("ROIs with low coverage", low)] if low.rows else []
     done = {"source": ", ".join(str(run.source.path) for run in result.runs), **settings}
     report = {k: _words(v) for k, v in result.runs[0].report.items()}
     sections.append(Section("What was done", {**done, **report}))
@@ -52,6 +44,10 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
         warnings.append(f"{len(result.empty)} ROIs without signal, FC set to 0: {names}.")
     return _page(f"sub-{result.subject}", sections, warnings=_cautions(warnings), facts=facts)
+
+
+def _title(result: SubjectFC, run: Run) -> str:
+    return run.source.path.name if len(result.runs) > 1 else "Signal, motion and coverage"
 
 
 def preprocess_page(

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from fcforge.errors import DataError
 from fcforge.metrics import METRICS
-from fcforge.report import figures, words
+from fcforge.report import figures
 from fcforge.report.contents import MORE_METRICS, Contents, Curve, contents
 from fcforge.report.frame import Section, picture, render
 from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
@@ -77,9 +77,8 @@ def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
 def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     """The page as text."""
     levels = {f.learner: f.level for f in reversed(c.findings)}
-    shown = EVERYTHING
-    if any(np.isfinite(r.intransigence) for r in c.rows):
-        shown = (*shown, "intransigence")
+    known = any(np.isfinite(r.intransigence) for r in c.rows)
+    shown = (*EVERYTHING, *(["intransigence"] if known else []))
     return render(
         "run.html.j2",
         about=about,
@@ -88,14 +87,14 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
         results=results_table(c.rows, shown, levels=levels),
         more=_more_table(c, levels),
         facts=_facts(results, about.expected),
-        panels=_panels(c),
+        accuracy=_curve_panels(c.accuracy, c.majority, "accuracy"),
+        forgetting=_curve_panels(c.forgetting, c.majority, "forgetting"),
+        since=_since_panels(c.since),
         extra=[(f"extra-{k}", s.title) for k, s in enumerate(about.sections, 1)],
-        stages=[f"after {t + 1}" for t in range(len(results[0].sites))],
         positions=[str(t + 1) for t in range(len(results[0].sites))],
         site_names=[s for s in results[0].sites if any(s in r.spec.order for r in results)],
-        headline=words.headline(c.rows, c.against_majority, c.leaks),
-        methods=words.methods_paragraphs(results, about.n_draws),
-        bibtex=words.bibtex(),
+        honest=[r for r in c.rows if not r.is_majority and r.n_runs and r.learner not in c.leaks],
+        first=results[0],
         settings=about.settings or _settings_of(results),
         environment=about.environment or results[0].environment,
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
@@ -127,14 +126,17 @@ def _facts(results: Sequence[RunResult], expected: int | None) -> dict[str, Any]
     for s in first.sites:
         tested = {i for r in results for i in r.subject_ids[s]}
         sites.append((s, len(first.y[s]), len(tested), float(first.y[s].mean())))
+    specs = [r.spec for r in results]
     return {
-        "n_learners": len({r.spec.learner.title for r in results}),
-        "n_orders": len({r.spec.order for r in results}),
-        "n_seeds": len({r.spec.seed for r in results}),
+        "learners": list(dict.fromkeys(s.learner.title for s in specs)),
+        "datasets": list(dict.fromkeys(s.dataset.name for s in specs)),
+        "protocols": sorted({s.protocol for s in specs}),
+        "leaks": sorted({x for s in specs for x in s.leaks.active()}),
+        "n_orders": len({s.order for s in specs}),
+        "n_seeds": len({s.seed for s in specs}),
         "n_done": len(results),
         "n_asked": max(expected or 0, len(results)),
-        "protocol": words.join(sorted({r.spec.protocol for r in results})),
-        "datasets": words.join(list(dict.fromkeys(r.spec.dataset.name for r in results))),
+        "n_tested": sum(len(y) for y in first.y.values()),
         "sites": sites,
     }
 
@@ -147,50 +149,39 @@ def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
     return {**{k: spec[k] for k in (*shared, "harmonise")}, "learners": learners}
 
 
-def _panels(c: Contents) -> dict[str, list[tuple[str, Markup]]]:
-    """The small pictures over the stages, learner by learner."""
-    return {
-        "accuracy": _curve_panels(c.accuracy, c.majority, "accuracy"),
-        "forgetting": _curve_panels(c.forgetting, c.majority, "forgetting"),
-        "since": _since_panels(c.since),
-    }
+Panels = list[tuple[str, Markup]]
 
 
-def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> list[tuple[str, Markup]]:
+def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panels:
     """A learner with its band, the others faint behind it, the majority class dashed."""
-    learners = {k: c for k, c in found.items() if k != majority}
     limits = figures.span([x for c in found.values() for x in c])
     panels = []
-    for title, own in learners.items():
-        others = [c for k, c in learners.items() if k != title and len(c.mean) == len(own.mean)]
-        lines = [figures.Line(c.mean, figures.FAINT, thin=True) for c in others]
-        reference = found.get(majority)
-        if reference is not None and len(reference.mean) == len(own.mean):
-            lines.append(figures.Line(reference.mean, figures.MUTED, dashed=True))
-        lines.append(figures.Line(own.mean, band=(own.low, own.high)))
+    for title, own in found.items():
+        if title == majority:
+            continue
         stages = [str(t + 1) for t in range(len(own.mean))]
+        same = {k: c.mean for k, c in found.items() if k != title and len(c.mean) == len(stages)}
+        lines = [
+            figures.Line(v, figures.FAINT, thin=True) for k, v in same.items() if k != majority
+        ]
+        if majority in same:
+            lines.append(figures.Line(same[majority], figures.MUTED, dashed=True))
+        lines.append(figures.Line(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
         panels.append((title, picture(figure, alt)))
     return panels
 
 
-def _since_panels(found: Mapping[str, Mapping[str, np.ndarray]]) -> list[tuple[str, Markup]]:
+def _since_panels(found: Mapping[str, Mapping[str, np.ndarray]]) -> Panels:
     """One panel per learner: each site before and after it was learned, all on one axis."""
     limits = figures.span([v for sites in found.values() for v in sites.values()] or [np.array([])])
     panels = []
     for title, sites in found.items():
         half = len(next(iter(sites.values()))) // 2
-        figure = figures.stage_lines(
-            [
-                figures.Line(values, figures.SERIES[k % len(figures.SERIES)], name=site)
-                for k, (site, values) in enumerate(sites.items())
-            ],
-            [number(k, 0, sign=True) for k in range(-half, half + 1)],
-            "sites learned since this one",
-            limits,
-            learned_at=half,
-        )
+        stages = [number(k, 0, sign=True) for k in range(-half, half + 1)]
+        title_x = "sites learned since this one"
+        figure = figures.stage_lines(figures.named_lines(sites), stages, title_x, limits, half)
         alt = f"{title}: accuracy at each site before and after it was learned"
         panels.append((title, picture(figure, alt)))
     return panels

@@ -1,15 +1,18 @@
-"""Glass-brain picture of the edges a model uses most (nilearn)."""
+"""What a model uses, in pictures: strength of edges, brain systems, a glass brain (nilearn)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.saliency import Saliency, strongest
+from fcforge.capsule.saliency import Saliency, between_systems, strongest
+from fcforge.report import figures
 from fcforge.report.figures import png
+from fcforge.report.frame import picture
 
 EDGES = 60
 COLOURS = (
@@ -54,3 +57,25 @@ def glass_brain(found: Saliency) -> Markup | str:
             figure=figure, annotate=True, colorbar=False,
         )  # fmt: skip
         return png(figure, f"Glass brain with the {EDGES} strongest edges")
+
+
+def saliency_parts(found: Saliency) -> dict[str, Any]:
+    """Pictures and numbers of what a model uses."""
+    n_rois, atlas = len(found.fc), found.atlas
+    systems = atlas.systems if atlas else ("",) * n_rois
+    rois = atlas.roi_names if atlas else [f"ROI {k + 1}" for k in range(n_rois)]
+    strength = found.strength / (found.strength.sum() / (n_rois * (n_rois - 1)))
+    # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
+    scale = {"cmap": figures.SEQUENTIAL, "vmin": 0.0, "vmax": np.quantile(strength, 0.995)}
+    edges = figures.fc_figure(strength, systems, "times the average edge", **scale)
+    fc = figures.fc_figure(found.fc, systems, "correlation", vmin=-1, vmax=1)
+    return {
+        "n": found.n_subjects,
+        "edges": picture(edges, "strength of every edge in the model's answer"),
+        "fc": picture(fc, "mean FC of the synthetic subjects") if found.n_subjects else "",
+        "systems": between_systems(found.strength, atlas) if atlas else None,
+        "colours": system_colours(systems) if atlas else {},
+        "glass": glass_brain(found) if atlas else "",
+        "n_edges": EDGES,
+        "top": [(rois[i], rois[j], times, way) for i, j, times, way in strongest(found, 12)],
+    }
