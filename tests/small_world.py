@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,10 @@ def run_spec(
 
 
 def plan_of(*specs: RunSpec) -> Plan:
-    return make_plan(specs, order())
+    """Plan of some runs whose every node is stored with its state, so that it can be looked at."""
+    plan = make_plan(specs, order())
+    nodes = {key: replace(node, continued=True) for key, node in plan.nodes.items()}
+    return Plan(nodes, plan.stages)
 
 
 def run_plan(

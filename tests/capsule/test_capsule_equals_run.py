@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from capsule_chains import SITES, chain, cohort, quick, settings
@@ -21,7 +23,7 @@ def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     plan = make_plan([spec], cohort().site_names)
     for node in plan.nodes.values():
         # a new workshop each time, as after an interruption: memory comes back from the store
-        Workshop(cohort(), store).run([node])
+        Workshop(cohort(), store).run([replace(node, continued=True)])
     return plan.nodes, plan.stages[0][1]
 
 

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,9 @@ import pytest
 
 from fcforge import __version__
 from fcforge.runner.config import load_experiment
-from fcforge.runner.execute import missing_nodes
-from fcforge.runner.run import Estimate, estimate, open_store, prepare, run_experiment
+from fcforge.runner.run import open_store, prepare
 from fcforge.runner.store import Store
+from fcforge.runner.work import missing_nodes
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
 from real_runs import fcforge, finished, scratch, small_config
@@ -275,32 +274,6 @@ def test_more_learners_and_seeds_may_be_added():
 
 
 # -- what it will cost -------------------------------------------------------------------------
-def test_the_estimate_of_the_disk_sees_a_memory_that_grows(tmp_path):
-    """FORGE stores candidates of every site: the last lanes of an order are the largest."""
-    settings = ['learner=[{method="forge", model="linear", generator="corr_gauss"}]']
-    prepared = prepare(load_experiment(small_config(), [*settings, "training.epochs=1"]))
-    store = open_store(prepared, tmp_path / "run")
-    asked = estimate(prepared, store, 1).disk
-    run_experiment(prepared, store, group=8)
-    stored = sum(p.stat().st_size for p in (store.root / "nodes").rglob("lane.*"))
-    assert asked == pytest.approx(stored, rel=0.1)
-
-
-def test_estimate_is_sane_and_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    experiment = load_experiment(small_config(), ["training.epochs=30"])
-    prepared = prepare(experiment)
-    one, two = (estimate(prepared, Store(tmp_path / "none"), jobs) for jobs in (1, 2))
-    assert one.trainings == one.todo == 60
-    assert 0 < two.seconds < one.seconds * 1.5
-    assert 0.05 < one.seconds < 600
-    stored = sum(p.stat().st_size for p in (finished().folder / "nodes").rglob("lane.*"))
-    assert one.disk == pytest.approx(stored, rel=0.25)
-    assert list(tmp_path.iterdir()) == []
-    done = estimate(prepare(load_experiment(small_config())), Store(finished().folder), 1)
-    assert done == Estimate(60, 0, 0.0, 0)
-
-
 def test_dry_run_of_a_finished_run_has_nothing_to_do():
     answer = fcforge("run", small_config(), "--dry-run", "--out", finished().folder)
     assert answer.code == 0

@@ -17,9 +17,11 @@ from fcforge.errors import FCForgeError, StoreError
 from fcforge.runner import execute
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.plan import make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
+from fcforge.runner.work import Work
+from fcforge.runner.workshop import Workshop
+from fcforge.sites import load_dataset
 from fcforge.types import Component, LearnerSpec, Training
 from real_runs import (
     assert_same_run,
@@ -93,23 +95,6 @@ def test_a_finished_run_is_not_trained_again():
     assert answer.out == finished().answer.out
     assert before == stamps(folder)
     assert (folder / "table.csv").read_text() == table
-
-
-def test_a_child_waits_for_its_parent():
-    """With the parent running, and with the parent only just handed out."""
-    learner = LearnerSpec(Component("finetune"), Component("linear"))
-    experiment = Experiment(Component("simulated"), (learner,), orders=(("A", "B", "C"),))
-    nodes = make_plan(experiment.specs(("A", "B", "C")), ("A", "B", "C")).nodes
-    root, a, ab, abc = nodes.values()
-    waiting = dict(nodes)
-    handed_out = []
-    for node in execute._ready(waiting, []):
-        handed_out.append(waiting.pop(node.key))
-    assert handed_out == [root, a]
-    assert execute._ready(waiting, [root, a]) == []
-    assert execute._ready(waiting, [root]) == [ab]
-    assert execute._ready({abc.key: abc}, [ab]) == []
-    assert execute._ready({abc.key: abc}, []) == [abc]
 
 
 def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
@@ -219,15 +204,72 @@ def test_leftovers_of_a_killed_run_are_ignored_and_swept(tmp_path):
 
 def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
     prepared = prepare(small_experiment(0, "finetune", "analytic"))
-    lanes(prepared, tmp_path / "good")
-    lanes(prepared, tmp_path / "bad")
-    child = next(n for n in prepared.plan.nodes.values() if n.depth == 2)
-    shutil.rmtree(tmp_path / "bad" / "nodes" / child.key)
-    lane = tmp_path / "bad" / "nodes" / child.parent / "lane.safetensors"
+    good = lanes(prepared, tmp_path / "good")
+    store = open_store(prepared, tmp_path / "bad")
+    parent = next(n for n in prepared.plan.nodes.values() if n.depth == 1)
+    Workshop(prepared.cohort, store).run([parent])
+    lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
     lane.write_bytes(lane.read_bytes()[:50])
     with pytest.raises(StoreError, match="Delete its folder and run the same command again") as e:
         lanes(prepared, tmp_path / "bad")
     assert str(lane) in str(e.value)
     shutil.rmtree(lane.parent)
-    lanes(prepared, tmp_path / "bad")
+    assert good.done() == lanes(prepared, tmp_path / "bad").done()
     assert_same_run(tmp_path / "bad", tmp_path / "good")
+
+
+# -- states ------------------------------------------------------------------------------------
+def states(folder: Path) -> set[str]:
+    return {p.parent.name for p in (folder / "nodes").glob("*/lane.safetensors")}
+
+
+@pytest.mark.parametrize("how", [{"group": 4}, {"jobs": 2}], ids=["lanes", "workers"])
+def test_a_finished_run_keeps_scores_and_no_state(how, tmp_path):
+    prepared = prepare(small_experiment(0, "finetune", "analytic"))
+    store = open_store(prepared, tmp_path)
+    run_experiment(prepared, store, **how)
+    assert states(tmp_path) == set()
+    results, asked = collect(store)
+    assert len(results) == asked == 4
+
+
+def three_sites(orders: tuple[tuple[int, ...], ...]) -> Experiment:
+    data = {"n_sites": 3, "n_rois": 8, "scale": 0.1}
+    names = load_dataset(Component("simulated", data)).site_names
+    return Experiment(
+        Component("simulated", data),
+        (LearnerSpec(Component("er", {"memory": 6}), Component("linear")),),
+        orders=tuple(tuple(names[i] for i in order) for order in orders),
+        training=Training(epochs=1, batch_size=8),
+    )
+
+
+def test_a_killed_run_keeps_the_states_it_still_needs(tmp_path):
+    """After A > B of A > B > C and A > C > B: A has one more child, B is to be learned from."""
+    prepared = prepare(three_sites(((0, 1, 2), (0, 2, 1))))
+    store, told = open_store(prepared, tmp_path), []
+    work = Work(prepared.plan, store, lambda done, total, what: told.append((done, total)))
+    shop = Workshop(prepared.cohort, store)
+    root, a, ab = list(prepared.plan.nodes.values())[:3]
+    for node in (root, a, ab):
+        shop.run([node])
+        work.done([node], node.title)
+    assert told == [(0, 5), (0, 5), (1, 5), (2, 5)]
+    assert states(tmp_path) == {a.key, ab.key}
+    lanes(prepared, tmp_path)  # the same command again
+    assert states(tmp_path) == set()
+    whole = lanes(prepared, tmp_path / "whole")
+    assert_same_run(tmp_path, whole.root)
+
+
+def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(tmp_path):
+    """A > B is trained once more, bit by bit; what was stored is not touched."""
+    lanes(prepare(three_sites(((0, 1, 2),))), tmp_path / "grown")
+    before = stamps(tmp_path / "grown")
+    prepared = prepare(three_sites(((0, 1, 2), (0, 1), (0, 2, 1))))
+    store = lanes(prepared, tmp_path / "grown")
+    lanes(prepared, tmp_path / "once")
+    assert_same_run(tmp_path / "grown", tmp_path / "once")
+    files = {p: at for p, at in before.items() if p.is_file()}
+    assert files.items() <= stamps(tmp_path / "grown").items()
+    assert len(collect(store)[0]) == 3

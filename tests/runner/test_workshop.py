@@ -260,6 +260,7 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
     made = cohort()
     np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
     dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
+    store.root.mkdir()
     nodes = list(plan.nodes.values())
     with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:
         wait_for(nodes)

@@ -14,8 +14,8 @@ from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS
 from fcforge.runner.config import load_experiment
-from fcforge.runner.execute import Progress
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.work import Progress
 from fcforge.sites import Cohort, load_dataset
 from fcforge.types import Component, LearnerSpec, Training
 

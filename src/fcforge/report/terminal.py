@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fcforge.runner.check import Verdict
     from fcforge.runner.collect import RunProgress
     from fcforge.runner.plan import Plan
-    from fcforge.runner.run import Estimate
+    from fcforge.runner.run import Cost
     from fcforge.runner.train import Place
 
 
@@ -48,7 +48,7 @@ def plan_text(plan: Plan, place: Place) -> str:
     )
 
 
-def cost_text(cost: Estimate, plan: Plan, jobs: int) -> str:
+def cost_text(cost: Cost, plan: Plan, jobs: int) -> str:
     """What a run would cost."""
     workers = counted(jobs, "idle CPU worker")
     return "\n".join(

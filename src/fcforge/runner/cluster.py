@@ -16,17 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError
-from fcforge.runner.execute import Progress, missing_nodes
-from fcforge.runner.plan import Node, Plan, trainings
+from fcforge.errors import ConfigError, FCForgeError, StoreError
+from fcforge.runner import workers
+from fcforge.runner.plan import Node, Plan
 from fcforge.runner.store import Store
-from fcforge.sites import load_dataset
+from fcforge.runner.work import Progress, Work
 from fcforge.types import Component
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-    from fcforge.runner.workshop import Workshop
 
 RETRIES = 3  # of a task that failed, e.g. because a network drive did
 ALLOWED_DEATHS = 10  # of workers under one task, for schedulers that we start
@@ -34,10 +32,6 @@ SLURM_JOBS = 4  # where `slurm` names no number
 TOP_UP_SECONDS = 15.0  # how often lost Slurm jobs are replaced
 _PATHS = ("path", "subjects")  # settings of datasets that name files
 _DO_INSTALL = "Install it: pip install 'fcforge[cluster]'."
-
-# Of a worker process. The lock: Dask may give one process several threads, a workshop has one.
-_workshops: dict[tuple[str, str], Workshop] = {}
-_lock = threading.Lock()
 
 
 # -- on a worker -------------------------------------------------------------------------------
@@ -48,28 +42,6 @@ def versions() -> tuple[str, str]:
     from fcforge import __version__
 
     return __version__, str(torch.__version__)
-
-
-def _workshop(dataset: Component, root: str, data_sha256: str) -> Workshop:
-    """Workshop of this process for a dataset and a run folder; the data are loaded once."""
-    from fcforge.runner.workshop import Workshop
-
-    key = (repr(dataset), root)
-    if key not in _workshops:
-        if not Path(root).is_dir():
-            raise StoreError(
-                "a worker does not see the run folder.",
-                where=root,
-                do="Give --out on a drive that all machines share under the same path.",
-            )
-        cohort = load_dataset(dataset)
-        if data_sha256 and cohort.content_sha256() != data_sha256:
-            raise DataError(
-                f"a worker finds other data than this machine in dataset '{dataset.name}'.",
-                do="Put the data on a drive that all machines share.",
-            )
-        _workshops[key] = Workshop(cohort, Store(root))
-    return _workshops[key]
 
 
 def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
@@ -86,23 +58,17 @@ def train_node(
     node: Node, dataset: Component, root: str, ours: tuple[str, str], parent: str | None
 ) -> str:
     """Train one node unless it is stored; returns its key. `parent` only orders the tasks."""
-    import torch
-
     if versions() != ours:
         raise ConfigError(
             f"a worker has fcforge and torch {versions()}, this machine {ours}.",
             do="Install the same versions everywhere: other versions give other numbers.",
         )
-    with _lock:
-        store = Store(root)
-        if store.has(node.key):  # its worker died after it was written
-            return node.key
-        if parent is not None and not _appears(store, parent):
-            raise StoreError(f"a worker does not see node {parent}.", where=root)
-        # in the task: torch counts threads per thread, and Dask chooses the thread
-        torch.set_num_threads(1)
-        _workshop(dataset, root, node.spec.data_sha256).run([node])
-    return node.key
+    store = Store(root)
+    if store.has(node.key):  # its worker died after it was written
+        return node.key
+    if parent is not None and not _appears(store, parent):
+        raise StoreError(f"a worker does not see node {parent}.", where=root)
+    return workers.train(node, dataset, root)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -196,17 +162,14 @@ def run_on(
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
 
-    todo = missing_nodes(plan, store)
-    total, finished = plan.trainings, plan.trainings - trainings(todo)
-    progress(finished, total, "")
-    futures = _submit(client, todo, shareable(dataset), str(store.root.resolve()))
-    node_of = {future.key: node for future, node in zip(futures, todo, strict=True)}
+    work = Work(plan, store, progress)
+    futures = _submit(client, work.todo, shareable(dataset), str(store.root.resolve()))
+    node_of = {future.key: node for future, node in zip(futures, work.todo, strict=True)}
     try:
         for future in as_completed(futures, loop=client.loop):
             future.result()
             node = node_of[future.key]
-            finished += trainings([node])
-            progress(finished, total, node.title)
+            work.done([node], node.title)
     except KilledWorker as error:
         raise FCForgeError(
             "too many workers died under one site training (out of memory?).",
@@ -236,6 +199,7 @@ def _submit(client: Client, todo: Sequence[Node], dataset: Component, root: str)
             parent,
             key=f"fcforge-{run}-{node.key}",
             retries=RETRIES,
+            priority=node.depth,  # a chain is ended before another is begun: fewer states wait
         )
     return list(futures.values())
 

@@ -6,23 +6,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import groupby
 from multiprocessing import get_context
-from typing import Any
 
 from fcforge.errors import FCForgeError
-from fcforge.runner.plan import Node, Plan, trainings
+from fcforge.runner import workers
+from fcforge.runner.plan import Node, Plan
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort, load_dataset
+from fcforge.runner.work import Progress, Work
+from fcforge.sites import Cohort
 from fcforge.types import Component
-
-Progress = Callable[[int, int, str], Any]  # (site trainings done, in all, what was done last)
-
-_workshop: Any = None  # one per worker process
 
 
 def _exit_with_parent(parent: int) -> None:
@@ -32,62 +29,41 @@ def _exit_with_parent(parent: int) -> None:
     os._exit(1)
 
 
-def _start_worker(dataset: Component, root: str, parent: int) -> None:
-    global _workshop
-    import torch
-
-    from fcforge.runner.workshop import Workshop
-
+def _start_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
-    # one thread per worker: the order of sums, and so every number, is the same on any machine
-    torch.set_num_threads(1)
-    _workshop = Workshop(load_dataset(dataset), Store(root))
 
 
-def _workers(n: int, dataset: Component, store: Store) -> ProcessPoolExecutor:
-    """Processes of one thread, each with a workshop of its own."""
+def _workers(n: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         max_workers=n,
         mp_context=get_context("spawn"),
         initializer=_start_worker,
-        initargs=(dataset, str(store.root), os.getpid()),
+        initargs=(os.getpid(),),
     )
-
-
-def _run_node(node: Node) -> str:
-    _workshop.run([node])
-    return node.key
-
-
-def missing_nodes(plan: Plan, store: Store) -> list[Node]:
-    """Nodes that are not in the store yet, shallow first."""
-    done = store.done()
-    return [node for key, node in plan.nodes.items() if key not in done]
 
 
 def run_local(
     plan: Plan, dataset: Component, store: Store, *, jobs: int, progress: Progress
 ) -> None:
     """Train all missing nodes with `jobs` worker processes; children follow their parents."""
-    todo = missing_nodes(plan, store)
-    total, finished = plan.trainings, plan.trainings - trainings(todo)
-    progress(finished, total, "")
-    if not todo:
+    work = Work(plan, store, progress)
+    if not work.todo:
         return
-    waiting = {node.key: node for node in todo}
-    pool = _workers(min(jobs, len(todo)), dataset, store)
+    jobs = min(jobs, len(work.todo))
+    pool = _workers(jobs)
     running: dict[Future[str], Node] = {}
     try:
-        while waiting or running:
-            for node in _ready(waiting, running.values()):
-                running[pool.submit(_run_node, waiting.pop(node.key))] = node
+        while True:
+            while len(running) <= jobs and (node := work.take()) is not None:
+                running[pool.submit(workers.train, node, dataset, str(store.root))] = node
+            if not running:
+                break
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
                 node = running.pop(future)
                 future.result()
-                finished += trainings([node])
-                progress(finished, total, node.title)
+                work.done([node], node.title)
     except BrokenProcessPool as error:
         raise FCForgeError(
             "a worker process died (killed, or out of memory).",
@@ -99,12 +75,6 @@ def run_local(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ready(waiting: dict[str, Node], running: Iterable[Node]) -> list[Node]:
-    """Nodes whose parent is stored. A list: `waiting` changes while they are handed out."""
-    unfinished = {*waiting, *(node.key for node in running)}
-    return [node for node in waiting.values() if node.parent not in unfinished]
 
 
 def run_lanes(
@@ -125,20 +95,17 @@ def run_lanes(
     """
     from fcforge.runner.workshop import Workshop
 
-    todo = missing_nodes(plan, store)
-    total, finished = plan.trainings, plan.trainings - trainings(todo)
-    progress(finished, total, "")
+    work = Work(plan, store, progress)
     workshop = Workshop(cohort, store, device, group)
-    by_learner = sorted(todo, key=_lane_order)
-    in_lanes = wanted_generators(todo, in_lanes=True) if device.startswith("cuda") else {}
+    by_learner = sorted(work.todo, key=_lane_order)
+    in_lanes = wanted_generators(work.todo, in_lanes=True) if device.startswith("cuda") else {}
     workshop.fit_generators(list(in_lanes.values()))
-    with fitted_generators(todo, dataset, store, jobs, but=in_lanes) as wait_for:
+    with fitted_generators(work.todo, dataset, store, jobs, but=in_lanes) as wait_for:
         for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
             members = list(nodes)
             wait_for(members)
             workshop.run(members)
-            finished += trainings(members)
-            progress(finished, total, f"{learner}, depth {depth}")
+            work.done(members, f"{learner}, depth {depth}")
 
 
 def _lane_order(node: Node) -> tuple[bool, str, int]:
@@ -177,8 +144,11 @@ def fitted_generators(
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return
-    with _workers(min(jobs, len(wanted)), dataset, store) as pool:
-        running = {name: pool.submit(_fit_generator, node) for name, node in wanted.items()}
+    with _workers(min(jobs, len(wanted))) as pool:
+        place = dataset, str(store.root)
+        running = {
+            name: pool.submit(workers.fit_generator, node, *place) for name, node in wanted.items()
+        }
 
         def wait_for(members: Sequence[Node]) -> None:
             for name in {generator_name(n) for n in members} & running.keys():
@@ -197,10 +167,6 @@ def generator_name(node: Node) -> Hashable:
     if node.depth == 0 or node.spec.learner.generator is None:
         return None
     return synthetic_name(node.spec, node.spec.order[-1], 0)
-
-
-def _fit_generator(node: Node) -> None:
-    _workshop.fit_generator(node.spec, node.spec.order[-1])
 
 
 def default_jobs() -> int:

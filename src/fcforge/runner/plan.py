@@ -21,11 +21,14 @@ class Node:
         Key of the node to continue from; None starts from the untrained network.
     whole : bool
         All sites are shown first and trained on once (`joint`).
+    continued : bool
+        Whether a later node of the plan starts from this one, so that its state is stored.
     """
 
     spec: RunSpec
     parent: str | None
     whole: bool = False
+    continued: bool = True
 
     @property
     def key(self) -> str:
@@ -126,5 +129,6 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
         (spec, tuple(add(spec, spec.order[:t]) for t in range(len(spec.order) + 1)))
         for spec in specs
     ]
-    shallow_first = dict(sorted(nodes.items(), key=lambda item: item[1].depth))
-    return Plan(shallow_first, stages)
+    parents = {node.parent for node in nodes.values()}
+    shallow_first = sorted(nodes.items(), key=lambda item: item[1].depth)
+    return Plan({k: replace(node, continued=k in parents) for k, node in shallow_first}, stages)

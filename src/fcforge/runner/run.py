@@ -10,11 +10,12 @@ from typing import Any
 from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import describe_sites
 from fcforge.runner.environment import bfloat16_works
-from fcforge.runner.execute import Progress, default_jobs, missing_nodes, run_lanes, run_local
+from fcforge.runner.execute import default_jobs, run_lanes, run_local
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.plan import Plan, make_plan
+from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import Store
+from fcforge.runner.work import Progress, missing_nodes
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
 
@@ -162,8 +163,8 @@ def run_experiment(
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a run will cost, measured by training one epoch of each learner."""
+class Cost:
+    """What a run will cost: site trainings in all and to do, seconds, most bytes on disk."""
 
     trainings: int
     todo: int
@@ -171,18 +172,16 @@ class Estimate:
     disk: int
 
 
-def estimate(prepared: Prepared, store: Store, jobs: int) -> Estimate:
-    """Time one epoch of each learner at its first site and scale up; nothing is written."""
-    from fcforge.runner.timing import node_cost
+def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
+    """Train two sites of each learner briefly and scale up; nothing is written."""
+    from fcforge.runner.timing import plan_cost
 
-    todo = [n for n in missing_nodes(prepared.plan, store) if n.depth > 0]
-    seconds, disk = node_cost(prepared.cohort, todo)
-    return Estimate(
-        prepared.plan.trainings,
-        len(todo),
-        seconds / max(1, min(jobs, len(todo))) if todo else 0.0,
-        disk,
-    )
+    plan = prepared.plan
+    todo = trainings(missing_nodes(plan, store))
+    if not todo:
+        return Cost(plan.trainings, 0, 0.0, 0)
+    seconds, disk = plan_cost(prepared.cohort, plan, store, jobs)
+    return Cost(plan.trainings, todo, seconds / min(jobs, todo), disk)
 
 
 def leak_notes(experiment: Experiment) -> Sequence[str]:

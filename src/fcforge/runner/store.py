@@ -5,7 +5,8 @@ Layout::
     OUT/experiment.json          what was asked for
     OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects
     OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
-    OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state
+    OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
+                                       while a later node of the plan is still to start from it
     OUT/generators/              fitted generators by content hash
 
 A node is written into a temporary folder and renamed: kill -9 at any moment leaves either the
@@ -26,7 +27,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fcforge.errors import StoreError
-from fcforge.writing import whole_folder, write_text
+from fcforge.writing import whole_folder, write_bytes, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,12 +49,13 @@ class Store:
         """Folder of fitted generators."""
         return self.root / "generators"
 
-    def _node(self, key: str) -> Path:
+    def folder(self, key: str) -> Path:
+        """Folder of a node."""
         return self.root / "nodes" / key
 
     def has(self, key: str) -> bool:
         """Whether a node is complete."""
-        return self._node(key).is_dir()
+        return self.folder(key).is_dir()
 
     def foreign(self) -> list[str]:
         """Names in the folder that no run writes (temporary files of a killed one are ours)."""
@@ -101,7 +103,7 @@ class Store:
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
         meta = {**meta, "sites": list(scores)}
         try:
-            with whole_folder(self._node(key)) as folder:
+            with whole_folder(self.folder(key)) as folder:
                 np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
                 (folder / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
                 if tensors is not None:
@@ -145,6 +147,21 @@ class Store:
         except (SafetensorError, OSError) as error:
             raise self._damaged(path, error) from error
 
+    def has_lane(self, key: str) -> bool:
+        """Whether a node's state is (still) stored."""
+        return (self.folder(key) / LANE).is_file()
+
+    def write_lane(self, key: str, tensors: Mapping[str, Tensor]) -> None:
+        """Put back the state of a node that is there without it."""
+        from safetensors.torch import save
+
+        ready = {k: v.contiguous().cpu() for k, v in tensors.items()}
+        write_bytes(self.folder(key) / LANE, save(ready))
+
+    def drop_lane(self, key: str) -> None:
+        """Delete a node's state; its scores stay."""
+        (self.folder(key) / LANE).unlink(missing_ok=True)
+
     def write_experiment(self, data: Mapping[str, Any]) -> None:
         """Write what was asked for, for `status` and `report`."""
         write_text(self.root / "experiment.json", json.dumps(data, indent=1, sort_keys=True))
@@ -180,7 +197,7 @@ class Store:
         return sum(p.stat().st_size for p in self.root.rglob("*") if p.is_file())
 
     def _read(self, key: str, name: str) -> Path:
-        path = self._node(key) / name
+        path = self.folder(key) / name
         if not path.is_file():
             raise StoreError(f"node {key} has no {name}.", where=str(path.parent), do=self._REDO)
         return path

@@ -1,85 +1,161 @@
-"""How long and how large a plan will be, from a few timed epochs per learner."""
+"""How long and how large a plan will be, from a few small nodes of each learner."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.engine import learn_site
-from fcforge.methods import Lane
-from fcforge.runner.plan import Node
-from fcforge.runner.store import Store
+from fcforge.runner.execute import generator_name
+from fcforge.runner.plan import Node, Plan
+from fcforge.runner.store import LANE, Store
+from fcforge.runner.work import Work, missing_nodes
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
-from fcforge.types import RunSpec
 
 
-class Rate(NamedTuple):
-    """What one learner costs.
+class Stage(NamedTuple):
+    """What a node costs at one depth.
 
     Attributes
     ----------
-    epoch, site : float
-        Seconds per subject and epoch, and per site beside the epochs.
-    size, growth : int
-        Bytes of a lane after its first site, and what every further site adds.
+    epoch, rest : float
+        Seconds per subject and epoch; and of all else: loading, begin and end, scoring, writing.
+    state, scores : int
+        Bytes of the state, which is dropped later, and of what stays.
     """
 
     epoch: float
-    site: float
-    size: int
-    growth: int
+    rest: float
+    state: int
+    scores: int
 
 
-def node_cost(cohort: Cohort, nodes: Sequence[Node]) -> tuple[float, int]:
-    """Seconds on one core and bytes on disk of all `nodes`."""
+@dataclass(frozen=True)
+class Rate:
+    """What a learner costs at its first site, at its second, and to fit a generator."""
+
+    first: Stage
+    second: Stage
+    generator_seconds: float
+    generator_bytes: int
+
+    def state(self, depth: int) -> int:
+        """Bytes of a state after `depth` sites: some grow with every site."""
+        grown = max(self.second.state - self.first.state, 0)
+        return self.first.state + grown * (depth - 1)
+
+    def seconds(self, node: Node, subject_epochs: float) -> float:
+        """Time of a node; what is not epochs grows with the state."""
+        if node.depth == 1:
+            return self.first.rest + self.first.epoch * subject_epochs
+        larger = self.state(node.depth) / max(self.state(2), 1)
+        return self.second.rest * max(larger, 1.0) + self.second.epoch * subject_epochs
+
+
+def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[float, int]:
+    """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
     counts = {s: float(np.sum(cohort.site == s)) for s in cohort.site_names}
-    rates: dict[str, Rate] = {}
-    seconds, disk = 0.0, 0
-    with tempfile.TemporaryDirectory() as scratch:  # fitted generators go there and away
-        workshop = Workshop(cohort, Store(scratch))
-        for node in nodes:
-            learner = replace(node.spec, order=(), seed=0).key
-            if learner not in rates:
-                rates[learner] = _rate(workshop, node.spec)
-            rate = rates[learner]
-            method = workshop.learner(node.spec).method
-            whole = node.whole or method.depends_on == "set"
-            seen = node.spec.order if whole else node.spec.order[-1:]
-            replayed = 2.0 if method.replay_size and node.depth > 1 else 1.0
+    missing = missing_nodes(plan, store)
+    todo = [node for node in missing if node.depth]
+    with tempfile.TemporaryDirectory() as scratch:
+        shop = Workshop(cohort, Store(scratch))
+        rates = _rates(shop, todo)
+        seconds, disk = 0.0, sum(rates[_learner(node)].second.scores for node in missing)
+        for node in todo:
+            method = shop.learner(node.spec).method
+            together = node.whole or method.depends_on == "set"
+            seen = node.spec.order if together else node.spec.order[-1:]
             epochs = node.spec.training.epochs if method.fits else 0
-            seconds += rate.site + rate.epoch * epochs * sum(counts[s] for s in seen) * replayed
-            disk += rate.size + rate.growth * (node.depth - 1)
-    return seconds, disk
+            subject_epochs = epochs * sum(counts[s] for s in seen)
+            seconds += rates[_learner(node)].seconds(node, subject_epochs)
+    for rate in {generator_name(n): rates[_learner(n)] for n in todo if generator_name(n)}.values():
+        seconds += rate.generator_seconds
+        disk += rate.generator_bytes
+    sizes = {n.key: rates[_learner(n)].state(n.depth) for n in todo if n.continued}
+    return seconds, disk + most_at_once(plan, store.done(), sizes, jobs)
 
 
-def _rate(workshop: Workshop, spec: RunSpec) -> Rate:
-    """Time one and three epochs at the first site; the difference is the cost of an epoch."""
-    learner, site = workshop.learner(spec), spec.order[0]
+def _learner(node: Node) -> str:
+    return replace(node.spec, order=(), seed=0).key
 
-    def took(epochs: int) -> tuple[float, Lane]:
-        lane = workshop.first_lane(spec)
-        job = workshop.job(spec.prefix(1), lane, 0)
+
+def _rates(shop: Workshop, nodes: Sequence[Node]) -> dict[str, Rate]:
+    """Rates of all learners; the longest order of each is the one that is tried."""
+    longest: dict[str, Node] = {}
+    for node in nodes:  # shallow first
+        longest[_learner(node)] = node
+    return {learner: _rate(shop, node) for learner, node in longest.items()}
+
+
+def _rate(shop: Workshop, node: Node) -> Rate:
+    """Train two sites for one and for three epochs; the difference is the cost of an epoch."""
+    started = time.perf_counter()
+    if node.spec.learner.generator is not None:
+        for site in node.spec.order[:2]:
+            shop.fit_generator(node.spec, site)
+    fitting = (time.perf_counter() - started) / 2
+    _try(shop, node, 1)  # the first call pays for caches
+    once, thrice = _try(shop, node, 2), _try(shop, node, 4)
+    stages = []
+    for (short, long), site in zip(zip(once, thrice, strict=True), node.spec.order, strict=False):
+        n = float(np.sum(shop.cohort.site == site))
+        epoch = max(long.rest - short.rest, 0.0) / 2
+        stages.append(Stage(epoch / n, max(short.rest - 2 * epoch, 0.0), long.state, long.scores))
+    generators = [p for p in shop.store.generators.rglob("*") if p.is_file()]
+    each = sum(p.stat().st_size for p in generators) // max(len(generators), 1)
+    return Rate(stages[0], stages[-1], fitting, each)
+
+
+def _try(shop: Workshop, node: Node, epochs: int) -> list[Stage]:
+    """Cost of the first two nodes on the way to `node`, with that many epochs."""
+    spec = replace(node.spec, training=replace(node.spec.training, epochs=epochs))
+    found, parent = [], None
+    on_its_own = node.parent is None  # learns a site, or all of them, from the start
+    for depth in (1,) if on_its_own else (1, 2):
+        tried = Node(spec.prefix(depth), parent, node.whole)
         started = time.perf_counter()
-        brief = replace(spec.training, epochs=epochs)
-        (lane,) = learn_site(learner, [job], workshop.bench.bank, brief)
-        return time.perf_counter() - started, lane
-
-    took(1)  # the first call pays for caches and the generator
-    short, lane = took(1)
-    per_epoch = max(took(3)[0] - short, 0.0) / 2
-    n = float(np.sum(workshop.cohort.site == site))
-    size = _size(lane)
-    again = workshop.job(spec.prefix(1), lane, 1)  # the same site: its generator is fitted
-    (lane,) = learn_site(learner, [again], workshop.bench.bank, spec.training, fit=False)
-    growth = max(_size(lane) - size, 0)
-    return Rate(per_epoch / n, max(short - per_epoch, 0.0), size, growth)
+        shop.run([tried])
+        seconds = time.perf_counter() - started
+        folder = shop.store.folder(tried.key)
+        state = _size(folder / LANE)
+        scores = sum(map(_size, folder.iterdir())) - state
+        found.append(Stage(0.0, seconds, state, scores))
+        parent = tried.key
+    return found
 
 
-def _size(lane: Lane) -> int:
-    return sum(v.numel() * v.element_size() for part in lane for v in part.values())
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+class _Imagined(Store):
+    """A store that only counts the states it would hold."""
+
+    def __init__(self, done: set[str]) -> None:
+        super().__init__("")
+        self._done, self.states = done, dict[str, int]()
+
+    def done(self) -> set[str]:
+        """What was there before."""
+        return self._done
+
+    def drop_lane(self, key: str) -> None:
+        """Forget a state."""
+        self.states.pop(key, None)
+
+
+def most_at_once(plan: Plan, done: set[str], sizes: dict[str, int], jobs: int) -> int:
+    """Bytes of the states that wait for later nodes, when they are most."""
+    store = _Imagined(done)
+    work, most = Work(plan, store, lambda *step: None), 0
+    while running := [node for _ in range(jobs) if (node := work.take()) is not None]:
+        store.states |= {n.key: sizes[n.key] for n in running if n.key in sizes}
+        most = max(most, sum(store.states.values()))
+        work.done(running, "")
+    return most

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError
-from fcforge.runner.execute import Progress, default_jobs
+from fcforge.runner.execute import default_jobs
 from fcforge.runner.run import Prepared, open_store, run_experiment
 from fcforge.runner.store import Store
+from fcforge.runner.work import Progress
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,8 @@ class Workshop:
         """Lane a node continues from."""
         if node.parent is None:
             return self.first_lane(node.spec)
+        if self.store.has(node.parent) and not self.store.has_lane(node.parent):
+            self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
         parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
         for name, value in tensors.items():
@@ -181,6 +183,14 @@ class Workshop:
         keys = self.learner(node.spec).method.row_keys
         state = self.bench.from_addresses(parts["state"], keys, pools)
         return Lane(parts["params"], parts["stats"], state)
+
+    def _rebuild(self, child: Node) -> None:
+        """Train the parent of a node once more: its state was dropped when no node needed it."""
+        spec = child.spec.prefix(child.depth - 1)
+        parent = Node(spec, spec.prefix(child.depth - 2).key if child.depth > 2 else None)
+        job = self.job(spec, self.load_lane(parent), parent.depth - 1)
+        (lane,) = learn_site(self.learner(spec), [job], self.bench.bank, spec.training)
+        self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
         if pool in self.bench.bank:
@@ -304,7 +314,8 @@ class Workshop:
             "environment": describe(self.device),
         }
         scores = self.scores(node.spec, lane)
-        self.store.write_node(node.key, meta, scores, tensors if node.depth else None)
+        stored = tensors if node.depth and node.continued else None
+        self.store.write_node(node.key, meta, scores, stored)
 
 
 def _forget_oldest(cache: dict[Any, Any], most: int) -> None:
