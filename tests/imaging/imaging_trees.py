@@ -13,7 +13,7 @@ from scipy.io import savemat
 SHAPE = (31, 37, 31)
 AFFINE = np.array([[6.0, 0, 0, -90], [0, 6, 0, -125], [0, 0, 6, -71], [0, 0, 0, 1]])
 TR = 2.0
-N_VOLUMES = 60
+N_VOLUMES = 160
 SITES = ("North", "South")
 
 

@@ -76,11 +76,11 @@ def _load(out: Path):
 
 
 def test_40_fmriprep_subjects_to_sites_without_editing(tmp_path: Path, aal_grid, lines):
-    fmriprep_tree(tmp_path / "in", aal_grid, 40, n_volumes=45)
+    fmriprep_tree(tmp_path / "in", aal_grid, 40, n_volumes=60)
     code = fc_command(
         source=tmp_path / "in",
         out=tmp_path / "out",
-        denoise="motion+high_pass",
+        denoise="high_pass",
         report=False,
         say=lines.append,
     )
@@ -300,13 +300,63 @@ def test_two_runs_are_joined_and_two_spaces_are_a_question(
     }  # fmt: skip
     assert fc_command(**ask) == 0
     side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
-    assert side["Volumes"] == 120
+    assert side["Volumes"] == 320
     assert len(side["Sources"]) == 2
     first = next((tmp_path / "in").rglob("*run-1_space*_bold.nii.gz"))
     shutil.copy(first, first.with_name(first.name.replace("2009cAsym", "6Asym")))
     assert fc_command(**ask) == 2
     assert "two files for one run" in "\n".join(lines)
     assert fc_command(**ask, space="MNI152NLin2009cAsym") == 0
+
+
+def _two(root: Path, grid, first: str, second: str) -> None:
+    """One subject with two scans of these names."""
+    for k, name in enumerate((first, second)):
+        fmriprep_subject(root, "01", grid, affine=SMALL, run=f"_run-{k}0")
+        for file in (root / "sub-01" / "func").glob(f"*_run-{k}0*"):
+            file.rename(file.with_name(file.name.replace(f"task-rest_run-{k}0", name)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ("task-rest_acq-a", "task-rest_acq-b", "several scans of one run: acq-b, acq-a."),
+        ("task-rest_echo-1", "task-rest_echo-2", "several scans of one run: echo-2, echo-1."),
+        ("task-rest", "task-rest_rec-b", "several scans of one run: rec-b, no rec."),
+        ("ses-1_task-rest", "ses-2_task-rest", "several sessions: 1, 2."),
+    ],
+)
+def test_scans_of_another_kind_are_not_joined(
+    first, second, why, tmp_path, blocks, small_grid, lines
+):
+    _two(tmp_path / "in", small_grid, first, second)
+    ask = {
+        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
+        "denoise": "none", "report": False, "say": lines.append,
+    }  # fmt: skip
+    assert fc_command(**ask) == 2
+    assert any(why in line for line in lines), lines
+    chosen = {"session": "1"} if "ses" in first else {"select": second.split("_")[-1]}
+    assert fc_command(**ask, **chosen) == 0, lines
+    if "ses" in first:
+        assert fc_command(**ask, session="all") == 0
+        (path,) = (tmp_path / "out" / "sub-01" / "func").glob("*_relmat.tsv")
+        assert path.name.startswith("sub-01_task-rest_space-")
+        assert json.loads(path.with_suffix(".json").read_text())["Volumes"] == 320
+
+
+def test_phase_directions_are_runs(tmp_path, blocks, small_grid, lines):
+    _two(tmp_path / "in", small_grid, "task-rest_dir-AP", "task-rest_dir-PA")
+    code = fc_command(
+        source=tmp_path / "in", out=tmp_path / "out", atlas=str(blocks[0]), denoise="none",
+        report=False, say=lines.append,
+    )  # fmt: skip
+    assert code == 0, lines
+    (path,) = (tmp_path / "out").rglob("*_relmat.tsv")
+    assert "dir-" not in path.name
+    people = pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")
+    # two runs of 160 volumes, 0.36 of the spectrum, without mean and trend
+    assert people["dof"].tolist() == pytest.approx([2 * (160 * 0.36 - 2)], abs=0.1)
 
 
 def test_low_coverage_rois_are_named_and_their_fc_is_zero(tmp_path: Path, aal, aal_grid, lines):

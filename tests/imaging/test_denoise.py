@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from imaging_trees import TR, fmriprep_subject, write_confounds
 
@@ -13,15 +16,16 @@ from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.denoise import (
     PRESETS,
     clean_series,
+    degrees_of_freedom,
     fmriprep_confounds,
     framewise_displacement,
     make_denoise,
 )
-from fcforge.imaging.extract import extract_run
+from fcforge.imaging.extract import extract_run, subject_fc
 from fcforge.imaging.layouts import find_sources
 from fcforge.imaging.options import FCRequest
 
-N = 60
+N = 160
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +152,9 @@ def test_too_few_volumes_and_no_tr():
 
     x = np.random.default_rng(0).normal(size=(30, 3))
     table = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 24))).add_prefix("c")
-    with pytest.raises(DataError, match="30 volumes left after scrubbing, but 24 confounds"):
+    with pytest.raises(
+        DataError, match="30 volumes left after scrubbing are too few for 24 confounds"
+    ):
         clean_series(x, make_denoise("none"), tr=2.0, confounds=table)
     with pytest.raises(DataError, match="TR is unknown"):
         clean_series(x, make_denoise("none"), tr=None)
@@ -173,3 +179,62 @@ def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_
         framewise_displacement(tmp_path / "FD.txt")
     (tmp_path / "FD2.txt").write_text("0.1\n0.3\n")
     assert framewise_displacement(tmp_path / "FD2.txt").tolist() == [0.1, 0.3]
+
+
+def test_degrees_of_freedom_by_hand():
+    # 200 volumes of 2 s: 0.01-0.1 Hz is 0.36 of the spectrum up to 0.25 Hz
+    assert degrees_of_freedom(200, 24, 2.0, 0.01, 0.1) == pytest.approx(200 * 0.36 - 26)
+    assert degrees_of_freedom(200, 24, 2.0, None, None) == 174
+    assert degrees_of_freedom(200, 24, None, None, None) == 174
+    assert degrees_of_freedom(200, 0, 2.0, 0.05, None) == pytest.approx(158)
+
+
+@pytest.mark.parametrize("n", [120, 240, 480])
+def test_degrees_of_freedom_are_those_of_noise(n):
+    """The spread of correlations of filtered white noise is 1 / sqrt(dof), within a quarter."""
+    rng = np.random.default_rng(n)
+    table = pd.DataFrame(rng.normal(size=(n, 10))).add_prefix("c")
+    x, report = clean_series(
+        rng.normal(size=(n, 60)), make_denoise("none"), tr=2.0, confounds=table
+    )
+    r = np.corrcoef(x, rowvar=False)[np.triu_indices(60, 1)]
+    assert 1 / r.var() == pytest.approx(report["DegreesOfFreedom"], rel=0.25)
+
+
+def test_a_short_scan_is_refused_with_its_degrees_of_freedom(tmp_path: Path, aal_grid, aal: Atlas):
+    """White noise of 60 volumes had mean |r| = 0.59 after the default denoising."""
+    fmriprep_subject(tmp_path, "01", aal_grid, n_volumes=100)
+    ask = FCRequest(tmp_path, tmp_path / "o", denoise="simple")
+    sources = find_sources(ask)
+    with pytest.raises(DataError, match="leaves 10 degrees of freedom of 100 volumes, 15 are"):
+        subject_fc(sources, aal, ask)
+    assert subject_fc(sources, aal, replace(ask, min_dof=5)).dof == 10.0
+
+
+def test_confounds_of_an_uncompressed_scan_are_found(tmp_path: Path, aal_grid):
+    fmriprep_subject(tmp_path, "01", aal_grid, ending=".nii")
+    (source,) = find_sources(FCRequest(tmp_path, tmp_path / "o"))
+    confounds, _ = fmriprep_confounds(source.path, make_denoise("simple"))
+    assert confounds is not None
+    assert len(confounds) == N
+
+
+@pytest.mark.data
+def test_real_confounds_of_fmriprep(shared_data, tmp_path):
+    """171 columns that nobody here made: every method finds its own among them."""
+    for table in sorted((shared_data / "halfpipe_sample").rglob("*confounds_timeseries.tsv")):
+        name = table.name.replace("desc-confounds_timeseries.tsv", "")
+        for file in (table, table.with_suffix(".json")):
+            shutil.copy(file, tmp_path / file.name)
+        bold = tmp_path / f"{name}space-MNI152NLin2009cAsym_desc-preproc_bold.nii.gz"
+        n = len(table.read_text().splitlines()) - 1
+        sizes = {}
+        for method in ("simple", "scrubbing", "compcor", "motion+wm_csf+global_signal"):
+            confounds, _ = fmriprep_confounds(bold, make_denoise(method))
+            assert confounds is not None
+            assert len(confounds) == n
+            assert np.isfinite(confounds.to_numpy()).all()
+            sizes[method] = confounds.shape[1]
+        assert sizes["motion+wm_csf+global_signal"] == 27
+        assert sizes["simple"] > 26  # with the cosines
+        assert sizes["compcor"] > 30

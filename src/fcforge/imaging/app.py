@@ -27,7 +27,7 @@ from fcforge.imaging.outputs import (
 )
 from fcforge.imaging.people import ParticipantTable, find_people
 from fcforge.imaging.series import parse_columns, read_series
-from fcforge.imaging.sources import Source, sidecar_of
+from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
 from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted
 from fcforge.writing import write_text
 
@@ -69,7 +69,7 @@ def fc_folder(
     recorded = request.recorded  # an unknown method is said before the folder is searched
     refuse_foreign(request.out, request.source)
     people = find_people(request.source, request.participants)
-    sources = find_sources(request)
+    sources = find_sources(request, say)
     atlas = _resolve_atlas(request, sources)
     if people.path is None:
         say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
@@ -115,7 +115,7 @@ class _Maker:
         key = fingerprint(own, self.atlas, self.recorded)
         if is_done(path, key):
             return False
-        _one_file_per_run(own)
+        _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
         for line in _remarks(result, self.atlas):
             self.remarks[line] += 1
@@ -157,15 +157,36 @@ def _remarks(result: SubjectFC, atlas: Atlas) -> list[str]:
     return lines
 
 
-def _one_file_per_run(own: Sequence[Source]) -> None:
-    seen: dict[tuple[str, str, str], Path] = {}
+def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
+    """Runs of one subject are joined; scans that are not runs of one experiment are a question."""
+    seen: dict[tuple[str, ...], Path] = {}
     for source in own:
-        twin = seen.setdefault((source.session, source.task, source.run), source.path)
-        if twin != source.path:
+        run = (source.session, source.task, source.variant.get("dir", ""), source.run)
+        twin = seen.setdefault(run, source.path)
+        if twin != source.path and _variant(own) is None:
             raise DataError(
                 f"two files for one run: {twin.name} and {source.path.name}.",
                 do="Choose with --space, or --select TEXT for a part of the file name.",
             )
+    if found := _variant(own):
+        raise DataError(
+            f"several scans of one run: {', '.join(found)}.", do=f"Choose one: --select {found[0]}."
+        )
+    sessions = sorted({source.session for source in own})
+    if len(sessions) > 1 and session != "all":
+        raise DataError(
+            f"several sessions: {', '.join(sessions)}.",
+            do=f"Choose one: --session {sessions[0]}; or join them: --session all.",
+        )
+
+
+def _variant(own: Sequence[Source]) -> list[str] | None:
+    """Values of the first entity but ``dir`` in which the scans of a subject differ."""
+    for key in VARIANTS:
+        values = sorted({source.variant.get(key, "") for source in own})
+        if key != "dir" and len(values) > 1:
+            return [f"{key}-{value}" if value else f"no {key}" for value in values][::-1]
+    return None
 
 
 def _require_known(people: ParticipantTable, found: Sequence[str]) -> None:

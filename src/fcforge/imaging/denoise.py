@@ -38,7 +38,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "compcor": ("high_pass+motion+compcor", {}),
     "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
-MIN_FREE_VOLUMES = 10
+MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ def fmriprep_confounds(
         with warnings.catch_warnings():
             # "All volumes were marked as motion outliers": `clean_series` makes it an error.
             warnings.filterwarnings("ignore", "All volumes", RuntimeWarning)
-            confounds, sample_mask = load_confounds(str(bold), **denoise.parameters)
+            # nilearn knows .nii.gz alone; it looks beside the name and does not open the scan.
+            name = str(bold) + (".gz" if bold.suffix == ".nii" else "")
+            confounds, sample_mask = load_confounds(name, **denoise.parameters)
     except (ValueError, KeyError, OSError, pd.errors.ParserError) as error:
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:
@@ -194,9 +196,11 @@ def clean_series(
     high_pass, high_pass_by = _high_pass(denoise, names)
     _require_band(high_pass, denoise.low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    if n_kept < len(names) + MIN_FREE_VOLUMES:
+    dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, denoise.low_pass)
+    if n_kept < (MIN_TO_FILTER if high_pass or denoise.low_pass else MIN_VOLUMES) or dof < 1:
         raise DataError(
-            f"{n_kept} volumes left after scrubbing, but {len(names)} confounds to take out.",
+            f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds and "
+            "this band-pass.",
             where=where,
             do="The scan moved too much or is too short for this method.",
         )
@@ -220,7 +224,34 @@ def clean_series(
         "Confounds": names,
         "VolumesKept": n_kept,
         "VolumesScrubbed": len(series) - n_kept,
+        "DegreesOfFreedom": round(dof, 1),
     }
+
+
+def degrees_of_freedom(
+    n_volumes: int,
+    n_confounds: int,
+    tr: float | None,
+    high_pass: float | None,
+    low_pass: float | None,
+) -> float:
+    r"""Residual degrees of freedom of a series after detrending, filtering and regression.
+
+    .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
+
+    for n volumes, k confounds, and the mean and trend. A band of the spectrum holds that share of
+    the independent values of a series; without a low-pass it reaches to 1 / (2 TR).
+
+    Examples
+    --------
+    >>> round(degrees_of_freedom(200, 26, 2.0, 0.01, 0.1), 1)
+    44.0
+    """
+    share = 1.0
+    if tr is not None:
+        nyquist = 0.5 / tr
+        share = (min(low_pass or nyquist, nyquist) - (high_pass or 0.0)) / nyquist
+    return n_volumes * share - n_confounds - 2
 
 
 def _high_pass(denoise: Denoise, confounds: list[str]) -> tuple[float | None, str]:

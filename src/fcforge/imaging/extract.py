@@ -81,6 +81,11 @@ class SubjectFC:
         return float(values.mean()) if len(values) else float("nan")
 
     @property
+    def dof(self) -> float | None:
+        """Degrees of freedom left by denoising over all runs; None where another tool did it."""
+        return _total_dof(self.runs)
+
+    @property
     def n_volumes(self) -> int:
         """Volumes the FC rests on."""
         return sum(len(run.series) for run in self.runs)
@@ -102,6 +107,15 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
             where=f"sub-{sources[0].subject}",
             do="Choose one run: --select TEXT, --task or --session.",
         )
+    dof = _total_dof(runs)
+    if dof is not None and dof < settings.min_dof:
+        raise DataError(
+            f"denoising leaves {max(dof, 0):.0f} degrees of freedom of "
+            f"{sum(len(run.carpet.T) for run in runs)} volumes, {settings.min_dof} are needed.",
+            where=str(sources[0].path),
+            do="Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); "
+            "FC of so short a scan is mostly chance.",
+        )
     series = join_runs([run.series for run in runs])
     empty = np.flatnonzero(empty_rois(series))
     if len(empty) > settings.max_empty * atlas.n_rois:
@@ -112,6 +126,11 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         )
     fc = pearson_fc(series, atlas.roi_names, str(sources[0].path))
     return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
+
+
+def _total_dof(runs: tuple[Run, ...]) -> float | None:
+    known = [run.report["DegreesOfFreedom"] for run in runs if "DegreesOfFreedom" in run.report]
+    return float(sum(known)) if len(known) == len(runs) else None
 
 
 def _too_empty(runs: tuple[Run, ...], atlas: Atlas, empty: np.ndarray) -> str:

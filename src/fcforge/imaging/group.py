@@ -53,6 +53,7 @@ def _from_sidecar(side: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "mean_fd": text(side["MeanFD"]),
         "n_volumes": side["Volumes"],
+        "dof": text(side["DegreesOfFreedom"]),
         "tr": text(side["RepetitionTime"]),
         "mean_fc": text(side["MeanFC"]),
         "n_empty_rois": len(side["EmptyROIs"]),

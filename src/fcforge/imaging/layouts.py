@@ -15,6 +15,11 @@ from fcforge.imaging.options import FCRequest
 from fcforge.imaging.sources import Source, entities, nifti_files, read_json, source_of, stem_of
 
 _DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
+TO_MNI = (
+    "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
+    "If it is in MNI space after all: --layout nifti."
+)
+_ANATOMY = ("_T1w", "_T2w", "_FLAIR", "_PDw", "_dwi", "_epi", "_sbref", "_magnitude1", "_phasediff")
 _NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
 
@@ -93,10 +98,23 @@ def _dpabi(root: Path, request: FCRequest) -> Iterator[Source]:
         )
 
 
+def _hcp(root: Path, request: FCRequest) -> Iterator[Source]:
+    """The Human Connectome Project's own folders: runs with one name in every subject."""
+    for path in nifti_files(root, "**/MNINonLinear/Results/*/*fMRI*"):
+        stem = stem_of(path.name)
+        if stem == path.parent.name and ".d" not in path.name:
+            task = "rest" if "REST" in stem else stem.split("_")[1].lower()
+            subject = path.parents[3].name
+            run = "".join(c for c in stem if c.isalnum())
+            about = {"space": "MNI152NLin6Asym", "task": task, "run": run}
+            yield source_of(path, "scan", "hcp", subject=subject, **about)
+
+
 def _scans(root: Path, request: FCRequest) -> Iterator[Source]:
     for path in nifti_files(root, "**/*"):
-        if not ("mask" in path.name or "dseg" in path.name or path.name.startswith("atlas-")):
-            name = stem_of(path.name)
+        name = stem_of(path.name)
+        other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
+        if not (other or name.startswith("atlas-") or path.name.endswith("series.nii")):
             yield source_of(path, "scan", "nifti", subject=name, task="rest", space="MNI152")
 
 
@@ -113,12 +131,13 @@ FINDERS: dict[str, Callable[[Path, FCRequest], Iterable[Source]]] = {
     "xcpd": _xcpd,
     "cpac": _cpac,
     "dpabi": _dpabi,
+    "hcp": _hcp,
     "nifti": _scans,
     "series": _series,
 }
 
 
-def find_sources(request: FCRequest) -> list[Source]:
+def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None) -> list[Source]:
     """All wanted runs below ``request.source``, sorted by subject, session and run.
 
     Raises
@@ -132,18 +151,12 @@ def find_sources(request: FCRequest) -> list[Source]:
     names = _layouts(request)
     tried = ((name, _found(name, request)) for name in names)
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
-    if not found and len(names) > 1:
-        raise DataError(
-            "no scan and no time series found.",
-            where=str(root),
-            do=f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout.",
-        )
     if layout == "nifti" and request.layout == "auto":
         _refuse_native(found, root)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
-        what = _nothing_found(request)
-        raise DataError(what, where=str(root), do="See --atlas, --space and --layout.")
+        raise _nothing_found(request, found)
+    wanted = _one_task(wanted, request, say)
     return sorted(wanted, key=lambda s: (s.subject, s.session, s.run, s.path.name))
 
 
@@ -171,16 +184,60 @@ def _refuse_native(sources: Iterable[Source], root: Path) -> None:
             raise DataError(
                 f"{source.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
                 where=str(root),
-                do="Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces "
-                "MNI152NLin2009cAsym. If it is in MNI space after all: --layout nifti.",
+                do=TO_MNI,
             )
 
 
-def _nothing_found(request: FCRequest) -> str:
-    tags = {_atlas_of(path) for path in request.source.glob("sub-*/**/*_timeseries.*")}
-    atlases = ", ".join(sorted(tags - {""}))
-    known = f" Time series there are of: {atlases}." if atlases else ""
-    return f"nothing for atlas {request.atlas} with this task, session and space.{known}"
+def _one_task(
+    sources: list[Source], request: FCRequest, say: Callable[[str], None]
+) -> list[Source]:
+    """Scans of the resting state, unless a task was asked for or there is one task only."""
+    tasks = sorted({source.task for source in sources})
+    if request.task or len(tasks) == 1:
+        return sources
+    if "rest" not in tasks:
+        raise DataError(
+            f"several tasks: {', '.join(tasks)}.",
+            where=str(request.source),
+            do=f"FC is made of one: --task {tasks[0]}.",
+        )
+    others = ", ".join(task or "without a task" for task in tasks if task != "rest")
+    say(f"took task rest and left out: {others}; choose another with --task")
+    return [source for source in sources if source.task == "rest"]
+
+
+def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
+    """Why nothing is wanted: what is there instead."""
+    root = request.source
+    if found:
+        there = {f"task-{s.task} ses-{s.session} space-{s.space}" for s in found}
+        what = f"nothing with this task, session, space and name; there is {_few(there)}."
+        return DataError(what, where=str(root), do="See --task, --session, --space and --select.")
+    bold = {entities(path.name).get("space", "") for path in nifti_files(root, "sub-*/**/*_bold")}
+    series = {_atlas_of(path) for path in root.glob("sub-*/**/*_timeseries.*")} - {""}
+    if series:
+        what = f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}."
+        return DataError(what, where=str(root), do="Name one of them: --atlas NAME.")
+    if bold:
+        what = (
+            f"scans in {_few(space or 'scanner' for space in bold)} space only, FC needs MNI space."
+        )
+        return DataError(what, where=str(root), do=TO_MNI)
+    if any(root.glob("**/*.d*series.nii")):
+        what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
+        do = "Give the scans in MNI volume space, or series that another tool parcellated."
+        return DataError(what, where=str(root), do=do)
+    if any(nifti_files(root, "**/*_T[12]w")):
+        what = "only anatomical images (T1w, T2w), no functional scan."
+        return DataError(what, where=str(root), do="FC is made of *_bold scans.")
+    what = "no scan and no time series found."
+    do = f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout."
+    return DataError(what, where=str(root), do=do)
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
 def _generated_by(root: Path) -> str:

@@ -41,12 +41,12 @@ class FCRequest(Request):
     low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0)
     fd_threshold: float | None = option(None, "Framewise displacement to scrub at, mm.", min=0)
     std_dvars_threshold: float | None = option(None, "Standardised DVARS to scrub at.", min=0)
-    layout: Literal["auto", "fmriprep", "xcpd", "cpac", "dpabi", "nifti", "series"] = option(
+    layout: Literal["auto", "fmriprep", "xcpd", "cpac", "dpabi", "hcp", "nifti", "series"] = option(
         "auto", "Tool that wrote the folder; auto looks."
     )
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
-    task: str = option("", "BIDS task.")
-    session: str = option("", "BIDS session.")
+    task: str = option("", "BIDS task; rest where there are several.")
+    session: str = option("", "BIDS session; all joins a subject's sessions.")
     space: str = option("", "BIDS space.")
     select: str = option("", "Part of the file name.")
     tr: float | None = option(None, "Repetition time in seconds; overrides the files.", min=0)
@@ -58,6 +58,9 @@ class FCRequest(Request):
     )
     max_empty: float = option(
         0.1, "Share of ROIs that may be empty before the subject fails.", min=0, max=1
+    )
+    min_dof: int = option(
+        15, "Degrees of freedom that denoising must leave; below it the subject fails.", min=1
     )
     report: bool = option(True, "Write HTML quality pages.")
 
@@ -77,7 +80,7 @@ class FCRequest(Request):
     @property
     def recorded(self) -> dict[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
-        names = ("min_coverage", "max_empty", "tr", "columns", "variable", "drop")
+        names = ("min_coverage", "max_empty", "min_dof", "tr", "columns", "variable", "drop")
         return {
             "denoise": self.denoising.describe(),
             **{name: getattr(self, name) for name in names},
@@ -87,7 +90,7 @@ class FCRequest(Request):
         """Whether a file found is wanted; an empty string takes any."""
         return (
             (not self.task or source.task == self.task)
-            and (not self.session or source.session == self.session.removeprefix("ses-"))
+            and self.session.removeprefix("ses-") in ("", "all", source.session)
             and (not self.space or source.space == self.space)
             and self.select in source.path.name
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,18 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
     write_text(path, "\n".join(lines) + "\n")
 
 
-def base_name(source: Source, *, run: bool = True) -> str:
-    """``sub-X_ses-Y_task-rest_run-1_space-Z``: only what is known."""
-    parts = [("sub", bids_label(source.subject)), ("ses", source.session), ("task", source.task)]
-    parts += [("run", source.run)] if run else []
-    parts += [("space", source.space)]
-    return "_".join(f"{key}-{value}" for key, value in parts if value)
+def base_name(source: Source) -> str:
+    """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
+    named = {
+        "sub": bids_label(source.subject),
+        "ses": source.session,
+        "task": source.task,
+        "run": source.run,
+        "space": source.space,
+        **source.variant,
+    }
+    order = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo", "part", "space")
+    return "_".join(f"{key}-{named[key]}" for key in order if named.get(key))
 
 
 def subject_folder(out: Path, source: Source) -> Path:
@@ -47,11 +54,18 @@ def subject_folder(out: Path, source: Source) -> Path:
 
 
 def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
-    """FC file of a subject (one for all its runs)."""
+    """FC file of a subject, one for all its runs: named by what they have in common."""
     source = sources[0]
-    name = base_name(source, run=len(sources) == 1)
-    folder = subject_folder(out, source)
-    return folder / f"{name}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
+    if len(sources) > 1:
+        sessions = {s.session for s in sources}
+        source = replace(
+            source,
+            session=source.session if len(sessions) == 1 else "",
+            run="",
+            variant={k: v for k, v in source.variant.items() if k != "dir"},
+        )
+    name = f"{base_name(source)}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
+    return subject_folder(out, source) / name
 
 
 def write_subject(
@@ -88,6 +102,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "EmptyROIRule": "FC of an empty ROI is 0 with every other ROI, 1 with itself",
         "MeanFD": result.mean_fd,
         "Volumes": result.n_volumes,
+        "DegreesOfFreedom": result.dof,
         "MeanFC": float(result.fc[~np.eye(atlas.n_rois, dtype=bool)].mean()),
         "MinCoverage": float(min(coverage)) if coverage else None,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from fcforge.errors import DataError
 
+VARIANTS = ("acq", "ce", "rec", "dir", "echo", "part")
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 
@@ -29,6 +30,8 @@ class Source:
         Layout it was found in.
     session, task, run, space : str
         BIDS entities, "" where the name has none.
+    variant : mapping
+        Further entities that tell scans apart (`VARIANTS`), those the name has.
     denoised : bool
         The tool has already regressed and filtered; nothing more is taken out.
     motion, mask : Path or None
@@ -43,6 +46,7 @@ class Source:
     task: str = ""
     run: str = ""
     space: str = ""
+    variant: Mapping[str, str] = field(default_factory=dict)
     denoised: bool = False
     motion: Path | None = None
     mask: Path | None = None
@@ -64,7 +68,9 @@ def source_of(path: Path, kind: Literal["scan", "series"], tool: str, **fields: 
     found = entities(path.name)
     places = {"sub": "subject", "ses": "session", "task": "task", "run": "run", "space": "space"}
     said = {field: found[key] for key, field in places.items() if key in found}
-    return Source(path=path, kind=kind, tool=tool, **{"subject": "", **fields, **said})
+    variant = {key: found[key] for key in VARIANTS if key in found}
+    named = {"subject": "", **fields, **said}
+    return Source(path=path, kind=kind, tool=tool, variant=variant, **named)
 
 
 def entities(name: str) -> dict[str, str]:

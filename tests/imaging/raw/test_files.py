@@ -11,6 +11,7 @@ import pytest
 
 from fcforge.errors import DataError
 from fcforge.imaging.raw.files import find_raw, volume_writer
+from fcforge.imaging.raw.pipeline import output_path
 
 
 def test_volumes_written_one_by_one_are_a_nifti(tmp_path: Path):
@@ -53,3 +54,18 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
         find_raw(tmp_path)
     with pytest.raises(DataError, match="no \\*_bold"):
         find_raw(fmap.parent.parent / "sub-01" / "func" / "..")
+
+
+def test_scans_that_differ_in_any_entity_get_names_of_their_own(tmp_path: Path):
+    names = [
+        "task-rest_dir-AP", "task-rest_dir-PA", "task-rest_acq-fast", "task-rest_rec-a",
+        "task-rest_run-1_echo-1", "task-rest_run-1_echo-2", "task-rest",
+    ]  # fmt: skip
+    func = tmp_path / "sub-01" / "func"
+    func.mkdir(parents=True)
+    for name in names:
+        (func / f"sub-01_{name}_bold.nii.gz").write_bytes(b"")
+    made = sorted(output_path(tmp_path / "out", run).name for run in find_raw(tmp_path))
+    assert made == sorted(
+        f"sub-01_{name}_space-MNI152NLin2009aSym_desc-preproc_bold.nii.gz" for name in names
+    )

@@ -61,7 +61,7 @@ def find_raw(root: Path) -> list[RawRun]:
             do="Give a BIDS folder, or a folder with one 4D file per subject.",
         )
     runs = [_describe(path, root) for path in paths]
-    return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.run))
+    return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name))
 
 
 def _describe(path: Path, root: Path) -> RawRun:

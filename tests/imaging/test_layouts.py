@@ -1,0 +1,99 @@
+"""Which files are taken, and the true reason when none is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from imaging_trees import describe
+
+from fcforge.errors import DataError
+from fcforge.imaging.layouts import find_sources
+from fcforge.imaging.options import FCRequest
+from fcforge.imaging.sources import Source
+
+MNI = "space-MNI152NLin2009cAsym_desc-preproc_bold.nii.gz"
+
+
+def touch(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+def find(root: Path, **options) -> tuple[list[Source], list[str]]:
+    said: list[str] = []
+    return find_sources(FCRequest(root, root / "out", **options), said.append), said
+
+
+def test_rest_is_taken_among_several_tasks(tmp_path):
+    func = "sub-01/func/sub-01_task-"
+    touch(tmp_path, f"{func}rest_{MNI}", f"{func}nback_{MNI}")
+    sources, said = find(tmp_path)
+    assert [s.task for s in sources] == ["rest"]
+    assert said == ["took task rest and left out: nback; choose another with --task"]
+    sources, said = find(tmp_path, task="nback")
+    assert ([s.task for s in sources], said) == (["nback"], [])
+
+
+def test_several_tasks_without_rest_are_a_question(tmp_path):
+    func = "sub-01/func/sub-01_task-"
+    touch(tmp_path, f"{func}movie_{MNI}", f"{func}nback_{MNI}")
+    with pytest.raises(DataError, match=r"several tasks: movie, nback.*--task movie"):
+        find(tmp_path)
+
+
+def test_sessions_are_chosen_or_joined(tmp_path):
+    for ses in ("pre", "post"):
+        touch(tmp_path, f"sub-01/ses-{ses}/func/sub-01_ses-{ses}_task-rest_{MNI}")
+    assert [s.session for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
+    assert len(find(tmp_path, session="all")[0]) == len(find(tmp_path)[0]) == 2
+    with pytest.raises(DataError, match=r"nothing with this.*there is task-rest ses-post space"):
+        find(tmp_path, session="mid")
+
+
+def test_further_entities_are_kept(tmp_path):
+    touch(tmp_path, f"sub-01/func/sub-01_task-rest_acq-fast_dir-AP_run-2_echo-1_{MNI}")
+    ((source,), _) = find(tmp_path)
+    assert dict(source.variant) == {"acq": "fast", "dir": "AP", "echo": "1"}
+    assert source.run == "2"
+
+
+@pytest.mark.parametrize(
+    ("tool", "names", "why"),
+    [
+        (
+            "fMRIPrep",
+            ["sub-01/func/sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"],
+            "scans in T1w space only, FC needs MNI space.*--output-spaces",
+        ),
+        ("", ["sub-01/anat/sub-01_T1w.nii.gz"], "only anatomical images"),
+        ("", ["sub-01/func/sub-01_task-rest_bold.nii.gz"], "in scanner space, FC needs MNI"),
+        ("fMRIPrep", ["sub-01/func/sub-01_task-rest_bold.nii"], "scans in scanner space only"),
+        ("", ["100307/MNINonLinear/Results/a/a_Atlas.dtseries.nii"], "only CIFTI files"),
+        ("XCP-D", ["sub-01/func/sub-01_task-rest_seg-Gordon_timeseries.tsv"], "are of: Gordon"),
+        ("", ["readme.txt"], "no scan and no time series found"),
+    ],
+)
+def test_the_true_reason(tool, names, why, tmp_path):
+    if tool:
+        describe(tmp_path, tool)
+    with pytest.raises(DataError, match=why):
+        find(touch(tmp_path, *names))
+
+
+def test_hcp_folders_name_the_subject(tmp_path):
+    results = "MNINonLinear/Results"
+    for subject in ("100307", "100408"):
+        for run in ("rfMRI_REST1_LR", "rfMRI_REST1_RL", "tfMRI_WM_LR"):
+            stem = f"{subject}/{results}/{run}/{run}"
+            touch(tmp_path, f"{stem}.nii.gz", f"{stem}_Atlas.dtseries.nii", f"{stem}_SBRef.nii.gz")
+        touch(tmp_path, f"{subject}/MNINonLinear/T1w_restore.nii.gz")
+    sources, said = find(tmp_path)
+    assert [(s.subject, s.run) for s in sources] == [
+        (subject, run)
+        for subject in ("100307", "100408")
+        for run in ("rfMRIREST1LR", "rfMRIREST1RL")
+    ]
+    assert "left out: wm" in said[0]
