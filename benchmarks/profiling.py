@@ -29,6 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from fcforge.methods.forge import Forge
 from fcforge.replay.bank import Bank
+from fcforge.runner import bench as bench_module
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
@@ -40,7 +41,7 @@ from fcforge.types import Component, LearnerSpec, Training
 # stage, owner, attribute; looked up by name so that a renamed one is said to be missing
 BORDERS: list[tuple[str, Any, str]] = [
     ("training", workshop_module, "learn_site"),
-    ("generators (fit and sample)", workshop_module, "synthetic_subjects"),
+    ("generators (fit and sample)", bench_module, "synthetic_subjects"),
     ("site end (teacher outputs)", Forge, "end_site"),
     ("HCTS refresh", Forge, "begin_epoch"),
     ("prepared inputs", Bank, "inputs"),
