@@ -38,6 +38,18 @@ LEAKS = (
 )
 # Most wanted first; "+leaks" is the paper's protocol with its leaks on.
 WANTED: dict[str, tuple[str, ...]] = {
+    # The paper's own 529 subjects.
+    "main_529": (),
+    "leaks_529": (THREE,),
+    "releases_replay": (),
+    "releases_replay_529": (),
+    "paper_protocol_529": (THREE, 'learners=["FORGE"]'),
+    **dict.fromkeys(("ablation_529", "ladder_529", "buffer_529"), (THREE,)),
+    **dict.fromkeys(("tau_529", "lambda_529"), (THREE,)),
+    # Closed form: give them the CPU cores (--device cpu).
+    **dict.fromkeys(("releases_abide", "releases_529"), ()),
+    **dict.fromkeys(("releases_abide_confounds", "releases_529_confounds"), ()),
+    # The 444 that passed quality control.
     "main_abide": (),
     "leaks": (THREE,),
     # Base, ER, DER++ and cumulative have no preset: without leaks they are the main table's rows
@@ -108,6 +120,8 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progr
             (folder / part).symlink_to((pool / part).resolve(), target_is_directory=True)
     store = open_store(prepared, folder)
     run_experiment(prepared, store, device=args.device, group=args.group, progress=progress)
+    for lane in folder.glob("nodes/*/lane.safetensors"):
+        lane.unlink()  # the table is whole: only scores are read from now on
 
 
 def pack(root: Path, out: Path) -> None:
