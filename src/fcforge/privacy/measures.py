@@ -74,11 +74,16 @@ def tpr_at_fpr(
     return float(p[members > threshold].sum() / p.sum())
 
 
-def _weights(rng: np.random.Generator, n_draws: int, worlds: int, subjects: int) -> np.ndarray:
-    """Bayesian-bootstrap weights (n_draws, K, n): a subject weighs the same in all worlds."""
-    by_subject = rng.standard_exponential((n_draws, 1, subjects))
-    by_world = rng.standard_exponential((n_draws, worlds, 1))
-    return by_subject * (by_world if worlds > 1 else 1.0)
+def _weights(
+    rng: np.random.Generator, n_draws: int, worlds: int, subjects: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
+
+    One world weighs one: then subjects alone are drawn.
+    """
+    by_subject = rng.standard_exponential((n_draws, subjects))
+    by_world = rng.standard_exponential((n_draws, worlds))
+    return by_subject, by_world if worlds > 1 else np.ones((n_draws, 1))
 
 
 def _interval(value: float, draws: np.ndarray) -> Measured:
@@ -95,14 +100,17 @@ def _share_interval(value: float, draws: np.ndarray, n: int) -> Measured:
     return Measured(value, low, high)
 
 
-def mean_auc(scores: np.ndarray, member: np.ndarray, weight: np.ndarray) -> float:
-    """AUC of each world, averaged with the worlds' total weights."""
-    values, total = [], []
-    for s, m, w in zip(scores, member, weight, strict=True):
+def mean_auc(
+    scores: np.ndarray, member: np.ndarray, by_subject: np.ndarray, by_world: np.ndarray
+) -> np.ndarray:
+    """Weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
+    areas = []
+    for s, m in zip(scores, member, strict=True):
         a, b = m == MEMBER, m == OUTSIDER
-        values.append(auc(s[a], s[b], w[a], w[b]))
-        total.append(w.mean())
-    return float(np.average(values, weights=total))
+        wins = (s[a][:, None] > s[b]) + 0.5 * (s[a][:, None] == s[b])
+        p, q = by_subject[:, a], by_subject[:, b]
+        areas.append(((p @ wins) * q).sum(1) / (p.sum(1) * q.sum(1)))
+    return (np.stack(areas, 1) * by_world).sum(1) / by_world.sum(1)
 
 
 def membership(
@@ -127,17 +135,18 @@ def membership(
     -------
     auc, tpr : Measured
     """
-    one = np.ones_like(scores)
+    worlds, n = scores.shape
     inside, outside = member == MEMBER, member == OUTSIDER
 
-    def tpr(w: np.ndarray) -> float:
+    def tpr(by_subject: np.ndarray, by_world: np.ndarray) -> float:
+        w = by_world[:, None] * by_subject
         return tpr_at_fpr(scores[inside], scores[outside], fpr, w[inside], w[outside])
 
-    draws = _weights(rng, n_draws, *scores.shape)
-    areas = np.array([mean_auc(scores, member, w) for w in draws])
-    area = _interval(mean_auc(scores, member, one), areas)
-    n_people = int(inside.any(0).sum())
-    rate = _share_interval(tpr(one), np.array([tpr(w) for w in draws]), n_people)
+    draws = _weights(rng, n_draws, worlds, n)
+    plain = float(mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))[0])
+    area = _interval(plain, mean_auc(scores, member, *draws))
+    rates = np.array([tpr(*pair) for pair in zip(*draws, strict=True)])
+    rate = _share_interval(tpr(np.ones(n), np.ones(worlds)), rates, int(inside.any(0).sum()))
     return area, rate
 
 
@@ -150,6 +159,6 @@ def identification(
     def rate(w: np.ndarray) -> float:
         return float(np.average(hits[inside], weights=w[inside]))
 
-    draws = _weights(rng, n_draws, *hits.shape)
-    values = np.array([rate(w) for w in draws])
+    weights = [np.outer(v, s) for s, v in zip(*_weights(rng, n_draws, *hits.shape), strict=True)]
+    values = np.array([rate(w) for w in weights])
     return _share_interval(rate(np.ones(hits.shape)), values, int(inside.any(0).sum()))

@@ -126,7 +126,7 @@ def summarise(
     """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
     scores = {name: np.stack([e.scores[name] for e in evidence]) for name in evidence[0].scores}
     hits = {name: np.stack([e.hits[name] for e in evidence]) for name in evidence[0].hits}
-    if len(evidence) >= 4:
+    if len(evidence) >= 4 and evidence[0].features.size:
         scores["shadow models"] = attacks.shadow(np.stack([e.features for e in evidence]), member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
     return [

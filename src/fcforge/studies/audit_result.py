@@ -8,7 +8,9 @@ from typing import Any
 
 from fcforge.privacy.measures import Measured
 
-REFERENCES = BOOTSTRAP, UNTRAINED = "bootstrap", "untrained"
+REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS = (
+    "bootstrap", "untrained", "exact ridge statistics",
+)  # fmt: skip
 LEDGER_KEYS: dict[str, Any] = {
     "what": str,
     "not_attacked": list,

@@ -1,0 +1,301 @@
+"""The audit of a release: who can tell from q + 2 numbers that somebody was among the people?
+
+A quarter of a site's people is the attacker's reference; random halves of the others each make a
+release (with noise of its own), so that who was in it is known, and every attack of
+`fcforge.privacy.release_attacks` is tried on all of them at once. A half hides its people worse
+than the whole site does: what is found here is more than the release itself gives away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from fcforge.consortium.home import Home, Receipt, commitment, fingerprints
+from fcforge.consortium.learning import own_people
+from fcforge.consortium.members import Consortium
+from fcforge.consortium.public import PublicStart
+from fcforge.consortium.records import Release
+from fcforge.errors import DataError
+from fcforge.privacy import attacks, release_attacks
+from fcforge.privacy.measures import MEMBER, OUTSIDER
+from fcforge.privacy.mechanisms import gaussian_sigma
+from fcforge.randomness import numpy_rng
+from fcforge.releases import vector
+from fcforge.releases.start import Start, coordinates
+from fcforge.sites.cohort import Cohort
+from fcforge.studies.audit import Evidence, stratified, summarise
+from fcforge.studies.audit_result import BOOTSTRAP, STATISTICS, UNTRAINED, Audit, AuditPlan
+
+PLAN = AuditPlan(worlds=100, n_draws=100)
+FEW = 8  # worlds of the two references that leak everything: they are slow and always found
+MIN_PEOPLE = 32
+REFERENCE_SAMPLE = "likelihood ratio, reference sample"
+KNOWN_MEAN = "likelihood ratio, site known"
+UNLIKELY = 1e-9
+
+
+@dataclass(frozen=True)
+class Contributors:
+    """What is known of n people: one row of each array per person (float64).
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, q + 2)
+        What each adds to a release.
+    coordinates : ndarray of shape (n, q + 1)
+    residual : ndarray of shape (n,)
+        Of the public head.
+    moments : ndarray of shape (n, p + 2)
+        Row of exact ridge statistics: standardised features, one, diagnosis.
+    y : ndarray of shape (n,)
+    """
+
+    rows: np.ndarray
+    coordinates: np.ndarray
+    residual: np.ndarray
+    moments: np.ndarray
+    y: np.ndarray
+
+    def select(self, chosen: np.ndarray) -> Contributors:
+        """Those of them."""
+        return Contributors(
+            *(a[chosen] for a in (self.rows, self.coordinates, self.residual)),
+            moments=self.moments[chosen],
+            y=self.y[chosen],
+        )
+
+
+def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
+    """People with their features (n, p), confounds removed, and diagnoses (n,)."""
+    x = start.standardise(features)
+    t = 2.0 * y.to(x) - 1.0
+    ends = torch.stack([torch.ones_like(t), t], 1)
+    return Contributors(
+        vector.contributions(start, features, y).numpy(),
+        coordinates(start, x).numpy(),
+        (t - start.score(x)).numpy(),
+        torch.cat([x, ends], 1).numpy(),
+        y.numpy(),
+    )
+
+
+def attack_totals(
+    start: Start,
+    who: Contributors,
+    reference: Contributors,
+    totals: np.ndarray,
+    members: np.ndarray,
+    noise: float,
+) -> list[Evidence]:
+    """Every attack on K releases (K, q + 2) of so many members each (K,).
+
+    The attacker knows how many people a release has, and so looks at the other numbers alone.
+    """
+    sums, rows, ref = totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
+    variance = noise**2
+    step = torch.stack(
+        [vector.solve(start, total, variance, 1) for total in torch.from_numpy(totals)]
+    ).numpy()
+    sampled = release_attacks.from_reference(ref, members, noise)
+    known = release_attacks.from_everybody(rows, members, noise)
+    seen = who.residual, who.coordinates, step
+    scores = {
+        REFERENCE_SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
+        KNOWN_MEAN: release_attacks.likelihood_ratio(sums, rows, known),
+        "class mean": release_attacks.class_mean(sums, rows, who.y, ref, reference.y, members),
+        "leverage": release_attacks.leverage(sums, rows),
+        "loss": release_attacks.loss(*seen),
+        "loss against public head": release_attacks.loss_drop(*seen),
+    }
+    told = [scores[name] for name in (REFERENCE_SAMPLE, "class mean", "loss against public head")]
+    features = np.stack(told, 2)
+    return [
+        Evidence({name: values[k] for name, values in scores.items()}, {}, features[k])
+        for k in range(len(totals))
+    ]
+
+
+def references(
+    start: Start, who: Contributors, reference: Contributors, member: np.ndarray, seed: int
+) -> dict[str, list[Evidence]]:
+    """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
+    inside = member == MEMBER
+    copied = [attacks.distance_ratio(who.rows, who.rows[i], reference.rows) for i in inside[:FEW]]
+    exact = [attacks.leverage(who.moments, who.moments[i]) for i in inside[:FEW]]
+    rng, n = numpy_rng(seed, "audit strangers"), inside.sum(1)
+    strangers = np.stack([reference.rows[rng.integers(len(reference.y), size=k)].sum(0) for k in n])
+    none = np.zeros((len(who.y), 0))
+    return {
+        BOOTSTRAP: [Evidence({"distance ratio": s}, {}, none) for s in copied],
+        STATISTICS: [Evidence({"leverage": s}, {}, none) for s in exact],
+        UNTRAINED: attack_totals(start, who, reference, strangers, n, 0.0),
+    }
+
+
+def halves(n: int, plan: AuditPlan) -> np.ndarray:
+    """Who is in each world's release, (K, n): halves at random, whatever their diagnoses.
+
+    Halves with equal shares of patients would hide what a release says about diagnoses.
+    """
+    rng = numpy_rng(plan.seed, "audit halves")
+    place = np.stack([rng.permutation(n) for _ in range(plan.worlds)])
+    return np.where(place < n // 2, MEMBER, OUTSIDER)
+
+
+def audit_people(
+    start: Start,
+    everybody: Contributors,
+    epsilons: Sequence[float | None],
+    delta: float,
+    plan: AuditPlan = PLAN,
+) -> Audit:
+    """Attack releases of random halves of these people at each epsilon (None: exact).
+
+    Returns
+    -------
+    Audit
+        Rows of the references first: members' contributions one by one ("bootstrap"), exact ridge
+        statistics, a release of strangers ("untrained"); then one release per epsilon.
+    """
+    begun = time.perf_counter()
+    if len(everybody.y) < MIN_PEOPLE:
+        raise DataError(
+            f"{len(everybody.y)} people are too few to audit a release.",
+            do=f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading.",
+        )
+    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
+    who, reference = everybody.select(~mask), everybody.select(mask)
+    member = halves(len(who.y), plan)
+    inside = (member == MEMBER).astype(float)
+    evidence = references(start, who, reference, member, plan.seed)
+    for epsilon in epsilons:
+        noise = vector.noise_sd(start, epsilon, delta)
+        rng = numpy_rng(plan.seed, "audit noise", str(epsilon))
+        totals = inside @ who.rows
+        totals = totals + noise * rng.standard_normal(totals.shape)
+        found = attack_totals(start, who, reference, totals, inside.sum(1), noise)
+        evidence[release_name(epsilon)] = found
+    rows = [
+        row
+        for name, found in evidence.items()
+        for row in summarise(name, found, member[: len(found)], plan)
+    ]
+    about = {
+        "what": "releases of random halves",
+        "people": len(who.y),
+        "trained_on": round(float(inside.sum(1).mean())),
+        "reference_people": len(reference.y),
+        "ceilings": {release_name(e): round(ceiling_of(e, delta), 4) for e in epsilons},
+        "plan": asdict(plan),
+        "seconds_total": round(time.perf_counter() - begun, 1),
+    }
+    return Audit(tuple(rows), about)
+
+
+def release_name(epsilon: float | None) -> str:
+    """How a row calls a release at this budget."""
+    return "release without noise" if epsilon is None else f"release at epsilon {epsilon:g}"
+
+
+def ceiling_of(epsilon: float | None, delta: float) -> float:
+    """AUC that no attack on one person exceeds at this budget (`release_attacks.ceiling`)."""
+    sigma = 0.0 if epsilon is None else gaussian_sigma(epsilon, delta)
+    return release_attacks.ceiling(sigma)
+
+
+def audit_release(
+    group: Consortium, cohort: Cohort, site: str, home: Home, plan: AuditPlan = PLAN
+) -> Audit:
+    """Attack the last release of a site whose people are all in the data.
+
+    That they are the people of the release is proved first, by the receipt kept at home and the
+    commitment in the release; people, scans or diagnoses that differ are refused by name.
+
+    Parameters
+    ----------
+    group : Consortium
+    cohort : Cohort
+        The hospital's own data.
+    site : str
+    home : Home
+        Holds the receipt.
+    plan : AuditPlan
+    """
+    release, mine = released_people(group, cohort, site, home)
+    epsilon = release.epsilon if release.mechanism == "gaussian" else None
+    features = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
+    everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
+    require_numbers(release, everybody.rows)
+    budgets = (None,) if epsilon is None else (None, epsilon)
+    found = audit_people(group.start.arrays, everybody, budgets, release.delta or 1e-3, plan)
+    about = {
+        **found.about,
+        "what": f"release {release.wave} of site '{site}'",
+        "site": site,
+        "release": release.digest,
+        "released": release_name(epsilon),
+        "proved": f"{len(mine)} people and their scans, by the receipt",
+    }
+    if epsilon is not None:
+        about |= {
+            "epsilon_of_method": epsilon,
+            "delta_of_method": release.delta,
+            "noise_is_secret": True,
+        }
+    return replace(found, about=about)
+
+
+def released_people(
+    group: Consortium, cohort: Cohort, site: str, home: Home
+) -> tuple[Release, Cohort]:
+    """The last release whose people are in the data, and they in its order; else `DataError`."""
+    mine = own_people(group, cohort, site)
+    here = dict(fingerprints(mine.fc, mine.subject_id.tolist()))
+    releases = group.of_site(site)
+    receipts = [home.receipt_of(release) for release in releases]
+    for release, receipt in zip(releases[::-1], receipts[::-1], strict=True):
+        if all(here.get(i) == scan for i, scan in receipt.people):
+            place = {i: k for k, i in enumerate(mine.subject_id.tolist())}
+            chosen = mine.select(np.array([place[i] for i, _ in receipt.people]))
+            people = fingerprints(chosen.fc, chosen.subject_id.tolist())
+            if commitment(receipt.salt, people) == release.commitment:
+                return release, chosen
+    raise _not_the_people(site, receipts[-1], here)
+
+
+def _not_the_people(site: str, receipt: Receipt, here: dict[str, str]) -> DataError:
+    missing = [i for i, _ in receipt.people if i not in here]
+    other = [i for i, scan in receipt.people if i in here and here[i] != scan]
+    said = [f"{len(missing)} are not in the data (first: {missing[0]})"] * bool(missing)
+    said += [f"{len(other)} have another scan (first: {other[0]})"] * bool(other)
+    return DataError(
+        f"these are not the {len(receipt.people)} people of release {receipt.wave}: "
+        f"{' and '.join(said)}.",
+        where=f"site '{site}'",
+        do="Give exactly the data that `fcforge learn` was given.",
+    )
+
+
+def require_numbers(release: Release, rows: np.ndarray) -> None:
+    """Refuse where the released numbers cannot be these people's sum plus the stated noise.
+
+    The receipt proves people and scans, not diagnoses: others would be attacked in vain.
+    """
+    apart = np.asarray(release.numbers) - rows.sum(0)
+    if release.noise_sd:
+        fits = chi2.sf(float((apart**2).sum()) / release.noise_sd**2, len(apart)) > UNLIKELY
+    else:
+        fits = bool(np.allclose(apart, 0.0, atol=1e-6 * (1 + np.abs(rows).sum())))
+    if not fits:
+        raise DataError(
+            f"the numbers of release {release.wave} are not what these people add up to.",
+            where=f"site '{release.site}'",
+            do="Check diagnoses and covariates: they must be those that were learned.",
+        )
