@@ -57,7 +57,7 @@ def test_sentences_are_exact(found):
     )
     assert "names the right one 94 times in 100, where guessing gets 50 (AUC 0.940" in said[1]
     assert "it finds 30 of 100 who were (TPR at 1 % FPR 0.300)." in said[1]
-    assert said[2].startswith("For comparison, bootstrap (copies its people): an attacker can")
+    assert said[2].startswith("For comparison, bootstrap (hides nobody): an attacker can")
     assert said[3].startswith("For comparison, untrained (never saw anybody audited): 51 to 51")
     assert said[4] == "Released, but no attack tried fits it: state bandit."
     assert said[5].startswith("These are the attacks that were tried, not all there are")

@@ -95,7 +95,7 @@ def test_words_are_exact(audit) -> None:
     text = words.as_text(audit)
     assert "'no raw scan is stored' does not mean 'private'" in text
     assert "is private" not in text
-    assert "bootstrap (copies its people): an attacker can tell better than chance" in text
+    assert "bootstrap (hides nobody): an attacker can tell better than chance" in text
     assert "untrained (never saw anybody audited): " in text
     assert len(words.as_markdown(audit).splitlines()) > len(audit.rows)
 

@@ -63,6 +63,7 @@ class AuditRequest(Request):
     capsule: Path | None = option(None, "Audit this capsule instead.")
     halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
     reference: Path | None = option(None, "Capsule: other people, the attacker's reference.")
+    local: Path | None = option(None, "Capsule of releases: the home file with the receipt.")
     record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)

@@ -83,9 +83,15 @@ def verify(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> No
 def audit(request: AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
     from fcforge.capsule.auditing import audit_as_asked
+    from fcforge.consortium.files import is_consortium
     from fcforge.report import audits
 
-    found, capsule = audit_as_asked(request, say)
+    if request.capsule is not None and is_consortium(request.capsule):
+        from fcforge.consortium.audit import audit_as_asked as audit_release_as_asked
+
+        found, capsule = audit_release_as_asked(request), None
+    else:
+        found, capsule = audit_as_asked(request, say)
     if capsule is not None and request.record is not None:
         audits.record(capsule, found, request.record, request.sign)
         say(f"sealed {request.record} with the audit in its ledger.")

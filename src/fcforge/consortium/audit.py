@@ -1,4 +1,4 @@
-"""The audit of a release: who can tell from q + 2 numbers that somebody was among the people?
+"""The audit of a release: what q + 2 numbers tell about who was among the people.
 
 A quarter of a site's people is the attacker's reference; random halves of the others each make a
 release (with noise of its own), so that who was in it is known, and every attack of
@@ -10,34 +10,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from fcforge.consortium.home import Home, Receipt, commitment, fingerprints
+from fcforge.capsule.requests import AuditRequest
+from fcforge.capsule.signing import read_public
+from fcforge.consortium.files import read_consortium
+from fcforge.consortium.home import Home, Receipt, commitment, fingerprints, read_home
 from fcforge.consortium.learning import own_people
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import PublicStart
 from fcforge.consortium.records import Release
-from fcforge.errors import DataError
+from fcforge.errors import CapsuleError, ConfigError, DataError
 from fcforge.privacy import attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.mechanisms import gaussian_sigma
+from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start, coordinates
 from fcforge.sites.cohort import Cohort
 from fcforge.studies.audit import Evidence, stratified, summarise
+from fcforge.studies.audit_inputs import load_sites
 from fcforge.studies.audit_result import BOOTSTRAP, STATISTICS, UNTRAINED, Audit, AuditPlan
 
 PLAN = AuditPlan(worlds=100, n_draws=100)
 FEW = 8  # worlds of the two references that leak everything: they are slow and always found
 MIN_PEOPLE = 32
-REFERENCE_SAMPLE = "likelihood ratio, reference sample"
-KNOWN_MEAN = "likelihood ratio, site known"
 UNLIKELY = 1e-9
 
 
@@ -65,11 +67,7 @@ class Contributors:
 
     def select(self, chosen: np.ndarray) -> Contributors:
         """Those of them."""
-        return Contributors(
-            *(a[chosen] for a in (self.rows, self.coordinates, self.residual)),
-            moments=self.moments[chosen],
-            y=self.y[chosen],
-        )
+        return Contributors(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
 
 def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
@@ -107,14 +105,14 @@ def attack_totals(
     known = release_attacks.from_everybody(rows, members, noise)
     seen = who.residual, who.coordinates, step
     scores = {
-        REFERENCE_SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
-        KNOWN_MEAN: release_attacks.likelihood_ratio(sums, rows, known),
+        SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
+        KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
         "class mean": release_attacks.class_mean(sums, rows, who.y, ref, reference.y, members),
         "leverage": release_attacks.leverage(sums, rows),
         "loss": release_attacks.loss(*seen),
         "loss against public head": release_attacks.loss_drop(*seen),
     }
-    told = [scores[name] for name in (REFERENCE_SAMPLE, "class mean", "loss against public head")]
+    told = [scores[name] for name in (SAMPLE, "class mean", "loss against public head")]
     features = np.stack(told, 2)
     return [
         Evidence({name: values[k] for name, values in scores.items()}, {}, features[k])
@@ -241,15 +239,32 @@ def audit_release(
         "site": site,
         "release": release.digest,
         "released": release_name(epsilon),
+        "epsilon": epsilon,
+        "delta": release.delta,
         "proved": f"{len(mine)} people and their scans, by the receipt",
     }
-    if epsilon is not None:
-        about |= {
-            "epsilon_of_method": epsilon,
-            "delta_of_method": release.delta,
-            "noise_is_secret": True,
-        }
     return replace(found, about=about)
+
+
+def audit_as_asked(request: AuditRequest) -> Audit:
+    """The audit of a release as ``fcforge audit`` asks."""
+    if request.capsule is None or request.local is None or len(request.site) != 1:
+        raise ConfigError(
+            "an audit of a release needs the home file of one site.",
+            do="Give --site NAME and --local home.json, as `fcforge learn` wrote it.",
+        )
+    for name in ("generator", "halves", "reference", "record"):
+        if getattr(request, name):
+            raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)
+    site, home = request.site[0], read_home(request.local, must_exist=True)
+    group = read_consortium(request.capsule)
+    trusted = [read_public(key) for key in request.trust]
+    if trusted and not all(r.key in trusted for r in group.of_site(site)):
+        raise CapsuleError(f"the releases of site '{site}' are not signed by a key you trust.")
+    cohort = load_sites(request.data, request.site, request.kind)
+    return audit_release(group, cohort, site, home, replace(PLAN, seed=request.seed))
 
 
 def released_people(
@@ -273,8 +288,11 @@ def released_people(
 def _not_the_people(site: str, receipt: Receipt, here: dict[str, str]) -> DataError:
     missing = [i for i, _ in receipt.people if i not in here]
     other = [i for i, scan in receipt.people if i in here and here[i] != scan]
-    said = [f"{len(missing)} are not in the data (first: {missing[0]})"] * bool(missing)
-    said += [f"{len(other)} have another scan (first: {other[0]})"] * bool(other)
+    said = [
+        f"{len(ids)} {what} (first: {ids[0]})"
+        for ids, what in ((missing, "are not in the data"), (other, "have another scan"))
+        if ids
+    ]
     return DataError(
         f"these are not the {len(receipt.people)} people of release {receipt.wave}: "
         f"{' and '.join(said)}.",

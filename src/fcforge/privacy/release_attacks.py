@@ -15,6 +15,9 @@ import numpy as np
 
 from fcforge.privacy.attacks import TINY
 
+SAMPLE = "likelihood ratio, reference sample"
+KNOWN = "likelihood ratio, site known"
+
 
 @dataclass(frozen=True)
 class Expectation:

@@ -10,6 +10,7 @@ from pathlib import Path
 from fcforge.capsule import Capsule, seal, with_audit
 from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Measured
+from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.frame import Section, render_text
 from fcforge.report.table import Bar, Cell, Column, Table
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
@@ -128,7 +129,12 @@ def sentences(audit: Audit) -> list[str]:
         secret = bool(about.get("noise_is_secret"))
         budget = budget_words(epsilon, about.get("delta_of_method"), secret)
     about.setdefault("not_attacked", ())
-    return render_text("audit.txt.j2", told=told, about=about, budget=budget).splitlines()
+    board = None
+    if "released" in about:  # the audit of a release
+        board = [audit.row(about["released"], attack).auc for attack in (SAMPLE, KNOWN)]
+    return render_text(
+        "audit.txt.j2", told=told, about=about, budget=budget, board=board
+    ).splitlines()
 
 
 def _surest(audit: Audit, rows: Iterable[AuditRow]) -> AuditRow | None:
