@@ -131,7 +131,9 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
     def lanes(folder):
         prepared = prepare(wanted)
         store = open_store(prepared, tmp_path / folder)
-        run_experiment(prepared, store, group=1)
+        shop = Workshop(prepared.cohort, store)
+        for node in prepared.plan.nodes.values():
+            shop.run([replace(node, continued=True)])  # with its state, to be looked at
         return {k: store.read_lane(k) for k, n in prepared.plan.nodes.items() if n.depth}
 
     clean = lanes("clean")
