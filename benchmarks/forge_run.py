@@ -40,7 +40,7 @@ import torch
 from fcforge.generators import make_generator
 from fcforge.methods import make_method
 from fcforge.randomness import torch_rng
-from fcforge.runner.execute import default_jobs
+from fcforge.runner.environment import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pools import class_counts
 from fcforge.runner.run import open_store, prepare, run_experiment

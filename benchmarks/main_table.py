@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from fcforge.methods import METHODS
-from fcforge.runner.execute import default_jobs
+from fcforge.runner.environment import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Node, make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment

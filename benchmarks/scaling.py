@@ -32,7 +32,7 @@ from fcforge.engine.loop import Job, Learner, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner.execute import default_jobs
+from fcforge.runner.environment import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.runner.run import open_store, prepare, run_experiment

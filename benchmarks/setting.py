@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
 
-from fcforge.runner.execute import default_jobs
+from fcforge.runner.environment import default_jobs
 from fcforge.types import Component
 
 ROOT = Path(__file__).parents[1]

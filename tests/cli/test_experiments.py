@@ -228,7 +228,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fcforge.runner.train.run_experiment", interrupted)
+    monkeypatch.setattr("fcforge.runner.run.run_experiment", interrupted)
     answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1)
     assert (answer.code, answer.out) == (130, "")
     assert answer.err.splitlines()[-1] == "stopped; the same command again continues."

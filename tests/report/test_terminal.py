@@ -10,12 +10,12 @@ import pytest
 from fcforge.capsule.opening import STEPS, Check
 from fcforge.capsule.prediction import Prediction
 from fcforge.report import terminal
-from fcforge.runner.check import Verdict
 from fcforge.runner.collect import RunProgress
-from fcforge.runner.run import Estimate
-from fcforge.runner.train import Place
+from fcforge.runner.environment import Place
+from fcforge.runner.run import Cost
 from fcforge.sites import Fault
 from fcforge.sites.simulated import simulate
+from fcforge.studies.check import Verdict
 
 
 def verdict(*findings: Fault) -> Verdict:
@@ -54,7 +54,7 @@ def test_plan(plan):
 
 
 def test_cost(plan):
-    assert terminal.cost_text(Estimate(64, 10, 600.0, 178_000), plan, 2).splitlines() == [
+    assert terminal.cost_text(Cost(64, 10, 600.0, 178_000), plan, 2).splitlines() == [
         "site trainings  64 (96 without shared prefixes)",
         "still to do     10",
         "estimated time  10 min of training on 2 idle CPU workers",

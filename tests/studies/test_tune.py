@@ -13,8 +13,8 @@ from fcforge.errors import ConfigError
 from fcforge.methods import METHODS, make_method
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles
+from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.train import Place
 from fcforge.sites import load_dataset, make_sites
 from fcforge.studies import grids
 from fcforge.studies import tune as tuning

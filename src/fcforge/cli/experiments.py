@@ -80,7 +80,7 @@ def check(
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.report.terminal import check_lines
-    from fcforge.runner.check import check_target
+    from fcforge.studies.check import check_target
 
     verdict = check_target(target, overrides or [])
     if as_json:
@@ -104,9 +104,9 @@ def run(
     """Train every learner over all site orders; the same command again continues."""
     from fcforge.report.terminal import cost_text
     from fcforge.runner.config import load_experiment
+    from fcforge.runner.environment import place_to_train
     from fcforge.runner.run import estimate, leak_notes, prepare
     from fcforge.runner.store import Store
-    from fcforge.runner.train import place_to_train
 
     experiment, folder = load_experiment(config, overrides or []), out or Path("runs", config.stem)
     place = place_to_train(device, jobs, cluster)
@@ -123,7 +123,7 @@ def run(
 
 def _train(prepared: Any, folder: Path, place: Any) -> None:
     from fcforge.report.terminal import plan_text
-    from fcforge.runner.train import train
+    from fcforge.runner.run import train
     from fcforge.text import duration
 
     say(plan_text(prepared.plan, place))
@@ -180,7 +180,7 @@ def list_things(
     as_json: AsJson = False,
 ) -> None:
     """List what a config can name."""
-    from fcforge.runner.catalogue import catalogue
+    from fcforge.cli._catalogue import catalogue
 
     rows = catalogue(what)
     if as_json:
@@ -196,7 +196,7 @@ def judge(
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     from fcforge.report.judge import write_judgement
-    from fcforge.runner.train import pick_device
+    from fcforge.runner.environment import pick_device
     from fcforge.studies.judge.experiment import judge_config
 
     folder = out or Path("runs") / config.stem
@@ -232,7 +232,7 @@ def tune(
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.runner.config import load_experiment
-    from fcforge.runner.train import place_to_train
+    from fcforge.runner.environment import place_to_train
     from fcforge.studies.tune import tune as tune_experiment
 
     experiment, place = load_experiment(config, overrides or []), place_to_train(device, jobs)

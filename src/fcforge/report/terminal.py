@@ -12,11 +12,11 @@ from fcforge.text import counted, duration, memory
 if TYPE_CHECKING:
     from fcforge.capsule.opening import Check
     from fcforge.capsule.prediction import Prediction
-    from fcforge.runner.check import Verdict
     from fcforge.runner.collect import RunProgress
+    from fcforge.runner.environment import Place
     from fcforge.runner.plan import Plan
     from fcforge.runner.run import Cost
-    from fcforge.runner.train import Place
+    from fcforge.studies.check import Verdict
 
 
 def check_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:

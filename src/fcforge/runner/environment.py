@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""Where a run is trained, and what it ran on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fcforge import __version__
+from fcforge.errors import ConfigError
 
 
 @cache
@@ -54,3 +56,40 @@ def describe(device: str = "cpu") -> dict[str, Any]:
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name()
     return found
+
+
+def default_jobs() -> int:
+    """Worker processes: the cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, a number of worker processes, and the cluster's address if there is one."""
+
+    device: str = "cpu"
+    jobs: int = 1
+    cluster: str = ""
+
+
+def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Place:
+    """The place asked for; `ConfigError` where this machine does not have it."""
+    if cluster and device not in ("auto", "cpu"):
+        raise ConfigError(
+            f"device '{device}' was asked for, but the workers of a cluster train on CPUs.",
+            do="Leave out --device, or leave out --cluster.",
+        )
+    return Place("cpu" if cluster else pick_device(device), jobs or default_jobs(), cluster)
+
+
+def pick_device(wanted: str) -> str:
+    """'auto' takes CUDA where there is one."""
+    import torch
+
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted not in ("cpu", "cuda") and not wanted.startswith("cuda:"):
+        raise ConfigError(f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto.")
+    if wanted.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device '{wanted}' was asked for, but torch sees no GPU.")
+    return wanted

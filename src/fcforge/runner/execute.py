@@ -167,8 +167,3 @@ def generator_name(node: Node) -> Hashable:
     if node.depth == 0 or node.spec.learner.generator is None:
         return None
     return synthetic_name(node.spec, node.spec.order[-1], 0)
-
-
-def default_jobs() -> int:
-    """Worker processes: the cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import describe_sites
-from fcforge.runner.environment import bfloat16_works
-from fcforge.runner.execute import default_jobs, run_lanes, run_local
+from fcforge.runner.environment import Place, bfloat16_works, default_jobs
+from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.public import resolve_public
@@ -160,6 +161,23 @@ def run_experiment(
             jobs=ahead,
             progress=progress,
         )
+
+
+def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:
+    """Train what the run folder does not hold yet."""
+    from fcforge.runner.cluster import open_cluster, run_on
+
+    # before the folder is made: a cluster that does not answer leaves nothing behind
+    found: AbstractContextManager[Any] = (
+        open_cluster(place.cluster) if place.cluster else nullcontext()
+    )
+    with found as client:
+        store = open_store(prepared, folder)
+        if client is None:
+            run_experiment(prepared, store, jobs=place.jobs, device=place.device, progress=progress)
+        else:
+            run_on(client, prepared.plan, prepared.experiment.dataset, store, progress=progress)
+    return store
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from fcforge.errors import ConfigError
 from fcforge.metrics import finite
 from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
+from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.runner.train import Place
 from fcforge.runner.work import Progress
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.stats import group, means

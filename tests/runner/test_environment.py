@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.runner.execute import default_jobs
-from fcforge.runner.train import Place, pick_device, place_to_train
+from fcforge.runner.environment import Place, default_jobs, pick_device, place_to_train
 
 
 def without_gpu(monkeypatch):

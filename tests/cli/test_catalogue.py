@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fcforge.cli._catalogue import KINDS, catalogue
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
-from fcforge.runner.catalogue import KINDS, catalogue
 from fcforge.sites import DATASETS
 
 
