@@ -72,7 +72,7 @@ def look(
     train = key is not None
     nodes, stats = model.encode(params, stats, inputs, train, key)
     readout = mean_max(nodes)
-    return Look(nodes, readout, model.classify(params, readout, train, key)), stats
+    return Look(nodes, readout, model.classify(params, readout, key)), stats
 
 
 @dataclass(frozen=True)

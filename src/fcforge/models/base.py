@@ -83,6 +83,6 @@ class Model(Checked, ABC):
         """Logits and readout of a prepared batch.
 
         Pure and free of data-dependent control flow, so that ``torch.func.vmap`` and
-        ``torch.compile`` can lift it. With ``train`` dropout is drawn from the int32 scalar
-        `key` (`fcforge.randomness.keep_mask`) and batch norm uses the batch's own moments.
+        ``torch.compile`` can lift it. With ``train`` batch norm uses the batch's own moments;
+        with a `key` (int32 scalar) dropout is drawn from it (`fcforge.randomness.keep_mask`).
         """

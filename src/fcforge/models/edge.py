@@ -132,8 +132,8 @@ class MLP(Model):
             self.norm, h, params["embed.bias"], params, stats, "norm", train
         )
         embedding = torch.relu(h)
-        dropped = layers.dropout(embedding, self.dropout, dropout_key(train, key, 0))
-        keys = head_keys(train, key, 1)
+        dropped = layers.dropout(embedding, self.dropout, dropout_key(key, 0))
+        keys = head_keys(key, 1)
         return Output(
             layers.head(params, "head", dropped, self.dropout, keys), embedding, new_stats
         )

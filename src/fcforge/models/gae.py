@@ -98,6 +98,7 @@ class GAE(GraphModel):
         """Logits, readout, statistics and, in training, the reconstruction penalty."""
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
         embedding = layers.mean_max(nodes)
-        logits = self.classify(params, embedding, train, key)
-        penalty = self.penalty(params, nodes, inputs) if train else 0.0
+        logits = self.classify(params, embedding, key)
+        training = train or key is not None
+        penalty = self.penalty(params, nodes, inputs) if training else 0.0
         return Output(logits, embedding, new_stats, penalty)

@@ -44,8 +44,8 @@ class GCN(GraphModel):
 
     .. math:: H^{(l+1)} = \mathrm{drop}(\mathrm{ReLU}(\mathrm{norm}(P H^{(l)} W^{(l)} + b)))
 
-    with :math:`P` of `fcforge.graphs.gcn_norm` (edge weights and self loops as PyG's
-    ``GCNConv``). The bias comes after propagation.
+    with :math:`P` of `fcforge.graphs.gcn_norm` (edge weights and self loops as PyG's ``GCNConv``).
+    The bias comes after propagation; the last layer has no dropout.
     """
 
     name: ClassVar[str] = "gcn"

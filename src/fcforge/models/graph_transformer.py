@@ -110,11 +110,11 @@ class GraphTransformer(Model):
         zero = torch.zeros_like(params[f"{block}.out.bias"])
         q, k, v = self._linear(params, f"{block}.qkv", h).chunk(3, dim=-1)
         mixed = self._linear(params, f"{block}.out", attend(q, k, v, blocked, self.heads))
-        h = h + layers.dropout(mixed, self.dropout, dropout_key(train, key, 2 * i))
+        h = h + layers.dropout(mixed, self.dropout, dropout_key(key, 2 * i))
         h, first = layers.normalise(self.norm, h, zero, params, stats, f"{block}.norm_attn", train)
         up = torch.relu(self._linear(params, f"{block}.ffn_up", h))
         down = self._linear(params, f"{block}.ffn_down", up)
-        h = h + layers.dropout(down, self.dropout, dropout_key(train, key, 2 * i + 1))
+        h = h + layers.dropout(down, self.dropout, dropout_key(key, 2 * i + 1))
         h, second = layers.normalise(self.norm, h, zero, params, stats, f"{block}.norm_ffn", train)
         return h, first | second
 
@@ -135,6 +135,6 @@ class GraphTransformer(Model):
             h, block_stats = self._block(params, stats, i, h, inputs["blocked"], train, key)
             new_stats |= block_stats
         embedding = layers.mean_max(h)
-        keys = head_keys(train, key, len(HEAD_WIDTHS) - 1)
+        keys = head_keys(key, len(HEAD_WIDTHS) - 1)
         logits = layers.head(params, "head", embedding, self.dropout, keys)
         return Output(logits, embedding, new_stats)

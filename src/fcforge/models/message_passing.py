@@ -23,6 +23,9 @@ HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
 class GraphModel(Model):
     """Layers of graph convolution, mean+max readout and the authors' head 2F-64-32-2.
 
+    Dropout follows every convolution but the last, as in the authors' code: after it, it would
+    disturb the maximum of the readout, which FORGE distils.
+
     Attributes
     ----------
     hidden, depth, dropout
@@ -74,7 +77,7 @@ class GraphModel(Model):
         """Node embeddings (n, R, hidden) and the new running statistics."""
         h = inputs["features"]
         new_stats: Params = {}
-        keys = layer_keys(train, key, self.depth)
+        keys = convolution_keys(key, self.depth)
         for i in range(self.depth):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]
@@ -96,31 +99,30 @@ class GraphModel(Model):
         """Logits, 2F readout and statistics of a prepared batch."""
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
         embedding = layers.mean_max(nodes)
-        return Output(self.classify(params, embedding, train, key), embedding, new_stats)
+        return Output(self.classify(params, embedding, key), embedding, new_stats)
 
-    def classify(
-        self, params: Params, embedding: Tensor, train: bool, key: Tensor | None
-    ) -> Tensor:
+    def classify(self, params: Params, embedding: Tensor, key: Tensor | None) -> Tensor:
         """Logits (n, 2) of readouts (n, 2 hidden)."""
-        keys = head_keys(train, key, len(HEAD_WIDTHS) - 1)
+        keys = head_keys(key, len(HEAD_WIDTHS) - 1)
         return layers.head(params, "head", embedding, self.dropout, keys)
 
 
-def dropout_key(train: bool, key: Tensor | None, number: int) -> Tensor | None:
+def dropout_key(key: Tensor | None, number: int) -> Tensor | None:
     """Dropout key of layer `number`, or None where nothing is dropped."""
-    return fold(key, number) if train and key is not None else None
+    return None if key is None else fold(key, number)
 
 
-def layer_keys(train: bool, key: Tensor | None, n: int) -> Sequence[Tensor | None]:
-    """Dropout keys of layers 0 to n - 1: those of `dropout_key`, folded all at once."""
-    if not train or key is None:
-        return [None] * n
-    return fold(key, torch.arange(n, dtype=torch.int32, device=key.device)).unbind()
+def convolution_keys(key: Tensor | None, depth: int) -> Sequence[Tensor | None]:
+    """Dropout keys of `depth` convolutions: those of `dropout_key`, none for the last."""
+    if key is None:
+        return [None] * depth
+    numbers = torch.arange(depth, dtype=torch.int32, device=key.device)
+    return [*fold(key, numbers).unbind()[:-1], None]
 
 
-def head_keys(train: bool, key: Tensor | None, n: int) -> tuple[Tensor, ...] | None:
+def head_keys(key: Tensor | None, n: int) -> tuple[Tensor, ...] | None:
     """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
-    if not train or key is None:
+    if key is None:
         return None
     numbers = torch.arange(HEAD_KEYS, HEAD_KEYS + n, dtype=torch.int32, device=key.device)
     return fold(key, numbers).unbind()

@@ -76,5 +76,5 @@ class TEM(Model):
     ) -> Output:
         """Logits and hidden layer of a prepared batch."""
         embedding = torch.relu(layers.linear(inputs["topology"], params["embed.weight"]))
-        dropped = layers.dropout(embedding, self.dropout, dropout_key(train, key, 0))
+        dropped = layers.dropout(embedding, self.dropout, dropout_key(key, 0))
         return Output(layers.linear(dropped, params["head.weight"]), embedding, {})
