@@ -7,12 +7,14 @@ import torch
 
 from fcforge.engine.lift import lift, stack, unstack
 from fcforge.engine.optim import (
+    adam_restart,
     adam_start,
     adam_step,
     clip_by_norm,
     flatten,
     unflatten,
 )
+from fcforge.randomness import torch_rng
 
 SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
 
@@ -91,3 +93,20 @@ def test_lifted_adam_is_adam_per_lane():
             torch.testing.assert_close(q[k], p[k], rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(r.v, o.v, rtol=1e-12, atol=1e-12)
         assert r.t == o.t == 1
+
+
+def test_a_restart_is_a_new_optimiser_at_another_rate():
+    """Two steps, a restart at a tenth: the third step is the first of a fresh Adam at lr / 10."""
+    rng = torch_rng(0, "restart")
+    params = {"w": torch.randn(4, generator=rng, dtype=torch.float64)}
+    grads = [{"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)]
+    opt = adam_start(params)
+    for g in grads[:2]:
+        params, opt = adam_step(params, g, opt, lr=1e-2, weight_decay=0.1)
+    again, fresh = adam_restart(opt, 0.1), adam_start(params)
+    a = b = params
+    for g in grads[2:]:
+        a, again = adam_step(a, g, again, lr=1e-2, weight_decay=0.1)
+        b, fresh = adam_step(b, g, fresh, lr=1e-3, weight_decay=0.1)
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+    assert not torch.equal(a["w"], params["w"])

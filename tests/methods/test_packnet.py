@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.methods import Lane, make_method
-from fcforge.methods.packnet import smallest
+from fcforge.methods import Batch, Lane, make_method
+from fcforge.methods.packnet import PackNet, smallest
 from fcforge.methods.shared.penalty import part
 from fcforge.models import make_model
+from fcforge.randomness import torch_rng
 from fcforge.types import Component, Training
 from small_world import World, order
 
@@ -95,6 +96,35 @@ def test_biases_norms_and_statistics_are_fixed_after_the_first_site():
     vectors = [k for k, v in before.params.items() if v.dim() < 2]
     assert vectors
     assert all(torch.equal(before.params[k], after.params[k]) for k in vectors)
+
+
+def test_dropout_stays_on_at_later_sites_and_batch_norm_does_not_move():
+    """The loss of a second site differs from key to key; its statistics are the first site's."""
+    world = World.of("packnet", training=TRAINING).teach(order()[:1])
+    method, net = world.learner.method, world.learner.model
+    lane = method.begin_site(net, world.lane, world.view(order()[1]), torch_rng(0))
+    rows = torch.arange(8)
+    batch = Batch({k: v[rows] for k, v in world.bank.inputs(net).items()}, world.bank.y[rows])
+    losses = []
+    for key in (1, 2):
+        key = torch.tensor(key, dtype=torch.int32)
+        loss, stats = method.loss(net, lane.params, lane, batch, None, key)
+        losses.append(float(loss))
+        assert all(torch.equal(v, stats[k]) for k, v in lane.stats.items())
+    assert losses[0] != losses[1]
+
+
+def test_survivors_are_re_trained_at_a_tenth_of_the_rate():
+    """After a restart Adam's first step moves every weight by at most the rate."""
+    assert [PackNet().restart(e, 6) for e in range(6)] == [None] * 4 + [0.1, None]
+    name, ends = "conv0.weight", {}
+    for method, epochs in (("finetune", 1), ("packnet", 2)):  # pruned before the second epoch
+        training = Training(epochs=epochs, batch_size=64, lr=5e-3, weight_decay=0.0)
+        params = {"train_share": 0.5} if method == "packnet" else {}
+        ends[method] = World.of(method, params, training=training).teach(order()[:1]).lane
+    survivors = part(ends["packnet"].state, "owner")[name] == 1
+    moved = (ends["packnet"].params[name] - ends["finetune"].params[name])[survivors].abs()
+    assert 0 < float(moved.max()) <= 5e-4 * (1 + 1e-3)
 
 
 def three_networks():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fcforge.engine.lift import lift, stack, unstack
-from fcforge.engine.optim import Adam, adam_start, adam_step
+from fcforge.engine.optim import Adam, adam_restart, adam_start, adam_step
 from fcforge.engine.selection import Keeper
 from fcforge.errors import SealedError
 from fcforge.methods.base import Batch, Lane, Method
@@ -213,6 +213,8 @@ def learn_lanes(
         if method.wakes(epoch, epochs):
             number = counter[epoch] if n == 1 else counter[epoch].expand(n)
             (lane,) = begin_epoch(lane, number, keys[..., t])
+        factor = method.restart(epoch, epochs)
+        opt = opt if factor is None else adam_restart(opt, factor)
         for s in range(steps):
             t += 1
             lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])

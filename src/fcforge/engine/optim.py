@@ -17,11 +17,12 @@ from fcforge.models.base import Params
 
 
 class Adam(NamedTuple):
-    """First and second moments (P,) of all parameters and the number of steps taken."""
+    """First and second moments (P,) of all parameters, steps taken, factor of the rate."""
 
     m: Tensor
     v: Tensor
     t: Tensor
+    factor: Tensor
 
 
 def flatten(params: Params) -> Tensor:
@@ -40,7 +41,14 @@ def unflatten(flat: Tensor, like: Params) -> Params:
 def adam_start(params: Params) -> Adam:
     """Moments at zero."""
     zeros = torch.zeros_like(flatten(params))
-    return Adam(zeros, zeros.clone(), torch.zeros((), device=zeros.device))
+    one = torch.ones((), device=zeros.device)
+    return Adam(zeros, zeros.clone(), torch.zeros_like(one), one)
+
+
+def adam_restart(opt: Adam, factor: float) -> Adam:
+    """Moments and steps at zero, from now on at `factor` times the rate."""
+    m, v, t = (torch.zeros_like(part) for part in opt[:3])
+    return Adam(m, v, t, torch.full_like(opt.factor, factor))
 
 
 def clip_by_norm(flat: Tensor, limit: float) -> Tensor:
@@ -68,7 +76,7 @@ def adam_step(
     t = opt.t + 1
     # bias corrections folded into two scalars: one fused pass per tensor
     # (expm1: in float32, 1 - 0.999 is off by 5e-5)
-    rate = lr / -torch.expm1(t * math.log(beta1))
+    rate = opt.factor * (lr / -torch.expm1(t * math.log(beta1)))
     root = torch.rsqrt(-torch.expm1(t * math.log(beta2)))
     flat = flatten(grads)
     flat = flat if math.isinf(clip) else clip_by_norm(flat, clip)
@@ -77,4 +85,4 @@ def adam_step(
     m = torch.lerp(opt.m, g, 1 - beta1)
     v = torch.addcmul(opt.v * beta2, g, g, value=1 - beta2)
     new = p - rate * m / (v.sqrt() * root + eps)
-    return unflatten(new, params), Adam(m, v, t)
+    return unflatten(new, params), Adam(m, v, t, opt.factor)

@@ -152,6 +152,10 @@ class Method(Checked):
         """Whether `begin_epoch` has work to do before epoch `epoch` of `epochs`."""
         return type(self).begin_epoch is not Method.begin_epoch
 
+    def restart(self, epoch: int, epochs: int) -> float | None:
+        """Factor of the rate from this epoch on, with a fresh optimiser; None to go on."""
+        return None
+
     # -- pure, lifted over lanes ---------------------------------------------------------------
     def begin_epoch(
         self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
