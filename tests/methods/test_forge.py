@@ -24,6 +24,7 @@ SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
 VARIANTS = {
     "default": {},
     "paper": {"preset": "paper"},
+    "official": {"preset": "official", "sampler": {"limits": [3, 8]}},
     "uniform": {"sampling": "uniform"},
     "reservoir": {"sampling": "reservoir"},
     "quota": {"site_weight": "quota"},
@@ -127,7 +128,8 @@ def test_memory_is_synthetic_and_within_budget(variant):
         filled = state["memory.row"] >= 0
         assert int(filled.sum()) == (min(12, 10 * t) if variant == "reservoir" else 10 * t)
         active = state["replay.active"]
-        assert len(set(active.tolist())) == min(12, 10 * t) == int(state["replay.quota"].sum())
+        most = min(12, (8 if variant == "official" else 10) * t)
+        assert len(set(active.tolist())) == most == int(state["replay.quota"].sum())
         assert filled[active].all()
         assert torch.equal(state["memory.y"][filled], world.bank.y[state["memory.row"][filled]])
         site = active // 10
@@ -259,6 +261,21 @@ def test_the_papers_values():
     assert sampler.sites == sampler.subjects == Bandit(10.0, 0.1, 0.98, "paper", 0.0, False)
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
+
+
+def test_the_authors_code():
+    code = Forge.official()
+    assert code.weights == (0.10, 0.40, 0.30)
+    assert (code.loss_form, code.sum_sites, code.site_weight) == ("mean", False, "share")
+    assert (code.replay, code.forward, code.refresh, code.dev) == (64, "separate", 80, 16)
+    lanes = World().learn(learner(preset="official", sampler={"limits": [3, 8]}), SITES)
+    for t, lane in enumerate(lanes, start=1):
+        state = lane.state
+        assert state["hcts.seen"].tolist() == [True] * t  # chosen, and credited, at the end
+        assert int(state["replay.quota"].sum()) == len(state["replay.active"]) == min(12, 8 * t)
+        assert int(state["replay.quota"].min()) >= 3
+        assert int(state["replay.quota"].max()) <= 8
+        assert float(state["replay.share"].sum()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_a_preset_and_what_is_set_by_hand():

@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fcforge.randomness import torch_rng
-from fcforge.replay.bandit import Bandit, half_solve_2x2, quotas, reward, shares, solve_2x2
+from fcforge.replay.bandit import (
+    Bandit,
+    half_solve_2x2,
+    limited_quotas,
+    quotas,
+    reward,
+    shares,
+    solve_2x2,
+)
 
 YES = torch.tensor([True])
 
@@ -171,3 +179,39 @@ def test_quotas_grow_with_the_share():
     more = share[:, :, None] > share[:, None, :]
     assert not (more & (k[:, :, None] < k[:, None, :])).any()
     assert torch.equal(k[7], quotas(share[7], 256, 256))
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "low", "high", "quota"),
+    [
+        ([0.9, 0.1], 256, 32, 128, [128, 128]),  # 230 and 25: what the first cannot hold
+        ([0.6, 0.35, 0.05], 256, 32, 128, [128, 96, 32]),  # 153, 89, 12: 7 are missing
+        ([0.34, 0.33, 0.33, 0.0], 100, 20, 50, [34, 20, 26, 20]),  # 20 too many
+        ([1.0], 128, 32, 128, [128]),
+    ],
+)
+def test_limited_quotas_by_hand(share, total, low, high, quota):
+    assert limited_quotas(torch.tensor(share), total, low, high).tolist() == quota
+
+
+def dealt_one_by_one(share, total, low, high):
+    """The rule of the authors' code in plain Python."""
+    k = [max(low, min(high, int(s * total))) for s in share]
+    by_share = sorted(range(len(k)), key=lambda i: share[i])
+    while sum(k) < total:
+        i = next(i for i in sorted(by_share, key=lambda i: -share[i]) if k[i] < high)
+        k[i] += 1
+    while sum(k) > total:
+        i = next(i for i in by_share if k[i] > low)
+        k[i] -= 1
+    return k
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=7))
+def test_limited_quotas_deal_like_the_authors_code(weights):
+    share = torch.softmax(torch.tensor(weights, dtype=torch.float64) / 200, 0)
+    low, high = 6, 40
+    total = min(64, len(weights) * high)
+    quota = limited_quotas(share, total, low, high)
+    assert quota.tolist() == dealt_one_by_one(share.tolist(), total, low, high)

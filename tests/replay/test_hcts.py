@@ -96,7 +96,8 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
     rng = torch_rng(0, "credit")
     before = torch.tensor([0.8, 0.6])
     after = torch.tensor([0.5, 0.9])
-    for credited, sampler in ((before, HCTS()), (after, LITERAL)):
+    late = replace(LITERAL, credit_previous=False)
+    for credited, sampler in ((before, HCTS()), (before, LITERAL), (after, late)):
         state = start(sampler, 2)
         key = torch.tensor(1, dtype=torch.int32)
         state, _ = sampler.refresh(state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4)
@@ -114,6 +115,44 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
         )
         assert torch.allclose(state["hcts.site.s"], expected[0])
         assert torch.allclose(state["hcts.site.b"], expected[1])
+
+
+def test_the_authors_code_by_hand():
+    """lambda 10 and 5, sigma .10 and .15; the first refresh of a site earns 1/2."""
+    code = HCTS.official()
+    assert (code.sites.prior, code.sites.noise) == (10.0, 0.10)
+    assert (code.subjects.prior, code.subjects.noise) == (5.0, 0.15)
+    assert (code.temperature, code.least_share, code.limits) == (0.3, 0.05, (32, 128))
+    assert (code.shortlist, code.reward_scale, code.refresh_at_end) == (3, 0.05, True)
+    state = start(code, 2)
+    accuracy, rng = torch.tensor([0.8, 0.6]), torch_rng(0, "first")
+    seen = look(accuracy, torch.tensor([0.7, 0.9]), 5, rng)
+    state, choice = code.refresh(state, seen, torch.tensor(1, dtype=torch.int32), 4)
+    phi = torch.tensor([[0.8, 0.1], [0.6, 0.3]])  # best .9
+    outer = phi[:, :, None] * phi[:, None, :]
+    torch.testing.assert_close(state["hcts.site.s"], 0.98 * 10 * torch.eye(2) + 0.02 * outer)
+    torch.testing.assert_close(state["hcts.site.b"], 0.02 * 0.5 * phi)
+    for site, quota in enumerate(choice.quota.tolist()):
+        mine = choice.active[choice.active // 5 == site] % 5
+        psi = seen.psi[site, mine]
+        assert len(psi) == quota
+        moment = 0.98 * 5 * torch.eye(2) + 0.02 * psi.T @ psi
+        torch.testing.assert_close(state["hcts.sample.s"][site], moment)
+        torch.testing.assert_close(state["hcts.sample.b"][site], 0.02 * 0.5 * psi.mean(0))
+    assert float(choice.share.min()) >= 0.05
+
+
+@pytest.mark.parametrize(("sites", "total"), [(1, 128), (2, 256), (3, 256), (9, 256)])
+def test_limits_of_the_authors_code(sites, total):
+    code = HCTS.official()
+    even, sums = torch.full((sites,), 1 / sites), []
+    for shares in (even, torch.eye(sites)[0]):
+        quota, expected = code.deal(shares, 256, 131)
+        assert int(quota.sum()) == expected
+        assert int(quota.max()) <= 128
+        assert int(quota.min()) >= min(32, 256 // sites)
+        sums.append(expected)
+    assert sums == [total, total]
 
 
 def test_sample_moments_by_hand():
@@ -140,28 +179,32 @@ def test_choice_obeys_quota_and_shortlist():
 
 def test_take_first_by_hand():
     order = torch.tensor([[4, 0, 2], [1, 3, 0]])
-    choice, mask = take_first(order, torch.tensor([1, 3]), 4, 5)
-    assert choice.active.tolist() == [4, 6, 8, 5]
+    active, mask = take_first(order, torch.tensor([1, 3]), 4, 5)
+    assert active.tolist() == [4, 6, 8, 5]
     assert mask.tolist() == [[False] * 4 + [True], [True, True, False, True, False]]
 
 
 def test_even_choice_is_even():
-    choice = even_choice(torch.rand(3, 10, generator=torch_rng(0, "even")), 8)
+    choice = even_choice(torch.rand(3, 10, generator=torch_rng(0, "even")), 8, HCTS())
     assert sorted(choice.quota.tolist()) == [2, 3, 3]
     assert len(set(choice.active.tolist())) == 8
 
 
-def test_draws_weigh_sites_equally_or_by_quota():
-    choice = Choice(torch.arange(10), torch.tensor([8, 2, 0]))
+def test_draws_weigh_sites_equally_by_quota_or_by_share():
+    choice = Choice(torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0]))
     key = torch.tensor(3, dtype=torch.int32)
-    slots, weight = draw_slots(choice, key, 900, equal=True)
+    slots, weight = draw_slots(choice, key, 900, "equal")
     site = (slots >= 8).long()
     assert float(weight[:300].sum()) == pytest.approx(1 / 3, abs=1e-5)
     assert site[:300].sum() == 0
     assert (site[300:600] == 1).all()
     assert not weight[600:].any()  # an empty site has no part
-    slots, weight = draw_slots(choice, key, 900, equal=False)
+    slots, weight = draw_slots(choice, key, 900, "quota")
     assert float((slots < 8).float().mean()) == pytest.approx(0.8, abs=0.05)
+    assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
+    assert set(slots.tolist()) == set(range(10))
+    slots, weight = draw_slots(choice, key, 900, "share")
+    assert float((slots < 8).float().mean()) == pytest.approx(0.3, abs=0.05)
     assert float(weight.sum()) == pytest.approx(1.0, abs=1e-5)
     assert set(slots.tolist()) == set(range(10))
 

@@ -8,8 +8,8 @@ With the memory of `fcforge.methods.shared.synthetic`, tuples (G, y, u, r), the 
         + \tfrac{\lambda_2}{2}\, \|h(G) - u\|^2 + \tfrac{\lambda_3}{d}\, \|\rho(G) - r\|^2\Bigr]
 
 with :math:`R_t` the part of site t among the K active subjects of the T past sites.
-``preset = "paper"`` gives the paper's sums instead of means and its sampler as published; every
-difference is a field.
+``preset = "paper"`` follows the paper's text (sums instead of means, its sampler), ``"official"``
+the authors' code; every difference is a field.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 
 from fcforge.methods.base import Batch, Lane, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
-from fcforge.methods.shared.synthetic import SyntheticMemory
-from fcforge.models.base import Inputs, Model, Output, Params, gather
-from fcforge.replay.hcts import Choice, draw_slots
+from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.models.base import Inputs, Model, Params
+from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
 
@@ -56,8 +56,13 @@ class Forge(SyntheticMemory):
 
     @classmethod
     def paper(cls) -> Self:
-        """The paper to the letter; where it is silent, the authors' code."""
+        """The paper's text; the numbers it does not give are those of the authors' code."""
         return replace(super().paper(), replay=64, forward="separate", refresh=80)
+
+    @classmethod
+    def official(cls) -> Self:
+        """The authors' code, which differs from the paper."""
+        return replace(super().official(), replay=64, forward="separate", refresh=80)
 
     @property
     def replay_size(self) -> int:
@@ -72,16 +77,11 @@ class Forge(SyntheticMemory):
         self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
     ) -> Lane:
         """Choose the subjects to replay until the next refresh."""
-
-        def forward(rows: Tensor) -> Output:
-            return model.apply(lane.params, lane.stats, gather(bank, rows))
-
-        return self.choose(forward, lane, key)[0]
+        return self.choose(seen_by(model, lane, bank), lane, key)[0]
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Slots of one step from the active subjects, with replacement."""
-        choice = Choice(lane.state["replay.active"], lane.state["replay.quota"])
-        return draw_slots(choice, key, self.replay_size, equal=self.site_weight == "equal")
+        return draw_slots(self.active(lane.state), key, self.replay_size, self.site_weight)
 
     def loss(
         self,

@@ -20,7 +20,6 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -28,8 +27,8 @@ from torch import Tensor
 
 from fcforge.methods.base import Lane, State
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
-from fcforge.methods.shared.synthetic import SyntheticMemory
-from fcforge.models.base import Inputs, Model, Output, gather
+from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.models.base import Model
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.hcts import Look
 from fcforge.settings import Positive, Share, Size
@@ -117,8 +116,8 @@ class ForgeRidge(SyntheticMemory):
         look: Look | None = None
         for done in range(self.rounds if chooses else 1):
             if chooses:
-                forward = partial(_forward, model, lane, bank)
-                lane, look = self.choose(forward, lane, keys[done].to(x.device), look)
+                key = keys[done].to(x.device)
+                lane, look = self.choose(seen_by(model, lane, bank), lane, key, look)
             total += self._ridge(x, gram, t, alike, lane.state)
             mean = total / (done + 1)
             lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
@@ -137,8 +136,8 @@ class ForgeRidge(SyntheticMemory):
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.
 
-        Past sites share alike or by their quota (`site_weight`), and together count as one site
-        or as so many (`sum_sites`).
+        Past sites share alike, by their quota or by the sampler's share (`site_weight`), and
+        together count as one site or as so many (`sum_sites`).
         """
         l1, l2, _ = self.weights
         if self.loss_form == "sum":
@@ -149,8 +148,10 @@ class ForgeRidge(SyntheticMemory):
         y, site = state["memory.y"][slot], state["memory.site"][slot]
         if self.site_weight == "equal":
             mass = 1.0 / (quota[site].double() * max(len(quota), 1))
-        else:
+        elif self.site_weight == "quota":
             mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
+        else:
+            mass = state["replay.share"][site].double() / quota[site].double()
         mass = balance_classes(mass, y, site, self.balance)
         sites = len(quota) if self.sum_sites else 1
         t = 2.0 * y.double() - 1.0
@@ -158,10 +159,6 @@ class ForgeRidge(SyntheticMemory):
         u = 0.5 * (logits[:, 1] - logits[:, 0])
         target = (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)
-
-
-def _forward(model: Model, lane: Lane, bank: Inputs, rows: Tensor) -> Output:
-    return model.apply(lane.params, lane.stats, gather(bank, rows))
 
 
 def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:

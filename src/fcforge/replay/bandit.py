@@ -11,7 +11,7 @@ Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -48,18 +48,12 @@ class Bandit(Checked):
     """
 
     kind: ClassVar[str] = "bandit"
-    presets: ClassVar[tuple[str, ...]] = ("paper",)
     prior: Positive = 0.1
     noise: NotNegative = 0.1
     gamma: Share = 0.98
     form: Literal["ridge", "paper"] = "ridge"
     belief: float = 1.0
     pooled: bool = True
-
-    @classmethod
-    def paper(cls) -> Self:
-        """The appendix's update; the prior of the authors' code."""
-        return cls(prior=10.0, form="paper", belief=0.0, pooled=False)
 
     def start(self, arms: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """Moments S (arms, 2, 2) and b (arms, 2) before any reward."""
@@ -187,3 +181,25 @@ def quotas(share: Tensor, total: int, cap: int) -> Tensor:
     remainder = torch.where(k < cap, ideal - k, -1.0)
     place = torch.argsort(torch.argsort(remainder, descending=True, stable=True))
     return k + (place < total - k.sum()).long()
+
+
+def limited_quotas(share: Tensor, total: int, low: int, high: int) -> Tensor:
+    """Whole numbers k (sites,) between two limits, as the authors' code deals them out.
+
+    Every site gets ``floor(share * total)``, moved into its limits. What is then missing goes to
+    the sites of the largest shares, as much as fits; what is too much is taken from the smallest.
+    """
+    k = (share.double() * total).floor().long().clamp(low, high)
+    missing = total - k.sum()
+    give = torch.argsort(share, descending=True, stable=True)
+    take = torch.argsort(share, stable=True)
+    k = k + _dealt(high - k, give, missing.clamp(min=0))
+    return k - _dealt(k - low, take, (-missing).clamp(min=0))
+
+
+def _dealt(room: Tensor, order: Tensor, amount: Tensor) -> Tensor:
+    """`amount` dealt out along `order`, each site taking what it has room for."""
+    sorted_room = room[order]
+    before = sorted_room.cumsum(0) - sorted_room
+    got = torch.minimum((amount - before).clamp(min=0), sorted_room)
+    return torch.zeros_like(room).index_copy(0, order, got)

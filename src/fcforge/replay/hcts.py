@@ -11,8 +11,8 @@ All tensors are those of one lane: T past sites, C candidates and D held-out sub
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fcforge.models.base import Output
 from fcforge.randomness import fold, normal, uniform
-from fcforge.replay.bandit import Bandit, quotas, reward, shares
+from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
 from fcforge.replay.selection import (
     Scaling,
     closeness,
@@ -29,9 +29,10 @@ from fcforge.replay.selection import (
     margin,
     shortlist,
 )
-from fcforge.settings import Checked, Positive, Share, Size
+from fcforge.settings import Checked, Count, Positive, Share, Size
 
 State = dict[str, Tensor]
+SiteWeight = Literal["equal", "quota", "share"]
 
 
 class Look(NamedTuple):
@@ -62,10 +63,13 @@ class Choice(NamedTuple):
         Memory slots, those of one site after those of another.
     quota : Tensor of shape (T,), int64
         How many of them belong to each site.
+    share : Tensor of shape (T,)
+        Share of the budget that each site was to have, before rounding and limits.
     """
 
     active: Tensor
     quota: Tensor
+    share: Tensor
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,20 @@ class HCTS(Checked):
     credit_previous : bool
         Credit a reward to the choice that was trained on. The authors' code credits the choice
         just made, before any training on it.
+    credit_first : bool
+        A site's first refresh, which has nothing to compare with, earns 1/2.
+    refresh_at_end : bool
+        Choose, and credit, also when a site ends.
     centre_reward : bool
         See `fcforge.replay.bandit.reward`.
     reward_scale : float
         Cross-entropy change at which the reward is 0.73.
     temperature, zscore, floor
         See `fcforge.replay.bandit.shares`.
+    least_share : float
+        Share of the budget that every site has at least, on top of `floor`.
+    limits : (int, int), optional
+        Least and most subjects of a site, dealt out by `fcforge.replay.bandit.limited_quotas`.
     closeness : {"mean", "none"}
         See `fcforge.replay.selection.closeness`.
     shortlist : int
@@ -92,13 +104,17 @@ class HCTS(Checked):
     """
 
     kind: ClassVar[str] = "sampler"
-    presets: ClassVar[tuple[str, ...]] = ("paper",)
+    presets: ClassVar[tuple[str, ...]] = ("paper", "official")
     credit_previous: bool = True
+    credit_first: bool = False
+    refresh_at_end: bool = False
     centre_reward: bool = True
     reward_scale: Positive = 0.1
     temperature: Positive = 0.1
     zscore: bool = False
     floor: Share = 0.25
+    least_share: Share = 0.0
+    limits: tuple[Count, Size] | None = None
     closeness: Scaling = "mean"
     shortlist: Size = 2
     sites: Bandit = field(default_factory=Bandit)
@@ -106,17 +122,36 @@ class HCTS(Checked):
 
     @classmethod
     def paper(cls) -> Self:
-        """The paper to the letter; where it is silent, the authors' code."""
+        """The paper's text; the numbers it does not give are those of the authors' code.
+
+        The appendix credits the context of round t with the reward of round t, which is measured
+        after training on its choice, and knows neither floor nor limits.
+        """
+        arm = Bandit(prior=10.0, form="paper", belief=0.0, pooled=False)
         return cls(
-            credit_previous=False,
             centre_reward=False,
             reward_scale=0.05,
             temperature=1.0,
             zscore=True,
             floor=0.0,
             closeness="none",
-            sites=Bandit.paper(),
-            subjects=Bandit.paper(),
+            sites=arm,
+            subjects=arm,
+        )
+
+    @classmethod
+    def official(cls) -> Self:
+        """The authors' code; its moving averages of class moments are exact ones here."""
+        return replace(
+            cls.paper(),
+            credit_previous=False,
+            credit_first=True,
+            refresh_at_end=True,
+            temperature=0.3,
+            least_share=0.05,
+            limits=(32, 128),
+            shortlist=3,
+            subjects=Bandit(prior=5.0, noise=0.15, form="paper", belief=0.0, pooled=False),
         )
 
     # -- state -----------------------------------------------------------------------------------
@@ -152,6 +187,8 @@ class HCTS(Checked):
         phi = torch.stack([look.accuracy, forget], -1)
         gain = reward(state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward)
         state = dict(state)
+        if self.credit_first:
+            gain = torch.where(state["hcts.seen"], gain, 0.0 if self.centre_reward else 0.5)
         if self.credit_previous:
             state.update(self._credit(state, gain))
         choice, chosen = self._choose(state, look, phi, key, capacity)
@@ -163,7 +200,7 @@ class HCTS(Checked):
         return state, choice
 
     def _credit(self, state: State, gain: Tensor) -> State:
-        phi, seen = state["hcts.phi"], state["hcts.seen"]
+        phi, seen = state["hcts.phi"], state["hcts.seen"] | self.credit_first
         s, b = self.sites.update(
             state["hcts.site.s"],
             state["hcts.site.b"],
@@ -196,16 +233,27 @@ class HCTS(Checked):
             (phi * w).sum(-1),
             temperature=self.temperature,
             zscore=self.zscore,
-            floor=self.floor,
+            floor=min(self.floor + self.least_share * sites, 1.0),
         )
-        quota = quotas(share, capacity, candidates)
+        quota, total = self.deal(share, capacity, candidates)
         v = self.subjects.draw(
             state["hcts.sample.s"], state["hcts.sample.b"], normal(fold(key, 2), (sites, 2))
         )
         score = (look.psi * v[:, None, :]).sum(-1)
         listed = shortlist(score, quota[:, None], self.shortlist)
         order = farthest_first(look.distance, listed, score, min(capacity, candidates))
-        return take_first(order, quota, capacity, candidates)
+        active, chosen = take_first(order, quota, total, candidates)
+        return Choice(active, quota, share), chosen
+
+    def deal(self, share: Tensor, capacity: int, candidates: int) -> tuple[Tensor, int]:
+        """Quotas (T,) of shares (T,), and their sum."""
+        sites = share.shape[0]
+        if self.limits is None:
+            return quotas(share, capacity, candidates), min(capacity, sites * candidates)
+        low, high = (min(limit, candidates) for limit in self.limits)
+        low = min(low, capacity // sites)
+        total = min(capacity, sites * high)
+        return limited_quotas(share, total, low, high), total
 
     def _describe(self, psi: Tensor, chosen: Tensor, quota: Tensor) -> tuple[Tensor, Tensor]:
         r"""Moments of the contexts of those chosen: :math:`\sum\psi\psi^\top` and mean of psi.
@@ -221,7 +269,7 @@ class HCTS(Checked):
         return outer, picked.sum(1) / count
 
 
-def take_first(order: Tensor, quota: Tensor, capacity: int, n: int) -> tuple[Choice, Tensor]:
+def take_first(order: Tensor, quota: Tensor, total: int, n: int) -> tuple[Tensor, Tensor]:
     """The first `quota` subjects of each site's order, as memory slots and as a mask.
 
     Parameters
@@ -229,45 +277,57 @@ def take_first(order: Tensor, quota: Tensor, capacity: int, n: int) -> tuple[Cho
     order : Tensor of shape (T, steps), int64
         Places among a site's n candidates.
     quota : Tensor of shape (T,), int64
-        Adds up to ``min(capacity, T n)``.
-    capacity, n : int
+    total : int
+        Their sum.
+    n : int
     """
     sites, steps = order.shape
-    place = torch.arange(min(capacity, sites * n), device=order.device)
+    place = torch.arange(total, device=order.device)
     ends = quota.cumsum(0)
     site = (place[:, None] >= ends[None, :]).sum(1).clamp(max=sites - 1)
     within = (place - (ends - quota)[site]).clamp(0, steps - 1)
     active = site * n + order[site, within]
     wanted = torch.arange(steps, device=order.device)[None, :] < quota[:, None]
     hit = order[:, :, None] == torch.arange(n, device=order.device)  # (T, steps, n)
-    return Choice(active, quota), (hit & wanted[:, :, None]).any(1)
+    return active, (hit & wanted[:, :, None]).any(1)
 
 
-def even_choice(noise: Tensor, capacity: int) -> Choice:
-    """Equal quotas, subjects at random: what HCTS is to be compared with. `noise` is (T, C)."""
+def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
+    """Equal shares, subjects at random: what HCTS is to be compared with. `noise` is (T, C)."""
     sites, n = noise.shape
     even = torch.full((sites,), 1.0 / sites, device=noise.device)
     order = torch.argsort(noise, dim=1)[:, : min(capacity, n)]
-    return take_first(order, quotas(even, capacity, n), capacity, n)[0]
+    quota, total = sampler.deal(even, capacity, n)
+    return Choice(take_first(order, quota, total, n)[0], quota, even)
 
 
-def draw_slots(choice: Choice, key: Tensor, size: int, *, equal: bool) -> tuple[Tensor, Tensor]:
+def draw_slots(choice: Choice, key: Tensor, size: int, by: SiteWeight) -> tuple[Tensor, Tensor]:
     """About `size` of the chosen slots, drawn with replacement, and their weights.
 
-    ``equal`` draws equally many of every site, each site weighing 1 / T (a site without quota
-    has no part); otherwise sites appear in proportion to their quota.
+    "equal" draws equally many of every site, each site weighing 1 / T (a site without quota has
+    no part); with "quota" sites appear in proportion to their quota, with "share" to their share.
     """
-    active, quota = choice
-    if not equal:
-        u = uniform(key, (size,))
-        place = (u * active.shape[0]).long().clamp(max=active.shape[0] - 1)
-        return active[place], torch.full_like(u, 1.0 / size)
-    sites = quota.shape[0]
-    u = uniform(key, (sites, -(-size // sites)))
-    within = torch.minimum((u * quota[:, None]).long(), quota[:, None] - 1)
-    place = ((quota.cumsum(0) - quota)[:, None] + within).clamp(0, active.shape[0] - 1)
-    weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
-    return active[place.reshape(-1)], weight.reshape(-1)
+    active, quota, share = choice
+    if by == "equal":
+        sites = quota.shape[0]
+        u = uniform(key, (sites, -(-size // sites)))
+        place = (quota.cumsum(0) - quota)[:, None] + _within(u, quota[:, None])
+        weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
+        return active[place.clamp(0, active.shape[0] - 1).reshape(-1)], weight.reshape(-1)
+    u = uniform(key, (size,))
+    if by == "quota":
+        place = _within(u, torch.full_like(quota[:1], active.shape[0]))
+    else:
+        ends = share.cumsum(0)
+        site = (uniform(fold(key, 1), (size, 1)) * ends[-1] >= ends).sum(1)
+        site = site.clamp(max=share.shape[0] - 1)
+        place = (quota.cumsum(0) - quota)[site] + _within(u, quota[site])
+    return active[place.clamp(0, active.shape[0] - 1)], torch.full_like(u, 1.0 / size)
+
+
+def _within(u: Tensor, n: Tensor) -> Tensor:
+    """Whole numbers below n from uniform ones (u may round to 1)."""
+    return torch.minimum((u * n).long(), n - 1)
 
 
 def look_at(

@@ -19,7 +19,16 @@ from fcforge.methods.base import Keeps, Lane, Method, State
 from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay.bank import SiteView
-from fcforge.replay.hcts import HCTS, Choice, Look, even_choice, held_out, look_again, look_at
+from fcforge.replay.hcts import (
+    HCTS,
+    Choice,
+    Look,
+    SiteWeight,
+    even_choice,
+    held_out,
+    look_again,
+    look_at,
+)
 from fcforge.replay.memory import ROWS, empty_memory, readout_width, teach
 from fcforge.replay.selection import even_split, even_subset, reservoir
 from fcforge.settings import NotNegative, Size, at_least
@@ -28,6 +37,7 @@ LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "asd": (0.20, 0.35, 0.15),
     "bsnip": (0.25, 0.30, 0.15),
     "mdd": (0.30, 0.30, 0.20),
+    "official": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
 }
 
 
@@ -37,8 +47,8 @@ class SyntheticMemory(Method):
 
     Parameters
     ----------
-    lambdas : {"asd", "bsnip", "mdd"}
-        Which of the paper's weights to use.
+    lambdas : {"asd", "bsnip", "mdd", "official"}
+        Which of the paper's weights to use, or those of the authors' code.
     l1, l2, l3 : float, optional
         Weights of replay cross-entropy, logits and readout distillation, in place of `lambdas`.
         ``l2=0`` is the ablation without LKD, ``l3=0`` without GKD; all zero is fine-tuning.
@@ -55,9 +65,9 @@ class SyntheticMemory(Method):
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
         memory of real subjects would.
-    site_weight : {"equal", "quota"}
-        Sites count equally in the replay loss, as in the paper's equation, or by their share of
-        the K subjects, as in the authors' code.
+    site_weight : {"equal", "quota", "share"}
+        Sites count equally in the replay loss, as in the paper's equation, by their part of the
+        K subjects, or by the share that the sampler gave them, as in the authors' code.
     loss_form : {"mean", "sum"}
         Squared norms divided by their length, or the paper's sums. The readout has 256 numbers:
         as a sum it outweighs the diagnosis.
@@ -67,7 +77,7 @@ class SyntheticMemory(Method):
         How ``sampling = "hcts"`` chooses.
     """
 
-    lambdas: Literal["asd", "bsnip", "mdd"] = "asd"
+    lambdas: Literal["asd", "bsnip", "mdd", "official"] = "asd"
     l1: NotNegative | None = None
     l2: NotNegative | None = None
     l3: NotNegative | None = None
@@ -75,20 +85,25 @@ class SyntheticMemory(Method):
     candidates: Annotated[int, at_least(2)] = 256
     dev: Annotated[int, at_least(2)] = 64
     sampling: Literal["hcts", "uniform", "reservoir"] = "hcts"
-    site_weight: Literal["equal", "quota"] = "equal"
+    site_weight: SiteWeight = "equal"
     loss_form: Literal["mean", "sum"] = "mean"
     sum_sites: bool = False
     sampler: HCTS = field(default_factory=HCTS)
 
-    presets: ClassVar[tuple[str, ...]] = ("paper",)
+    presets: ClassVar[tuple[str, ...]] = ("paper", "official")
     keeps: ClassVar[Keeps] = "synthetic subjects"
     needs_generator: ClassVar[bool] = True
     row_keys: ClassVar[tuple[str, ...]] = (ROWS, "dev.row")
 
     @classmethod
     def paper(cls) -> Self:
-        """The paper to the letter; where it is silent, the authors' code."""
+        """The paper's text; the numbers it does not give are those of the authors' code."""
         return cls(loss_form="sum", sum_sites=True, sampler=HCTS.paper())
+
+    @classmethod
+    def official(cls) -> Self:
+        """The authors' code, which differs from the paper."""
+        return cls(lambdas="official", dev=16, site_weight="share", sampler=HCTS.official())
 
     @property
     def weights(self) -> tuple[float, float, float]:
@@ -107,7 +122,8 @@ class SyntheticMemory(Method):
         device = next(iter(lane.params.values())).device
         none = torch.empty(0, dtype=torch.int64, device=device)
         state = empty_memory(0, readout_width(model, lane.params, lane.stats), device)
-        state |= {"dev.row": none, "dev.y": none, "replay.active": none, "replay.quota": none}
+        state |= {"dev.row": none, "dev.y": none}
+        state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
             state |= self.sampler.start(device)
         return lane._replace(state=state)
@@ -136,7 +152,14 @@ class SyntheticMemory(Method):
         if self.sampling == "reservoir":
             return lane._replace(state=state | self._thin(state, rng))
         noise = torch.rand(n_sites + 1, self.candidates, generator=rng).to(kept.device)
-        return lane._replace(state=state | _active(even_choice(noise, self.memory)))
+        lane = lane._replace(
+            state=state | self._active(even_choice(noise, self.memory, self.sampler))
+        )
+        if self.sampling == "hcts" and self.sampler.refresh_at_end:
+            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(kept.device)
+            with torch.no_grad():
+                lane, _ = self.choose(seen_by(model, lane, site.bank.inputs(model)), lane, key)
+        return lane
 
     def _open_arm(self, model: Model, lane: Lane, state: State, inputs: Inputs) -> State:
         """One more arm; the best accuracies so far are those at the ends of sites."""
@@ -158,7 +181,7 @@ class SyntheticMemory(Method):
         for key, value in blank.items():
             blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
         quota = torch.bincount(active // self.candidates, minlength=n // self.candidates)
-        return blank | _active(Choice(active, quota))
+        return blank | self._active(Choice(active, quota, quota / len(active)))
 
     def choose(
         self,
@@ -183,8 +206,10 @@ class SyntheticMemory(Method):
         if n_sites == 0:
             return lane, None
         if self.sampling == "uniform":
-            choice = even_choice(uniform(key, (n_sites, self.candidates)), self.memory)
-            return lane._replace(state={**state, **_active(choice)}), None
+            choice = even_choice(
+                uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
+            )
+            return lane._replace(state={**state, **self._active(choice)}), None
         rows, y = by_site(state, "memory", self.candidates)
         dev_rows, dev_y = by_site(state, "dev", self.dev)
         if before is None:
@@ -192,13 +217,23 @@ class SyntheticMemory(Method):
         else:
             look = look_again(before, forward, rows, dev_rows, dev_y)
         state, choice = self.sampler.refresh(state, look, key, self.memory)
-        return lane._replace(state={**state, **_active(choice)}), look
+        return lane._replace(state={**state, **self._active(choice)}), look
+
+    def _active(self, choice: Choice) -> State:
+        state = {"replay.active": choice.active, "replay.quota": choice.quota}
+        return state | {"replay.share": choice.share} if self.site_weight == "share" else state
+
+    def active(self, state: State) -> Choice:
+        """The choice that is replayed now."""
+        quota = state["replay.quota"]
+        return Choice(state["replay.active"], quota, state.get("replay.share", quota))
+
+
+def seen_by(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output]:
+    """Evaluation-mode output of some bank rows under the lane's network."""
+    return lambda rows: model.apply(lane.params, lane.stats, gather(bank, rows))
 
 
 def by_site(state: State, what: str, n: int) -> tuple[Tensor, Tensor]:
     """Rows and diagnoses (T, n) of the n subjects that each site has in a part of the state."""
     return state[f"{what}.row"].reshape(-1, n), state[f"{what}.y"].reshape(-1, n)
-
-
-def _active(choice: Choice) -> State:
-    return {"replay.active": choice.active, "replay.quota": choice.quota}
