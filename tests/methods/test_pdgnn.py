@@ -6,9 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fcforge import graphs
 from fcforge.methods.pdgnn import mean_cross_entropy
+from fcforge.models import make_model
 from fcforge.models.tem import topology_embedding
-from small_world import World, order
+from fcforge.types import Component
+from small_world import R, World, order
 
 
 def test_topology_embedding_by_hand():
@@ -22,8 +25,33 @@ def test_topology_embedding_by_hand():
     x = (raw - raw.mean(0)) / raw.std(0, unbiased=False)
     for hops in (1, 2):
         h = torch.linalg.matrix_power(p, hops) @ x
-        expected = torch.cat([h.mean(0), h.amax(0)])
-        torch.testing.assert_close(topology_embedding(fc, 0.4, "positive", hops)[0], expected)
+        torch.testing.assert_close(topology_embedding(fc, 0.4, "positive", hops)[0], h)
+        pooled = make_model(Component("tem", {"hops": hops}), 3).prepare(fc)["topology"][0]
+        torch.testing.assert_close(pooled, torch.cat([h.mean(0), h.amax(0)]))
+
+
+def test_embedding_of_all_rois_by_hand():
+    """One hidden unit that sums the features of a ROI: relu, then mean and maximum over ROIs."""
+    model = make_model(Component("tem", {"te": "nodes", "hidden": 1, "hops": 1, "tau": 0.3}), 3)
+    fc = torch.tensor([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.4], [0.0, 0.4, 1.0]]])
+    nodes = model.prepare(fc)["topology"]
+    expected = graphs.gcn_norm(graphs.adjacency(fc, 0.3)) @ graphs.node_features(fc)
+    torch.testing.assert_close(nodes, expected)
+    params = {"embed.weight": torch.ones(1, 3), "head.weight": torch.tensor([[0.0, 0.0], [1, 2]])}
+    summed = nodes[0].sum(-1).clamp(min=0)
+    out = model.apply(params, {}, {"topology": nodes})
+    torch.testing.assert_close(out.embedding[0], torch.stack([summed.mean(), summed.max()]))
+    torch.testing.assert_close(out.logits[0, 1], summed.mean() + 2 * summed.max())
+
+
+@pytest.mark.parametrize("sampler", ["degree", "kcenter"])
+def test_memory_of_all_rois(sampler):
+    settings = {"memory": 6, "sampler": sampler}
+    world = World.of("pdgnn", settings, "tem", {"te": "nodes"}).teach(order()[:2])
+    held = world.lane.state["memory.topology"]
+    assert held.shape == (6, R, R)
+    made = world.bank.inputs(world.learner.model)["topology"]
+    assert all(any(torch.equal(x, row) for row in made) for x in held)
 
 
 def test_balanced_cross_entropy_by_hand():

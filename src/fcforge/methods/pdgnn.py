@@ -1,7 +1,7 @@
 r"""PDGNN with topology-aware embedding memory, at graph level.
 
-Propagation has no parameters, so a subject's pooled embedding never changes: it is stored
-instead of the graph and a small network is trained on current and all stored embeddings,
+Propagation has no parameters, so a subject's embedding (``te`` of the model `tem`) never changes:
+it is stored instead of the graph and a small network is trained on current and stored embeddings,
 
 .. math:: L = \tfrac12 \sum_{c} \mathrm{mean}_{i \in B_c \cup M, \, y_i = c} CE_i
 
@@ -83,8 +83,9 @@ class PDGNN(Method):
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
+        one = model.prepare(torch.eye(model.n_rois, device=weight.device)[None])["topology"]
         memory = {
-            "memory.topology": weight.new_zeros(self.memory, weight.shape[1]),
+            "memory.topology": weight.new_zeros(self.memory, *one.shape[1:]),
             "memory.y": torch.zeros_like(free),
             "memory.site": free,
             "memory.priority": weight.new_zeros(self.memory, dtype=torch.float64),
@@ -121,7 +122,7 @@ class PDGNN(Method):
         for c in (0, 1):
             mine = site.y == c
             if bool(mine.any()):
-                priority[mine] = farthest_first_priority(x[mine], rng)
+                priority[mine] = farthest_first_priority(x[mine].flatten(1), rng)
         return priority
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:

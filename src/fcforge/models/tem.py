@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,17 +16,17 @@ from fcforge.settings import Share, ShareBelowOne, Size
 
 
 def topology_embedding(fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int) -> Tensor:
-    """Mean and maximum over ROIs of ``P^hops X``: nothing learnt, (n, R, R) -> (n, 2 R)."""
+    """Propagated node features ``P^hops X`` (n, R, R): nothing learnt."""
     propagation = graphs.gcn_norm(graphs.adjacency(fc, tau, kind))
     x = graphs.node_features(fc)
     for _ in range(hops):
         x = propagation @ x
-    return layers.mean_max(x)
+    return x
 
 
 @dataclass(frozen=True)
 class TEM(Model):
-    """Parameter-decoupled network: pooled ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
+    """Parameter-decoupled network: ``P^2 X`` -> 256 -> 2, no biases, dropout 0.3.
 
     Made for the method `pdgnn`, which remembers these embeddings; any other method can use it.
 
@@ -35,6 +35,10 @@ class TEM(Model):
     hidden : int
     hops : int
         How often features are propagated.
+    te : {"pooled", "nodes"}
+        What is embedded, and remembered: the mean and maximum over ROIs (2 R numbers), or all
+        ROIs (R times R numbers, nothing compressed), which are then mapped one by one and pooled
+        behind the hidden layer, as in a graph network.
     dropout : float
     tau, edges
         As in the graph models.
@@ -42,7 +46,7 @@ class TEM(Model):
     References
     ----------
     Zhang et al., Topology-aware embedding memory for continual learning on expanding networks,
-    KDD 2024 (node level; the pooling is ours).
+    KDD 2024 (node level; both ways of pooling are ours).
     """
 
     hidden: Size = 256
@@ -50,20 +54,23 @@ class TEM(Model):
     dropout: ShareBelowOne = 0.3
     tau: Share = 0.4
     edges: graphs.EdgeKind = "positive"
+    te: Literal["pooled", "nodes"] = "pooled"
     name: ClassVar[str] = "tem"
     lr: ClassVar[float] = 1e-3
     belongs_to: ClassVar[str] = "pdgnn"
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
+        n_in, n_out = (2, 1) if self.te == "pooled" else (1, 2)  # pooling doubles the width
         return {
-            "embed.weight": layers.glorot(rng, self.hidden, 2 * self.n_rois),
-            "head.weight": layers.glorot(rng, 2, self.hidden),
+            "embed.weight": layers.glorot(rng, self.hidden, n_in * self.n_rois),
+            "head.weight": layers.glorot(rng, 2, n_out * self.hidden),
         }
 
     def prepare(self, fc: Tensor) -> Inputs:
-        """Topology-aware embedding (n, 2 R)."""
-        return {"topology": topology_embedding(fc, self.tau, self.edges, self.hops)}
+        """Topology-aware embedding (n, 2 R) or (n, R, R)."""
+        nodes = topology_embedding(fc, self.tau, self.edges, self.hops)
+        return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(
         self,
@@ -76,5 +83,7 @@ class TEM(Model):
     ) -> Output:
         """Logits and hidden layer of a prepared batch."""
         embedding = torch.relu(layers.linear(inputs["topology"], params["embed.weight"]))
+        if self.te == "nodes":
+            embedding = layers.mean_max(embedding)
         dropped = layers.dropout(embedding, self.dropout, dropout_key(key, 0))
         return Output(layers.linear(dropped, params["head.weight"]), embedding, {})
