@@ -16,7 +16,7 @@ from fcforge.report.frame import picture, ticks
 @pytest.fixture
 def figure():
     values = np.array([0.5, np.nan, 0.7])
-    line = figures.Line(values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>")
+    line = figures.StageLine(values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>")
     return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1), learned_at=1)
 
 
@@ -60,7 +60,7 @@ def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
 
 
 def test_two_pictures_in_a_page_share_no_id(figure):
-    other = figures.stage_lines([figures.Line(np.ones(2))], ["a", "b"], "x", (0, 2))
+    other = figures.stage_lines([figures.StageLine(np.ones(2))], ["a", "b"], "x", (0, 2))
     ids = re.findall(r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other)))
     assert len(ids) == len(set(ids))
 

@@ -10,14 +10,14 @@ from page_parser import EVIL, Page
 from rich.console import Console
 
 from fcforge.report.frame import Section
-from fcforge.report.table import Bar, Cell, Column, Table, interval_cell, interval_table
+from fcforge.report.table import Bar, Cell, Heading, Table, interval_cell, interval_table
 from fcforge.stats import Estimate
 
 
 @pytest.fixture
 def table() -> Table:
     return Table(
-        (Column("Learner", words=True), Column("AAA", "mean", "high is good", falling=True)),
+        (Heading("Learner", words=True), Heading("AAA", "mean", "high is good", falling=True)),
         (
             (Cell("ridge"), Cell("0.700", ("[0.650, 0.750]", "± 0.010"), 0.7, "best")),
             (Cell("majority"), Cell("0.550", (), 0.55)),

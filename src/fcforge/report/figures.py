@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ def span(values: Sequence[np.ndarray], step: float = 0.05) -> tuple[float, float
 
 
 @dataclass(frozen=True)
-class Line:
+class StageLine:
     """One line over stages, with a band or a name at its end where it has them.
 
     Attributes
@@ -147,15 +146,17 @@ class Line:
     thin: bool = False
 
 
-def named_lines(values: Mapping[str, np.ndarray]) -> list[Line]:
+def named_lines(values: Mapping[str, np.ndarray]) -> list[StageLine]:
     """A line of its own colour for every name."""
-    inks = itertools.cycle(SERIES)
-    return [Line(v, ink, name=name) for (name, v), ink in zip(values.items(), inks, strict=False)]
+    return [
+        StageLine(v, SERIES[k % len(SERIES)], name=name)
+        for k, (name, v) in enumerate(values.items())
+    ]
 
 
 @drawn
 def stage_lines(
-    lines: Sequence[Line],
+    lines: Sequence[StageLine],
     stages: Sequence[str],
     x_title: str,
     limits: tuple[float, float],
@@ -178,7 +179,7 @@ def stage_lines(
     return figure
 
 
-def _draw(axes: Axes, line: Line) -> None:
+def _draw(axes: Axes, line: StageLine) -> None:
     place, shown = np.arange(len(line.values)), np.isfinite(line.values)
     look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
     if not (line.thin or line.dashed):
@@ -188,7 +189,7 @@ def _draw(axes: Axes, line: Line) -> None:
         axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
 
 
-def _name_ends(axes: Axes, lines: Sequence[Line], limits: tuple[float, float]) -> None:
+def _name_ends(axes: Axes, lines: Sequence[StageLine], limits: tuple[float, float]) -> None:
     """Names beside the ends of the lines, pushed apart until none covers another."""
     known = [line for line in lines if np.isfinite(line.values).any()]
     ends = [line.values[np.isfinite(line.values)][-1] for line in known]

@@ -26,12 +26,15 @@ COMMONEST = "always naming the commonest class"
 EXACT = ("analytic",)  # second moments without noise: leverage finds every member (docs/privacy.md)
 
 
+Kind = Literal["good", "warn", "alarm", ""]
+
+
 @dataclass(frozen=True)
 class Answer:
     """A question, its answer in a sentence, what more there is to say, and bars from 0 to 1."""
 
     question: str
-    kind: Literal["good", "warn", "alarm", ""]
+    kind: Kind
     say: str
     more: tuple[str, ...] = ()
     bars: tuple[Bar, ...] = ()
@@ -65,7 +68,7 @@ def _contents(capsule: Capsule) -> Answer:
         f"{len(capsule.remembered) - real} synthetic and {real} real remembered subjects.",
         f"{counted(len(capsule.held_out), 'synthetic held-out subject')}, never trained on.",
     ]
-    kind: Literal["good", "warn", "alarm"] = "good" if capsule.keeps == "nothing" else "warn"
+    kind: Kind = "good" if capsule.keeps == "nothing" else "warn"
     if capsule.holds_real:
         kind = "alarm"
         more.append("WARNING: sealed with --allow-real-subjects: this capsule is patient data.")
@@ -134,7 +137,7 @@ def _attack(capsule: Capsule) -> Answer:
     missing = _not_audited(capsule)
     more = [worst.full]
     more += [f"Not audited as it travels now: {', '.join(missing)}."] if missing else []
-    kind: Literal["good", "alarm"] = "alarm" if worst.beats_chance else "good"
+    kind: Kind = "alarm" if worst.beats_chance else "good"
     return Answer(question, kind, worst.short, tuple(more), (worst.bar,))
 
 

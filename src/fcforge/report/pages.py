@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
 from fcforge.report.audits import section, verdict
 from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
+from fcforge.report.consortium import consortium_answers, consortium_page
 from fcforge.report.frame import render
 from fcforge.report.run import numbers_of, page_of
 from fcforge.report.run_folder import read_folder
@@ -34,8 +36,8 @@ Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A run or an audit in the overview.
+class Listed:
+    """A run, an audit or a capsule of releases in the overview.
 
     Attributes
     ----------
@@ -93,7 +95,7 @@ def write_pages(
     return to / INDEX
 
 
-def _counts(views: Sequence[CapsuleView], others: Sequence[Entry]) -> list[tuple[str, int, str]]:
+def _counts(views: Sequence[CapsuleView], others: Sequence[Listed]) -> list[tuple[str, int, str]]:
     sound = [v for v in views if not v.damage]
     damaged = len(views) - len(sound) + sum(bool(e.damage) for e in others)
     return [
@@ -106,18 +108,19 @@ def _counts(views: Sequence[CapsuleView], others: Sequence[Entry]) -> list[tuple
     ]
 
 
-def _write(item: Item, to: Path, say: Say) -> Entry:
+def _write(item: Item, to: Path, say: Say) -> Listed:
     """Write the page of a run or an audit; whatever is wrong with it is said there."""
     say(f"{item.kind} {item.name}")
     try:
-        return (_write_run if item.kind == "run" else _write_audit)(item, to)
+        writers = {"run": _write_run, "audit": _write_audit, "consortium": _write_consortium}
+        return writers[item.kind](item, to)
     except BROKEN as error:
         view = CapsuleView(item, reason(error))
         write_text(to / item.page, render("damaged.html.j2", view=view, home=INDEX))
-        return Entry(item, damage=view.damage)
+        return Listed(item, damage=view.damage)
 
 
-def _write_run(item: Item, to: Path) -> Entry:
+def _write_run(item: Item, to: Path) -> Listed:
     require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
     found = numbers_of(results, about)
@@ -128,20 +131,27 @@ def _write_run(item: Item, to: Path) -> Entry:
         e = best.estimates["aaa"]
         lines.append(f"highest AAA: {best.learner}, {with_interval(e.mean, e.low, e.high)}")
     lines += ["Test data leaked into training, on purpose."] if found.leaks else []
-    return Entry(item, about.title, lines, share=len(results) / asked)
+    return Listed(item, about.title, lines, share=len(results) / asked)
 
 
-def _write_audit(item: Item, to: Path) -> Entry:
+def _write_consortium(item: Item, to: Path) -> Listed:
+    group = read_consortium(item.path)
+    write_text(to / item.page, consortium_page(group, item.name, INDEX))
+    said = [answer.say for answer in consortium_answers(group)]
+    return Listed(item, ", ".join(group.sites) or "no hospital yet", said)
+
+
+def _write_audit(item: Item, to: Path) -> Listed:
     audit = read_audit(item.path)
     told, shown = verdict(audit), section(audit)
     lines = [told.short, told.full] if told else []
     about = {"title": shown.title, "kind": "privacy audit", "lead": " ".join(lines)}
     write_text(to / item.page, render("sections.html.j2", **about, home=INDEX, sections=[shown]))
-    return Entry(item, shown.title, lines)
+    return Listed(item, shown.title, lines)
 
 
 def _remove_old(to: Path, pages: set[str]) -> None:
-    for kind in ("run", "capsule", "audit"):
+    for kind in ("run", "capsule", "consortium", "audit"):
         for path in to.glob(f"{kind}-*-????????.html"):
             if path.name not in pages:
                 path.unlink()

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fcforge.report.table import PIPE_WIDTH, Cell, Column, Table
+from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
 from fcforge.stats import COLUMNS, Finding, Row
 from fcforge.stats.table import records
 from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable
@@ -71,24 +71,24 @@ def results_table(
     )
 
 
-INTRANSIGENCE = Column(
+INTRANSIGENCE = Heading(
     "INT",
     "intransigence: accuracy that the cumulative (else joint) learner of the same model has more "
     "when a site has just been learned",
     "low is good",
 )
 END_HEADS = (
-    Column("Keeps", "what the method carries from site to site; its memory", "memory", words=True),
-    Column("Time", "training time of one run over all sites; number of runs", "runs"),
+    Heading("Keeps", "what the method carries from site to site; its memory", "memory", words=True),
+    Heading("Time", "training time of one run over all sites; number of runs", "runs"),
 )
 
 
-def _heads(shown: Sequence[str]) -> list[Column]:
-    heads = [Column("Learner", words=True)]
+def _heads(shown: Sequence[str]) -> list[Heading]:
+    heads = [Heading("Learner", words=True)]
     for c in COLUMNS:
         if c.key in shown:
             way = "high is good" if c.higher_is_better else "low is good"
-            heads.append(Column(c.title, c.help, way, falling=c.higher_is_better))
+            heads.append(Heading(c.title, c.help, way, falling=c.higher_is_better))
     return [*heads, INTRANSIGENCE] if "intransigence" in shown else heads
 
 

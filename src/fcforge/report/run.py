@@ -17,7 +17,7 @@ from fcforge.report import figures
 from fcforge.report.contents import MORE_METRICS, Contents, Curve, contents
 from fcforge.report.frame import Section, picture, render
 from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
-from fcforge.report.table import Cell, Column, Table
+from fcforge.report.table import Cell, Heading, Table
 from fcforge.stats.bootstrap import N_DRAWS
 from fcforge.text import number
 from fcforge.types import RunResult
@@ -102,11 +102,11 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
 
 
 def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
-    heads = [Column("Learner", words=True)]
+    heads = [Heading("Learner", words=True)]
     for name in MORE_METRICS:
         low = METRICS[name].lower_is_better
         way = "low is good" if low else "high is good"
-        heads.append(Column(METRICS[name].title, below=way, falling=not low))
+        heads.append(Heading(METRICS[name].title, below=way, falling=not low))
     shown = [r for r in c.rows if r.learner in c.more]
     rows = []
     for r in shown:
@@ -162,11 +162,11 @@ def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panel
         stages = [str(t + 1) for t in range(len(own.mean))]
         same = {k: c.mean for k, c in found.items() if k != title and len(c.mean) == len(stages)}
         lines = [
-            figures.Line(v, figures.FAINT, thin=True) for k, v in same.items() if k != majority
+            figures.StageLine(v, figures.FAINT, thin=True) for k, v in same.items() if k != majority
         ]
         if majority in same:
-            lines.append(figures.Line(same[majority], figures.MUTED, dashed=True))
-        lines.append(figures.Line(own.mean, band=(own.low, own.high)))
+            lines.append(figures.StageLine(same[majority], figures.MUTED, dashed=True))
+        lines.append(figures.StageLine(own.mean, band=(own.low, own.high)))
         figure = figures.stage_lines(lines, stages, "sites learned", limits)
         alt = f"{what} of {title} over the stages: {figures.describe(own.mean)}"
         panels.append((title, picture(figure, alt)))

@@ -13,6 +13,7 @@ from typing import Literal
 from zipfile import BadZipFile, ZipFile
 
 from fcforge.capsule.container import MANIFEST, PARTS, SEAL
+from fcforge.consortium.files import is_consortium
 from fcforge.errors import FCForgeError, StoreError
 from fcforge.text import printable
 
@@ -27,7 +28,7 @@ BROKEN = (
     RuntimeError, MemoryError, EOFError, zlib.error, BadZipFile,
 )  # fmt: skip
 
-Kind = Literal["run", "capsule", "audit"]
+ItemKind = Literal["run", "capsule", "consortium", "audit"]
 
 
 def reason(error: BaseException) -> str:
@@ -45,7 +46,7 @@ class Item:
 
     Attributes
     ----------
-    kind : {"run", "capsule", "audit"}
+    kind : {"run", "capsule", "consortium", "audit"}
     path : Path
     name : str
         Path below the folder, fit to be shown.
@@ -53,7 +54,7 @@ class Item:
         File name of its page: readable, and different for every item.
     """
 
-    kind: Kind
+    kind: ItemKind
     path: Path
     name: str
     page: str
@@ -79,18 +80,19 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
     return sorted(items[:MOST_ITEMS], key=lambda i: i.name), cut
 
 
-def _items_of(folder: Path, names: set[str], files: list[str]) -> Iterator[tuple[Kind, Path]]:
+def _items_of(folder: Path, names: set[str], files: list[str]) -> Iterator[tuple[ItemKind, Path]]:
     if "experiment.json" in names:
         yield "run", folder
     elif {MANIFEST, SEAL} <= names or len(names & set(PARTS)) >= 4:
         yield "capsule", folder
     else:
-        yield from (("capsule", folder / f) for f in files if _is_capsule(folder / f))
+        for path in (folder / f for f in files if _is_capsule(folder / f)):
+            yield "consortium" if is_consortium(path) else "capsule", path
         if "audit.json" in files:
             yield "audit", folder / "audit.json"
 
 
-def _item(root: Path, kind: Kind, path: Path) -> Item:
+def _item(root: Path, kind: ItemKind, path: Path) -> Item:
     relative = path.relative_to(root).as_posix()
     name = printable(relative) if relative != "." else printable(root.resolve().name or "/")
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]

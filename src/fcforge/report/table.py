@@ -64,7 +64,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Column:
+class Heading:
     """A heading: `below` says which way is good, `falling` which way the first click sorts."""
 
     title: str
@@ -80,7 +80,7 @@ class Table:
 
     Attributes
     ----------
-    columns : tuple of Column
+    columns : tuple of Heading
     rows : tuple of tuple of Cell
     title, note : str
     quiet : frozenset of int
@@ -91,7 +91,7 @@ class Table:
         Title of the column the rows are sorted by, best first.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Heading, ...]
     rows: tuple[tuple[Cell, ...], ...]
     title: str = ""
     note: str = ""
@@ -100,9 +100,11 @@ class Table:
     falling_by: str = ""
 
     @classmethod
-    def of(cls, heads: Iterable[str | Column], rows: Iterable[Sequence[Any]], **rest: Any) -> Table:
+    def of(
+        cls, heads: Iterable[str | Heading], rows: Iterable[Sequence[Any]], **rest: Any
+    ) -> Table:
         """A table from plain texts."""
-        columns = tuple(Column(h) if isinstance(h, str) else h for h in heads)
+        columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
         made = (tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows)
         return cls(columns, tuple(made), **rest)
 
