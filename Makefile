@@ -49,6 +49,7 @@ wheel: $(VENV)/.core
 	cd build/user && bin/fcforge --version && bin/fcforge demo
 
 docs: $(VENV)/.dev
+	rm -rf docs/api  # stubs of names that are gone would be warnings
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:
