@@ -7,11 +7,11 @@ import math
 import pytest
 import torch
 
-from fcforge.generators.coordinates import off_log
 from fcforge.generators.corr_flow import CorrFlow, flow_init, flow_loss, integrate, velocity
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import class_means
 from fcforge.generators.layers import frozen
+from fcforge.graphs import log_edges
 from fcforge.randomness import torch_rng
 
 QUICK = {"epochs": 3, "hidden": 16, "steps": 4}
@@ -65,10 +65,8 @@ def test_axes_are_orthonormal_and_the_spread_is_that_of_the_scores(small_site) -
     state = CorrFlow(rank=6, **QUICK).fit(small_site, torch_rng(0))
     axes = state["axes"]
     torch.testing.assert_close(axes @ axes.T, torch.eye(6), atol=1e-4, rtol=0)
-    residual = (
-        off_log(small_site.fc) - class_means(off_log(small_site.fc), small_site.y)[small_site.y]
-    )
-    scores = residual @ axes.T
+    x = log_edges(small_site.fc, 0.02)
+    scores = (x - class_means(x, small_site.y)[small_site.y]) @ axes.T
     # the Gaussian keeps 90 % of every axis' variance as shared, the rest as independent noise
     expected = (0.9 * scores.square().sum(0) / 38).sqrt()
     torch.testing.assert_close(state["unit"] * state["spread"], expected, rtol=1e-3, atol=1e-5)

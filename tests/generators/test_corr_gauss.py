@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.generators.coordinates import matrix_log, shrink_to_identity
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import within_class_variance
-from fcforge.graphs import edges
+from fcforge.graphs import edges, log_edges
 from fcforge.randomness import torch_rng
 
 
@@ -47,7 +46,7 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
     state = gen.fit(small_site, torch_rng(0))
     y = torch.arange(20000) % 2
     noise = gen.noise(state, y, torch_rng(1))
-    x = edges(matrix_log(shrink_to_identity(small_site.fc, 0.02)))
+    x = log_edges(small_site.fc, 0.02)
     for c in (0, 1):
         torch.testing.assert_close(state["mean"][c], x[small_site.y == c].mean(0))
     residual = torch.cat([x[small_site.y == c] - x[small_site.y == c].mean(0) for c in (0, 1)])

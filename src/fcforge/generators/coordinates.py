@@ -1,10 +1,10 @@
 """Coordinates of correlation matrices in which a Gaussian or a network may work freely.
 
-Two charts are offered. *Fisher z* takes every edge alone; a sum of edges need not be positive
+Two charts are used. *Fisher z* takes every edge alone; a sum of edges need not be positive
 semidefinite afterwards and is projected by `clip_to_correlation`. *Off-log* takes the
-off-diagonal part of the matrix logarithm; every point of R^{R(R-1)/2} is exactly one positive
-definite correlation matrix (Archakov & Hansen 2021), and the chart does not depend on the order
-of the ROIs (Thanwerdas 2024).
+off-diagonal part of the matrix logarithm (`fcforge.graphs.log_edges`); every point of
+R^{R(R-1)/2} is exactly one positive definite correlation matrix (Archakov & Hansen 2021), and the
+chart does not depend on the order of the ROIs (Thanwerdas 2024).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from fcforge.graphs import edges as to_edges
-from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
+from fcforge.graphs import from_edges, n_rois_of
 from fcforge.speed import one_thread
 
 # Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
@@ -45,41 +44,14 @@ def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
     return unit_diagonal(clipped)
 
 
-def matrix_log(matrix: Tensor, floor: float = 1e-6) -> Tensor:
-    """Matrix logarithm of symmetric positive definite matrices (..., R, R)."""
-    values, vectors = symmetric_eigen(matrix)
-    return (vectors * values.clamp_min(floor).log()[..., None, :]) @ vectors.mT
-
-
-def off_log(fc: Tensor, shrink: float = 0.02) -> Tensor:
-    """Off-log coordinates: edges of log((1 - a) C + a I).
-
-    Parameters
-    ----------
-    fc : Tensor of shape (n, R, R)
-        Correlation matrices, at worst positive semidefinite up to rounding.
-    shrink : float
-        a, which makes rank-deficient scans and flat ROIs usable.
-
-    Returns
-    -------
-    Tensor of shape (n, R(R-1)/2)
-    """
-    return to_edges(matrix_log(shrink_to_identity(fc, shrink)))
-
-
 def _slope(values: Tensor, vectors: Tensor) -> Tensor:
     """H_ij = d exp(L)_ii / d L_jj of L with that eigendecomposition, (n, R, R).
 
     H = int_0^1 exp(s L) * exp((1 - s) L) ds elementwise (Duhamel), by Gauss-Legendre: a few
     matrix products instead of the R^4 of the Daleckii-Krein sum.
     """
-
-    def power(s: float) -> Tensor:
-        return (vectors * (s * values).exp()[..., None, :]) @ vectors.mT
-
     return sum(  # type: ignore[return-value]
-        2.0 * weight * power(node) * power(1.0 - node)
+        2.0 * weight * _matrix_exp(values, vectors, node) * _matrix_exp(values, vectors, 1.0 - node)
         for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     )
 
@@ -145,25 +117,30 @@ def _newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int) -> Tensor
         lm = log_matrix[todo]
         lm.diagonal(dim1=-2, dim2=-1).copy_(x[todo])
         values, vectors = torch.linalg.eigh(lm)
-        growth = values.exp()
-        diag = (vectors.square() @ growth[..., None])[..., 0]
+        diag = (vectors.square() @ values.exp()[..., None])[..., 0]
         gap = diag.log()
-        left = gap.abs().amax(-1) > tol
-        if step == max_iter - 1:
-            left = torch.zeros_like(left)
-        done = ~left
-        out[todo[done]] = (vectors[done] * growth[done][..., None, :]) @ vectors[done].mT
-        if not bool(left.any()):
+        left = (gap.abs().amax(-1) > tol) & (step < max_iter - 1)
+        out[todo[~left]] = _matrix_exp(values[~left], vectors[~left])
+        todo = todo[left]
+        if not len(todo):
             break
         if factors is None or step % 2 == 0:
             factors = torch.linalg.lu_factor(_slope(values[left], vectors[left]))
         else:
             factors = factors[0][left], factors[1][left]
-        todo = todo[left]
         move = torch.linalg.lu_solve(*factors, (diag * gap)[left][..., None])[..., 0]
         # A cap of 2 in log units keeps a step taken far from the solution inside exp's range.
         x[todo] -= move.clamp(-2.0, 2.0)
-    # Positive definite in exact arithmetic; the last 2e-5 keep it so after float32 rounding.
-    out = shrink_to_identity(unit_diagonal(out), 2e-5)
+    return just_valid(out)
+
+
+def _matrix_exp(values: Tensor, vectors: Tensor, s: float = 1.0) -> Tensor:
+    """Exp(s L) of L with that eigendecomposition."""
+    return (vectors * (s * values).exp()[..., None, :]) @ vectors.mT
+
+
+def just_valid(matrix: Tensor) -> Tensor:
+    """Unit diagonal; the last 2e-5 of shrinkage keep it positive definite after rounding."""
+    out = shrink_to_identity(unit_diagonal(matrix), 2e-5)
     out.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     return out

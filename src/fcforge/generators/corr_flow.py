@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fcforge.generators.base import GeneratorState
 from fcforge.generators.checks import N_CLASSES, device_rng
-from fcforge.generators.coordinates import off_log
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import mirrored_normal
 from fcforge.generators.layers import (
@@ -24,6 +23,7 @@ from fcforge.generators.layers import (
     uniform,
     with_prefix,
 )
+from fcforge.graphs import log_edges
 from fcforge.settings import NotNegative, Positive, Size
 from fcforge.types import FCBatch
 
@@ -101,7 +101,7 @@ class CorrFlow(CorrGauss):
         state["axes"] = factors / spread[:, None]
         state["unit"] = spread.square().mean().sqrt()
         state["spread"] = spread / state["unit"]
-        residual = off_log(batch.fc, self.shrink) - state["mean"][batch.y]
+        residual = log_edges(batch.fc, self.shrink) - state["mean"][batch.y]
         scores = residual @ state["axes"].T / state["unit"]
         state |= frozen(self._train(scores, batch.y, state["spread"], rng), "flow.")
         return self.matched(state, batch, rng)

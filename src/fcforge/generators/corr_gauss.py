@@ -11,10 +11,9 @@ from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import device_rng
-from fcforge.generators.coordinates import matrix_log, shrink_to_identity
 from fcforge.generators.gaussian import class_means, residual_factors, residual_noise
 from fcforge.generators.matching import decode, matched_scale, target_means
-from fcforge.graphs import edges
+from fcforge.graphs import edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import FCBatch
 
@@ -66,7 +65,7 @@ class CorrGauss(Generator):
 
     def gaussian(self, batch: FCBatch) -> GeneratorState:
         """The class-conditional Gaussian, its noise not yet matched."""
-        log_fc = matrix_log(shrink_to_identity(batch.fc, self.shrink))
+        log_fc = log_matrix(batch.fc, self.shrink)
         x = edges(log_fc)
         factors, diagonal = residual_factors(x, batch.y, self.covariance_shrink, self.rank)
         return {

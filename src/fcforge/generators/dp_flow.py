@@ -12,11 +12,10 @@ from torch.func import grad, vmap
 
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.checks import N_CLASSES, device_rng
-from fcforge.generators.coordinates import off_log
 from fcforge.generators.corr_flow import flow_init, flow_loss, integrate
 from fcforge.generators.layers import Params, adam, frozen, normal, uniform, with_prefix
 from fcforge.generators.matching import decode
-from fcforge.graphs import n_rois_of
+from fcforge.graphs import log_edges, n_rois_of
 from fcforge.privacy.mechanisms import (
     Noise,
     read_template,
@@ -132,7 +131,7 @@ class DPFlow(Generator):
 
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """DP-SGD of the velocity field on public coordinates."""
-        x = off_log(batch.fc, self.shrink)
+        x = log_edges(batch.fc, self.shrink)
         frame = {k: v.to(x.device) for k, v in self._frame(x.shape[1]).items()}
         scores = (x - frame["mean"]) @ frame["axes"].T / frame["unit"]
         rate = min(1.0, self.batch_size / len(batch))

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from fcforge.generators.base import GeneratorState
 from fcforge.generators.checks import N_CLASSES
-from fcforge.generators.coordinates import matrix_log, shrink_to_identity, unit_diagonal
+from fcforge.generators.coordinates import just_valid, shrink_to_identity
 from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init
 from fcforge.generators.wgan import WGAN
-from fcforge.graphs import symmetric_eigen
+from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least
 from fcforge.types import FCBatch
 
@@ -98,11 +98,11 @@ def _mlp_init(sizes: list[int], normalised: bool, rng: torch.Generator) -> Param
 def tangent_space(fc: Tensor, alpha: float) -> tuple[Tensor, Params]:
     """Standardised tangent vectors (n, R(R+1)/2) at the log-Euclidean mean, and the way back."""
     spd = shrink_to_identity(fc, alpha)
-    values, vectors = symmetric_eigen(matrix_log(spd).mean(0))
+    values, vectors = symmetric_eigen(log_matrix(fc, alpha).mean(0))
     root = (vectors * (0.5 * values).exp()) @ vectors.T
     inverse = (vectors * (-0.5 * values).exp()) @ vectors.T
     whitened = inverse @ spd @ inverse
-    tangent = to_vector(matrix_log(0.5 * (whitened + whitened.mT)))
+    tangent = to_vector(log_matrix(0.5 * (whitened + whitened.mT), 0.0))
     centre, unit = tangent.mean(0), tangent.std().clamp_min(1e-6)
     return (tangent - centre) / unit, {"root": root, "centre": centre, "unit": unit}
 
@@ -161,6 +161,4 @@ class GRSPDGAN(WGAN):
             return root.new_zeros(0, *root.shape)
         tangent = from_vector(state["centre"] + state["unit"] * v, root.shape[0])
         spd = root @ torch.linalg.matrix_exp(tangent) @ root
-        fc = shrink_to_identity(unit_diagonal(spd), 2e-5)
-        fc.diagonal(dim1=-2, dim2=-1).fill_(1.0)
-        return fc
+        return just_valid(spd)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.checks import N_CLASSES
-from fcforge.generators.coordinates import from_off_log, off_log, shrink_to_identity
+from fcforge.generators.coordinates import from_off_log, shrink_to_identity
 from fcforge.generators.gaussian import class_means, within_class_variance
-from fcforge.graphs import edges
+from fcforge.graphs import edges, log_edges
 from fcforge.types import FCBatch
 
 # Below this many subjects of a class a sample mean says too little to be corrected.
@@ -39,7 +39,7 @@ def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None =
         return fc
     shifted = coordinates.clone()
     for c in enough:
-        target, found = off_log(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
+        target, found = log_edges(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
         shifted[y == c] += target - found
     return from_off_log(shifted, start=diagonal, tol=TOLERANCE)[0]
 

@@ -201,6 +201,26 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
     return people(batch.select(rest), batch.select(index), half[rest] if half is not None else None)
 
 
+def _attack_all(
+    asked: Mapping[str, Component],
+    who: People,
+    member: np.ndarray,
+    plan: AuditPlan,
+    device: str,
+    say: Say,
+) -> tuple[list[AuditRow], dict[str, float]]:
+    """Rows of every release, and how long each took."""
+    rows: list[AuditRow] = []
+    seconds = {}
+    for name, component in asked.items():
+        begun = time.perf_counter()
+        evidence = _releases(component, who, member, plan, name == UNTRAINED, device)
+        rows += summarise(name, evidence, member, plan)
+        seconds[name] = round(time.perf_counter() - begun, 1)
+        say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")
+    return rows, seconds
+
+
 def audit_generators(
     generators: Mapping[str, Component],
     batch: FCBatch,
@@ -242,14 +262,7 @@ def audit_generators(
         UNTRAINED: untrained or Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
-    rows: list[AuditRow] = []
-    seconds = {}
-    for name, component in asked.items():
-        begun = time.perf_counter()
-        evidence = _releases(component, who, member, plan, name == UNTRAINED, device)
-        rows += summarise(name, evidence, member, plan)
-        seconds[name] = round(time.perf_counter() - begun, 1)
-        say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")
+    rows, seconds = _attack_all(asked, who, member, plan, device, say)
     about = {
         "what": "generators",
         "people": len(who.batch),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fcforge.generators.base import GeneratorState, LaneGenerator
 from fcforge.generators.checks import N_CLASSES
-from fcforge.generators.coordinates import clip_to_correlation, matrix_log, shrink_to_identity
+from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.lanes import train_together
 from fcforge.generators.fcm_vae.settings import VAESettings
@@ -20,7 +20,7 @@ from fcforge.generators.fcm_vae.training import train
 from fcforge.generators.gaussian import class_means, residual_factors
 from fcforge.generators.layers import Params, frozen, moved, normal, with_prefix
 from fcforge.generators.matching import decode, matched_scale, target_means
-from fcforge.graphs import edges, fisher_z, from_edges
+from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch
 
@@ -124,7 +124,7 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
     """Standardised coordinates (n, p) the decoder speaks, and what undoes them."""
     frame = {"rois": torch.tensor(fc.shape[-1])}
     if s.coordinates == "off_log":
-        log_fc = matrix_log(shrink_to_identity(fc, SHRINK))
+        log_fc = log_matrix(fc, SHRINK)
         frame["start"] = log_fc.diagonal(dim1=-2, dim2=-1).mean(0)
         x = edges(log_fc)
     else:

@@ -58,6 +58,7 @@ def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
 def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
+    d = s.d_model
 
     def dense(name: str, n_in: int, n_out: int, bias: bool = True) -> None:
         linear_init(p, name, n_in, n_out, rng)
@@ -66,22 +67,18 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
         elif s.drawn_biases:
             p[f"{name}.bias"] = (2 * torch.rand(n_out, generator=rng) - 1) / n_in**0.5
 
-    dense("input", rois + s.k_pe + 1, s.d_model)
-    for layer in range(s.layers):
-        name = f"layer{layer}"
-        norm_init(p, f"{name}.norm1", s.d_model)
-        dense(f"{name}.qkv", s.d_model, 3 * s.d_model, s.attention_bias)
-        dense(f"{name}.out", s.d_model, s.d_model, s.attention_bias)
-        norm_init(p, f"{name}.norm2", s.d_model)
-        dense(f"{name}.ff1", s.d_model, s.d_ff)
-        dense(f"{name}.ff2", s.d_ff, s.d_model)
-        dense(f"{name}.spectral", s.k_pe, s.d_model, bias=False)
-        if s.learnt_bias_gain:
-            p |= {f"{name}.gain_{b}": torch.zeros(s.heads) for b in ("lae", "sge")}
-    norm_init(p, "readout.norm", s.d_model)
-    dense("readout", s.d_model, s.d_model)
-    dense("mu", s.d_model, s.d_z)
-    dense("log_var", s.d_model, s.d_z)
+    dense("input", rois + s.k_pe + 1, d)
+    for name in (f"layer{i}" for i in range(s.layers)):
+        norm_init(p, f"{name}.norm1", d)
+        dense(f"{name}.qkv", d, 3 * d, s.attention_bias)
+        dense(f"{name}.out", d, d, s.attention_bias)
+        norm_init(p, f"{name}.norm2", d)
+        dense(f"{name}.ff1", d, s.d_ff)
+        dense(f"{name}.ff2", s.d_ff, d)
+        dense(f"{name}.spectral", s.k_pe, d, bias=False)
+    norm_init(p, "readout.norm", d)
+    for name, n_out in (("readout", d), ("mu", s.d_z), ("log_var", s.d_z)):
+        dense(name, d, n_out)
     dense("factors", s.d_z, rois * s.rank)
     _init_decoder(p, rois, n_classes, s, rng)
     dense("head", s.d_z, 1)
@@ -92,7 +89,7 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
 def _init_decoder(
     p: Params, rois: int, n_classes: int, s: VAESettings, rng: torch.Generator
 ) -> None:
-    """Weights of the factors, edge baselines, noise per edge and the gate."""
+    """Weights of the factors, edge baselines, noise per edge and gains."""
     p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
     if s.odd_decoder:
         p["factors.weight"] *= 0.2
@@ -102,6 +99,9 @@ def _init_decoder(
     p["baseline"] = torch.zeros(n_classes if s.class_baseline else 1, n_edges)
     p["log_noise"] = torch.zeros(n_edges)
     p["gate_scale"] = torch.tensor(s.gate_scale)
+    if s.learnt_bias_gain:
+        for layer in range(s.layers):
+            p |= {f"layer{layer}.gain_{bias}": torch.zeros(s.heads) for bias in ("lae", "sge")}
 
 
 def _attention(

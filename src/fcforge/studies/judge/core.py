@@ -10,7 +10,7 @@ import torch
 from fcforge.errors import DataError
 from fcforge.randomness import numpy_rng
 from fcforge.studies.judge import fidelity, two_sample
-from fcforge.studies.judge.utility import Task, classify
+from fcforge.studies.judge.utility import Task, add_utility
 from fcforge.types import FCBatch, Training
 
 COLLAPSED_VARIANCE = 0.2
@@ -82,15 +82,11 @@ def judge(
         Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
         ``warnings``, a list of sentences.
     """
-    training = training or Training()
     out: dict[str, Any] = judge_fidelity(real_train, real_test, synthetic, seed=seed)
-    for model in classifiers:
-        (numbers,) = classify([Task(synthetic, real_test, seed)], model, training, device)
-        out.update({f"tstr_{model}_{k}": v for k, v in numbers.items()})
     both = FCBatch.concat([real_train, synthetic.select(slice(0, len(real_train)))])
-    for model in augment:
-        (numbers,) = classify([Task(both, real_test, seed)], model, training, device)
-        out.update({f"aug_{model}_{k}": v for k, v in numbers.items()})
+    for prefix, train, models in (("tstr", synthetic, classifiers), ("aug", both, augment)):
+        task = Task(train, real_test, seed)
+        add_utility([out], prefix, [task], models, training or Training(), device)
     out["warnings"] = collapse_warnings(out, diagnostics or {})
     return out
 

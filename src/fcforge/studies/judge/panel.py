@@ -18,7 +18,7 @@ from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
 from fcforge.randomness import torch_rng
 from fcforge.studies.judge.core import collapse_warnings, judge_fidelity
-from fcforge.studies.judge.utility import Task, classify
+from fcforge.studies.judge.utility import Task, add_utility
 from fcforge.types import Component, FCBatch, Site, Training
 
 REAL = "real"
@@ -115,22 +115,20 @@ def judge_site(
     """
     make = make or partial(synthesise, multiple=panel.multiple)
     records: list[dict[str, Any]] = []
-    tstr: list[Task] = []
-    augmented: list[Task] = []
+    tasks: dict[str, list[Task]] = {"tstr": [], "aug": []}
     for seed, site in sites.items():
         train, test = (to_device(b, device) for b in (site.learning(with_val=True), site.test))
         for row, component in panel.rows.items():
-            made: Made = (train, {})
-            if component is not None:
-                made = make(component, train, site.name, seed)
-            synthetic, diagnostics = to_device(made[0], device), made[1]
+            made = make(component, train, site.name, seed) if component else (train, {})
+            synthetic = to_device(made[0], device)
             numbers = judge_fidelity(train, test, synthetic, seed=seed)
-            records.append(record_of(row, site.name, seed, numbers, diagnostics))
-            tstr.append(Task(synthetic, test, seed))
-            augmented.append(Task(augment(row, train, synthetic), test, seed))
+            records.append(record_of(row, site.name, seed, numbers, made[1]))
+            tasks["tstr"].append(Task(synthetic, test, seed))
+            tasks["aug"].append(Task(augment(row, train, synthetic), test, seed))
             say(f"{site.name} seed {seed} {row}: judged")
-    add_utility(records, "tstr", tstr, panel.classifiers, panel, device, say)
-    add_utility(records, "aug", augmented, panel.augment, panel, device, say)
+    found = [record["numbers"] for record in records]
+    for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
+        add_utility(found, prefix, tasks[prefix], models, panel.training, device, panel.lanes)
     return records
 
 
@@ -152,24 +150,6 @@ def augment(row: str, train: FCBatch, synthetic: FCBatch) -> FCBatch:
     if row == REAL:
         return train
     return FCBatch.concat([train, synthetic.select(slice(0, len(train)))])
-
-
-def add_utility(
-    records: Sequence[dict[str, Any]],
-    prefix: str,
-    tasks: Sequence[Task],
-    models: Sequence[str],
-    panel: Panel,
-    device: torch.device | str,
-    say: Callable[[str], None],
-) -> None:
-    """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
-    for model in models if records else ():
-        for record, found in zip(
-            records, classify(tasks, model, panel.training, device, panel.lanes), strict=True
-        ):
-            record["numbers"].update({f"{prefix}_{model}_{k}": v for k, v in found.items()})
-        say(f"{records[0]['site']}: {prefix} {model} done")
 
 
 def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -104,3 +105,19 @@ def classify(
     else:
         scores = network_scores(tasks, Component(classifier), training, device, lanes)
     return [summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)]
+
+
+def add_utility(
+    records: Sequence[dict[str, Any]],
+    prefix: str,
+    tasks: Sequence[Task],
+    models: Sequence[str],
+    training: Training,
+    device: torch.device | str = "cpu",
+    lanes: int = 32,
+) -> None:
+    """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
+    for model in models:
+        found = classify(tasks, model, training, device, lanes)
+        for record, numbers in zip(records, found, strict=True):
+            record.update({f"{prefix}_{model}_{k}": v for k, v in numbers.items()})
