@@ -83,3 +83,39 @@ def test_topology_of_copies_and_of_equal_edges_is_finite() -> None:
     ring = from_edges(torch.zeros(2, 4005))
     for fc in (flat, ring):
         assert all(bool(v.isfinite().all()) for v in fidelity.topology(fc).values())
+
+
+def test_correlation_of_a_constant_is_not_a_number() -> None:
+    a = torch.tensor([1.0, 2.0, 3.0])
+    assert fidelity.correlation(a, 2 * a + 1) == pytest.approx(1.0)
+    assert np.isnan(fidelity.correlation(a, torch.ones(3)))
+
+
+def test_matched_density_keeps_the_strongest_edges_of_each_subject() -> None:
+    fc = from_edges(torch.tensor([[0.9, 0.1, 0.5, 0.3, -0.8, 0.2], [0.2, 0.3, 0.1, 0.6, 0.5, 0.4]]))
+    kept = fidelity.matched_density(fc, density=1 / 3)
+    assert fidelity.edges(kept)[0].tolist() == pytest.approx([0.9, 0, 0.5, 0, 0, 0])
+    assert fidelity.edges(kept)[1].tolist() == pytest.approx([0, 0, 0, 0.6, 0.5, 0])
+    assert (kept.diagonal(dim1=-2, dim2=-1) == 0).all()
+
+
+def test_topology_of_a_triangle_and_a_path_by_hand() -> None:
+    # edges 01 02 12 of four ROIs: a triangle and an isolated ROI; 01 12 23: a path
+    triangle = torch.tensor([[0.9, 0.9, 0.0, 0.9, 0.0, 0.0]])
+    path = torch.tensor([[0.9, 0.0, 0.0, 0.9, 0.0, 0.9]])
+    a, b = (fidelity.topology(from_edges(e), density=0.5) for e in (triangle, path))
+    assert a["strength"].item() == pytest.approx(0.9)
+    assert a["clustering"].item() == pytest.approx(3 / 4)  # three closed corners, one lonely ROI
+    assert a["efficiency"].item() == pytest.approx(6 / 12)  # six ordered pairs at distance 1
+    assert b["clustering"].item() == 0.0
+    # ordered pairs: 6 at distance 1, 4 at distance 2, 2 at distance 3
+    assert b["efficiency"].item() == pytest.approx((6 + 4 / 2 + 2 / 3) / 12)
+
+
+def test_distances_of_graphs_are_kolmogorov_smirnov(real) -> None:
+    train, test = real
+    same = fidelity.shape_of_graphs(train.fc, train.fc)
+    assert all(v == 0.0 for v in same.values())
+    other = fidelity.shape_of_graphs(train.fc, test.fc)
+    assert set(other) == set(same)
+    assert all(0.0 <= v <= 1.0 for k, v in other.items() if k.startswith("topology"))

@@ -9,7 +9,7 @@ from fcforge.studies.judge.panel import (
     Interval,
     Panel,
     acceptance,
-    add_utility,
+    augment,
     best_tstr,
     interval,
     judge_site,
@@ -67,5 +67,48 @@ def test_best_classifier_counts() -> None:
     assert best_tstr({"a": one}, "a") == 0.7
 
 
-def test_nothing_to_classify_is_no_error() -> None:
-    add_utility([], "aug", [], ["gcn"], Panel({}), "cpu", print)
+def test_references_are_always_there_unless_they_are_the_rows() -> None:
+    assert list(Panel({}).rows) == [REAL, "bootstrap", "corr_gauss"]
+    own = Component("corr_gauss", {"rank": 3})
+    rows = Panel({"corr_gauss": own}).rows
+    assert list(rows) == [REAL, "bootstrap", "corr_gauss"]
+    assert rows["corr_gauss"] == own
+    assert rows[REAL] is None
+
+
+def test_augmentation_adds_as_many_synthetic_subjects() -> None:
+    train, fake = simulate(10), simulate(25, seed=3)
+    assert augment(REAL, train, fake) is train
+    both = augment("x", train, fake)
+    assert len(both) == 20
+    assert (both.fc[10:] == fake.fc[:10]).all()
+
+
+def requirements(**changes: float) -> dict[str, bool]:
+    mine = {
+        "class_difference_r": 0.5,
+        "variance_ratio": 1.0,
+        "edge_mean_r": 0.99,
+        "psd_share": 1.0,
+        "tstr_linear_acc": 0.7,
+        **changes,
+    }
+    real = {"class_difference_r": 0.6, "tstr_linear_acc": 0.71}
+    summary = {
+        row: {k: Interval(v, v, v) for k, v in numbers.items()}
+        for row, numbers in ((REAL, real), ("x", mine))
+    }
+    return {f.what: f.ok for f in acceptance(summary, "x")}
+
+
+def test_a_generator_is_asked_for_each_requirement() -> None:
+    assert all(requirements().values())
+    assert len(requirements()) == 5
+    assert not requirements(variance_ratio=1.5)["within-class edge variance ratio"]
+    assert not requirements(edge_mean_r=0.97)["edge-mean r with the training subjects"]
+    assert not requirements(class_difference_r=0.4)["class-difference r / real sample's"]
+    gap = "train-on-real minus train-on-synthetic accuracy"
+    assert not requirements(tstr_linear_acc=0.68)[gap]
+    assert not requirements(psd_share=0.9)["positive semidefinite share"]
+    assert requirements(active_units=9)["active units"]
+    assert not requirements(active_units=7)["active units"]

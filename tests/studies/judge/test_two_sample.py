@@ -64,3 +64,32 @@ def test_embedding_keeps_distances(real) -> None:
     raw = torch.cdist(fisher_z(edges(train.fc[:20])), fisher_z(edges(test.fc[:20]))).double()
     assert a.shape[1] == 39
     assert torch.allclose(torch.cdist(a, b), raw, rtol=1e-3)
+
+
+def test_coverage_of_points_on_a_line_by_hand() -> None:
+    real = torch.tensor([[0.0], [1.0], [2.0], [10.0]], dtype=torch.float64)
+    fake = torch.tensor([[0.5], [1.5], [30.0]], dtype=torch.float64)
+    out = two_sample.coverage(real, fake, k=1)
+    # radii of the real ones 1, 1, 1, 8; of the generated ones 1, 1, 28.5
+    assert out["precision"] == pytest.approx(2 / 3)  # 0.5 and 1.5 lie inside, 30 does not
+    assert out["recall"] == 1.0  # 10 is within 28.5 of 30
+    # 0.5: inside 0, 1; 1.5: inside 1, 2 (and 10's radius 8 does not reach 1.5)
+    assert out["density"] == pytest.approx((2 + 2 + 0) / 3)
+    assert out["coverage"] == pytest.approx(3 / 4)
+
+
+def test_small_sets_use_the_neighbours_they_have() -> None:
+    out = two_sample.coverage(normal(3, seed=1), normal(3, seed=2), k=50)
+    assert all(v >= 0.0 for v in out.values())
+
+
+def test_permutation_p_is_never_zero() -> None:
+    far = two_sample.mmd(normal(20, seed=1), normal(20, 9.0, seed=2), np.random.default_rng(0), 99)
+    assert far["mmd_p"] == pytest.approx(0.01)
+
+
+def test_classifier_test_is_symmetric_in_what_it_asks() -> None:
+    a, b = normal(40, seed=1), normal(40, 1.0, seed=2)
+    one = two_sample.classifier_test(a, b, np.random.default_rng(0))
+    two = two_sample.classifier_test(b, a, np.random.default_rng(0))
+    assert one == pytest.approx(two, abs=0.1)

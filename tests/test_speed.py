@@ -1,0 +1,33 @@
+"""What is done for speed alone leaves things as they were."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+
+from fcforge.speed import one_thread, products
+
+
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_threads_and_precision_are_put_back_whatever_happens(two_threads, fails) -> None:
+    before = torch.get_float32_matmul_precision()
+    with contextlib.suppress(ZeroDivisionError), one_thread(), products("tf32"):
+        assert torch.get_num_threads() == 1
+        assert torch.get_float32_matmul_precision() == "high"
+        _ = 1 / (0 if fails else 1)
+    assert torch.get_num_threads() == 2
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_full_precision_is_said_too() -> None:
+    with products("float32"):
+        assert torch.get_float32_matmul_precision() == "highest"
