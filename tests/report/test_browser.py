@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from consortium_world import make_world
+from small_consortium import empty, release_of, sites
 
 from browsing import complaints, poor_contrast, resources, show, small_text, sticking_out
 from fake_runs import KEEPS, fake_experiment, fake_learner
+from fcforge.imaging.atlas import aal116
+from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.report import judge, quality
+from fcforge.report.consortium import consortium_page
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
+from fcforge.studies.judge.experiment import Judgement
+from fcforge.studies.judge.panel import Interval, Panel
+from fcforge.studies.judge.portraits import Portrait
 
 pytestmark = pytest.mark.browser
 
 LONG = "a-learner-with-a-very-long-name-that-has-no-place-to-break-at-all"
 CAPSULES = ("capsule-chain-3", "capsule-evil", "capsule-damaged")
-PAGES = ("report", "index", "run-runs-evil", *CAPSULES, "audit")
+WRITTEN = ("index", "run-runs-evil", *CAPSULES, "audit")
+PAGES = ("report", *WRITTEN, "consortium", "judge", "quality", "group")
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +40,36 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     about = About(f"T {'y' * 90}", KEEPS, settings=settings, n_draws=50)
     report = write_report(runs, folder / "report.html", about)
     out = write_pages(make_world(folder / "world")).parent
-    found = {p: next(out.glob(f"{p}*.html")) for p in PAGES[1:]}
-    return {"report": report, **found}
+    for name, text in other_pages().items():
+        (folder / f"{name}.html").write_text(text)
+    found = {p: next(out.glob(f"{p}*.html")) for p in WRITTEN}
+    made = {name: folder / f"{name}.html" for name in other_pages()}
+    return {"report": report, **found, **made}
+
+
+@cache
+def other_pages() -> dict[str, str]:
+    """Pages of releases, judged generators and scans, from made-up numbers."""
+    rng = np.random.default_rng(0)
+    group = empty().joined([release_of(site) for site in sites()[2:4]])
+    fc = np.corrcoef(rng.normal(size=(116, 200)))
+    some = Portrait(fc, fc, np.linspace(-0.2, 0.6, 6670), np.linspace(9, 0.1, 116))
+    summary = {"real": {"psd_share": Interval(1, 0.9, 1)}, LONG: {"psd_share": Interval(0, 0, 0)}}
+    judgement = Judgement("Judged", Panel({}), summary, portraits={"real": some, LONG: some})
+    rows = [
+        {"participant_id": f"sub-{k}", "site": "NYU", "mean_fd": 0.1, "mean_fc": 0.3 + k / 100,
+         "n_volumes": 180, "tr": 2, "note": "x" * 60}
+        for k in range(9)
+    ]  # fmt: skip
+    source = SimpleNamespace(path=Path("/data") / ("y" * 80))
+    series = rng.normal(size=(40, 116))
+    run = Run(source, series, 2.0, np.ones(116), np.ones(40), series.T, {"done": "z" * 90}, (LONG,))
+    return {
+        "consortium": consortium_page(group, "all.capsule", "index.html"),
+        "judge": judge.page_of(judgement),
+        "quality": quality.subject_page(SubjectFC("01", (run,), fc, (3,)), aal116(), {}),
+        "group": quality.group_page(rows, [("sub-99", "no scan")], 10),
+    }
 
 
 @pytest.mark.parametrize("width", [1400, 400, 320])

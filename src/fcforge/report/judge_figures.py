@@ -58,6 +58,7 @@ def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
             look = {"color": figures.SERIES[k], "ls": styles[again % 3], "lw": 1.4}
         axes.plot(rank, p.spectrum, label=name, **look)
     axes.set_yscale("symlog", linthresh=0.01)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # exponents would be too small
     axes.axhline(0, color=figures.MUTED, lw=0.6)
     axes.set(xlabel="rank", ylabel="mean eigenvalue")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
