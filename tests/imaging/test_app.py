@@ -484,3 +484,23 @@ def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, l
     said = [line for line in lines if "scanner space" in line]
     assert len(said) == 1
     assert said[0].startswith("sub-berta: ")
+
+
+@pytest.mark.data
+def test_real_halfpipe_files(shared_data, tmp_path, lines):
+    """434 ROIs of two subjects of UCLA CNP, as HALFpipe left them."""
+    root = shared_data / "halfpipe_sample"
+    ask = {"source": root, "out": tmp_path / "out", "report": False, "say": lines.append}
+    assert fc_command(**ask, atlas="Schaefer400") == 0, lines
+    for subject in ("10159", "10171"):
+        path = next((tmp_path / "out" / f"sub-{subject}").rglob("*_relmat.tsv"))
+        ours = pd.read_csv(path, sep="\t", index_col="Node").to_numpy()
+        side = json.loads(path.with_suffix(".json").read_text())
+        theirs = np.loadtxt(next(root.rglob(f"sub-{subject}*_desc-correlation_matrix.tsv")))
+        seen = np.isfinite(np.diagonal(theirs))
+        assert (ours.shape, side["Tool"], side["RepetitionTime"]) == ((434, 434), "halfpipe", 2.0)
+        assert len(side["EmptyROIs"]) == (~seen).sum() == 28
+        np.testing.assert_allclose(ours[np.ix_(seen, seen)], theirs[np.ix_(seen, seen)], atol=1e-6)
+        assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
+    assert fc_command(**ask, atlas="AAL116") == 2
+    assert "Time series there are of: schaefer400" in lines[-1]

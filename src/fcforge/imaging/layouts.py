@@ -20,6 +20,7 @@ TO_MNI = (
     "If it is in MNI space after all: --layout nifti."
 )
 _ANATOMY = ("_T1w", "_T2w", "_FLAIR", "_PDw", "_dwi", "_epi", "_sbref", "_magnitude1", "_phasediff")
+_OF_TOOLS = ("desc-confounds", "desc-correlation", "relmat", "_motion.", "_coverage")
 _NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
 
@@ -98,6 +99,17 @@ def _dpabi(root: Path, request: FCRequest) -> Iterator[Source]:
         )
 
 
+def _halfpipe(root: Path, request: FCRequest) -> Iterator[Source]:
+    for path in root.glob("**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv"):
+        if _names_atlas(path, request.atlas):
+            run = re.sub(r"_feature-.*$", "", path.name)
+            func = next(p for p in path.parents if p.name == "func")
+            top = next(p for p in path.parents if p.name.startswith("sub-")).parent
+            folder = top.parent / "fmriprep" / func.relative_to(top)
+            motion = _first(folder / f"{run}_desc-confounds_timeseries.tsv")
+            yield source_of(path, "series", "halfpipe", denoised=True, motion=motion)
+
+
 def _hcp(root: Path, request: FCRequest) -> Iterator[Source]:
     """The Human Connectome Project's own folders: runs with one name in every subject."""
     for path in nifti_files(root, "**/MNINonLinear/Results/*/*fMRI*"):
@@ -120,7 +132,10 @@ def _scans(root: Path, request: FCRequest) -> Iterator[Source]:
 
 def _series(root: Path, request: FCRequest) -> Iterator[Source]:
     for path in root.glob("**/*"):
-        if path.suffix.lower() in SUFFIXES and not path.name.lower().startswith(_NOT_SERIES):
+        name = path.name.lower()
+        other = name.startswith(_NOT_SERIES) or any(part in name for part in _OF_TOOLS)
+        tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
+        if path.suffix.lower() in SUFFIXES and not other and not tagged:
             stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
             name = stem.removeprefix("ROISignals_")
             yield source_of(path, "series", "series", subject=name, task="rest", denoised=True)
@@ -131,6 +146,7 @@ FINDERS: dict[str, Callable[[Path, FCRequest], Iterable[Source]]] = {
     "xcpd": _xcpd,
     "cpac": _cpac,
     "dpabi": _dpabi,
+    "halfpipe": _halfpipe,
     "hcp": _hcp,
     "nifti": _scans,
     "series": _series,
@@ -214,7 +230,7 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
         what = f"nothing with this task, session, space and name; there is {_few(there)}."
         return DataError(what, where=str(root), do="See --task, --session, --space and --select.")
     bold = {entities(path.name).get("space", "") for path in nifti_files(root, "sub-*/**/*_bold")}
-    series = {_atlas_of(path) for path in root.glob("sub-*/**/*_timeseries.*")} - {""}
+    series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
     if series:
         what = f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}."
         return DataError(what, where=str(root), do="Name one of them: --atlas NAME.")
@@ -247,7 +263,7 @@ def _generated_by(root: Path) -> str:
     made_by = made_by if isinstance(made_by, list) else [made_by]
     names = " ".join(str(tool.get("Name", "")) for tool in made_by if isinstance(tool, dict))
     text = re.sub(r"[^a-z]", "", names.lower())
-    known = {"xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
+    known = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
     return next((layout for word, layout in known.items() if word in text), "")
 
 

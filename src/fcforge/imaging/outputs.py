@@ -145,9 +145,12 @@ def write_description(out: Path, source: Path, name: str, made_by: str = "fcforg
 def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     """dataset_description.json and the atlas' label table."""
     write_description(out, source, "fcforge functional connectivity")
-    rows = list(zip(atlas.values.tolist(), atlas.roi_names, atlas.systems, strict=True))
+    places = atlas.places if len(atlas.places) else np.full((atlas.n_rois, 3), np.nan)
+    parts = atlas.values.tolist(), atlas.roi_names, atlas.systems, places.round(1).tolist()
+    rows = [[v, name, system or "n/a", *xyz] for v, name, system, xyz in zip(*parts, strict=True)]
     folder = out / "atlases" / f"atlas-{atlas.name}"
-    write_table(folder / f"atlas-{atlas.name}_dseg.tsv", ["index", "name", "system"], rows)
+    columns = ["index", "name", "system", "x", "y", "z"]
+    write_table(folder / f"atlas-{atlas.name}_dseg.tsv", columns, rows)
 
 
 def refuse_foreign(out: Path, source: Path) -> None:

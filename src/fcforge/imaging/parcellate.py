@@ -37,32 +37,64 @@ def roi_means(
     DataError
         The affine puts the scan outside MNI space.
     """
+    if atlas.probabilistic:
+        return _map_signals(scan, atlas, mask, min_coverage)
     grid = atlas.on_grid(scan.shape, scan.affine)
     if mask is not None:
         grid = np.where(read_mask(mask, scan), grid, np.int16(-1))
     flat_grid = grid.ravel(order="F")
     flat = np.flatnonzero(flat_grid >= 0)
     _in_mni(scan, atlas, len(np.unique(flat_grid[flat])))
-    voxels = read_voxels(scan, flat)
-    finite = np.isfinite(voxels).all(axis=1)
-    good = finite.copy()
-    good[finite] = np.ptp(voxels[finite], axis=1) > 0
+    voxels, good, notes = _good_voxels(scan, flat)
     column = flat_grid[flat]
-    voxels[~good] = 0.0
     count = np.bincount(column[good], minlength=atlas.n_rois)
     series = np.full((scan.n_volumes, atlas.n_rois), np.nan)
     order = np.argsort(column, kind="stable")
     starts = np.searchsorted(column[order], np.arange(atlas.n_rois + 1))
-    for roi in range(atlas.n_rois):
-        if count[roi]:
-            rows = order[starts[roi] : starts[roi + 1]]
-            series[:, roi] = voxels[rows].sum(axis=0, dtype=np.float64) / count[roi]
+    for roi in np.flatnonzero(count):
+        rows = order[starts[roi] : starts[roi + 1]]
+        series[:, roi] = voxels[rows].sum(axis=0, dtype=np.float64) / count[roi]
     coverage = _coverage(scan, atlas, flat[good])
     series[:, coverage < min_coverage] = np.nan
-    shown = order[good[order]]
-    step = max(1, len(shown) // CARPET_VOXELS)
-    notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
-    return series, coverage, voxels[shown[::step][:CARPET_VOXELS]], notes
+    return series, coverage, _carpet(voxels, order[good[order]]), notes
+
+
+def _good_voxels(scan: Scan, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Signals of voxels (0 where not good), which are good, and the notes."""
+    voxels = read_voxels(scan, flat)
+    finite = np.isfinite(voxels).all(axis=1)
+    good = finite.copy()
+    good[finite] = np.ptp(voxels[finite], axis=1) > 0
+    voxels[~good] = 0.0
+    return voxels, good, {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
+
+
+def _carpet(voxels: np.ndarray, shown: np.ndarray) -> np.ndarray:
+    return voxels[shown[:: max(1, len(shown) // CARPET_VOXELS)][:CARPET_VOXELS]]
+
+
+def _map_signals(
+    scan: Scan, atlas: Atlas, mask: Path | None, min_coverage: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    r"""Signals s of weighted maps W by least squares, as nilearn's ``NiftiMapsMasker``.
+
+    .. math:: \min_s \lVert x_t - W s_t \rVert^2
+
+    for the good voxels x of every volume t.
+    """
+    weights = atlas.maps_on(scan.shape, scan.affine)
+    if mask is not None:
+        weights = weights * read_mask(mask, scan).ravel(order="F")[:, None]
+    flat = np.flatnonzero((weights > 0).any(axis=1))
+    _in_mni(scan, atlas, int((weights > 0).any(axis=0).sum()))
+    voxels, good, notes = _good_voxels(scan, flat)
+    own = weights[flat[good]].astype(np.float64)
+    series = np.linalg.lstsq(own, voxels[good].astype(np.float64), rcond=None)[0].T
+    share = own.sum(axis=0) * abs(np.linalg.det(scan.affine[:3, :3]))
+    coverage = np.clip(share / np.maximum(atlas.map_volumes, 1e-12), 0, 1)
+    series[:, coverage < min_coverage] = np.nan
+    order = np.argsort(weights[flat].argmax(axis=1), kind="stable")
+    return series, coverage, _carpet(voxels, order[good[order]]), notes
 
 
 def _coverage(scan: Scan, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:

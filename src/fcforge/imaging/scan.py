@@ -58,7 +58,7 @@ def open_scan(path: Path) -> Scan:
     DataError
         Missing, not NIfTI, not 4D, or with an affine that cannot place voxels in space.
     """
-    image = _load(path)
+    image = load_image(path)
     if len(image.shape) != 4 or image.shape[3] < 2:
         raise DataError(
             f"shape {tuple(image.shape)} is not a 4D scan with two or more volumes.",
@@ -119,7 +119,7 @@ def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
     """
     from nibabel.openers import ImageOpener
 
-    proxy = _load(scan.path).dataobj
+    proxy = load_image(scan.path).dataobj
     n_voxels = int(np.prod(scan.shape[:3]))
     out = np.empty((len(flat), scan.n_volumes), dtype=np.float32)
     done = 0
@@ -146,16 +146,17 @@ def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def read_labels(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Integer label volume and its affine; kept for the next subject.
+def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Integer label volume of a file or image and its affine; kept for the next subject.
 
     Returns
     -------
     labels : ndarray of shape (x, y, z), int32
     affine : ndarray of shape (4, 4)
     """
-    image = _load(path)
-    data = read_volume(path)
+    image, path = load_image(source), source if isinstance(source, Path) else ""
+    data = read_volume(source)
+    data = data[..., 0] if data.ndim == 4 and data.shape[3] == 1 else data
     if data.ndim != 3:
         raise DataError(f"shape {data.shape} is not one label volume.", where=str(path))
     labels = np.rint(data)
@@ -186,10 +187,10 @@ def read_mask(path: Path, scan: Scan) -> np.ndarray:
     return labels > 0
 
 
-def read_volume(path: Path) -> np.ndarray:
-    """All voxels of an image, float32."""
+def read_volume(path: Any) -> np.ndarray:
+    """All voxels of a file or image, float32."""
     try:
-        return np.asarray(_load(path).dataobj, dtype=np.float32)
+        return np.asarray(load_image(path).dataobj, dtype=np.float32)
     except (EOFError, OSError, zlib.error, ValueError) as error:
         raise DataError(
             f"truncated or damaged ({type(error).__name__}).",
@@ -198,9 +199,12 @@ def read_volume(path: Path) -> np.ndarray:
         ) from None
 
 
-def _load(path: Path) -> Any:
+def load_image(path: Any) -> Any:
+    """NIfTI image of a file; an image in memory as it is."""
     import nibabel as nib
 
+    if hasattr(path, "dataobj"):
+        return path
     if not path.exists():
         raise DataError("no such file.", where=str(path))
     try:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from fcforge.errors import DataError
 
-VARIANTS = ("acq", "ce", "rec", "dir", "echo", "part")
+VARIANTS = ("acq", "ce", "rec", "dir", "echo", "part", "feature")
 _ENTITY = re.compile(r"([a-zA-Z]+)-([a-zA-Z0-9+]+)")
 
 
