@@ -10,11 +10,10 @@ from fcforge.methods.der import DER, DERPP
 from fcforge.methods.dp_analytic import DPAnalytic
 from fcforge.methods.er import ER
 from fcforge.methods.ewc import EWC
-from fcforge.methods.finetune import Finetune
+from fcforge.methods.finetune import Finetune, Independent
 from fcforge.methods.forge import Forge
 from fcforge.methods.forge_release import ForgeRelease
 from fcforge.methods.forge_ridge import ForgeRidge
-from fcforge.methods.independent import Independent
 from fcforge.methods.lwf import LwF
 from fcforge.methods.majority import Majority
 from fcforge.methods.packnet import PackNet

@@ -1,9 +1,9 @@
-"""Fine-tuning: learn each site on top of the last, keep nothing. The floor for forgetting."""
+"""A network without memory: fine-tuned from site to site, or begun anew at each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from fcforge.methods.base import Method
 
@@ -15,3 +15,13 @@ class Finetune(Method):
     name: ClassVar[str] = "finetune"
     title: ClassVar[str] = "Fine-tuning (Base)"
     source: ClassVar[str] = "FORGE paper, Base"
+
+
+@dataclass(frozen=True)
+class Independent(Method):
+    """Each site alone: what a hospital reaches without the consortium. Read its diagonal only."""
+
+    name: ClassVar[str] = "independent"
+    title: ClassVar[str] = "Independent"
+    source: ClassVar[str] = "reference: single-site training"
+    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "site"
