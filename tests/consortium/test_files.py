@@ -12,7 +12,14 @@ from small_consortium import empty, release_of, sites, start
 
 from fcforge.capsule import ledger
 from fcforge.capsule.container import pack, unpack
-from fcforge.consortium import files, read_consortium, read_release, write_consortium, write_release
+from fcforge.consortium import (
+    Withdrawal,
+    files,
+    read_consortium,
+    read_release,
+    write_consortium,
+    write_release,
+)
 from fcforge.errors import CapsuleError
 
 HOSPITALS = sites()[2:]
@@ -132,10 +139,21 @@ def test_another_key_for_the_same_site_is_refused(group, keys):
 
 def test_only_the_hospital_withdraws_what_it_signed(group, keys):
     site = group.releases[0].site
-    with pytest.raises(CapsuleError, match="signed by different keys"):
+    with pytest.raises(CapsuleError, match=r"are signed by key .*--sign"):
         group.withdrawn(site)
-    with pytest.raises(CapsuleError, match="signed by different keys"):
+    with pytest.raises(CapsuleError, match=r"are signed by key .*--sign"):
         group.withdrawn(site, keys[1])
+    forged = Withdrawal(
+        site=site, start=group.start.digest, time=group.releases[0].time, fcforge="0",
+        releases=(group.releases[0].digest,),
+    )  # fmt: skip
+    with pytest.raises(CapsuleError, match="signed by different keys"):
+        group.joined([forged])
+    stranger = replace(forged, site="another").signed(keys[1])
+    with pytest.raises(CapsuleError, match="'another' cannot withdraw a release of site"):
+        group.joined([stranger])
+    with pytest.raises(CapsuleError, match="cannot withdraw"):  # whichever comes first
+        empty().joined([stranger]).joined(group.releases)
     assert site not in group.withdrawn(site, keys[0]).sites
 
 

@@ -70,7 +70,7 @@ def test_turned_labels_are_refused():
     done = learn(empty(), people(), SITE, Home(), Budget())
     assert done.before["auroc"] > 0.7
     turned = replace(mine(), y=1 - mine().y)
-    with pytest.raises(DataError, match=r"wrong way round.*--positive.*--accept-labels"):
+    with pytest.raises(DataError, match=r"wrong way round.*means patient.*--accept-labels"):
         learn(empty(), turned, SITE, Home(), Budget())
     learn(empty(), turned, SITE, Home(), Budget(), accept_labels=True)
 

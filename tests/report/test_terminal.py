@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from fcforge.capsule.opening import STEPS, Check
+from fcforge.capsule.opening import STEPS, Check, intact
 from fcforge.capsule.prediction import Prediction
 from fcforge.report import terminal
 from fcforge.runner.collect import RunProgress
@@ -85,9 +84,9 @@ def test_predictions_are_counted():
 
 def test_verify_needs_every_step():
     good = [Check(name, True, "fine") for name in STEPS]
-    assert terminal.verify_text(good).splitlines()[-1] == "intact"
+    assert terminal.verify_text(good, intact(good)).splitlines()[-1] == "intact"
     cut = [*good[:2], Check(STEPS[2], False, "forged")]
-    lines = terminal.verify_text(cut).splitlines()
+    lines = terminal.verify_text(cut, intact(cut)).splitlines()
     assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS CAPSULE"]
-    assert '"ok": false' in terminal.verify_json(good[:-1])  # a step that was never reached
-    assert np.all([c.ok for c in good])
+    assert not intact(good[:-1])  # a step that was never reached
+    assert '"ok": false' in terminal.verify_json(good[:-1], intact(good[:-1]))

@@ -190,7 +190,7 @@ def test_folder_of_every_type(suffix, series, tmp_path):
     np.testing.assert_array_equal(back.site, made.site)
     np.testing.assert_allclose(back.fc, np.stack(list(expected.values())), atol=1e-6)
     assert back.covariates["age"].dtype == float
-    assert set(back.covariates["sex"].tolist()) == {"M", "F"}
+    assert set(back.covariates["sex"].tolist()) == {1.0, 2.0}  # written M and F
 
 
 def test_one_bad_subject_is_one_finding(tmp_path):

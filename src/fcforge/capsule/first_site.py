@@ -32,6 +32,12 @@ def learn_site(
     a method, model and generator by name. Later sites follow the capsule, and saying something
     else is an error.
     """
+    if request.release:
+        raise ConfigError(
+            f"--{next(iter(request.release)).replace('_', '-')} is for releases around a public "
+            "start.",
+            do="Give such a capsule as --state (`fcforge start` makes it).",
+        )
     data = {"path": str(request.data), "kind": request.kind, "sites": [request.site]}
     cohort = load_dataset(Component("folder", data))
     settings = _settings(request, cohort)

@@ -12,6 +12,7 @@ Kind = Literal["auto", "fc", "timeseries"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 KIND = "What the files hold."
+RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
 )  # fmt: skip
@@ -19,12 +20,30 @@ FIRST_SITE = (
 
 @dataclass(frozen=True)
 class LearnRequest(Request):
-    """One hospital's turn; only the first of a chain chooses method, model and training."""
+    """One hospital's turn: a release around a public start, or the next link of a chain.
+
+    Only the first of a chain chooses method, model and training.
+    """
 
     site: str = option(help="Name of the site to learn.")
     data: Path = option(help="Its data: .npz file or folder.")
     out: Path = option(help="Capsule to write (without a suffix: a folder).")
-    state: Path | None = option(None, "Capsule of the sites before this one.")
+    state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
+    epsilon: float | None = option(None, "Release: the most each person spends [1].")
+    delta: float | None = option(None, "Release: delta [0.001].")
+    mechanism: Literal["gaussian", "none"] | None = option(
+        None, "Release: noise [gaussian], or none, which promises nothing."
+    )
+    local: Path | None = option(
+        None, "Release: file that stays at home [SITE.home.json beside OUT]."
+    )
+    again: bool = option(
+        False, "Release: people of an earlier release once more; their spending adds up.",
+        flag="--again",
+    )  # fmt: skip
+    accept_labels: bool = option(
+        False, "Release: go on although the diagnoses look turned round.", flag="--accept-labels"
+    )
     config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
     learner: str | None = option(None, "First site: title of the learner in the config.")
     method: str | None = option(None, "First site: method.")
@@ -47,8 +66,18 @@ class LearnRequest(Request):
     @property
     def chosen(self) -> dict[str, Any]:
         """Choices of a first site that were made."""
-        found = {name: getattr(self, name) for name in FIRST_SITE}
-        return {name: value for name, value in found.items() if value is not None}
+        return self._said(FIRST_SITE)
+
+    @property
+    def release(self) -> dict[str, Any]:
+        """Options of a release that were given."""
+        return self._said(RELEASE)
+
+    def _said(self, names: tuple[str, ...]) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in names}
+        return {
+            name: value for name, value in found.items() if value is not None and value is not False
+        }
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,10 @@ Trust = Annotated[
     list[Path] | None,
     typer.Option(help="Public key (PEM) the capsule must be signed by; may be repeated."),
 ]
+Local = Annotated[
+    Path | None, typer.Option(help="The hospital's home file: its own threshold is shown beside.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")]
 Kind = Annotated[Literal["auto", "fc", "timeseries"], typer.Option(help="What the files hold.")]
 
 

@@ -10,18 +10,76 @@ import typer
 
 from fcforge.capsule.requests import AuditRequest, LearnRequest
 from fcforge.cli._console import progress_on_stderr, say
-from fcforge.cli._options import CAPSULES, AsJson, Capsule, Kind, Trust, takes
+from fcforge.cli._options import CAPSULES, AsJson, Capsule, Kind, Local, Overwrite, Trust, takes
+from fcforge.errors import FCForgeError
 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    for command in (learn, predict, inspect, verify, audit, keys):
+    for command in (
+        start,
+        learn,
+        merge,
+        withdraw,
+        threshold,
+        evaluate,
+        predict,
+        inspect,
+        verify,
+        audit,
+        keys,
+    ):
         app.command(rich_help_panel=CAPSULES)(command)
+
+
+def start(
+    out: Annotated[Path, typer.Option(help="Capsule to write.")],
+    data: Annotated[Path | None, typer.Option(help="Public people: .npz file or folder.")] = None,
+    sites: Annotated[str, typer.Option(help="Public sites, separated by commas [all].")] = "",
+    remove: Annotated[
+        str, typer.Option(help="Covariates to take out of every scan, e.g. mean_fd,age,sex.")
+    ] = "",
+    dataset: Annotated[str, typer.Option(help="Loader; see `fcforge list datasets`.")] = "folder",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting, e.g. start.axes=8 or dataset.quality=all."),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a public start: what a consortium begins from, made of public people alone."""
+    from fcforge.consortium.turn import names_in, start_file
+    from fcforge.report.consortium import start_words
+
+    source = {"name": dataset, **({} if data is None else {"path": str(data)})}
+    made = start_file(
+        source, names_in(sites), names_in(remove), out, overrides or [], overwrite=overwrite
+    )
+    say(f"wrote {out}; give this file to every hospital.")
+    print("\n".join(start_words(made)))
 
 
 @takes(LearnRequest)
 def learn(request: LearnRequest) -> None:
-    """Learn one site on top of a capsule and seal the next one."""
+    """Learn one site: add its release to a consortium, or seal the next capsule of a chain."""
+    from fcforge.consortium.files import is_consortium
+
+    if request.state is not None and is_consortium(request.state):
+        _learn_release(request)
+    else:
+        _learn_link(request)
+
+
+def _learn_release(request: LearnRequest) -> None:
+    from fcforge.consortium.turn import take_turn
+    from fcforge.report.consortium import release_words
+    from fcforge.report.hospital import found_words
+
+    done = take_turn(request, lambda found: say("\n".join(found_words(found))))
+    say(f"wrote {request.out}, which may leave, and the home file, which must not.")
+    print("\n".join(release_words(done.release)))
+
+
+def _learn_link(request: LearnRequest) -> None:
     from fcforge.capsule.first_site import learn_site
     from fcforge.report.inspect import inspect_words
 
@@ -31,52 +89,157 @@ def learn(request: LearnRequest) -> None:
     print("\n".join(inspect_words(capsule)))
 
 
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="Capsules and .release files.")],
+    out: Annotated[Path, typer.Option(help="Capsule to write.")],
+    trust: Trust = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Join the releases of capsules around one start; any order gives the same capsule."""
+    from fcforge.consortium import write_consortium
+    from fcforge.consortium.trusting import union_of
+    from fcforge.report.consortium import consortium_words
+
+    group = union_of(files, trust or ())
+    write_consortium(group, out, overwrite=overwrite)
+    say(f"wrote {out}")
+    print("\n".join(consortium_words(group)))
+
+
+def withdraw(
+    site: Annotated[str, typer.Argument(help="Site whose releases are taken back.")],
+    state: Annotated[Path, typer.Option(help="Capsule with its releases.")],
+    out: Annotated[Path, typer.Option(help="Capsule to write, or a .release to send round.")],
+    sign: Annotated[
+        Path | None, typer.Option(help="Private key its releases are signed by.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Take a site's releases back: the head is as if it had never taken part."""
+    from fcforge.consortium.turn import withdraw_file
+    from fcforge.report.consortium import consortium_words
+
+    group = withdraw_file(site, state, out, sign, overwrite=overwrite)
+    say(f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there.")
+    print("\n".join(consortium_words(group)))
+
+
+def threshold(
+    capsule: Capsule,
+    data: Annotated[Path, typer.Option(help="The hospital's own people: .npz file or folder.")],
+    site: Annotated[str, typer.Option(help="Its site.")],
+    local: Annotated[Path, typer.Option(help="Its home file, which is written anew.")],
+    kind: Kind = "auto",
+) -> None:
+    """Fit the hospital's own threshold again for a newer capsule; nothing leaves, no cost."""
+    from fcforge.consortium.turn import refit_file
+
+    found = refit_file(capsule, data, site, local, kind)
+    print(f"own log odds = {found.intercept:.3f} + {found.slope:.3f} x consortium's log odds")
+
+
+def evaluate(
+    capsule: Capsule,
+    data: Annotated[Path, typer.Argument(help="People with diagnoses: .npz file or folder.")],
+    site: Annotated[str, typer.Option(help="Sites to take, separated by commas [all].")] = "",
+    local: Local = None,
+    kind: Kind = "auto",
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a capsule on people whose diagnoses are known, beside the majority class."""
+    from fcforge.consortium.evaluating import evaluate_file
+    from fcforge.consortium.turn import local_home, names_in, own_data
+    from fcforge.report.hospital import evaluation_text
+
+    cohort = own_data(data, names_in(site), kind)
+    found = evaluate_file(capsule, cohort, local_home(local), tuple(trust or ()))
+    print(json.dumps(found.to_json(), indent=1) if as_json else evaluation_text(found))
+
+
 def predict(
     capsule: Capsule,
     scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
     out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
+    local: Local = None,
     kind: Kind = "auto",
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
     from fcforge.capsule import prediction
-    from fcforge.capsule.opening import open_trusted
+    from fcforge.consortium.turn import predict_file
     from fcforge.report.terminal import prediction_text
     from fcforge.writing import write_text
 
-    opened = open_trusted(capsule, trust or ())
-    rows = prediction.predict(opened, scans, kind)
-    say(prediction_text(rows, opened.sites))
-    text = prediction.as_json(rows, opened) if as_json else prediction.as_csv(rows, opened.sites)
+    found = predict_file(capsule, scans, local, kind, trust or ())
+    for note in found.notes:
+        say(note, style="yellow")
+    say(prediction_text(found.rows, found.sites))
+    text = prediction.as_json(found) if as_json else prediction.as_csv(found.rows, found.sites)
     if out is None:
         print(text.rstrip("\n"))
     else:
         write_text(out, f"{text.rstrip()}\n")
-    raise typer.Exit(0 if any(row.usable for row in rows) else 1)
+    raise typer.Exit(0 if any(row.usable for row in found.rows) else 1)
 
 
-def inspect(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> None:
+def inspect(
+    capsule: Capsule,
+    release: Annotated[
+        str | None, typer.Option(help="Print every number that left this site.")
+    ] = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
     """Say in plain words what is in a capsule: who, when, what is kept, how good."""
     from fcforge.capsule.opening import open_trusted
     from fcforge.capsule.summary import summary
+    from fcforge.consortium.files import is_consortium
     from fcforge.report.inspect import inspect_words
 
+    if is_consortium(capsule):
+        _inspect_group(capsule, release, trust, as_json)
+        return
+    if release is not None:
+        raise FCForgeError("is a chained capsule, which holds no releases.", where=str(capsule))
     opened = open_trusted(capsule, trust or ())
     words = json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
     print(words)
 
 
+def _inspect_group(
+    capsule: Path, release: str | None, trust: list[Path] | None, as_json: bool
+) -> None:
+    from fcforge.consortium.trusting import open_group
+    from fcforge.report import consortium as words
+
+    group = open_group(capsule, trust or ())
+    shown = group.only(release) if release is not None else group
+    if as_json:
+        print(json.dumps(words.consortium_json(shown), indent=1))
+    elif release is None:
+        print("\n".join(words.consortium_words(group)))
+    else:
+        print("\n\n".join("\n".join(words.release_words(r)) for r in shown.releases))
+
+
 def verify(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
-    from fcforge.capsule.opening import intact
-    from fcforge.capsule.opening import verify as checks_of
+    from fcforge.capsule import opening
     from fcforge.capsule.signing import read_public
+    from fcforge.consortium import trusting
+    from fcforge.consortium.files import is_consortium
     from fcforge.report.terminal import verify_json, verify_text
 
-    checks = checks_of(capsule, trusted=[read_public(key) for key in trust or ()])
-    print((verify_json if as_json else verify_text)(checks))
-    raise typer.Exit(0 if intact(checks) else 1)
+    if is_consortium(capsule):
+        checks = trusting.verify(capsule, trust or ())
+        ok = all(check.ok for check in checks)
+    else:
+        checks = opening.verify(capsule, trusted=[read_public(key) for key in trust or ()])
+        ok = opening.intact(checks)
+    print((verify_json if as_json else verify_text)(checks, ok))
+    raise typer.Exit(0 if ok else 1)
 
 
 @takes(AuditRequest)

@@ -72,8 +72,10 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
             f"is of version {manifest['version']!r:.20}, this fcforge reads version {VERSION}.",
             do="A newer fcforge reads newer versions: pip install -U fcforge.",
         )
-    for name in (START, RECORDS):
-        if manifest["parts"] != {n: ledger.sha256(parts[n]) for n in (START, RECORDS)}:
+    if not isinstance(manifest["parts"], dict) or set(manifest["parts"]) != {START, RECORDS}:
+        raise CapsuleError("its list of parts is malformed.")
+    for name, sha in manifest["parts"].items():
+        if sha != ledger.sha256(parts[name]):
             raise CapsuleError(f"part '{name}' was changed after it was written.")
     start = from_parts(load_arrays(parts[START], START), checked_papers(manifest["papers"]))
     if start.digest != manifest["start"]:
@@ -92,7 +94,7 @@ _KEYS = {"format", "version", "start", "papers", "parts"}
 _PAPERS: dict[str, type | tuple[type, ...]] = {
     "fcforge": str, "dataset": str, "people_sha256": str, "left_out": list, "people": int,
     "patients": int, "sites": dict, "n_rois": int, "roi_names": list, "classes": list,
-    "removes": list, "settings": dict, "limits": dict, "unseen_site": dict,
+    "removes": list, "ranges": dict, "settings": dict, "limits": dict, "unseen_site": dict,
 }  # fmt: skip
 
 
@@ -108,9 +110,18 @@ def checked_papers(papers: Any) -> dict[str, Any]:
         isinstance(v, float) and abs(v) < 1e6 for v in limits.values()
     ):
         raise CapsuleError("the start's papers: 'limits' cannot be used.")
+    if set(papers["ranges"]) != set(papers["removes"]) or not all(
+        map(_is_range, papers["ranges"].values())
+    ):
+        raise CapsuleError("the start's papers: 'ranges' do not fit what is removed.")
     if not 2 <= papers["n_rois"] <= 2_000 or len(papers["roi_names"]) not in (0, papers["n_rois"]):
         raise CapsuleError("the start's papers: 'n_rois' and 'roi_names' do not fit.")
     return papers
+
+
+def _is_range(value: Any) -> bool:
+    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(v, float) for v in value)
+    return pair and value[0] <= value[1]
 
 
 def _line(record: Record) -> bytes:

@@ -76,6 +76,15 @@ class Threshold:
     people: int
     capsule: str
 
+    def stale(self, capsule: str) -> list[str]:
+        """What to say where it was fitted on another state of the consortium."""
+        if self.capsule == capsule:
+            return []
+        return [
+            "The own threshold was fitted with another state of the consortium; "
+            "`fcforge threshold` fits it again at home, at no cost."
+        ]
+
 
 @dataclass(frozen=True)
 class Home:

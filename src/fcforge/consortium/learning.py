@@ -15,12 +15,18 @@ from fcforge import __version__
 from fcforge.capsule import ledger
 from fcforge.consortium.home import Home, Receipt, Threshold, fingerprints, new_salt
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import PublicStart, likeness, without_covariates
+from fcforge.consortium.public import (
+    PublicStart,
+    beyond_public,
+    likeness,
+    without_covariates,
+)
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError
 from fcforge.metrics import cell_values
 from fcforge.privacy.mechanisms import check_budget, secret_rng
 from fcforge.releases import vector
+from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 
@@ -128,7 +134,7 @@ def learn(
         commitment=receipt.commitment,
     ).signed(key)
     joined = group.joined([release])
-    left_out = leave_one_out_scores(joined, x, y)
+    left_out = leave_one_out_scores(joined, x, y, np.ones(len(mine)))
     threshold = fit_threshold(left_out, mine.y, joined.digest)
     kept = replace(home.with_receipt(replace(receipt, release=release.digest)), threshold=threshold)
     return Learned(joined, release, kept, before, quality(left_out, mine.y))
@@ -139,14 +145,17 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
     mine = cohort.select_sites([site])
     start = group.start
     require_valid(mine, n_rois=start.n_rois)
-    names = tuple(start.papers["roi_names"])
-    if names and mine.roi_names and mine.roi_names != names:
-        k = next(i for i, (a, b) in enumerate(zip(mine.roi_names, names, strict=True)) if a != b)
+    if wrong := start.wrong_rois(mine.roi_names):
         raise DataError(
-            f"ROI {k + 1} is '{mine.roi_names[k]}', the start has '{names[k]}' there.",
-            where=f"site '{site}'",
-            do="Use the same atlas with its ROIs in the same order.",
+            wrong, where=f"site '{site}'", do="Use the same atlas with its ROIs in the same order."
         )
+    require_covariates_known(start, mine, site)
+    require_alike(start, mine, site)
+    return mine
+
+
+def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> None:
+    """Refuse people without a covariate that the start removes, or with one in another unit."""
     lost = without_covariates(start, mine.covariates, len(mine))
     if lost.any():
         who = ", ".join(mine.subject_id[lost][:5].tolist())
@@ -156,8 +165,17 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
             where=f"site '{site}'",
             do="Add these columns to the data, or leave the people out.",
         )
-    require_alike(start, mine, site)
-    return mine
+    for name, far in beyond_public(start, mine.covariates, len(mine)).items():
+        if far.any():
+            low, high = start.papers["ranges"][name]
+            values = mine.covariates[name][far][:5].tolist()
+            raise DataError(
+                f"{int(far.sum())} people have their {name} far outside the public people's "
+                f"({low:.4g} to {high:.4g}): {', '.join(f'{v:.4g}' for v in values)}.",
+                where=f"site '{site}'",
+                do="Check its unit and coding (ABIDE: sex 1 male, 2 female; age in years; mean "
+                "FD in mm), or leave these people out.",
+            )
 
 
 def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
@@ -217,24 +235,17 @@ def scores(group: Consortium, x: Tensor) -> np.ndarray:
     return (raw / group.start.arrays.temperature).numpy()
 
 
-def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor) -> np.ndarray:
-    """Log odds of each person by the head without that person's own contribution.
+def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor, times: np.ndarray) -> np.ndarray:
+    """Log odds of each person by the head without that person's own contributions.
 
-    Clipping and the noise stay as they were; exact but for people in two releases.
+    `times` (n,) says how often each is in the releases. Clipping and the noise stay as they were.
     """
     arrays = group.start.arrays
-    own = vector.contributions(arrays, x, y)
-    total = torch.tensor(
-        [math.fsum(c) for c in zip(*(r.numbers for r in group.releases), strict=True)]
-    )
-    total = total.double()
-    variance = math.fsum(r.noise_sd**2 for r in group.releases)
     z = arrays.standardise(x)
-    u = torch.cat([z @ arrays.axes, torch.full((len(z), 1), 0.5, dtype=z.dtype)], 1)
-    beta = torch.stack(
-        [vector.solve(arrays, total - v, variance, len(group.releases)) for v in own]
-    )
-    return ((arrays.score(z) + (u * beta).sum(1)) / arrays.temperature).numpy()
+    own = vector.contributions(arrays, x, y) * torch.from_numpy(times)[:, None]
+    beta = torch.stack([group.solve(group.total - v) for v in own])
+    step = (coordinates(arrays, z) * beta).sum(1)
+    return ((arrays.score(z) + step) / arrays.temperature).numpy()
 
 
 def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
@@ -253,9 +264,23 @@ def require_labels(found: Mapping[str, float], y: np.ndarray, site: str, accept:
             f"the model that came in tells this site's patients from controls the wrong way round "
             f"(AUROC {found['auroc']:.2f}).",
             where=f"site '{site}'",
-            do="Check which class is the patients (--positive); if it is right, say "
-            "--accept-labels.",
+            do="Check which diagnosis means patient in the data (1 is patient, 0 control); if it "
+            "is right, say --accept-labels.",
         )
+
+
+def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
+    """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
+    mine = own_people(group, cohort, site)
+    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
+    here = {r.digest for r in group.releases}
+    people = fingerprints(mine.fc, mine.subject_id.tolist())
+    times = np.zeros(len(mine))
+    for receipt in home.receipts:
+        seen = Home((receipt,)).seen(people) if receipt.release in here else {}
+        times += np.array([person in seen for person in people])
+    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
+    return fit_threshold(left_out, mine.y, group.digest)
 
 
 def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:

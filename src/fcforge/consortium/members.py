@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +20,10 @@ from fcforge.releases import vector
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
+MOST_PEOPLE = 1e6  # of one release
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,10 @@ class Consortium:
             )
         return found
 
+    def only(self, site: str) -> Consortium:
+        """The start with this site's releases alone, to look at."""
+        return replace(self, releases=self.of_site(site), withdrawals=())
+
     def joined(self, records: Iterable[Record]) -> Consortium:
         """The union with some records; whatever does not fit raises `CapsuleError` by name."""
         every = {r.digest: r for r in (*self.releases, *self.withdrawals)}
@@ -92,9 +100,10 @@ class Consortium:
             self._require_start(record)
             every[record.digest] = record
         _require_one_voice(list(every.values()))
-        gone = {d for w in every.values() if isinstance(w, Withdrawal) for d in w.releases}
-        releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
         withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
+        gone = {d for w in withdrawals for d in w.releases}
+        _require_own(every, withdrawals)
+        releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
         return replace(
             self,
             releases=tuple(sorted(releases, key=lambda r: (r.site, r.wave, r.digest))),
@@ -115,6 +124,7 @@ class Consortium:
     def withdrawn(self, site: str, key: Ed25519PrivateKey | None = None) -> Consortium:
         """The consortium as if `site` had never given anything, with the withdrawal on record."""
         releases = self.of_site(site)
+        _require_key(releases[0], key)
         record = Withdrawal(
             site=site,
             start=self.start.digest,
@@ -151,6 +161,44 @@ class Consortium:
                 where=where,
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
+        self._require_possible(release, where)
+
+    def _require_possible(self, release: Release, where: str) -> None:
+        """Refuse sums that no group of people can give: each moves them by at most the clip."""
+        *moved, last = release.numbers
+        most = max(vector.people(self.start.arrays, last), 0.0) * float(self.start.arrays.clip)
+        room = LUCK * release.noise_sd * (1 / vector.COUNT + math.sqrt(len(moved))) + 1e-6
+        if math.hypot(*moved) > most + room or most > MOST_PEOPLE * float(self.start.arrays.clip):
+            raise CapsuleError(
+                f"its numbers are larger than {vector.people(self.start.arrays, last):.0f} people "
+                "can give.",
+                where=where,
+                do="It was not made by `fcforge learn`; ask the hospital for a new release.",
+            )
+
+
+def _require_own(every: Mapping[str, Record], withdrawals: Sequence[Withdrawal]) -> None:
+    """A site takes back its own releases alone."""
+    for record in withdrawals:
+        others = [every[d].site for d in record.releases if d in every]
+        if any(site != record.site for site in others):
+            raise CapsuleError(
+                f"site '{record.site}' cannot withdraw a release of site '{others[0]}'.",
+                do="A hospital withdraws what it has given itself; nothing was changed.",
+            )
+
+
+def _require_key(release: Release, key: Ed25519PrivateKey | None) -> None:
+    """A signed release is withdrawn by its own key."""
+    from fcforge.capsule.signing import public_hex
+
+    given = public_hex(key.public_key()) if key is not None else ""
+    if given != release.key:
+        needed = f"signed by key {release.key[:16]}" if release.key else "not signed"
+        raise CapsuleError(
+            f"the releases of site '{release.site}' are {needed}; a withdrawal must be, too.",
+            do="Name that private key with --sign." if release.key else "Leave --sign out.",
+        )
 
 
 def _require_one_voice(records: Sequence[Record]) -> None:

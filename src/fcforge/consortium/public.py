@@ -15,7 +15,7 @@ from torch import Tensor
 from fcforge import __version__
 from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError
-from fcforge.graphs import log_features
+from fcforge.graphs import log_features, n_rois_of
 from fcforge.metrics import cell_values
 from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
@@ -28,6 +28,8 @@ from fcforge.speed import one_thread
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
 SITES_APART = 4.0  # a site's mean may differ so much more from the public mean than a public site's
+ALIKE_SITES = 0.8  # more is never asked: ABIDE's sites have .89 and more, ROIs out of place < .45
+BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,16 @@ class PublicStart:
         """Confounds that are taken out of every scan."""
         return self.confounds.names if self.confounds else ()
 
+    def wrong_rois(self, names: Sequence[str]) -> str:
+        """What is wrong with a scan's ROI names; "" where they fit or either side has none."""
+        wanted = self.papers["roi_names"]
+        if not names or not wanted:
+            return ""
+        for k, (name, here) in enumerate(zip(names, wanted, strict=False)):
+            if name != here:
+                return f"ROI {k + 1} is '{name}', the start has '{here}' there."
+        return ""
+
     def features(self, fc: Tensor, covariates: Mapping[str, np.ndarray]) -> Tensor:
         """Features (n, p) of scans (n, R, R), confounds removed."""
         found = log_features(fc.double(), float(self.arrays.shrink))
@@ -89,8 +101,13 @@ class PublicStart:
 
 
 def likeness(features: Tensor, mean: Tensor) -> Tensor:
-    """Correlation (n,) of each scan's features with the public mean."""
-    a = features - features.mean(1, keepdim=True)
+    """Correlation (n,) of the edges among each scan's features with those of the public mean.
+
+    The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
+    """
+    rois = n_rois_of(len(mean)) - 1
+    edges, mean = features[:, : len(mean) - rois], mean[: len(mean) - rois]
+    a = edges - edges.mean(1, keepdim=True)
     b = mean - mean.mean()
     return (a @ b) / (a.norm(dim=1) * b.norm()).clamp(min=1e-12)
 
@@ -150,6 +167,7 @@ def _made(
         "roi_names": list(cohort.roi_names),
         "classes": ["control", "patient"],
         "removes": list(remove),
+        "ranges": {n: _range(cohort.covariates[n]) for n in remove},
         "settings": asdict(settings),
         "limits": {
             "size": _bits(SIZE_LIMIT * float(size.max())),
@@ -168,7 +186,11 @@ def _site_limit(features: Tensor, cohort: Cohort) -> float:
     if len(names) < 2:
         return 0.3
     apart = [1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0))) for h in here]
-    return max(0.3, 1 - SITES_APART * max(apart))
+    return min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
+
+
+def _range(values: np.ndarray) -> list[float]:
+    return [_bits(float(np.min(values))), _bits(float(np.max(values)))]
 
 
 def _bits(value: float) -> float:
@@ -248,6 +270,23 @@ def without_covariates(
     if any(name not in covariates for name in start.removes):
         return np.ones(n, dtype=bool)
     return missing(covariates, start.removes, n)
+
+
+def beyond_public(
+    start: PublicStart, covariates: Mapping[str, np.ndarray], n: int
+) -> dict[str, np.ndarray]:
+    """Which of n people have a covariate far outside the public people's; (n,) bool by name.
+
+    Age in months, sex counted 0 and 1 where the start has 1 and 2, motion in another unit: all
+    would be removed as if they were meant.
+    """
+    found = {}
+    for name in start.removes:
+        low, high = start.papers["ranges"][name]
+        room = BEYOND * (high - low)
+        values = np.asarray(covariates[name], dtype=float)
+        found[name] = (values < low - room) | (values > high + room)
+    return found
 
 
 def public_head(start: PublicStart) -> vector.Head:

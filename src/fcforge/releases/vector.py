@@ -69,6 +69,11 @@ def noise_sd(start: Start, epsilon: float | None, delta: float) -> float:
     return 0.0 if epsilon is None else gaussian_sigma(epsilon, delta) * sensitivity(start)
 
 
+def people(start: Start, last: float) -> float:
+    """How many people the last number of a release stands for; noise and all."""
+    return last / (COUNT * float(start.clip))
+
+
 def release_vector(
     start: Start,
     features: Tensor,

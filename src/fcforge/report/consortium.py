@@ -9,6 +9,7 @@ from typing import Any
 
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.audit import ceiling_of
+from fcforge.releases import vector
 from fcforge.report.frame import render, render_text
 from fcforge.report.inspect import COMMONEST, Answer, Kind
 from fcforge.report.table import Bar, Table
@@ -62,6 +63,13 @@ def start_facts(start: PublicStart) -> dict[str, Any]:
         "papers": start.papers,
         "settings": start.papers["settings"],
         "arrays": {name: tuple(a.shape) for name, a in start.tensors().items()},
+        "clip": float(start.arrays.clip),
+        "most": vector.sensitivity(start.arrays),
+        "temperature": float(start.arrays.temperature),
+        "spreads": {
+            "persons of a site": start.arrays.persons.tolist(),
+            "sites": start.arrays.sites.tolist(),
+        },
     }
 
 
@@ -162,6 +170,7 @@ def consortium_json(group: Consortium) -> dict[str, Any]:
     return {
         "digest": group.digest,
         "start": {"digest": group.start.digest, **group.start.papers},
+        "head_step": group.beta.tolist(),
         "releases": [asdict(r) for r in group.releases],
         "withdrawals": [asdict(w) for w in group.withdrawals],
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from fcforge.text import counted, duration, memory
+from fcforge.text import counted, duration, memory, printable
 
 if TYPE_CHECKING:
     from fcforge.capsule.opening import Check
@@ -72,23 +72,22 @@ def status_text(found: RunProgress) -> str:
 def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
     """How many scans were predicted, how many were not and why."""
     strange = sum(row.status == "unlike anything seen" for row in rows)
+    lacking = sum(row.status == "abstained" for row in rows)
     unusable = sum(not row.usable for row in rows)
     return (
         f"{counted(len(rows), 'scan')}; {strange} unlike anything seen at {', '.join(sites)}; "
-        f"{unusable} cannot be used."
+        + (f"{lacking} without a covariate that is needed; " if lacking else "")
+        + f"{unusable} cannot be used."
     )
 
 
-def verify_text(checks: Sequence[Check]) -> str:
+def verify_text(checks: Sequence[Check], ok: bool) -> str:
     """Every check of a capsule on a line, then what follows from them."""
-    from fcforge.capsule.opening import intact
-
     lines = [f"{'ok ' if c.ok else 'BAD'}  {c.name}: {c.detail}" for c in checks]
-    return "\n".join([*lines, "intact" if intact(checks) else "DO NOT USE THIS CAPSULE"])
+    lines.append("intact" if ok else "DO NOT USE THIS CAPSULE")
+    return "\n".join(printable(line) for line in lines)
 
 
-def verify_json(checks: Sequence[Check]) -> str:
+def verify_json(checks: Sequence[Check], ok: bool) -> str:
     """The checks of a capsule for a program."""
-    from fcforge.capsule.opening import intact
-
-    return json.dumps({"ok": intact(checks), "checks": [asdict(c) for c in checks]}, indent=1)
+    return json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1)

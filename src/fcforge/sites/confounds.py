@@ -52,8 +52,20 @@ def missing(covariates: Covariates, names: Sequence[str], n: int) -> np.ndarray:
     """Which of n subjects lack one of the named covariates; (n,) bool."""
     lost = np.zeros(n, dtype=bool)
     for name in names:
-        lost |= ~np.isfinite(np.asarray(covariates[name], dtype=float))
+        lost |= ~np.isfinite(as_numbers(name, covariates[name]))
     return lost
+
+
+def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
+    """A covariate as float64, or `DataError` where it is text."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiub":
+        raise DataError(
+            f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers.",
+            where="confounds to remove",
+            do="Code it in numbers, the same way at every site, or do not remove it.",
+        )
+    return values.astype(float)
 
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
@@ -64,7 +76,7 @@ def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     columns = [
         column
         for name in names
-        for column in terms(name, np.asarray(covariates[name], dtype=float)).values()
+        for column in terms(name, as_numbers(name, covariates[name])).values()
     ]
     return np.stack(columns, axis=1)
 

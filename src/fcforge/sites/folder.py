@@ -17,9 +17,12 @@ from fcforge.sites.participants import (
     ALIASES,
     Participant,
     Reading,
+    as_covariate,
     assemble,
     label_of,
+    owns_file,
     read_participants,
+    roi_names_of,
 )
 from fcforge.sites.reading import Kind, read_named, to_fc
 
@@ -138,11 +141,10 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
     y, faults = _npz_labels(arrays["label"], labels, ids, site)
     used = {"fc_upper", "fc", *REQUIRED}
     rest = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if k not in used}
-    rois = [rest[k] for k in ("roi_names", "roi_ids") if k in rest]
-    rois = [r for r in rois if r.shape == (fc.shape[1],)]
     own = {k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")}
-    roi_names = tuple(as_text(rois[0]).tolist()) if rois else ()
-    return Cohort("folder", fc, y, site, ids, roi_names, own, faults=tuple(faults))
+    values = {k: as_covariate(k, v) for k, v in own.items()}
+    names = roi_names_of(rest, fc.shape[1])
+    return Cohort("folder", fc, y, site, ids, names, values, faults=tuple(faults))
 
 
 def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
@@ -238,7 +240,7 @@ class _Files:
         if self.pattern:
             found = sorted({p for n in names for p in self.root.glob(self.pattern.format(id=n))})
         else:
-            found = [p for p in self.files if any(_belongs(p.name, n) for n in names)]
+            found = [p for p in self.files if owns_file(p.name, person.subject_id)]
         if len(found) == 1:
             return found[0]
         if not found:
@@ -250,10 +252,3 @@ class _Files:
         raise DataError(
             f"has {len(found)} files ({shown}).", do="Say which with pattern='{id}_...'."
         )
-
-
-def _belongs(file_name: str, subject: str) -> bool:
-    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``)."""
-    if not file_name.startswith(subject):
-        return False
-    return not file_name[len(subject) : len(subject) + 1].isalnum()

@@ -28,6 +28,7 @@ CONTROL = ("0", "tc", "td", "hc", "nc", "cn", "control", "controls", "healthy", 
 CONTROL_OF_COLUMN = {"dx_group": ("2",)}
 MISSING = ("", "n/a", "NA", "-9999", "-9999.0")
 ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}
+SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
 @dataclass(frozen=True)
@@ -132,16 +133,45 @@ def _same_names(loaded: list[Loaded]) -> tuple[list[Loaded], tuple[str, ...], li
 
 
 def _covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Columns of all rows: numbers where every value is a number or missing, else text."""
-    out: dict[str, np.ndarray] = {}
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        try:
-            numbers = [np.nan if str(v) in MISSING else float(v) for v in values]
-            out[ALIASES.get(name, name)] = np.array(numbers)
-        except ValueError:
-            out[ALIASES.get(name, name)] = as_text(values)
-    return out
+    """Columns of all rows under their customary names."""
+    names = list(rows[0]) if rows else []
+    columns = {ALIASES.get(name, name): [row[name] for row in rows] for name in names}
+    return {name: as_covariate(name, values) for name, values in columns.items()}
+
+
+def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Numbers (n,) where every value is a number or missing (NaN), else text; sex in words counts.
+
+    Examples
+    --------
+    >>> as_covariate("sex", ["M", "female"]), as_covariate("age", ["12", "n/a"])
+    (array([1., 2.]), array([12., nan]))
+    """
+    texts = [str(v).strip() for v in values]
+    words = SEX if name == "sex" else {}
+    try:
+        numbers = [
+            np.nan if t in MISSING else words[t.lower()] if t.lower() in words else float(t)
+            for t in texts
+        ]
+    except ValueError:
+        return as_text(values)
+    return np.array(numbers, dtype=np.float64)
+
+
+def roi_names_of(arrays: Mapping[str, np.ndarray], n_rois: int) -> tuple[str, ...]:
+    """ROI names in an .npz; empty where it has none."""
+    found = [arrays[k] for k in ("roi_names", "roi_ids") if k in arrays]
+    fitting = [names for names in found if names.shape == (n_rois,)]
+    return tuple(as_text(fitting[0]).tolist()) if fitting else ()
+
+
+def owns_file(file_name: str, subject: str) -> bool:
+    """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``)."""
+    for name in (subject, f"sub-{subject}"):
+        if file_name.startswith(name) and not file_name[len(name) : len(name) + 1].isalnum():
+            return True
+    return False
 
 
 def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = None) -> int:

@@ -1,0 +1,207 @@
+"""What the commands of a consortium do with files: start, a hospital's turn, its threshold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fcforge.capsule import prediction
+from fcforge.capsule.container import require_place
+from fcforge.capsule.opening import open_trusted
+from fcforge.capsule.prediction import Predictions
+from fcforge.capsule.requests import LearnRequest
+from fcforge.capsule.signing import read_private
+from fcforge.consortium.files import is_consortium, write_consortium, write_release
+from fcforge.consortium.home import Home, Threshold, read_home, write_home
+from fcforge.consortium.learning import Budget, Learned, learn, refit_threshold
+from fcforge.consortium.members import Consortium
+from fcforge.consortium.predicting import predict
+from fcforge.consortium.public import PublicStart, make_public
+from fcforge.consortium.trusting import open_group
+from fcforge.errors import ConfigError
+from fcforge.releases.start import StartSettings
+from fcforge.runner.config_files import override
+from fcforge.settings import make
+from fcforge.sites import Cohort, load_dataset
+from fcforge.sites.reading import Kind
+from fcforge.types import Component
+
+Tell = Callable[[Learned], None]
+
+
+def names_in(text: str) -> list[str]:
+    """Names in a list with commas.
+
+    Examples
+    --------
+    >>> names_in("NYU, UM"), names_in("")
+    (['NYU', 'UM'], [])
+    """
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def start_file(
+    dataset: Mapping[str, Any],
+    sites: Sequence[str],
+    remove: Sequence[str],
+    out: Path,
+    settings: Sequence[str] = (),
+    *,
+    overwrite: bool = False,
+) -> PublicStart:
+    """Make a start from public people and write it as a capsule without a release.
+
+    Parameters
+    ----------
+    dataset : mapping
+        Its name and settings, e.g. ``{"name": "folder", "path": "public.npz"}``.
+    sites : sequence of str
+        Public sites; may be empty for a user's own file, whose sites are then all public.
+    remove : sequence of str
+        Covariates to take out of every scan.
+    out : Path
+    settings : sequence of str
+        ``start.axes=8``, ``dataset.quality=all``.
+    overwrite : bool
+    """
+    require_place(out, overwrite=overwrite)
+    given = override({"start": {}, "dataset": dict(dataset)}, settings)
+    if set(given) != {"start", "dataset"}:
+        raise ConfigError(f"--set {settings[0]}: only start.* and dataset.* can be set.")
+    name = given["dataset"].pop("name")
+    if not sites and name != "folder":
+        raise ConfigError(
+            f"dataset '{name}' needs --sites: which of its sites are public?",
+            do="Name them, separated by commas.",
+        )
+    if sites:
+        given["dataset"]["sites"] = list(sites)
+    cohort = load_dataset(Component(name, given["dataset"]))
+    start = make_public(cohort, sites, remove, make(StartSettings, given["start"], "start"))
+    write_consortium(Consortium(start), out, overwrite=overwrite)
+    return start
+
+
+def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
+    """Learn one site around a start: the release is written, and what stays at home.
+
+    `tell` is called with what was found and what is about to be spent, before anything is written.
+
+    The receipt is written first: should the disk fail in between, a release was counted that
+    never left, not the other way round.
+    """
+    if request.chosen or request.allow_real_subjects or request.state is None:
+        odd = next(iter(request.chosen), "allow_real_subjects").replace("_", "-")
+        raise ConfigError(
+            f"--{odd} is for chained capsules; the start has fixed everything of a release.",
+            do="Leave it out.",
+        )
+    require_place(request.out, overwrite=request.overwrite)
+    group = open_group(request.state, request.trust)
+    cohort = own_data(request.data, [request.site], request.kind)
+    place = request.local or home_of(request.site, request.out)
+    home = read_home(place)
+    require_home(home, group, request.site, place)
+    key = read_private(request.sign) if request.sign is not None else None
+    given = request.release
+    budget = Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
+    require_one_mechanism(given)
+    done = learn(
+        group, cohort, request.site, home, budget, key, accept_labels=request.accept_labels
+    )
+    tell(done)
+    write_home(done.home, place)
+    if request.out.suffix == ".release":
+        write_release(done.release, request.out, overwrite=request.overwrite)
+    else:
+        write_consortium(done.group, request.out, overwrite=request.overwrite)
+    return done
+
+
+def own_data(data: Path, sites: Sequence[str], kind: Kind) -> Cohort:
+    """A hospital's own people; all sites of the file where none is named."""
+    params = {"path": str(data), "kind": kind, **({"sites": list(sites)} if sites else {})}
+    return load_dataset(Component("folder", params))
+
+
+def home_of(site: str, out: Path) -> Path:
+    """The default home file of a site."""
+    name = re.sub(r"[^\w.-]", "_", site)
+    return out.parent / f"{name}.home.json"
+
+
+def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
+    """Refuse where the capsule holds a release that the home file does not know."""
+    known = {receipt.release for receipt in home.receipts}
+    if site in group.sites and any(r.digest not in known for r in group.of_site(site)):
+        raise ConfigError(
+            f"the capsule holds a release of site '{site}' that {place} does not know, so nobody "
+            "can tell who has spent what.",
+            do="Name the home file of that release with --local.",
+        )
+
+
+def require_one_mechanism(given: Mapping[str, Any]) -> None:
+    """Refuse an epsilon together with exact sums."""
+    if given.get("mechanism") == "none" and {"epsilon", "delta"} & set(given):
+        raise ConfigError(
+            "--mechanism none releases exact sums and has no epsilon or delta.",
+            do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
+        )
+
+
+def refit_file(capsule: Path, data: Path, site: str, local: Path, kind: Kind = "auto") -> Threshold:
+    """Fit the own threshold anew for a later state of the consortium, in the home file."""
+    group = open_group(capsule)
+    home = read_home(local, must_exist=True)
+    found = refit_threshold(group, own_data(data, [site], kind), site, home)
+    write_home(replace(home, threshold=found), local)
+    return found
+
+
+def local_home(local: Path | None) -> Home:
+    """The home file that was named; an empty one where none was."""
+    return Home() if local is None else read_home(local, must_exist=True)
+
+
+def withdraw_file(
+    site: str, state: Path, out: Path, sign: Path | None, *, overwrite: bool = False
+) -> Consortium:
+    """Take a site's releases back; OUT is the capsule without them, or the record alone."""
+    require_place(out, overwrite=overwrite)
+    key = read_private(sign) if sign is not None else None
+    group = open_group(state).withdrawn(site, key)
+    if out.suffix == ".release":
+        mine = [w for w in group.withdrawals if w.site == site]
+        write_release(max(mine, key=lambda w: w.time), out, overwrite=overwrite)
+    else:
+        write_consortium(group, out, overwrite=overwrite)
+    return group
+
+
+def predict_file(
+    capsule: Path,
+    scans: Sequence[Path],
+    local: Path | None = None,
+    kind: Kind = "auto",
+    trust: Sequence[Path] = (),
+) -> Predictions:
+    """Predict scans with either kind of capsule."""
+    if not is_consortium(capsule):
+        if local is not None:
+            raise ConfigError("--local is for capsules of releases.", where=str(capsule))
+        opened = open_trusted(capsule, trust)
+        rows = prediction.predict(opened, scans, kind)
+        return Predictions(rows, opened.id, opened.sites, opened.temperature)
+    group = open_group(capsule, trust)
+    own = local_home(local).threshold
+    if local is not None and own is None:
+        raise ConfigError("holds no threshold yet.", where=str(local), do="Learn a site first.")
+    notes = own.stale(group.digest) if own is not None else []
+    sites = group.sites or tuple(group.start.papers["sites"])
+    rows = predict(group, scans, own, kind)
+    temperature = float(group.start.arrays.temperature)
+    return Predictions(rows, group.digest, sites, temperature, tuple(notes))

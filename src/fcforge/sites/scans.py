@@ -1,0 +1,168 @@
+"""New scans to be judged: found in files and folders, with what is known about each.
+
+A file holds one scan (FC or ROI time series) or a dataset (.npz of many). What cannot be used is
+named in its place and does not stop the others. Nobody needs a diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import SUFFIXES, read_npz
+from fcforge.imaging.people import read_people
+from fcforge.sites.check import not_correlations
+from fcforge.sites.cohort import as_text, fc_from_upper
+from fcforge.sites.participants import ALIASES, MISSING, as_covariate, owns_file, roi_names_of
+from fcforge.sites.reading import Kind, read_named, to_fc
+
+Where = str | Path | Sequence[str | Path]
+Person = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan.
+
+    Attributes
+    ----------
+    subject : str
+        File name, or the subject's id in a dataset file or in the table of `fcforge fc`.
+    fc : ndarray of shape (R, R), float32, or None
+        None where the scan cannot be used.
+    problem : str
+        Why not.
+    covariates : mapping of name to float
+        Numbers from the dataset file, or from participants.tsv beside the scan.
+    roi_names : tuple of str
+        As the file has them; empty where it has none.
+    """
+
+    subject: str
+    fc: np.ndarray | None
+    problem: str = ""
+    covariates: Mapping[str, float] = field(default_factory=dict)
+    roi_names: tuple[str, ...] = ()
+
+
+def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
+    """Every scan of a file, several files or folders (also of a folder that `fcforge fc` wrote).
+
+    Parameters
+    ----------
+    where : path or sequence of paths
+    kind : {"auto", "fc", "timeseries"}
+    n_rois : int
+        ROIs that a scan must have.
+    """
+    found: list[Scan] = []
+    for name, path, person in _files(where):
+        try:
+            many = _dataset(path, n_rois)
+            found += many if many is not None else [_single(name, path, person, kind, n_rois)]
+        except DataError as error:
+            found.append(Scan(name, None, error.what))
+    return found
+
+
+def _single(name: str, path: Path, person: Person, kind: Kind, n_rois: int) -> Scan:
+    matrix, names = read_named(path)
+    return _scan(name, to_fc(matrix, kind, str(path)), n_rois, _numbers(person), names)
+
+
+def _scan(
+    name: str, fc: np.ndarray, n_rois: int, covariates: Mapping[str, float], names: tuple[str, ...]
+) -> Scan:
+    if fc.shape != (n_rois, n_rois):
+        return Scan(name, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}.")
+    problem = next((what for what, _ in not_correlations(fc)), "")
+    if problem:
+        return Scan(name, None, f"is not a correlation matrix: {problem}")
+    return Scan(name, fc.astype(np.float32), "", covariates, names)
+
+
+def _files(where: Where) -> list[tuple[str, Path, Person]]:
+    """Name, path and row of the participants table of every file."""
+    paths = [Path(where)] if isinstance(where, (str, Path)) else [Path(p) for p in where]
+    found: list[tuple[str, Path, Person]] = []
+    for path in paths:
+        if path.is_dir():
+            found += _in_folder(path)
+        elif path.exists():
+            found.append((path.name, path, _row_of(path, _people(path.parent))))
+        else:
+            raise DataError("no such file or folder.", where=str(path), do="Check the path.")
+    if not found:
+        raise DataError(
+            "holds no scan.", where=str(paths[0]), do=f"Known types: {', '.join(SUFFIXES)}."
+        )
+    return found
+
+
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
+    """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
+    inside = [p for p in sorted(folder.iterdir()) if _may_be_a_scan(p)]
+    people = _people(folder)
+    files = {who: row.get("file", "n/a") for who, row in people.items()}
+    listed = [who for who, file in files.items() if file != "n/a"]
+    if not inside and listed:
+        yield from ((f"sub-{who}", folder / files[who], people[who]) for who in listed)
+        return
+    below = inside or [p for p in sorted(folder.rglob("*")) if _may_be_a_scan(p)]
+    yield from ((p.relative_to(folder).as_posix(), p, _row_of(p, people)) for p in below)
+
+
+def _may_be_a_scan(path: Path) -> bool:
+    known = path.suffix.lower() in SUFFIXES and not path.name.startswith("participants")
+    return known and path.is_file()
+
+
+def _people(folder: Path) -> Mapping[str, Person]:
+    table = next((p for e in ("tsv", "csv") if (p := folder / f"participants.{e}").is_file()), None)
+    return read_people(table).rows if table else {}
+
+
+def _row_of(path: Path, people: Mapping[str, Person]) -> Person:
+    """Row of the one person whose id the file name starts with; empty where there is none."""
+    owners = [who for who in people if owns_file(path.name, who)]
+    return people[max(owners, key=len)] if owners else {}
+
+
+def _numbers(person: Person) -> dict[str, float]:
+    """Columns of a row that are numbers, under their customary names."""
+    found = {}
+    for name, text in person.items():
+        known = ALIASES.get(name.lower(), name.lower())
+        value = as_covariate(known, [text])
+        if value.dtype.kind == "f" and text not in MISSING:
+            found[known] = float(value[0])
+    return found
+
+
+def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
+    """Scans of an .npz dataset; None when the file is one scan."""
+    if path.suffix.lower() != ".npz":
+        return None
+    arrays = read_npz(path)
+    if "fc_upper" in arrays and arrays["fc_upper"].ndim == 2:
+        fc = fc_from_upper(arrays["fc_upper"], str(path))
+    elif "fc" in arrays and arrays["fc"].ndim == 3:
+        fc = arrays["fc"]
+    else:
+        return None
+    n = len(fc)
+    ids = as_text(arrays.get("subject_id", np.arange(n)))
+    if len(ids) != n:
+        raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=str(path))
+    columns = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if v.shape == (n,)}
+    values = {k: as_covariate(k, v) for k, v in columns.items() if k != "subject_id"}
+    numbers = {k: v for k, v in values.items() if v.dtype.kind == "f"}
+    names = roi_names_of(arrays, fc.shape[-1])
+    return [
+        _scan(str(ids[i]), fc[i], n_rois, {k: float(v[i]) for k, v in numbers.items()}, names)
+        for i in range(n)
+    ]

@@ -1,0 +1,131 @@
+"""Prediction from releases: by hand, who is abstained from, the own threshold beside."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_consortium import R, empty, people, release_of, sites
+
+from fcforge.consortium import Home
+from fcforge.consortium.evaluating import evaluate
+from fcforge.consortium.home import Receipt, Threshold, fingerprints
+from fcforge.consortium.learning import Budget, learn, refit_threshold
+from fcforge.consortium.predicting import judge, own_odds, predict, probability
+from fcforge.errors import DataError
+
+HOSPITALS = sites()[2:]
+NEW = people().select_sites([HOSPITALS[-1]])
+REMOVED = ("age", "sex")
+
+
+@pytest.fixture(scope="module")
+def group():
+    return empty().joined([release_of(s) for s in HOSPITALS[:2]])
+
+
+def write(path, cohort, **more):
+    np.savez(path, fc=cohort.fc, subject_id=cohort.subject_id, **more)
+    return path
+
+
+def test_probabilities_by_hand(group, tmp_path):
+    rows = predict(group, write(tmp_path / "d.npz", NEW), Threshold(0.5, 2.0, 10, ""))
+    x = group.start.arrays.standardise(group.start.features(torch.from_numpy(NEW.fc), {}))
+    odds = (x @ group.head.weight + group.head.bias) / group.start.arrays.temperature
+    assert [r.status for r in rows] == ["ok"] * len(NEW)
+    assert [r.subject for r in rows] == NEW.subject_id.tolist()
+    np.testing.assert_allclose(
+        [r.probability for r in rows], torch.sigmoid(odds).numpy(), atol=1e-4
+    )
+    np.testing.assert_allclose(
+        [r.own for r in rows], torch.sigmoid(0.5 + 2 * odds).numpy(), atol=1e-4
+    )
+
+
+def test_a_scan_is_judged_by_itself(group, tmp_path):
+    together = predict(group, write(tmp_path / "d.npz", NEW))
+    np.save(tmp_path / "one.npy", NEW.fc[3])
+    alone = predict(group, tmp_path / "one.npy")[0]
+    assert alone.probability == together[3].probability
+    assert alone.own is None
+
+
+def test_strange_scans_are_abstained_from(group, tmp_path):
+    rng = np.random.default_rng(0)
+    order = rng.permutation(R)
+    noise = np.corrcoef(rng.standard_normal((R, 15)))
+    flat = np.where(np.eye(R) > 0, 1.0, 0.97)
+    for name, fc in {"noise": noise, "flat": flat, "eye": np.eye(R)}.items():
+        np.save(tmp_path / f"{name}.npy", fc)
+    rows = predict(group, tmp_path)
+    assert {r.status for r in rows} == {"unlike anything seen"}
+    assert all(r.probability is None and r.strangeness > 1 and r.note for r in rows)
+    shuffled = replace(NEW, fc=NEW.fc[:, order][:, :, order])
+    found = judge(group, shuffled.fc, {})
+    assert np.isnan(found.odds).mean() > 0.5
+    assert np.isnan(judge(group, NEW.fc, {}).odds).mean() == 0
+
+
+def test_other_roi_names_cannot_be_used(group, tmp_path):
+    names = list(people().roi_names)
+    rows = predict(group, write(tmp_path / "a.npz", NEW, roi_names=names))
+    assert {r.status for r in rows} == {"ok"}
+    rows = predict(group, write(tmp_path / "b.npz", NEW, roi_names=names[::-1]))
+    assert {r.status for r in rows} == {"cannot be used"}
+    assert rows[0].note == f"ROI 1 is 'ROI {R - 1}', the start has 'ROI 0' there."
+
+
+def test_missing_and_odd_covariates_are_abstained_from_by_name(tmp_path):
+    group = empty(REMOVED)
+    few = NEW.select(np.arange(5))
+    age, sex = few.covariates["age"].copy(), few.covariates["sex"].copy()
+    age[0], age[1], sex[2] = np.nan, 12 * 30.0, 0.0  # missing; in months; counted 0 and 1
+    rows = predict(group, write(tmp_path / "d.npz", few, age=age, sex=sex))
+    assert [r.status for r in rows] == ["abstained"] * 3 + ["ok"] * 2
+    assert rows[0].note == "has no age, which the start removes"
+    assert rows[1].note == "its age 360 is far outside the public people's"
+    assert rows[2].note.startswith("its sex 0 is")
+    rows = predict(group, write(tmp_path / "none.npz", few))
+    assert {r.note for r in rows} == {"has no age or sex, which the start removes"}
+    with pytest.raises(DataError, match="covariate 'sex' holds text"):
+        judge(group, few.fc, {"age": age, "sex": np.array(["x"] * 5)})
+
+
+def test_learning_refuses_covariates_in_another_unit():
+    months = {**NEW.covariates, "age": NEW.covariates["age"] * 12}
+    with pytest.raises(DataError, match=r"their age far outside .*age in years"):
+        learn(empty(REMOVED), replace(NEW, covariates=months), HOSPITALS[-1], Home(), Budget())
+
+
+def test_own_odds_and_probability():
+    assert own_odds(np.array([1.0]), Threshold(-1.0, 2.0, 3, ""))[0] == 1.0
+    np.testing.assert_array_equal(probability(np.array([0.0, 2000.0, -2000.0])), [0.5, 1.0, 0.0])
+
+
+def test_evaluation_beside_the_majority_and_the_public_head(group):
+    found = evaluate(group, NEW, Home())
+    odds = judge(group, NEW.fc, {}).odds
+    assert found.people == len(NEW)
+    assert found.majority == max(NEW.y.mean(), 1 - NEW.y.mean())
+    value = found.rows["consortium"]["accuracy"]
+    assert value.value == pytest.approx(((odds > 0) == NEW.y).mean())
+    assert value.low < value.value < value.high
+    assert set(found.rows) == {"consortium", "public head alone"}
+    assert set(evaluate(empty(), NEW, Home()).rows) == {"consortium"}
+    receipt = Receipt("x", 1, "", 1.0, "", fingerprints(NEW.fc, NEW.subject_id.tolist()))
+    home = Home((receipt,), Threshold(0.0, 1.0, 3, group.digest))
+    mine = evaluate(group, NEW, home)
+    assert mine.learned == len(NEW)
+    assert mine.notes == (f"{len(NEW)} of these people are in a release: the numbers flatter.",)
+    assert mine.rows["own threshold"] == mine.rows["consortium"]
+    stale = replace(home, threshold=Threshold(0.0, 1.0, 3, "older"))
+    assert "fits it again" in evaluate(group, NEW, stale).notes[0]
+
+
+def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
+    done = learn(group, people(), HOSPITALS[-1], Home(), Budget("none"))
+    again = refit_threshold(done.group, people(), HOSPITALS[-1], done.home)
+    assert again == done.home.threshold
+    flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home())
+    assert flattered.slope > again.slope  # nobody was left out
