@@ -1,0 +1,92 @@
+"""The bank: rows of pools, prepared once, addressed by name; a sealed site shows nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fcforge.errors import SealedError
+from fcforge.models import make_model
+from fcforge.randomness import torch_rng
+from fcforge.replay.bank import Bank, PoolName, SiteView
+from fcforge.types import Component, FCBatch, SiteSeal
+
+REAL, MADE = PoolName("real", "A", 0, "train"), PoolName("synthetic", "A", 0, "x:3")
+
+
+def batch(n: int, seed: int) -> FCBatch:
+    x = torch.randn(n, 4, 20, generator=torch_rng(seed))
+    return FCBatch(torch.stack([torch.corrcoef(s) for s in x]), torch.arange(n) % 2)
+
+
+def filled() -> Bank:
+    bank = Bank()
+    bank.add(REAL, batch(5, 0))
+    bank.add(MADE, batch(3, 1))
+    return bank
+
+
+def test_rows_follow_each_other_and_a_name_is_added_once():
+    bank = filled()
+    assert bank.rows(REAL).tolist() == [0, 1, 2, 3, 4]
+    assert bank.add(MADE, batch(9, 2)).tolist() == [5, 6, 7]  # what was there stays
+    assert len(bank) == 8
+    assert MADE in bank
+    torch.testing.assert_close(bank.fc(torch.tensor([6])), batch(3, 1).fc[1:2])
+    assert bank.y[torch.tensor([4, 5])].tolist() == [0, 0]
+
+
+class Counting:
+    """A model whose preparation is counted."""
+
+    def __init__(self) -> None:
+        self.model, self.prepared = make_model(Component("linear"), 4), 0
+
+    def prepare(self, fc: torch.Tensor):
+        self.prepared += len(fc)
+        return self.model.prepare(fc)
+
+
+def test_every_subject_is_prepared_once():
+    bank, model = filled(), Counting()
+    first = bank.inputs(model)["edges"]
+    bank.inputs(model)
+    assert model.prepared == 8
+    bank.add(PoolName("real", "B", 0, "train"), batch(2, 3))
+    grown = bank.inputs(model)["edges"]
+    assert model.prepared == 10
+    assert torch.equal(grown[:8], first)
+    torch.testing.assert_close(grown[8:], model.model.prepare(batch(2, 3).fc)["edges"])
+
+
+def test_addresses_survive_another_order_of_pools():
+    rows = torch.tensor([6, -1, 0, 4])
+    pools, pool, item = filled().address(rows)
+    assert (pools, pool.tolist(), item.tolist()) == ([REAL, MADE], [1, -1, 0, 0], [1, -1, 0, 4])
+    other = Bank()
+    other.add(MADE, batch(3, 1))
+    other.add(REAL, batch(5, 0))
+    found = other.locate(pools, pool, item)
+    assert found.tolist() == [1, -1, 3, 7]
+    held = rows >= 0
+    assert torch.equal(other.fc(found[held]), filled().fc(rows[held]))
+
+
+def test_real_rows_are_those_that_no_generator_made():
+    bank = filled()
+    leaked = bank.add(PoolName("test", "A", 0, "t"), batch(2, 4))
+    rows = torch.tensor([-1, 5, 2, int(leaked[0])])
+    assert bank.real_rows(rows).tolist() == [2, 8]
+
+
+def test_a_view_shows_its_site_until_it_is_sealed():
+    bank = filled()
+    view = SiteView("A", 0, bank, bank.rows(REAL), bank.rows(REAL)[:0], SiteSeal("A"))
+    assert view.y.tolist() == [0, 1, 0, 1, 0]
+    assert torch.equal(view.fc, batch(5, 0).fc)
+    with pytest.raises(SealedError, match="has no generator"):
+        view.synthetic(3)
+    view.seal.close()
+    for look in (lambda: view.rows, lambda: view.y, lambda: view.synthetic(3)):
+        with pytest.raises(SealedError, match="sealed"):
+            look()
