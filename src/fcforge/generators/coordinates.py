@@ -78,7 +78,7 @@ def from_off_log(
     tol : float
         Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
     chunk : int
-        Matrices worked on at once (memory).
+        Most matrices worked on at once (memory).
 
     Returns
     -------
@@ -95,9 +95,10 @@ def from_off_log(
     diagonal = coordinates.new_zeros((n, rois))
     if start is not None:
         diagonal += start
-    parts = list(zip(coordinates.split(chunk), diagonal.split(chunk), strict=True))
-    workers = torch.get_num_threads() if coordinates.device.type == "cpu" else 1
     # LAPACK works through a batch one matrix at a time; threads share the chunks.
+    workers = torch.get_num_threads() if coordinates.device.type == "cpu" else 1
+    size = max(1, min(chunk, -(-n // workers)))
+    parts = list(zip(coordinates.split(size), diagonal.split(size), strict=True))
     with one_thread(), ThreadPoolExecutor(min(workers, len(parts))) as pool:
         fc = torch.cat(list(pool.map(lambda part: _newton(part[0], part[1], tol, max_iter), parts)))
     return fc, diagonal
