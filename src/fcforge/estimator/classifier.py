@@ -34,6 +34,10 @@ from fcforge.estimator.inputs import (
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule, Settings
+    from fcforge.consortium import Consortium, Home
+
+Covariates = Mapping[str, Any] | None
+RELEASES = "forge_release"
 
 
 class ForgeClassifier(ClassifierMixin, BaseEstimator):
@@ -72,18 +76,25 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         How the temperature of probabilities is found.
     val_fraction : float
         Share of a site's subjects for inner validation, where that is used.
+    start : path, PublicStart or Consortium, optional
+        Public start of method ``forge_release``: every site adds a release around it
+        (`method_params`: mechanism, epsilon, delta), and `covariates` of the subjects are given
+        wherever the start removes some.
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-    capsule_ : Capsule
+    capsule_ : Capsule or Consortium
         All that was learnt.
+    home_ : Home
+        Of ``forge_release``: who was in each release. It stays at home.
     sites_ : tuple of str
     n_rois_ : int
     n_features_in_ : int
     """
 
-    capsule_: Capsule
+    capsule_: Capsule | Consortium
+    home_: Home
     classes_: np.ndarray
 
     def __init__(
@@ -105,6 +116,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         held_out: int = 0,
         calibrate: Literal["none", "inner_val", "synthetic"] = "none",
         val_fraction: float = 0.2,
+        start: Any = None,
     ) -> None:
         self.method = method
         self.model = model
@@ -123,6 +135,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         self.held_out = held_out
         self.calibrate = calibrate
         self.val_fraction = val_fraction
+        self.start = start
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -131,7 +144,9 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     # -- learning --------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any, site: str = "site-1") -> ForgeClassifier:
+    def fit(
+        self, X: Any, y: Any, site: str = "site-1", covariates: Covariates = None
+    ) -> ForgeClassifier:
         """Learn one site from scratch.
 
         Parameters
@@ -141,11 +156,18 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             Any two classes; the second in sorted order is "patient".
         site : str
             Its name decides the randomness together with `seed`.
+        covariates : mapping of name to array of shape (n,), optional
+            What the start removes (``forge_release``).
         """
-        return self._learn(X, y, site, None, first=True)
+        return self._learn(X, y, site, None, covariates, first=True)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Sequence[Any] | None = None, site: str | None = None
+        self,
+        X: Any,
+        y: Any,
+        classes: Sequence[Any] | None = None,
+        site: str | None = None,
+        covariates: Covariates = None,
     ) -> ForgeClassifier:
         """Learn one more site.
 
@@ -157,16 +179,23 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             All classes, where the first site may lack one; by default those of `y`.
         site : str, optional
             Name of the hospital, new each time; by default site-1, site-2, ...
+        covariates
+            As in `fit`.
         """
         first = not hasattr(self, "capsule_")
         name = site or f"site-{1 if first else len(self.capsule_.sites) + 1}"
-        return self._learn(X, y, name, classes, first=first)
+        return self._learn(X, y, name, classes, covariates, first=first)
 
     def _learn(
-        self, X: Any, y: Any, site: str, classes: Sequence[Any] | None, *, first: bool
+        self,
+        X: Any,
+        y: Any,
+        site: str,
+        classes: Sequence[Any] | None,
+        covariates: Covariates,
+        *,
+        first: bool,
     ) -> ForgeClassifier:
-        from fcforge.capsule.learning import learn_next
-
         if y is None:
             raise InputError("ForgeClassifier requires y to be passed, but the target y is None.")
         fc, labels, layout = self._read(X, y, reset=first)
@@ -174,14 +203,38 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         known = two_classes(labels, np.unique(known) if first else self.classes_)
         code = np.searchsorted(known, labels)
         try:
-            settings = self._settings(fc.shape[1], known) if first else self.capsule_.settings
-            made = as_site(fc, code, site, settings)
-            capsule = learn_next(None if first else self.capsule_, settings, made)
+            if self.method == RELEASES:
+                self._add_release(fc, code, site, covariates, first=first)
+            else:
+                self._add_link(fc, code, site, known, first=first)
         except FCForgeError as error:
             raise InputError(error.what, where=error.where, do=error.do) from error
-        self.classes_, self._layout, self.capsule_ = known, layout, capsule
-        self.sites_, self.n_rois_ = capsule.sites, settings.n_rois
+        self.classes_, self._layout = known, layout
+        self.sites_, self.n_rois_ = self.capsule_.sites, fc.shape[1]
         return self
+
+    def _add_link(
+        self, fc: np.ndarray, code: np.ndarray, site: str, known: np.ndarray, *, first: bool
+    ) -> None:
+        from fcforge.capsule.learning import learn_next
+
+        before: Any = None if first else self.capsule_
+        settings = self._settings(fc.shape[1], known) if first else before.settings
+        self.capsule_ = learn_next(before, settings, as_site(fc, code, site, settings))
+
+    def _add_release(
+        self, fc: np.ndarray, code: np.ndarray, site: str, covariates: Covariates, *, first: bool
+    ) -> None:
+        from fcforge.consortium import Home
+        from fcforge.estimator.releases import add_release, begin
+
+        if self.features != "fc":
+            raise ConfigError("releases speak about FC.", do="Set features='fc'.")
+        group: Any = begin(self.start) if first else self.capsule_
+        home = Home() if first else self.home_
+        self.capsule_, self.home_ = add_release(
+            group, home, fc, code, site, covariates, self.method_params
+        )
 
     def _settings(self, n_rois: int, classes: np.ndarray) -> Settings:
         from fcforge.capsule.contents import settings_for
@@ -237,7 +290,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         return edges_as_fc(X, layout or layout_of(X, self.edges)), labels, layout
 
     # -- using what was learnt ------------------------------------------------------------------
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any, covariates: Covariates = None) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,)."""
         import torch
 
@@ -249,7 +302,11 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         fc, _, _ = self._read(X, reset=False)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
-        capsule = self.capsule_
+        if self.method == RELEASES:
+            from fcforge.estimator.releases import log_odds
+
+            return log_odds(self.capsule_, fc, covariates)  # type: ignore[arg-type]
+        capsule: Any = self.capsule_
         learner = build_learner(capsule.settings.learner, self.n_rois_)
         x = torch.from_numpy(np.ascontiguousarray(fc))
         with one_thread():
@@ -258,15 +315,15 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         u = u.double() / capsule.temperature
         return (u[:, 1] - u[:, 0]).numpy()
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, covariates: Covariates = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2)."""
-        odds = self.decision_function(X)
+        odds = self.decision_function(X, covariates)
         p = 0.5 * (1.0 + np.tanh(0.5 * odds))
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, covariates: Covariates = None) -> np.ndarray:
         """The likelier class of each subject, (n,)."""
-        odds = self.decision_function(X)
+        odds = self.decision_function(X, covariates)
         return self.classes_[(odds > 0).astype(int)]
 
     # -- capsules --------------------------------------------------------------------------------
@@ -284,9 +341,23 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "capsule_")
         if self.features == "any":
             raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
+        if self.method == RELEASES:
+            return self._write_group(path, key, overwrite)
         allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
-        self.capsule_ = seal(self.capsule_, path, key=key, **allowed)
-        return self.capsule_.id
+        sealed: Capsule = seal(self.capsule_, path, key=key, **allowed)  # type: ignore[arg-type]
+        self.capsule_ = sealed
+        return sealed.id
+
+    def _write_group(self, path: str | Path, key: Any, overwrite: bool) -> str:
+        from fcforge.consortium import write_consortium
+
+        if key is not None:
+            raise ConfigError(
+                "a release is signed when it is made.", do="Use `fcforge learn --sign`."
+            )
+        group: Any = self.capsule_
+        write_consortium(group, path, overwrite=overwrite)
+        return group.digest
 
     @classmethod
     def from_capsule(
@@ -303,7 +374,10 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             How X is read: `edges`, `kind`.
         """
         from fcforge.capsule.opening import open_capsule
+        from fcforge.consortium.files import is_consortium
 
+        if is_consortium(path):
+            return cls._from_group(path, trusted, params)
         capsule = open_capsule(path, trusted=trusted)
         settings, learner = capsule.settings, capsule.settings.learner
         training = asdict(settings.training)
@@ -324,4 +398,19 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         )
         made.capsule_, made.sites_, made.n_rois_ = capsule, capsule.sites, settings.n_rois
         made.classes_, made._layout = np.array(settings.classes), None
+        return made
+
+    @classmethod
+    def _from_group(
+        cls, path: str | Path, trusted: Sequence[str], params: Mapping[str, Any]
+    ) -> ForgeClassifier:
+        from fcforge.consortium import Home, read_consortium
+        from fcforge.consortium.trusting import require_trusted
+
+        group = read_consortium(path)
+        require_trusted((*group.releases, *group.withdrawals), trusted, str(path))
+        made = cls(method=RELEASES, start=str(path), **params)
+        made.capsule_, made.home_, made._layout = group, Home(), None
+        made.sites_, made.n_rois_ = group.sites, group.start.n_rois
+        made.classes_ = np.array([0, 1])
         return made
