@@ -270,3 +270,11 @@ def test_words_do_not_drive_the_terminal() -> None:
 
     assert printable("a\x1b[2Jb\x07\u202ec") == "a?[2Jb??c"
     assert printable("Zürich – Köln") == "Zürich – Köln"
+
+
+def test_no_cell_of_the_csv_is_run_or_hides_anything() -> None:
+    from fcforge.capsule.prediction import Prediction, as_csv
+
+    rows = [Prediction("=1+1", "cannot be used", note="+cmd\x1b[2J\u202e")]
+    line = as_csv(rows, ("@site", "b")).splitlines()[1]
+    assert line == "'=1+1,cannot be used,,,'+cmd?[2J?,'@site b"

@@ -90,3 +90,12 @@ def test_verify_needs_every_step():
     assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS CAPSULE"]
     assert not intact(good[:-1])  # a step that was never reached
     assert '"ok": false' in terminal.verify_json(good[:-1], intact(good[:-1]))
+
+
+def test_nothing_that_cannot_be_seen_reaches_the_terminal():
+    """A capsule's damage, a subject's name and a title are somebody else's text."""
+    bad = [Check("seal", False, "site '\x1b[31m\u202e\u200b' is odd")]
+    assert "site '?[31m??' is odd" in terminal.verify_text(bad, False)
+    fault = Fault("error", "FC holds \x1b NaN.", subject="s\u2066")
+    for text, _ in terminal.check_lines(verdict(fault)):
+        assert text.isprintable()

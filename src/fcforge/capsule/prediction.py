@@ -18,7 +18,7 @@ from fcforge.runner.learners import build_learner
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Where, find_scans
 from fcforge.speed import one_thread
-from fcforge.text import no_formula
+from fcforge.text import no_formula, printable
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,11 @@ def as_csv(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
     writer.writerow(names)
     for row in rows:
         shown = [row.probability, *([row.own] if own else []), row.strangeness]
-        values = [row.status, *shown, row.note, no_formula(" ".join(sites))]
-        writer.writerow([no_formula(row.subject), *("" if v is None else v for v in values)])
+        numbers = ["" if v is None else v for v in shown]
+        subject, note, learned_at = (
+            no_formula(printable(text)) for text in (row.subject, row.note, " ".join(sites))
+        )
+        writer.writerow([subject, row.status, *numbers, note, learned_at])
     return out.getvalue()
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import typer
 
-from fcforge.text import duration
+from fcforge.text import duration, printable
 
 Report = Callable[[int, int, str], None]
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def say(text: str = "", style: str = "") -> None:
     """Print a message to stderr."""
-    typer.secho(text, err=True, fg=style or None)
+    typer.secho(printable(text, keep="\n"), err=True, fg=style or None)
 
 
 @contextmanager
@@ -78,6 +78,7 @@ def _plain(what: str, every: float) -> Report:
         moved = done - first[0]
         left = duration((now - started) / moved * (total - done)) if moved else ""
         tail = f", about {left} left" if left and done < total else ""
-        print(f"{what}: {done}/{total}{tail} {last}".rstrip(), file=sys.stderr, flush=True)
+        line = printable(f"{what}: {done}/{total}{tail} {last}".rstrip())
+        print(line, file=sys.stderr, flush=True)
 
     return report

@@ -24,12 +24,13 @@ def check_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     cohort = verdict.cohort
     yield f"{verdict.what}: {len(cohort)} subjects, {cohort.n_rois} ROIs", ""
     for site, count in verdict.sites().items():
-        yield f"  {site}: {count['subjects']} subjects, {count['patients']} patients", ""
+        text = f"  {site}: {count['subjects']} subjects, {count['patients']} patients"
+        yield printable(text), ""
     for note in verdict.notes:
-        yield f"  {note}", ""
+        yield printable(f"  {note}"), ""
     for finding in verdict.findings:
         style = "red" if finding.severity == "error" else "yellow"
-        yield f"{finding.severity}: {finding}", style
+        yield printable(f"{finding.severity}: {finding}"), style
     errors = sum(f.severity == "error" for f in verdict.findings)
     warnings = len(verdict.findings) - errors
     if verdict.ok:
@@ -66,7 +67,8 @@ def status_text(found: RunProgress) -> str:
     lines = [f"{found.title}: {found.trained} of {found.trainings} site trainings done"]
     width = max(map(len, found.learners))
     lines += [f"  {t:<{width}}  {r['done']}/{r['asked']} runs" for t, r in found.learners.items()]
-    return "\n".join([*lines, f"  {memory(found.disk)} in {found.folder}"])
+    lines.append(f"  {memory(found.disk)} in {found.folder}")
+    return "\n".join(map(printable, lines))
 
 
 def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
@@ -74,7 +76,7 @@ def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
     strange = sum(row.status == "unlike anything seen" for row in rows)
     lacking = sum(row.status == "abstained" for row in rows)
     unusable = sum(not row.usable for row in rows)
-    return (
+    return printable(
         f"{counted(len(rows), 'scan')}; {strange} unlike anything seen at {', '.join(sites)}; "
         + (f"{lacking} without a covariate that is needed; " if lacking else "")
         + f"{unusable} cannot be used."
