@@ -10,7 +10,7 @@ import pytest
 from page_parser import EVIL, Page, require_sound
 
 from fcforge.errors import DataError
-from fcforge.report import judge, judge_figures
+from fcforge.report import judge
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Interval, Panel, Requirement
 from fcforge.studies.judge.portraits import Portrait, write_portraits
@@ -101,13 +101,13 @@ def test_page_and_tables_are_written(judgement, tmp_path):
 def test_pictures_keep_a_generator_of_negative_edges():
     real, below = portrait(), portrait()._replace(edge_mean=np.full(66, -0.9))
     found = {"real": real, "low": below}
-    assert judge_figures.lowest_edge(found) == pytest.approx(-0.95)
-    figure = judge_figures.portrait_figure(below, real, -0.95)
+    assert judge.lowest_edge(found) == pytest.approx(-0.95)
+    figure = judge.portrait_figure(below, real, -0.95)
     assert figure.axes[-1].get_ylim() == pytest.approx((-0.95, 1.0))
 
 
 def test_spectra_name_every_generator():
-    figure = judge_figures.spectra_figure({f"g{k}": portrait() for k in range(12)})
+    figure = judge.spectra_figure({f"g{k}": portrait() for k in range(12)})
     assert len(figure.axes[0].get_legend().get_texts()) == 12
 
 
