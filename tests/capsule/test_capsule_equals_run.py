@@ -27,7 +27,7 @@ def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     return plan.nodes, plan.stages[0][1]
 
 
-CASES = [(n, "fixed", 2) for n, c in METHODS.items() if c.depends_on != "all"]
+CASES = [(n, "fixed", 2) for n, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]
 CASES += [("finetune", "inner_val", 3), ("forge", "inner_val", 2), ("forge", "fixed", 3)]
 
 

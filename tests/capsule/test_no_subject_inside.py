@@ -85,7 +85,11 @@ def hardest(method: str) -> LearnerSpec:
     return replace(spec, model=Component("linear")) if linear else spec
 
 
-KEEP_NONE = [n for n, c in METHODS.items() if c.keeps != "real subjects" and c.depends_on != "all"]
+KEEP_NONE = [
+    name
+    for name, cls in METHODS.items()
+    if cls.keeps != "real subjects" and cls.depends_on != "all" and not cls.needs_start
+]
 
 
 @pytest.mark.parametrize("method", KEEP_NONE)

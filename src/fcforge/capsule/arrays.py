@@ -41,8 +41,7 @@ def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
     for key, value in tensors.items():
         if value.dtype not in (*FLOATS, *INTEGERS):
             raise CapsuleError(f"array '{key}' is of type {value.dtype}.")
-        # a method's own state may hold an infinity on purpose; nothing else may
-        if not key.startswith("state/") and not bool(torch.isfinite(value).all()):
+        if not bool(torch.isfinite(value).all()):
             raise CapsuleError(f"array '{key}' holds NaN or infinity.")
     return {key: tensors[key] for key in sorted(tensors)}  # safetensors gives them in any order
 
@@ -56,7 +55,7 @@ def write_lane(lane: Lane) -> bytes:
 def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
     """Lane and learner; the network's names, shapes and types must be those of its model."""
     try:
-        learner = build_learner(settings.learner, settings.n_rois)
+        learner = build_learner(settings.learner, settings.n_rois, has_start=False)
     except FCForgeError as error:
         raise CapsuleError(f"its learner cannot be built: {error}") from error
     parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
@@ -102,12 +101,31 @@ def _expected(learner: Learner, stored: int) -> dict[str, tuple[tuple[int, ...],
     return _described(Lane(params, stats, {}))
 
 
-def check_lane(lane: Lane, learner: Learner, n_remembered: int) -> None:
-    """Raise unless the state points at remembered subjects only and the network answers."""
-    for key in learner.method.row_keys:
-        rows = lane.state.get(key)
-        if rows is None or rows.dtype != torch.int64:
-            raise CapsuleError(f"the method's state has no '{key}'.")
+def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> None:
+    """Raise unless the state is what its method declares and the network answers.
+
+    Parameters
+    ----------
+    lane : Lane
+        Whose network is known to be its model's.
+    learner : Learner
+    n_remembered, sites : int
+        Subjects that travel along; sites learned.
+    """
+    method = learner.method
+    try:
+        declared = method.declares(learner.model, lane, 1 if method.depends_on == "site" else sites)
+    except MISFIT as error:
+        raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
+    for key in sorted(declared.keys() ^ lane.state.keys()):
+        what = "is missing" if key in declared else "is not part of this method's state"
+        raise CapsuleError(f"array 'state/{key}' {what}.")
+    for key, value in lane.state.items():
+        wrong = declared[key].complaint(value)
+        if wrong:
+            raise CapsuleError(f"array 'state/{key}' {wrong}.")
+    for key in method.row_keys:
+        rows = lane.state[key]
         if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
             raise CapsuleError(f"'{key}' points at subjects that are not there.")
     try:

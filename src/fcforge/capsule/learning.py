@@ -52,7 +52,7 @@ UNLIKE = 0.75
 def check_turn(capsule: Capsule | None, settings: Settings, site_name: str, n_rois: int) -> None:
     """Raise when this site cannot be learned next."""
     title = settings.learner.title
-    learner = build_learner(settings.learner, settings.n_rois)
+    learner = build_learner(settings.learner, settings.n_rois, has_start=False)
     if learner.method.depends_on == "all":
         raise CapsuleError(
             f"learner '{title}' needs all sites at once and cannot be handed over.",

@@ -127,7 +127,7 @@ def _steps(
 
     lane, learner = read_lane(parts[LANE], settings)
     remembered = read_subjects(parts[REMEMBERED], settings.n_rois, REMEMBERED)
-    check_lane(lane, learner, len(remembered))
+    check_lane(lane, learner, len(remembered), len(sites))
     yield f"{sum(p.numel() for p in lane.params.values())} parameters, all finite", None
 
     held_out = read_subjects(parts[HELD_OUT], settings.n_rois, HELD_OUT)

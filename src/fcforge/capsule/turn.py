@@ -33,7 +33,7 @@ class Turn:
 
     def __init__(self, capsule: Capsule | None, settings: Settings, site: Site) -> None:
         self.settings, self.site = settings, site
-        self.learner = build_learner(settings.learner, settings.n_rois)
+        self.learner = build_learner(settings.learner, settings.n_rois, has_start=False)
         self.bench = Bench()
         self.past = capsule.sites if capsule is not None else ()
         self.carried = capsule.remembered if capsule is not None else Subjects.none(settings.n_rois)

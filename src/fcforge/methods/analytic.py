@@ -24,6 +24,7 @@ from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain
 from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PublicView, SiteView
+from fcforge.replay.declared import Declared
 from fcforge.settings import Count, NotNegative, Positive
 
 
@@ -137,6 +138,11 @@ class Analytic(Method):
         width = (self.projection or weight.shape[1]) + 2
         root = torch.zeros(0, width, dtype=torch.float64, device=weight.device)
         return lane._replace(state={"root": root})
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Root of the moments: as many rows as people, at most as many as columns."""
+        width = (self.projection or lane.params["head.0.weight"].shape[1]) + 2
+        return {"root": Declared((None, width), torch.float64, triangular=True)}
 
     def learn_public(
         self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator

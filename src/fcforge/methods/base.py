@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import PublicView, SiteView
+from fcforge.replay.declared import Declared, alike
 from fcforge.replay.memory import Replay, recall
 from fcforge.settings import Checked
 
@@ -143,6 +144,16 @@ class Method(Checked):
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Last look at the site: Fisher information, masks, memory, generator."""
         return lane
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Every array of the state after `sites` sites; nothing else may travel in a capsule.
+
+        By default what `start` makes: a state that does not grow. `lane` has the network.
+        """
+        params, stats = (
+            {k: v.to("meta") for k, v in part.items()} for part in (lane.params, lane.stats)
+        )
+        return alike(self.start(model, Lane(params, stats, {}), torch.Generator()).state)
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
         """Rows (n, q) whose second moments the method keeps, for audits; None without any."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.models.base import Model
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared
 from fcforge.replay.memory import ROWS
 
 
@@ -43,6 +44,11 @@ class Cumulative(Method):
         device = next(iter(lane.params.values())).device
         state[ROWS] = torch.empty(0, dtype=torch.int64, device=device)
         return lane._replace(state=state)
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """The untrained network, and everybody so far."""
+        found = super().declares(model, lane, sites)
+        return {**found, ROWS: Declared((None,), torch.int64, low=0)}
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Start from the untrained network, unless warm."""

@@ -29,6 +29,7 @@ from fcforge.privacy.mechanisms import (
 )
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared
 from fcforge.settings import Fraction, NotNegative, Positive, Size
 
 # [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.
@@ -136,6 +137,13 @@ class DPAnalytic(Method):
         state["moments"] = torch.zeros(q, q, dtype=torch.float64)
         device = lane.params["head.0.weight"].device
         return lane._replace(state={k: v.to(device) for k, v in state.items()})
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Noisy moments; the budget is the one that the settings say, and no other."""
+        found = super().declares(model, lane, sites)
+        said = {"epsilon": self.epsilon, "secret": float(self.noise == "secret")}
+        found["noise"] = found["noise"]._replace(low=0.0)
+        return found | {k: found[k]._replace(low=v, high=v) for k, v in said.items()}
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's noisy statistics and solve again."""

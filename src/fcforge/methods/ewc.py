@@ -15,6 +15,7 @@ from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.methods.shared import penalty
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative
 
 
@@ -71,6 +72,10 @@ class EWC(Method):
         if self.fisher == "empirical":
             return penalty.loss_gradients(model, lane, inputs, y)
         return penalty.batch_gradients(model, lane, inputs, y)
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Importance and anchor of every parameter."""
+        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's Fisher information and anchor."""

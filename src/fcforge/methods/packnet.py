@@ -19,6 +19,7 @@ from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared, alike
 from fcforge.settings import Fraction, Positive
 
 
@@ -93,6 +94,16 @@ class PackNet(Method):
         return lane._replace(
             state={"sites": none, "pruned": none.new_zeros(()), **named("owner", owner)}
         )
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Owners of the weights, codes of the sites, and each site's vectors where it has some."""
+        found = super().declares(model, lane, sites)
+        for key in (k for k in found if k.startswith("owner/")):
+            found[key] = found[key]._replace(low=0, high=sites)
+        found["sites"] = Declared((sites,), torch.int64)
+        vectors = {k: v for k, v in {**lane.params, **lane.stats}.items() if v.dim() < 2}
+        copies = range(1, sites + 1) if self.norm == "per_site" else ()
+        return found | alike({f"own{k}/{n}": v for k in copies for n, v in vectors.items()})
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """One more site; its weights are the free ones until pruning."""

@@ -17,6 +17,7 @@ from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.methods.shared import penalty
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative, Positive
 
 
@@ -62,6 +63,10 @@ class SI(Method):
             for k, g in grads.items()
         }
         return lane._replace(state={**lane.state, **penalty.named("path", moved)})
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Importance and anchor of every parameter."""
+        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""

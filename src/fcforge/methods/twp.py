@@ -21,6 +21,7 @@ from fcforge.models import fused
 from fcforge.models.base import Model, Params
 from fcforge.models.layers import linear
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative
 
 FIRST = "conv0.weight"
@@ -127,6 +128,10 @@ class TWP(Method):
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty (the strengths are inside the importance)."""
         return penalty.add_pull(grads, lane, 1.0)
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Importance and anchor of every parameter."""
+        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Both importances of the site, weighted, and its anchor."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import uniform
+from fcforge.replay.declared import Declared, alike
 
 ROWS = "memory.row"
 State = dict[str, Tensor]
@@ -50,6 +51,14 @@ def empty_memory(capacity: int, width: int, device: torch.device | str) -> State
         "memory.embedding": torch.zeros(capacity, width, device=device),
         "memory.site": torch.full((capacity,), -1, dtype=torch.int64, device=device),
     }
+
+
+def declared_memory(capacity: int, width: int, sites: int) -> dict[str, Declared]:
+    """Such a memory as it may travel after `sites` sites."""
+    found = alike(empty_memory(capacity, width, "meta"))
+    found["memory.y"] = found["memory.y"]._replace(low=0, high=1)
+    found["memory.site"] = found["memory.site"]._replace(low=-1, high=sites - 1)
+    return found
 
 
 def readout_width(model: Model, params: Params, stats: Params) -> int:

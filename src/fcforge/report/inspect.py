@@ -8,7 +8,7 @@ from typing import Literal
 
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import SMALL_CELL, learned
-from fcforge.capsule.summary import OwnTest, audited_sites, budget, own_tests
+from fcforge.capsule.summary import OwnTest, arrays, audited_sites, budget, own_tests
 from fcforge.methods import METHODS
 from fcforge.report.audits import budget_words, sentences, verdict
 from fcforge.report.frame import render_text
@@ -61,10 +61,9 @@ def _signature(capsule: Capsule) -> Answer:
 
 def _contents(capsule: Capsule) -> Answer:
     n_params = sum(p.numel() for p in capsule.lane.params.values())
-    state = sum(v.numel() * v.element_size() for v in capsule.lane.state.values())
     real = int(capsule.remembered.real.sum())
     more = [
-        f"{n_params} network parameters, {memory(state)} of method state.",
+        f"{n_params} network parameters; method state: {_state(capsule)}.",
         f"{len(capsule.remembered) - real} synthetic and {real} real remembered subjects.",
         f"{counted(len(capsule.held_out), 'synthetic held-out subject')}, never trained on.",
     ]
@@ -82,6 +81,21 @@ def _contents(capsule: Capsule) -> Answer:
         more.append("Exact statistics give away who was added to them: treat as patient data.")
     say = KEPT[capsule.keeps]
     return Answer("What travels?", kind, f"{say[0].upper()}{say[1:]}.", tuple(more))
+
+
+def _state(capsule: Capsule) -> str:
+    """The arrays of the state, largest first, and whether rows of them look like scans."""
+    found = [a for a in arrays(capsule) if a["name"].startswith("state/")]
+    found.sort(key=lambda a: -a["bytes"])
+    said = [
+        f"{a['name'].removeprefix('state/')} {'x'.join(map(str, a['shape'])) or '1'}, "
+        f"{memory(a['bytes'])}" + (f", {a['scan_like']} rows like scans" if a["scan_like"] else "")
+        for a in found[:4]
+    ]
+    rest = found[4:]
+    if rest:
+        said.append(f"{len(rest)} more arrays, {memory(sum(a['bytes'] for a in rest))}")
+    return "; ".join(said) or "none"
 
 
 def _usefulness(tests: list[OwnTest]) -> Answer:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fcforge.methods.base import Lane, State
 from fcforge.models.base import Inputs, Model, Params
+from fcforge.replay.declared import Declared, alike
 
 CHUNK = 16  # subjects whose gradients are held at a time
 
@@ -59,6 +60,11 @@ def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
         k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength)
         for k, g in grads.items()
     }
+
+
+def declared(params: Params) -> dict[str, Declared]:
+    """The state that travels: two numbers per parameter."""
+    return alike({**named("importance", params), **named("anchor", params)})
 
 
 def add_anchor(state: State, params: Params, importance: Params) -> State:

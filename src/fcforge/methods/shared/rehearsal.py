@@ -14,7 +14,8 @@ from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay.bank import SiteView
 from fcforge.replay.buffer import Rule, admit, empty_buffer, subjects_of
-from fcforge.replay.memory import ROWS, uniform_slots
+from fcforge.replay.declared import Declared
+from fcforge.replay.memory import ROWS, declared_memory, uniform_slots
 from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]
@@ -58,6 +59,11 @@ class Rehearsal(Method):
         """Empty memory."""
         device = next(iter(lane.params.values())).device
         return lane._replace(state={**lane.state, **empty_buffer(self.memory, device)})
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """The memory."""
+        found = super().declares(model, lane, sites)
+        return found | declared_memory(self.memory, 0, sites)
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform, with replacement."""

@@ -19,6 +19,7 @@ from fcforge.methods.base import Keeps, Lane, Method, State
 from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay.bank import SiteView
+from fcforge.replay.declared import Declared, alike
 from fcforge.replay.hcts import (
     HCTS,
     Choice,
@@ -29,7 +30,7 @@ from fcforge.replay.hcts import (
     look_again,
     look_at,
 )
-from fcforge.replay.memory import ROWS, empty_memory, readout_width, teach
+from fcforge.replay.memory import ROWS, declared_memory, empty_memory, readout_width, teach
 from fcforge.replay.selection import even_split, even_subset, reservoir
 from fcforge.settings import NotNegative, Size, at_least
 
@@ -127,6 +128,19 @@ class SyntheticMemory(Method):
         if self.sampling == "hcts":
             state |= self.sampler.start(device)
         return lane._replace(state=state)
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Candidates and held-out subjects of every site, the choice among them, the arms."""
+        n, dev = sites * self.candidates, sites * self.dev * (self.sampling == "hcts")
+        found = declared_memory(n, readout_width(model, lane.params, lane.stats), sites)
+        found["dev.row"] = Declared((dev,), torch.int64)
+        found["dev.y"] = Declared((dev,), torch.int64, low=0, high=1)
+        found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
+        found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
+        if self.sampling == "hcts":
+            arms = alike(self.sampler.start("meta"))
+            found |= {k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()}
+        return found
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""

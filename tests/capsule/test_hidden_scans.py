@@ -1,0 +1,110 @@
+"""Nothing hides in a state: what a method does not declare is refused, what is there is listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from capsule_chains import SITES, chain, cohort
+
+from fcforge.capsule import Capsule, open_capsule, seal, verify
+from fcforge.capsule.summary import arrays
+from fcforge.errors import CapsuleError
+from fcforge.graphs import edges
+from fcforge.report.inspect import inspect_words
+
+
+def forged(name: str, folder: Path, **changes: object) -> Path:
+    """A capsule resealed with other arrays in its state (None takes one out)."""
+    capsule = open_capsule(chain(name, SITES[:1], folder)[-1])
+    state = {**capsule.lane.state, **changes}
+    kept = {key: value for key, value in state.items() if value is not None}
+    capsule = replace(capsule, lane=capsule.lane._replace(state=kept))
+    seal(capsule, folder / "forged.capsule", allow_real_subjects=True)
+    return folder / "forged.capsule"
+
+
+def scans(n: int = 12) -> torch.Tensor:
+    return edges(torch.from_numpy(cohort().fc[:n]))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CapsuleError) as caught:
+        open_capsule(path)
+    last = verify(path)[-1]
+    assert not last.ok
+    assert last.name == "network"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["finetune", "ewc", "analytic", "forge"])
+def test_scans_under_a_name_of_their_own_are_refused(name, tmp_path):
+    said = refusal(forged(name, tmp_path, extra=scans()))
+    assert "array 'state/extra' is not part of this method's state" in said
+    assert "Nothing of it was used" in said
+
+
+def test_scans_instead_of_statistics_are_refused(tmp_path):
+    """172 rows [1, scan, label] are no root of a matrix of moments."""
+    rows = scans().double()
+    raw = torch.cat([torch.ones(len(rows), 1), rows, torch.ones(len(rows), 1)], 1).double()
+    assert "'state/root' is not triangular" in refusal(forged("analytic", tmp_path, root=raw))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda good: torch.cat([good, good]), "has shape"),
+        (lambda good: good.double(), "is of type torch.float64"),
+        (lambda good: torch.full_like(good, torch.nan), "holds NaN"),
+        (lambda good: None, "is missing"),
+    ],
+)
+def test_an_array_of_another_shape_or_type_is_refused(change, says, tmp_path):
+    key = "importance/head.0.weight"
+    good = open_capsule(chain("ewc", SITES[:1], tmp_path / "good")[0]).lane.state[key]
+    assert says in refusal(forged("ewc", tmp_path, **{key: change(good)}))
+
+
+@pytest.mark.parametrize(("key", "value"), [("epsilon", 0.1), ("secret", 1.0)])
+def test_a_budget_that_the_settings_do_not_say_is_refused(key, value, tmp_path):
+    """inspect must not read epsilon 0.1 where the next hospital would spend 8."""
+    said = refusal(forged("dp_analytic", tmp_path, **{key: torch.tensor(value).double()}))
+    assert f"'state/{key}' has numbers outside" in said
+
+
+def test_labels_and_sites_of_a_memory_stay_in_their_bounds(tmp_path):
+    capsule = open_capsule(chain("forge", SITES[:1], tmp_path)[0])
+    site = torch.full_like(capsule.lane.state["memory.site"], 7)
+    (tmp_path / "x").mkdir()
+    said = refusal(forged("forge", tmp_path / "x", **{"memory.site": site}))
+    assert "'state/memory.site' has numbers outside -1 to 0" in said
+
+
+def opened(name: str, folder: Path) -> Capsule:
+    return open_capsule(chain(name, SITES[:1], folder)[0])
+
+
+def test_inspect_lists_what_is_really_there(tmp_path):
+    """By hand: sizes in bytes, and rows that correlate with the site's mean pattern."""
+    capsule = opened("ewc", tmp_path)
+    listed = {a["name"]: a for a in arrays(capsule)}
+    stored = {f"state/{k}": v for k, v in capsule.lane.state.items()}
+    assert stored.keys() <= listed.keys()
+    for key, value in stored.items():
+        assert listed[key]["shape"] == list(value.shape)
+        assert listed[key]["bytes"] == 4 * value.numel()
+    assert listed["held_out/upper"]["scan_like"] == len(capsule.held_out)
+    assert not any(a["scan_like"] for k, a in listed.items() if k.startswith("params"))
+    words = "\n".join(inspect_words(capsule))
+    assert "importance/" in words
+
+
+def test_scans_that_are_declared_are_counted(tmp_path):
+    """PDGNN keeps embeddings of real subjects, FORGE's closed form the edges of synthetic ones."""
+    capsule = opened("analytic", tmp_path)
+    hidden = replace(capsule, lane=capsule.lane._replace(state={"root": scans(5)}))
+    (row,) = (a for a in arrays(hidden) if a["name"] == "state/root")
+    assert row["scan_like"] == 5
