@@ -106,6 +106,6 @@ def test_atlas_only_where_it_is_known():
 
     own = rois_sha256(simulate(n_rois=116, n_sites=2, scale=0.3))
     assert atlas_of_capsule(116, own) is not None
-    assert atlas_of_capsule(116, "") is not None
+    assert atlas_of_capsule(116, "") is None  # unnamed: any atlas of 116 ROIs
     assert atlas_of_capsule(116, "0" * 64) is None
     assert atlas_of_capsule(90, "") is None

@@ -88,3 +88,38 @@ def test_pipeline_with_nilearn(vectorize, discard) -> None:
 def test_unusable_x_is_one_value_error(X, message) -> None:
     with pytest.raises(ValueError, match=message):
         ForgeClassifier().fit(X, np.arange(20) % 2)
+
+
+def _measured(kind: str, vectorize: bool) -> np.ndarray:
+    """Another connectivity measure than correlation, by nilearn."""
+    from nilearn.connectome import ConnectivityMeasure
+
+    rng = np.random.default_rng(0)
+    mix = rng.standard_normal((8, 8)) + 2 * np.eye(8)
+    series = [0.3 * rng.standard_normal((60, 8)) @ mix for _ in range(20)]
+    measure = ConnectivityMeasure(kind=kind, vectorize=vectorize, standardize=False)
+    return measure.fit_transform(series)
+
+
+@pytest.mark.parametrize(
+    ("kind", "vectorize"),
+    [(k, v) for k in ("tangent", "precision", "covariance") for v in (True, False)][1:],
+)  # tangent vectors cannot be told: they may be small
+def test_other_measures_are_not_taken_for_correlations(kind, vectorize) -> None:
+    X, y = _measured(kind, vectorize), np.arange(20) % 2
+    with pytest.raises(ValueError, match="Give Pearson correlations"):
+        ForgeClassifier().fit(X, y)
+    if vectorize:
+        assert ForgeClassifier(features="any").fit(X, y).n_features_in_ == 36
+
+
+def test_correlations_rounded_to_half_precision_pass(subjects) -> None:
+    fc, y, _ = subjects
+    assert ForgeClassifier().fit(fc.astype(np.float16), y).n_rois_ == 10
+
+
+def test_a_transposed_series_is_told() -> None:
+    rng = np.random.default_rng(0)
+    x = np.cumsum(rng.standard_normal((20, 150, 20)), axis=1)
+    with pytest.raises(ValueError, match=r"X\[0\].*transposed"):
+        ForgeClassifier().fit(x.transpose(0, 2, 1), np.arange(20) % 2)

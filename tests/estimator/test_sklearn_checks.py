@@ -8,9 +8,9 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from fcforge.estimator import ForgeClassifier
 
 # scikit-learn's checks fit on clouds of 2 to 20 arbitrary columns. An FC classifier refuses them:
-# their number is not R (R - 1) / 2, or their values are no correlations. With features="any" the
+# their number is not R (R - 1) / 2, or their values are not correlations. With features="any" the
 # same code accepts them, and then every check applies and passes.
-WHY = "its X is no FC (column count or |r| > 1); passes with features='any'"
+WHY = "its X is not FC (column count, |r| > 1, eigenvalues); passes with features='any'"
 NOT_FC = {
     "check_classifier_data_not_an_array": WHY,
     "check_classifier_not_supporting_multiclass": WHY,
@@ -19,6 +19,7 @@ NOT_FC = {
     "check_decision_proba_consistency": WHY,
     "check_dict_unchanged": WHY,
     "check_dont_overwrite_parameters": WHY,
+    "check_dtype_object": WHY,
     "check_estimators_dtypes": WHY,
     "check_estimators_fit_returns_self": WHY,
     "check_estimators_overwrite_params": WHY,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 from fcforge.errors import DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.reading import looks_like_fc, looks_transposed, read_matrix, to_fc
+from fcforge.sites.reading import (
+    looks_like_fc,
+    looks_transposed,
+    read_matrix,
+    read_named,
+    to_fc,
+)
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
@@ -66,3 +75,35 @@ def test_real_series_have_a_direction(shared_data):
         assert looks_transposed(series) == "", file
         series = series[:, np.isfinite(series).all(axis=0)]
         assert looks_transposed(series.T) != "", file
+
+
+def conn(path: Path, fc: np.ndarray, names: list[str], extra: int = 0) -> Path:
+    """A file as CONN's ``resultsROI_Subject001_Condition001.mat``."""
+    z = np.arctanh(np.where(np.eye(len(fc), dtype=bool), np.nan, fc))
+    z = np.hstack([z, np.full((len(fc), extra), 0.1)])
+    targets = [*names, *(f"networks.{k}" for k in range(extra))]
+    cells = {"names": np.array(names, dtype=object), "names2": np.array(targets, dtype=object)}
+    savemat(path, {"Z": z, **cells, "DOF": 120.0, "SE": np.ones(len(fc))}, do_compression=True)
+    return path
+
+
+@pytest.mark.parametrize("extra", [0, 2])
+def test_conn_files_are_fisher_z_with_names(extra, tmp_path):
+    fc = pearson_fc(np.random.default_rng(0).normal(size=(9, 6)))
+    names = ["atlas.FP r (Frontal Pole Right)", "b", "c", "d", "e", "Vermis \N{MICRO SIGN}"]
+    matrix, found = read_named(conn(tmp_path / "resultsROI.mat", fc, names, extra))
+    assert found[:6] == tuple(names)
+    np.testing.assert_allclose(to_fc(matrix), fc, atol=1e-6)
+    np.testing.assert_allclose(to_fc(matrix, "fisher_z"), fc, atol=1e-6)
+
+
+def test_a_missing_diagonal_alone_does_not_say_which():
+    fc = 0.5 * np.ones((4, 4))
+    np.fill_diagonal(fc, np.nan)
+    with pytest.raises(DataError, match="correlations or Fisher z"):
+        to_fc(fc)
+    assert to_fc(fc, "fisher_z")[0, 1] == pytest.approx(np.tanh(0.5))
+    np.fill_diagonal(fc, np.inf)  # artanh of 1
+    assert to_fc(fc)[0, 1] == pytest.approx(np.tanh(0.5))
+    with pytest.raises(DataError, match="6 x 4 is not square"):
+        to_fc(np.ones((6, 4)), "fisher_z")

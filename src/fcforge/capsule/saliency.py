@@ -99,7 +99,7 @@ def strongest(found: Saliency, n: int) -> list[tuple[int, int, float, int]]:
 
 
 def atlas_of_capsule(n_rois: int, rois_sha256: str) -> Atlas | None:
-    """AAL for 116 ROIs, unless the capsule says that its ROIs have other names."""
+    """AAL where the capsule's ROIs have its names; 116 ROIs without names may be any atlas."""
     if n_rois != AAL_ROIS:
         return None
     from fcforge.capsule.ledger import sha256
@@ -107,7 +107,7 @@ def atlas_of_capsule(n_rois: int, rois_sha256: str) -> Atlas | None:
     atlas = aal116()
     spellings = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
     known = {sha256("\x1f".join(names).encode()) for names in spellings}  # as `rois_sha256`
-    return atlas if not rois_sha256 or rois_sha256 in known else None
+    return atlas if rois_sha256 in known else None
 
 
 def saliency_of(capsule: Capsule) -> Saliency:

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.sites.check import TOLERANCE
-from fcforge.sites.reading import Kind, looks_like_fc, to_fc
+from fcforge.sites.check import TOLERANCE, not_correlations
+from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Settings
     from fcforge.types import Site
 
 Order = Literal["nilearn", "upper"]
+NOT_FC = (
+    "Give Pearson correlations; other measures (Fisher z, covariance, precision, tangent vectors) "
+    "are taken as numbers by features='any'."
+)
 ROUNDING = 0.05  # how far below 0 the eigenvalues of rounded correlations are let go
 
 
@@ -65,22 +69,24 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
 
 
 def _require_order(X: np.ndarray, layout: Layout) -> None:
-    """Raise where edges make correlation matrices in the other order but not in this one.
+    """Raise where edges do not make correlation matrices in this order.
 
     Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
-    ABIDE -3.7 and below, against -0.002 from rounding. Partial correlations and other numbers
-    fit neither order and pass.
+    ABIDE -3.7 and below, against -0.002 from rounding. Tangent vectors can be small enough to
+    pass: give matrices, whose diagonal tells.
     """
     if not len(X) or not np.isfinite(X).all():
         return
+    if np.median(_lowest(X, layout)) >= -ROUNDING:
+        return
     other: Order = "upper" if layout.order == "nilearn" else "nilearn"
-    swapped = layout._replace(order=other)
-    if np.median(_lowest(X, layout)) < -ROUNDING <= _lowest(X, swapped).min():
+    if _lowest(X, layout._replace(order=other)).min() >= -ROUNDING:
         raise InputError(
-            f"X makes no correlation matrix with edges = '{layout.order}', but does with "
+            f"X does not make correlation matrices with edges = '{layout.order}', but does with "
             f"edges = '{other}'.",
             do=f"Set edges='{other}'.",
         )
+    raise InputError("X does not make correlation matrices in any order of edges.", do=NOT_FC)
 
 
 def _lowest(X: np.ndarray, layout: Layout) -> np.ndarray:
@@ -92,9 +98,12 @@ def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
     """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
     rows, cols = layout.indices()
     fc = np.empty((len(X), layout.n_rois, layout.n_rois))
-    fc[:, rows, cols] = X
-    fc[:, cols, rows] = X
-    return _checked(fc)
+    fc[:, rows, cols] = fc[:, cols, rows] = X
+    if np.isfinite(X).all() and np.abs(X).max(initial=0) > 1 + TOLERANCE:
+        raise InputError(
+            f"X goes up to |r| = {np.abs(X).max():.3g}, beyond a correlation.", do=NOT_FC
+        )
+    return _symmetric(fc)
 
 
 def numbers_as_fc(X: np.ndarray) -> np.ndarray:
@@ -126,10 +135,12 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         matrices = [np.asarray(x, dtype=np.float64) for x in X]
         if not matrices:
             raise InputError("X holds no subject.")
-        if kind == "auto":
-            kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
         if not all(np.isfinite(m).all() for m in matrices):
             raise InputError("Input X contains NaN or infinity.")
+        if kind == "auto":
+            kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
+            for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
+                refuse_transposed(matrix, f"X[{i}]")
         made = [to_fc(m, kind, f"X[{i}]") for i, m in enumerate(matrices)]
     except (TypeError, ValueError) as error:
         raise error if isinstance(error, InputError) else InputError(str(error)) from error
@@ -137,27 +148,32 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError(error.what, where=error.where, do=error.do) from error
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    return _checked(np.stack(made).astype(np.float64))
+    fc = np.stack(made).astype(np.float64)
+    _require_correlations(fc)
+    return _symmetric(fc)
 
 
 def _is_list_of_matrices(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and bool(X) and getattr(X[0], "ndim", 0) == 2
 
 
-def _checked(fc: np.ndarray) -> np.ndarray:
-    """Exactly symmetric FC with unit diagonal, float32; `InputError` when it is none."""
+def _symmetric(fc: np.ndarray) -> np.ndarray:
+    """Exactly symmetric FC with unit diagonal, float32, of matrices that are FC but for rounding.
+
+    NaN passes: scikit-learn has its own words for it.
+    """
     rois = np.arange(fc.shape[1])
     fc[:, rois, rois] = 1.0
-    if np.isfinite(fc).all():  # NaN is left to scikit-learn's own words
-        if np.abs(fc).max() > 1 + TOLERANCE:
-            raise InputError(
-                f"X goes up to |r| = {np.abs(fc).max():.3g}, beyond a correlation.",
-                do="Give correlations, not Fisher z or covariance; features='any' takes all.",
-            )
-        if np.abs(fc - fc.transpose(0, 2, 1)).max() > TOLERANCE:
-            raise InputError("a matrix of X is not symmetric.", do="kind='timeseries'?")
-    made = ((fc + fc.transpose(0, 2, 1)) / 2).clip(-1, 1)
-    return made.astype(np.float32)
+    return ((fc + fc.transpose(0, 2, 1)) / 2).clip(-1, 1).astype(np.float32)
+
+
+def _require_correlations(fc: np.ndarray) -> None:
+    """Raise `InputError` for the first matrix (R, R) that is not one of correlations."""
+    for i, matrix in enumerate(fc):
+        if not np.isfinite(matrix).all():
+            return
+        for what, _ in not_correlations(matrix):
+            raise InputError(what, where=f"X[{i}]", do=NOT_FC)
 
 
 def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: Settings) -> Site:

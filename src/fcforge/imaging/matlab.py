@@ -1,13 +1,14 @@
 """Numeric matrices out of MATLAB 5-7 files, read defensively.
 
 SciPy's reader can crash the whole process on a damaged file (seen: a segmentation fault after
-one flipped byte), so the little that is needed is read here: real, dense numeric variables.
-Structs, cells, text and sparse variables are passed over. Format: MathWorks, "MAT-File Level 5
-File Format".
+one flipped byte), so the little that is needed is read here: real, dense numeric variables, and
+cells of text (names of ROIs). Structs, other cells and sparse variables are passed over. Format:
+MathWorks, "MAT-File Level 5 File Format".
 """
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ STORED = {
     12: "i8",
     13: "u8",
 }
+CELL, TEXT = 1, 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 MAX_BYTES = 2**31
@@ -109,26 +111,49 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
 
 
 def _read_variable(element: _Element, variables: dict[str, np.ndarray]) -> None:
-    """Add a real dense numeric variable; pass over everything else."""
+    """Add a real dense numeric variable or a cell of texts; pass over everything else."""
+    kind, dims, name, parts = _header(element)
+    if kind == CELL:
+        texts = [_text(part) for part in parts]
+        if texts and all(text is not None for text in texts):
+            variables[name] = np.array(texts, dtype=np.str_)
+    elif kind in NUMERIC_CLASSES:
+        variables[name] = _values(dims, next(parts, None))
+
+
+def _header(element: _Element) -> tuple[int, tuple[int, ...], str, Iterator[_Element]]:
+    """Class (-1 for complex numbers), shape and name of a variable, and the rest of it."""
     parts = _elements(element.data, element.order)
-    try:
-        flags, shape, name = (next(parts) for _ in range(3))
-    except RuntimeError as error:  # the generator ended early
-        raise ValueError("variable without flags, shape and name") from error
+    found = [part for _, part in zip(range(3), parts, strict=False)]
+    if len(found) < 3:
+        raise ValueError("variable without flags, shape and name")
+    flags, shape, name = found
     word = flags.numbers()
     if word.size < 1:
         raise ValueError("variable without flags")
-    if int(word[0]) & 0xFF not in NUMERIC_CLASSES or int(word[0]) & COMPLEX_FLAG:
-        return
+    kind = -1 if int(word[0]) & COMPLEX_FLAG else int(word[0]) & 0xFF
     dims = tuple(int(d) for d in shape.numbers())
-    values = next(parts, None)
+    return kind, dims, name.data.decode("utf-8"), parts
+
+
+def _text(element: _Element) -> str | None:
+    """Text in a cell, None where it holds anything else."""
+    if element.kind != MATRIX:
+        return None
+    kind, _, _, parts = _header(element)
+    characters = next(parts, None)
+    if kind != TEXT or characters is None:
+        return None
+    if characters.kind in STORED:  # UTF-16 code units, or bytes
+        return "".join(chr(c) for c in characters.numbers().tolist())
+    return characters.data.decode("utf-8")
+
+
+def _values(dims: tuple[int, ...], values: _Element | None) -> np.ndarray:
     if values is None or min(dims, default=-1) < 0:
         raise ValueError("variable without values")
     numbers = values.numbers()
-    count = 1
-    for d in dims:
-        count *= d  # Python integers: a damaged shape cannot overflow
-    if count != numbers.size:
+    if math.prod(dims) != numbers.size:  # Python integers: a damaged shape cannot overflow
         raise ValueError(f"{numbers.size} values for shape {dims}")
     native = numbers.astype(numbers.dtype.newbyteorder("="))
-    variables[name.data.decode("utf-8")] = native.reshape(dims, order="F")
+    return native.reshape(dims, order="F")

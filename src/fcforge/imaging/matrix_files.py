@@ -82,6 +82,7 @@ def read_matrix_file(
     elif suffix in (".npz", ".mat"):
         arrays = read_npz(path) if suffix == ".npz" else _read_mat(path)
         values = _pick(arrays, path, variable, customary)
+        names = _names(arrays, values)
     else:
         raise DataError(
             f"unknown file type '{path.suffix}'.", where=str(path), do=f"Known: {_list(SUFFIXES)}."
@@ -148,6 +149,15 @@ def _pick(
     raise DataError(
         f"holds {wanted}.", where=str(path), do=f"It has: {_list(arrays)}; name one as variable."
     )
+
+
+def _names(arrays: Mapping[str, np.ndarray], values: np.ndarray) -> tuple[str, ...]:
+    """Column names beside a matrix: ``roi_names``, or CONN's ``names`` (and ``names2``)."""
+    for key in ("roi_names", "names2", "names"):
+        found = arrays.get(key, np.empty(0))
+        if found.dtype.kind == "U" and values.ndim == 2 and found.size == values.shape[1]:
+            return tuple(found.ravel().tolist())
+    return ()
 
 
 def _as_matrix(values: np.ndarray, path: Path) -> np.ndarray:

@@ -2,18 +2,21 @@
 
 A dataset is a function that returns a `Cohort`. To add one, write it in a module of this
 folder and add a line to `DATASETS`; its keyword arguments become the settings of a config's
-``[dataset]`` table.
+``[dataset]`` table, beside those that every dataset has (`_common`).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fcforge.components import look_up
+import numpy as np
+
+from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
 from fcforge.settings import checked
 from fcforge.sites.check import check_cohort, require_valid
@@ -44,12 +47,52 @@ class Dataset:
 
     @property
     def loader(self) -> Callable[..., Cohort]:
-        """The loading function itself."""
-        return getattr(importlib.import_module(f"fcforge.sites.{self.module}"), self.function)
+        """The loading function, with the settings that every dataset has."""
+        return _with_common(
+            getattr(importlib.import_module(f"fcforge.sites.{self.module}"), self.function)
+        )
 
     def __call__(self, **params: Any) -> Cohort:
         """Load with these settings."""
         return self.loader(**params)
+
+
+def _common(
+    cohort: Cohort, leave_out: tuple[str, ...] = (), allow_duplicates: bool = False
+) -> Cohort:
+    """Settings that every dataset has.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    leave_out : tuple of str
+        Ids of subjects that are left out.
+    allow_duplicates : bool
+        Let a pair that looks like one scan under two ids be in training and in test.
+    """
+    if leave_out:
+        check_names("subject to leave out", leave_out, cohort.subject_id.tolist())
+        cohort = cohort.select(~np.isin(cohort.subject_id, leave_out))
+        cohort = cohort.stamped(leave_out=",".join(leave_out))
+    return replace(cohort, allow_duplicates=True) if allow_duplicates else cohort
+
+
+@functools.cache
+def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
+    own = inspect.signature(load)
+    _, *extra = inspect.signature(_common).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    extra = [p.replace(kind=keyword) for p in extra if p.name not in own.parameters]
+
+    @functools.wraps(load)
+    def loader(*args: Any, **params: Any) -> Cohort:
+        common = {p.name: params.pop(p.name) for p in extra if p.name in params}
+        return _common(load(*args, **params), **common)
+
+    parameters = [*own.parameters.values(), *extra]
+    loader.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    loader.__annotations__ = {**load.__annotations__, **{p.name: p.annotation for p in extra}}
+    return loader
 
 
 DATASETS: dict[str, Dataset] = {
@@ -83,11 +126,9 @@ def load_dataset(component: Component) -> Cohort:
         For files that cannot be read at all.
     """
     dataset = look_up("dataset", component.name, DATASETS)
-    known = inspect.signature(dataset.loader).parameters
-    params = checked(dataset.loader, component.params, f"dataset '{component.name}'")
-    for key, parameter in known.items():
+    where = f"dataset '{component.name}'"
+    params = checked(dataset.loader, component.params, where)
+    for key, parameter in inspect.signature(dataset.loader).parameters.items():
         if parameter.default is inspect.Parameter.empty and key not in component.params:
-            raise ConfigError(
-                f"dataset '{component.name}' needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
-            )
+            raise ConfigError(f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset].")
     return dataset(**params)

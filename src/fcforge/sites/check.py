@@ -11,6 +11,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault
+from fcforge.sites.twins import near_duplicates
 
 MIN_PER_SITE = 8
 MIN_PER_CLASS = 4
@@ -49,7 +50,8 @@ def check_cohort(
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
         found += _matrices(cohort, flat_roi)
-        found += _subjects(cohort)
+        found += (same := list(_subjects(cohort)))
+        found += _twins(cohort, {f.subject for f in same})
         found += _sites(cohort, min_per_site, min_per_class)
     return sorted(found, key=lambda f: f.severity != "error")
 
@@ -166,6 +168,18 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
         if twin != subject:
             do = "The same scan under two ids would leak from train to test; drop one."
             yield Fault("error", f"has exactly the FC of subject '{twin}'.", do, *who)
+
+
+def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
+    if not np.isfinite(cohort.fc).all():
+        return
+    site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
+    for one, other, r in near_duplicates(cohort):
+        if other in told:  # an exact copy is an error of its own
+            continue
+        what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
+        do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
+        yield Fault("warning", what, do, other, site[other])
 
 
 def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Fault]:

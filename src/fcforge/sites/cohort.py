@@ -60,6 +60,8 @@ class Cohort:
     faults : tuple of Fault
         What the loader could not take in (a missing or truncated file, an unknown diagnosis).
         `fcforge.sites.check_cohort` reports them with its own.
+    allow_duplicates : bool
+        Two ids that look like one scan may be in training and in test.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Cohort:
     covariates: Mapping[str, np.ndarray] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    allow_duplicates: bool = False
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Facts that are computed once: content hash, errors."""
 

@@ -55,7 +55,7 @@ def load_folder(
     Parameters
     ----------
     path : str or Path
-    kind : {"auto", "fc", "timeseries"}
+    kind : {"auto", "fc", "fisher_z", "timeseries"}
         What the files of a folder hold; see `to_fc`.
     sites : sequence of str, optional
         Keep these sites (after merging), in this order.
@@ -216,7 +216,8 @@ def _from_folder(
     def read(person: Participant) -> Reading:
         file = files.of(person)
         matrix, names = read_named(file, variable)
-        return Reading(to_fc(matrix, kind, str(file)), roi_names=names)
+        fc = to_fc(matrix, kind, str(file))
+        return Reading(fc, roi_names=names[: len(fc)])
 
     return assemble("folder", people, read, faults=faults, n_rois=n_rois)
 

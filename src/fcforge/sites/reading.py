@@ -12,9 +12,9 @@ from fcforge.imaging.connectivity import pearson_fc
 from fcforge.imaging.matrix_files import read_matrix_file
 
 # Names under which toolboxes store one subject's matrix, tried in this order.
-VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "data")
+VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "Z", "data")
 
-Kind = Literal["auto", "fc", "timeseries"]
+Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
 
 
 def read_matrix(path: str | Path, variable: str | None = None) -> np.ndarray:
@@ -36,12 +36,15 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
 
     With ``kind="auto"`` a square matrix that is symmetric or has a unit diagonal is FC (with
     an error in `check_cohort` when it is not both), anything else a time series, which is
-    refused when it looks transposed.
+    refused when it looks transposed. CONN's matrices (Fisher z without a diagonal) are known by
+    their diagonal.
     """
     if kind == "auto":
-        kind = "fc" if looks_like_fc(matrix) else "timeseries"
+        kind = _kind_of(matrix, where)
         if kind == "timeseries":
-            _refuse_transposed(matrix, where)
+            refuse_transposed(matrix, where)
+    if kind == "fisher_z":
+        return from_fisher_z(matrix, where).astype(np.float32)
     rows, columns = matrix.shape
     if kind == "fc":
         if rows != columns or rows < 2:
@@ -66,6 +69,36 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
     return pearson_fc(matrix, where=where).astype(np.float32)
 
 
+def _kind_of(matrix: np.ndarray, where: str) -> Kind:
+    square = matrix[:, : len(matrix)]
+    if len(square) > 1 and square.shape == (len(square),) * 2:
+        off = square[~np.eye(len(square), dtype=bool)]
+        diagonal = np.diagonal(square)
+        if not np.isfinite(diagonal).any() and np.isfinite(off).all():
+            if np.isinf(diagonal).all() or np.abs(off).max() > 1:
+                return "fisher_z"
+            raise DataError(
+                "has no diagonal and no value beyond 1: correlations or Fisher z?",
+                where=where,
+                do="kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1.",
+            )
+    return "fc" if looks_like_fc(matrix) else "timeseries"
+
+
+def from_fisher_z(matrix: np.ndarray, where: str = "") -> np.ndarray:
+    r"""Correlations :math:`r = \tanh z` of Fisher z, with a diagonal of 1.
+
+    Of a matrix with more columns than rows (CONN: sources by sources and further targets) the
+    first square is taken.
+    """
+    rows, columns = matrix.shape
+    if not 2 <= rows <= columns:
+        raise DataError(f"Fisher z of shape {rows} x {columns} is not square.", where=where)
+    fc = np.tanh(matrix[:, :rows])
+    np.fill_diagonal(fc, 1.0)
+    return fc
+
+
 def looks_like_fc(matrix: np.ndarray) -> bool:
     """Whether a matrix is meant as FC: square, and symmetric or with a unit diagonal."""
     if matrix.shape[0] != matrix.shape[1]:
@@ -83,7 +116,8 @@ def _cut_off_fc(matrix: np.ndarray) -> bool:
     return bool(unit and np.allclose(head, head.T, atol=1e-3, equal_nan=True))
 
 
-def _refuse_transposed(series: np.ndarray, where: str) -> None:
+def refuse_transposed(series: np.ndarray, where: str) -> None:
+    """Raise `DataError` for a time series (T, R) that seems to have its volumes in columns."""
     reason = looks_transposed(series)
     if reason:
         raise DataError(

@@ -11,6 +11,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
 from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, require_valid
 from fcforge.sites.cohort import Cohort
+from fcforge.sites.twins import refuse_twins
 from fcforge.types import FCBatch, RunSpec, Site
 
 SPLITS = ("train", "val", "test")
@@ -86,9 +87,11 @@ def split_site(
     own = members.covariates.items()
     covariates = {name: {key: values[r] for key, values in own} for name, r in rows.items()}
     provenance = {**cohort.provenance, **about, **fractions}
-    return Site(
+    site = Site(
         name=site_name, **batches, subject_ids=ids, provenance=provenance, covariates=covariates
     )
+    refuse_twins(cohort, [site])
+    return site
 
 
 def make_sites(
@@ -105,10 +108,12 @@ def make_sites(
     if names is not None:
         cohort = cohort.select_sites(names)
     require_valid(cohort)
-    return {
+    sites = {
         name: split_site(cohort, name, seed, test_fraction, val_fraction)
         for name in cohort.site_names
     }
+    refuse_twins(cohort, sites.values())
+    return sites
 
 
 def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:

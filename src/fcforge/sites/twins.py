@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.sites.cohort import upper_from_fc
+from fcforge.errors import DataError
+from fcforge.sites.cohort import Cohort, upper_from_fc
+from fcforge.types import Site
 
 ALIKE = 0.9  # edge correlation; two people are below it, two halves of one scan often above
 ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
+MIN_ROIS = 10
 
 
 class Twins(NamedTuple):
@@ -47,3 +51,35 @@ def twins_across(
     r, found = _alike(fc, other, limit)
     found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
     return [Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])) for i, j in np.argwhere(found)]
+
+
+def near_duplicates(cohort: Cohort) -> list[Twins]:
+    """Twins of a cohort, found once; none where its ROIs are too few to tell people apart."""
+    if cohort.n_rois < MIN_ROIS:
+        return []
+    if "twins" not in cohort.known:
+        cohort.known["twins"] = twins_within(cohort.fc, cohort.subject_id)
+    return cohort.known["twins"]
+
+
+def refuse_twins(cohort: Cohort, sites: Iterable[Site]) -> None:
+    """Raise `DataError` for twins of which one is trained on and the other tested.
+
+    The test would then measure memory. A cohort with ``allow_duplicates`` passes.
+    """
+    if cohort.allow_duplicates:
+        return
+    tested = {
+        subject: split == "test"
+        for site in sites
+        for split, ids in site.subject_ids.items()
+        for subject in ids
+    }
+    for one, other, r in near_duplicates(cohort):
+        if one in tested and other in tested and tested[one] != tested[other]:
+            raise DataError(
+                f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f}), one "
+                "in training and one in test.",
+                where=str(cohort.provenance.get("path", "")),
+                do=f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true.",
+            )
