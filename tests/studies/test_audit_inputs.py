@@ -92,5 +92,5 @@ def test_sites_are_picked_and_checked(cohort, tmp_path) -> None:
     np.savez(path, fc=cohort.fc, label=cohort.y, site=cohort.site, subject_id=cohort.subject_id)
     (name,) = cohort.site_names
     assert len(load_sites(path, [name]).y) == len(cohort.y)
-    with pytest.raises(ConfigError, match="unknown site .elsewhere."):
+    with pytest.raises(ConfigError, match="unknown site"):
         load_sites(path, ["elsewhere"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from fcforge.sites import Cohort, split_site
 from fcforge.studies.audit import (
     Evidence,
     People,
+    about_people,
     attack_records,
     people,
     stratified,
@@ -252,18 +253,14 @@ def audit_capsule(
     found = _record_evidence(who, inside, subjects, plan)
     found["network"] = _plain(network_scores(capsule, learner, who.batch))
     state, left = state_scores(capsule, learner, who)
-    if state:
-        found["method state"] = _plain(state)
+    found |= {"method state": _plain(state)} if state else {}
     rows = [row for name, e in found.items() for row in summarise(name, [e], member, plan)]
     about: dict[str, Any] = {
         "what": f"capsule {capsule.id[:16]}",
         "site": site.name,
-        "people": len(who.batch),
-        "trained_on": len(inside),
-        "reference_people": len(who.reference),
+        **about_people(who, member, replace(plan, worlds=1)),
         "released_subjects": len(subjects),
         "not_attacked": [f"state {key}" for key in left],
-        "plan": asdict(replace(plan, worlds=1)),
         "seconds_total": round(time.perf_counter() - started, 1),
     }
     return Audit(tuple(rows), about | _budget_spent(capsule))

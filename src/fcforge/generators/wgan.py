@@ -128,7 +128,6 @@ class WGAN(LaneGenerator):
         make, score = lift(self.make), lift(self.score)
         gen, critic = (trainable(stacked(part), device) for part in zip(*starts, strict=True))
         gen_opt, critic_opt = (adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic))
-        rngs = [device_rng(rng, device) if n == 1 else rng for rng in rngs]
         drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
         distance = torch.zeros(self.steps, n, device=device)
         for i in range(self.steps):
@@ -161,6 +160,7 @@ def _drawer(
 ) -> Callable[[bool], Drawn]:
     """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
     bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device
+    rngs = [device_rng(rng, device) if len(rngs) == 1 else rng for rng in rngs]
     starts = [sum(map(len, y[:i])) for i in range(len(y))]
 
     def one(lane: int, between: bool) -> tuple[Tensor, Tensor, Tensor]:

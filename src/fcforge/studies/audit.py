@@ -201,6 +201,16 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
     return people(batch.select(rest), batch.select(index), half[rest] if half is not None else None)
 
 
+def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
+    """How many people an audit had, and how it was made."""
+    return {
+        "people": len(who.batch),
+        "trained_on": int((member == MEMBER).sum(1).mean()),
+        "reference_people": len(who.reference),
+        "plan": asdict(plan),
+    }
+
+
 def _attack_all(
     asked: Mapping[str, Component],
     who: People,
@@ -265,10 +275,7 @@ def audit_generators(
     rows, seconds = _attack_all(asked, who, member, plan, device, say)
     about = {
         "what": "generators",
-        "people": len(who.batch),
-        "trained_on": int((member == MEMBER).sum(1).mean()),
-        "reference_people": len(who.reference),
-        "plan": asdict(plan),
+        **about_people(who, member, plan),
         "generators": {name: asdict(c) for name, c in asked.items()},
         "seconds": seconds,
         "seconds_total": round(sum(seconds.values()), 1),

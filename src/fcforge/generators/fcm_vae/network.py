@@ -58,7 +58,6 @@ def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
 def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
-    d = s.d_model
 
     def dense(name: str, n_in: int, n_out: int, bias: bool = True) -> None:
         linear_init(p, name, n_in, n_out, rng)
@@ -67,6 +66,7 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
         elif s.drawn_biases:
             p[f"{name}.bias"] = (2 * torch.rand(n_out, generator=rng) - 1) / n_in**0.5
 
+    d = s.d_model
     dense("input", rois + s.k_pe + 1, d)
     for name in (f"layer{i}" for i in range(s.layers)):
         norm_init(p, f"{name}.norm1", d)
@@ -82,8 +82,7 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
     dense("factors", s.d_z, rois * s.rank)
     _init_decoder(p, rois, n_classes, s, rng)
     dense("head", s.d_z, 1)
-    p["log_sigma_y"] = torch.tensor(0.25).log()
-    return p
+    return p | {"log_sigma_y": torch.tensor(0.25).log()}
 
 
 def _init_decoder(
