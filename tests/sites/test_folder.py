@@ -13,10 +13,11 @@ from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites import Cohort, check_cohort, make_sites, require_valid
+from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, require_valid
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
+from fcforge.types import Component
 
 MERGE = {"UM": ["UM_1", "UM_2"], "UCLA": ["UCLA_1", "UCLA_2"]}
 
@@ -379,6 +380,7 @@ def test_subjects_can_be_left_out_by_name(tmp_path):
     made = simulate("easy", n_rois=5, n_sites=1, scale=0.1)
     path = write_npz(tmp_path / "d.npz", made)
     gone = made.subject_id[2]
-    assert gone not in load_folder(path, leave_out=[gone]).subject_id
-    with pytest.raises(ConfigError, match="unknown subject to leave out: 'nobody'"):
-        load_folder(path, leave_out=["nobody"])
+    left = load_dataset(Component("folder", {"path": str(path), "leave_out": [gone]}))
+    assert gone not in left.subject_id
+    with pytest.raises(ConfigError, match="unknown subject to leave out 'nobody'"):
+        load_dataset(Component("folder", {"path": str(path), "leave_out": ["nobody"]}))

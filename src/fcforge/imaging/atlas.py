@@ -250,16 +250,19 @@ def load_atlas(
                 f"unknown atlas '{name}'.", do=f"Known: {known}, or the path of a .nii[.gz] volume."
             )
         return _from_image(name, fetched.image, fetched.names, fetched.systems)
+    return _user_atlas(Path(name), Path(lut) if lut else None)
+
+
+def _user_atlas(path: Path, lut: Path | None) -> Atlas:
+    name = path.name.removesuffix(".gz").removesuffix(".nii")
     if lut is None:
-        return _from_image(_stem(name), Path(name), {}, {})
-    table = read_lut(Path(lut))
+        return _from_image(name, path, {}, {})
+    table = read_lut(lut)
     index, names = table["index"].astype(int).tolist(), table["name"].astype(str).tolist()
     systems = table["system"].astype(str).tolist() if "system" in table else [""] * len(index)
     listed = dict(zip(index, names, strict=True))
     exact = not table.attrs["may_list_more"]
-    return _from_image(
-        _stem(name), Path(name), listed, dict(zip(index, systems, strict=True)), exact=exact
-    )
+    return _from_image(name, path, listed, dict(zip(index, systems, strict=True)), exact=exact)
 
 
 def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
@@ -306,10 +309,6 @@ def _with_volume(aal: Atlas, path: Path) -> Atlas:
     return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
-def _stem(path: str) -> str:
-    return Path(path).name.removesuffix(".gz").removesuffix(".nii")
-
-
 def _from_image(
     name: str,
     image: Any,
@@ -323,14 +322,8 @@ def _from_image(
     Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
     volume and no others, in its own order.
     """
-    shape = image_shape(image)
     where = str(image) if isinstance(image, Path) else name
-    maps = len(shape) == 4 and shape[3] > 1
-    if maps:
-        values, digest = np.arange(1, shape[3] + 1), ""
-    else:
-        labels, affine = _read_labels(image)
-        values, digest = np.unique(labels[labels != 0]), _digest(labels, affine)
+    values, digest = _labels_or_maps(image)
     if len(values) < 2:
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
     if names:
@@ -343,9 +336,20 @@ def _from_image(
         tuple(systems.get(int(v), "") for v in values),
         image=image,
         values=values.astype(int),
-        probabilistic=maps,
+        probabilistic=not digest,
         sha256=digest,
     )
+
+
+def _labels_or_maps(image: Any) -> tuple[np.ndarray, str]:
+    """Labels of a volume and its digest; numbers of the maps of a 4D image and ""."""
+    from fcforge.imaging.scan import load_image
+
+    shape = load_image(image).shape
+    if len(shape) == 4 and shape[3] > 1:
+        return np.arange(1, shape[3] + 1), ""
+    labels, affine = _read_labels(image)
+    return np.unique(labels[labels != 0]), _digest(labels, affine)
 
 
 def _same_rois(found: np.ndarray, listed: np.ndarray, where: str) -> None:
@@ -392,13 +396,6 @@ def read_lut(path: Path) -> pd.DataFrame:
         raise DataError("the label table lists an index or a name twice.", where=str(path))
     table.attrs["may_list_more"] = text
     return table
-
-
-def image_shape(image: Any) -> tuple[int, ...]:
-    """Shape of an image that is a file or in memory."""
-    from fcforge.imaging.scan import load_image
-
-    return tuple(load_image(image).shape)
 
 
 def _read_labels(image: Any) -> tuple[np.ndarray, np.ndarray]:

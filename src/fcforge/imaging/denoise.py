@@ -188,36 +188,19 @@ def clean_series(
     report : dict
         What was really done: the band, the number of confounds, volumes kept.
     """
-    from nilearn.signal import clean
-
-    from fcforge.imaging.connectivity import empty_rois
-
     names = [] if confounds is None else list(confounds.columns)
     high_pass, high_pass_by = _high_pass(denoise, names)
     _require_band(high_pass, denoise.low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, denoise.low_pass)
     if n_kept < (MIN_TO_FILTER if high_pass or denoise.low_pass else MIN_VOLUMES) or dof < 1:
-        raise DataError(
-            f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds and "
-            "this band-pass.",
-            where=where,
-            do="The scan moved too much or is too short for this method.",
-        )
-    good = ~empty_rois(series)
-    out = np.full((n_kept, series.shape[1]), np.nan)
-    if good.any():
-        out[:, good] = clean(
-            np.ascontiguousarray(series[:, good], dtype=np.float64),
-            detrend=denoise.detrend,
-            standardize=None,
-            confounds=None if confounds is None else confounds.to_numpy(dtype=float),
-            sample_mask=sample_mask,
-            high_pass=high_pass,
-            low_pass=denoise.low_pass,
-            t_r=tr,
-        )
-    return out, {
+        what = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds and"
+        do = "The scan moved too much or is too short for this method."
+        raise DataError(f"{what} this band-pass.", where=where, do=do)
+    band = {"high_pass": high_pass, "low_pass": denoise.low_pass, "t_r": tr}
+    table = None if confounds is None else confounds.to_numpy(dtype=float)
+    common = {"detrend": denoise.detrend, "confounds": table, "sample_mask": sample_mask, **band}
+    return _clean(series, n_kept, common), {
         "HighPassHz": high_pass,
         "HighPassBy": high_pass_by,
         "LowPassHz": denoise.low_pass,
@@ -226,6 +209,20 @@ def clean_series(
         "VolumesScrubbed": len(series) - n_kept,
         "DegreesOfFreedom": round(dof, 1),
     }
+
+
+def _clean(series: np.ndarray, n_kept: int, options: dict[str, Any]) -> np.ndarray:
+    """Columns with a signal, cleaned by nilearn; NaN columns for the others."""
+    from nilearn.signal import clean
+
+    from fcforge.imaging.connectivity import empty_rois
+
+    good = ~empty_rois(series)
+    out = np.full((n_kept, series.shape[1]), np.nan)
+    if good.any():
+        x = np.ascontiguousarray(series[:, good], dtype=np.float64)
+        out[:, good] = clean(x, standardize=None, **options)
+    return out
 
 
 def degrees_of_freedom(

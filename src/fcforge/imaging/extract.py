@@ -107,15 +107,7 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
             where=f"sub-{sources[0].subject}",
             do="Choose one run: --select TEXT, --task or --session.",
         )
-    dof = _total_dof(runs)
-    if dof is not None and dof < settings.min_dof:
-        raise DataError(
-            f"denoising leaves {max(dof, 0):.0f} degrees of freedom of "
-            f"{sum(len(run.carpet.T) for run in runs)} volumes, {settings.min_dof} are needed.",
-            where=str(sources[0].path),
-            do="Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); "
-            "FC of so short a scan is mostly chance.",
-        )
+    _require_dof(runs, settings.min_dof)
     series = join_runs([run.series for run in runs])
     empty = np.flatnonzero(empty_rois(series))
     if len(empty) > settings.max_empty * atlas.n_rois:
@@ -126,6 +118,18 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         )
     fc = pearson_fc(series, atlas.roi_names, str(sources[0].path))
     return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
+
+
+def _require_dof(runs: tuple[Run, ...], least: int) -> None:
+    dof = _total_dof(runs)
+    if dof is not None and dof < least:
+        raise DataError(
+            f"denoising leaves {max(dof, 0):.0f} degrees of freedom of "
+            f"{sum(len(run.carpet.T) for run in runs)} volumes, {least} are needed.",
+            where=str(runs[0].source.path),
+            do="Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); "
+            "FC of so short a scan is mostly chance.",
+        )
 
 
 def _total_dof(runs: tuple[Run, ...]) -> float | None:

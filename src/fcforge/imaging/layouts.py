@@ -239,15 +239,14 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
             f"scans in {_few(space or 'scanner' for space in bold)} space only, FC needs MNI space."
         )
         return DataError(what, where=str(root), do=TO_MNI)
+    what = "no scan and no time series found."
+    do = f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout."
     if any(root.glob("**/*.d*series.nii")):
         what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
         do = "Give the scans in MNI volume space, or series that another tool parcellated."
-        return DataError(what, where=str(root), do=do)
-    if any(nifti_files(root, "**/*_T[12]w")):
+    elif any(nifti_files(root, "**/*_T[12]w")):
         what = "only anatomical images (T1w, T2w), no functional scan."
-        return DataError(what, where=str(root), do="FC is made of *_bold scans.")
-    what = "no scan and no time series found."
-    do = f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout."
+        do = "FC is made of *_bold scans."
     return DataError(what, where=str(root), do=do)
 
 

@@ -136,12 +136,10 @@ def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
                 done += take
             file.read(1)  # to the end of the stream, where gzip checks its checksum
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"truncated or damaged: {done} of {scan.n_volumes} volumes could be read "
-            f"({type(error).__name__}).",
-            where=str(scan.path),
-            do="Copy or compress the file again.",
-        ) from None
+        what = f"truncated or damaged: {done} of {scan.n_volumes} volumes could be read"
+        do = "Copy or compress the file again."
+        where = str(scan.path)
+        raise DataError(f"{what} ({type(error).__name__}).", where=where, do=do) from None
     return out
 
 

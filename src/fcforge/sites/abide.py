@@ -84,19 +84,14 @@ def load_abide(
     check_names("quality", [quality], ("checked", "all"))
     root = _root(Path(path), download)
     folder = root / "ABIDE_pcp" / pipeline / _method(band_pass, global_signal)
-    fetcher = _Fetcher(
-        fetch or _nilearn_fetch(),
-        derivative,
-        {
-            "data_dir": str(root),
-            "pipeline": pipeline,
-            "band_pass_filtering": band_pass,
-            "global_signal_regression": global_signal,
-            "derivatives": [derivative],
-            "quality_checked": quality == "checked",
-            "verbose": 0,
-        },
-    )
+    settings = {
+        "data_dir": str(root),
+        "pipeline": pipeline,
+        "band_pass_filtering": band_pass,
+        "global_signal_regression": global_signal,
+        "quality_checked": quality == "checked",
+    }
+    fetcher = _Fetcher(fetch or _nilearn_fetch(), derivative, settings)
     table = _phenotypes(root, quality, fetcher if download else None)
     names = None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
     people = _chosen(_people(table, merge), names)
@@ -138,7 +133,8 @@ class _Fetcher:
     def __init__(
         self, fetch: Callable[..., Any], derivative: str, settings: dict[str, Any]
     ) -> None:
-        self.fetch, self.derivative, self.settings = fetch, derivative, settings
+        self.fetch, self.derivative = fetch, derivative
+        self.settings = {**settings, "derivatives": [derivative], "verbose": 0}
         self.ready: dict[str, np.ndarray] = {}
         self.lost = 0  # fetches in a row that the network lost
 

@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 
 from fcforge.components import check_names
-from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
 from fcforge.sites.participants import (
@@ -39,7 +39,6 @@ def load_folder(
     variable: str | None = None,
     n_rois: int | None = None,
     covariates: str | Path | None = None,
-    leave_out: Sequence[str] = (),
 ) -> Cohort:
     """Load a dataset from one .npz file or from a folder.
 
@@ -73,16 +72,13 @@ def load_folder(
     covariates : str or Path, optional
         Another .npz with ``subject_id`` and further covariates of these subjects, e.g. head
         motion; who is not in it has none.
-    leave_out : sequence of str
-        Subject ids that are not loaded.
 
     Returns
     -------
     Cohort
     """
     path = Path(path).expanduser()
-    if kind not in get_args(Kind):
-        raise unknown_name("kind", kind, get_args(Kind))
+    check_names("kind", [kind], get_args(Kind))
     if path.is_dir():
         cohort = _from_folder(path, kind, labels or {}, pattern, variable, n_rois)
     elif path.is_file():
@@ -91,13 +87,8 @@ def load_folder(
         raise DataError("no such file or folder.", where=str(path), do="Check the path.")
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
-    if leave_out:
-        check_names("subject to leave out:", leave_out, set(cohort.subject_id.tolist()))
-        cohort = cohort.select(~np.isin(cohort.subject_id, list(leave_out)))
-    if merge:
-        cohort = cohort.merge_sites(merge)
-    if sites is not None:
-        cohort = cohort.select_sites(sites)
+    cohort = cohort.merge_sites(merge) if merge else cohort
+    cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(path=str(path))
 
 
@@ -128,13 +119,6 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
     arrays = read_npz(path)
     _require_arrays(arrays, path)
     fc = _npz_fc(arrays, path)
-    for name in REQUIRED:
-        if arrays[name].shape != (len(fc),):
-            raise DataError(
-                f"'{name}' has shape {arrays[name].shape}, but there are {len(fc)} subjects.",
-                where=str(path),
-                do="Every array needs one row per subject.",
-            )
     if n_rois is not None and fc.shape[1] != n_rois:
         raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=str(path))
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
@@ -170,7 +154,15 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
             where=str(path),
             do="fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers.",
         )
-    return fc_from_upper(values, str(path)) if name == "fc_upper" else values.astype(np.float32)
+    fc = fc_from_upper(values, str(path)) if name == "fc_upper" else values.astype(np.float32)
+    for row in REQUIRED:
+        if arrays[row].shape != values.shape[:1]:
+            raise DataError(
+                f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects.",
+                where=str(path),
+                do="Every array needs one row per subject.",
+            )
+    return fc
 
 
 def _npz_labels(

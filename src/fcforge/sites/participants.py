@@ -85,13 +85,8 @@ def assemble(
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
-    found = list(faults)
-    loaded: list[Loaded] = []
-    for person in people:
-        try:
-            loaded.append((person, read(person)))
-        except DataError as error:
-            found.append(Fault.of(error, person.subject_id, person.site))
+    loaded, unread = _read_all(people, read)
+    found = [*faults, *unread]
     counts = Counter(len(r.fc) for _, r in loaded).most_common(1)
     common = n_rois or (counts[0][0] if counts else 0)
     found += [_odd(p, len(r.fc), common, n_rois) for p, r in loaded if len(r.fc) != common]
@@ -106,6 +101,19 @@ def assemble(
         covariates=_covariates([{**p.extra, **r.more} for p, r in kept]),
         faults=(*found, *misnamed),
     )
+
+
+def _read_all(
+    people: Iterable[Participant], read: Callable[[Participant], Reading]
+) -> tuple[list[Loaded], list[Fault]]:
+    loaded: list[Loaded] = []
+    faults = []
+    for person in people:
+        try:
+            loaded.append((person, read(person)))
+        except DataError as error:
+            faults.append(Fault.of(error, person.subject_id, person.site))
+    return loaded, faults
 
 
 def _odd(person: Participant, n: int, common: int, asked: int | None) -> Fault:

@@ -54,6 +54,11 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
                 do="Is the file cut off, or a time series (kind='timeseries')?",
             )
         return matrix.astype(np.float32)
+    return _series_fc(matrix, where)
+
+
+def _series_fc(matrix: np.ndarray, where: str) -> np.ndarray:
+    rows, columns = matrix.shape
     if _cut_off_fc(matrix):
         raise DataError(
             f"looks like the first {rows} rows of an FC matrix of {columns} ROIs.",

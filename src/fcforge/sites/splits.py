@@ -71,11 +71,7 @@ def split_site(
     -------
     Site
     """
-    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        raise ConfigError(
-            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
-            do="test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1.",
-        )
+    _require_fractions(test_fraction, val_fraction)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     _require_splittable(members, site_name, test_fraction, val_fraction)
@@ -92,6 +88,14 @@ def split_site(
     )
     refuse_twins(cohort, [site])
     return site
+
+
+def _require_fractions(test_fraction: float, val_fraction: float) -> None:
+    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
+        raise ConfigError(
+            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
+            do="test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1.",
+        )
 
 
 def make_sites(
