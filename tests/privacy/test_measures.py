@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from fcforge.privacy.measures import auc, identification, membership, tpr_at_fpr
+from fcforge.privacy.measures import auc, identification, mean_auc, membership, tpr_at_fpr
 
 
 def test_auc_by_hand_and_by_sklearn() -> None:
@@ -63,3 +63,17 @@ def test_nobody_identified_still_leaves_room() -> None:
     assert everyone.low == pytest.approx(1 - 0.1157, abs=1e-4)
     half = np.r_[np.ones(15), np.zeros(15)][None]
     assert identification(half, member, np.random.default_rng(0)).value == 0.5
+
+
+def test_mean_auc_is_the_weighted_mean_of_each_worlds_auc() -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.integers(0, 5, (3, 20)).astype(float)
+    member = rng.integers(-1, 2, (3, 20))
+    subject, world = rng.exponential(size=(4, 20)), rng.exponential(size=(4, 3))
+    found = mean_auc(scores, member, subject, world)
+    for b in range(4):
+        each = [
+            auc(s[m == 1], s[m == 0], subject[b, m == 1], subject[b, m == 0])
+            for s, m in zip(scores, member, strict=True)
+        ]
+        assert found[b] == pytest.approx(np.average(each, weights=world[b]))

@@ -52,10 +52,14 @@ def contributions(start: Start, features: Tensor, y: Tensor) -> Tensor:
     """What each person adds to a release, (n, q + 2); norm at most `sensitivity`."""
     x = start.standardise(features)
     t = 2.0 * y.to(x) - 1.0
-    residual = (t - start.score(x)).clamp(-RESIDUAL, RESIDUAL)
+    return contributions_on_axes(start, coordinates(start, x), t - start.score(x))
+
+
+def contributions_on_axes(start: Start, u: Tensor, residual: Tensor) -> Tensor:
+    """The same from coordinates (n, q + 1) and residuals (n,) of the public head."""
     clip = float(start.clip)
-    moved = clip_rows(coordinates(start, x) * residual[:, None], clip)
-    count = torch.full((len(x), 1), COUNT * clip, dtype=x.dtype, device=x.device)
+    moved = clip_rows(u * residual.clamp(-RESIDUAL, RESIDUAL)[:, None], clip)
+    count = torch.full((len(u), 1), COUNT * clip, dtype=u.dtype, device=u.device)
     return torch.cat([moved, count], 1)
 
 
