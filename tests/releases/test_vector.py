@@ -152,3 +152,15 @@ def test_folding_the_standardisation_in_changes_no_score(start):
     solution = vector.Head(start.weight, start.bias)
     raw = vector.on_features(start, solution)
     torch.testing.assert_close(x @ raw.weight + raw.bias, start.score(start.standardise(x)))
+
+
+def test_contributions_from_coordinates_by_hand(start):
+    """Clipping of the residual at 2, of the whole at C; a quarter of C counts the person."""
+    clip = float(start.clip)
+    u = torch.zeros(3, 5).double()
+    u[:, 0] = torch.tensor([0.25 * clip, 0.25 * clip, 10.0])
+    found = vector.contributions_on_axes(start, u, torch.tensor([1.0, -5.0, 1.0]).double())
+    wanted = torch.tensor([0.25 * clip, -0.5 * clip, clip]).double()
+    torch.testing.assert_close(found[:, 0], wanted)
+    torch.testing.assert_close(found[:, -1], torch.full((3,), 0.25 * clip).double())
+    assert float(found[:, 1:-1].abs().max()) == 0.0
