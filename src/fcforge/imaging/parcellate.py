@@ -9,13 +9,13 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.scan import Scan, read_mask, read_voxels
+from fcforge.imaging.scan import ScanHeader, read_mask, read_voxels
 
 CARPET_VOXELS = 1500
 
 
 def roi_means(
-    scan: Scan, atlas: Atlas, mask: Path | None, min_coverage: float
+    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """Mean signal of every ROI over its good voxels.
 
@@ -59,7 +59,9 @@ def roi_means(
     return series, coverage, _carpet(voxels, order[good[order]]), notes
 
 
-def _good_voxels(scan: Scan, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def _good_voxels(
+    scan: ScanHeader, flat: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Signals of voxels (0 where not good), which are good, and the notes."""
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
@@ -74,7 +76,7 @@ def _carpet(voxels: np.ndarray, shown: np.ndarray) -> np.ndarray:
 
 
 def _map_signals(
-    scan: Scan, atlas: Atlas, mask: Path | None, min_coverage: float
+    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     r"""Signals s of weighted maps W by least squares, as nilearn's ``NiftiMapsMasker``.
 
@@ -97,7 +99,7 @@ def _map_signals(
     return series, coverage, _carpet(voxels, order[good[order]]), notes
 
 
-def _coverage(scan: Scan, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
+def _coverage(scan: ScanHeader, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
     is_good = np.zeros(int(np.prod(scan.shape[:3])) + 1, dtype=bool)  # the last one is "outside"
     is_good[good_flat] = True
     column, flat = atlas.seen_from(scan.shape, scan.affine)
@@ -106,7 +108,7 @@ def _coverage(scan: Scan, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
     return hits / np.maximum(total, 1)
 
 
-def _in_mni(scan: Scan, atlas: Atlas, n_inside: int) -> None:
+def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     if n_inside >= atlas.n_rois / 2:
         return
     corner = scan.affine[:3, 3]

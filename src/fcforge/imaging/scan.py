@@ -18,7 +18,7 @@ TR_TOLERANCE_S = 0.005
 
 
 @dataclass(frozen=True)
-class Scan:
+class ScanHeader:
     """Header of a 4D scan; the voxels stay on disk.
 
     Attributes
@@ -50,7 +50,7 @@ class Scan:
         return np.linalg.norm(self.affine[:3, :3], axis=0)
 
 
-def open_scan(path: Path) -> Scan:
+def open_scan(path: Path) -> ScanHeader:
     """Header of a 4D scan, checked.
 
     Raises
@@ -76,10 +76,10 @@ def open_scan(path: Path) -> Scan:
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.", where=str(path))
     x, y, z, t = (int(n) for n in image.shape)
-    return Scan(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
+    return ScanHeader(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
 
 
-def repetition_time(scan: Scan, said: float | None, override: float | None) -> float | None:
+def repetition_time(scan: ScanHeader, said: float | None, override: float | None) -> float | None:
     """TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
 
     Raises
@@ -98,12 +98,12 @@ def repetition_time(scan: Scan, said: float | None, override: float | None) -> f
     return said or scan.tr
 
 
-def read_voxels(scan: Scan, flat: np.ndarray) -> np.ndarray:
+def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
     """Time series of chosen voxels, read `VOLUMES_AT_ONCE` volumes at a time.
 
     Parameters
     ----------
-    scan : Scan
+    scan : ScanHeader
     flat : ndarray of int
         Voxel indices into the Fortran-ordered volume, ascending.
 
@@ -167,7 +167,7 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 
 
-def read_mask(path: Path, scan: Scan) -> np.ndarray:
+def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
     """Boolean mask on the scan's own grid.
 
     Raises

@@ -31,7 +31,7 @@ from fcforge.imaging.raw.motion import (
 from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
 from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
 from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
-from fcforge.imaging.scan import Scan, open_scan, read_volume, repetition_time
+from fcforge.imaging.scan import ScanHeader, open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file
 
@@ -88,7 +88,7 @@ def preprocess_run(run: RawRun, request: PreprocessRequest, key: str = "") -> Pr
         return way.to_mni(key)
 
 
-def _load(scan: Scan, drop: int) -> np.ndarray:
+def _load(scan: ScanHeader, drop: int) -> np.ndarray:
     if scan.n_volumes - drop < 10:
         raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=str(scan.path))
     data = read_volume(scan.path)[..., drop:]
@@ -112,7 +112,7 @@ class _Way:
     done: dict[str, Any] = field(default_factory=dict)
 
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
-        """Scan (or `data`) in the working folder, for another program."""
+        """ScanHeader (or `data`) in the working folder, for another program."""
         data = self.data if data is None else data
         return _save(data, self.affine, self.tr, self.work / name)
 

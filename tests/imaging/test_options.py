@@ -1,0 +1,63 @@
+"""Requests: bounds and choices hold in Python as on the command line; what is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from fcforge.errors import ConfigError
+from fcforge.imaging.layouts import FINDERS
+from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge.imaging.raw.slice_timing import ORDERS
+from fcforge.imaging.sources import Source
+
+A = Path("in"), Path("out")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"max_empty": 1.5}, "max_empty = 1.5 is not at least 0 and at most 1"),
+        ({"drop": -1}, "drop = -1 is not at least 0"),
+        ({"min_dof": 0}, "min_dof = 0 is not at least 1"),
+        ({"level": "goup"}, "Did you mean 'group'"),
+        ({"layout": "fmriperp"}, "Did you mean 'fmriprep'"),
+    ],
+)
+def test_values_out_of_bounds(change, match):
+    with pytest.raises(ConfigError, match=match):
+        FCRequest(*A, **change)
+
+
+def test_choices_are_those_of_the_code():
+    from typing import get_args, get_type_hints
+
+    assert set(get_args(get_type_hints(FCRequest)["layout"])) == {"auto", *FINDERS}
+    orders = get_args(get_type_hints(PreprocessRequest)["slice_order"])
+    assert set(orders) == {"", *ORDERS}
+
+
+def test_every_option_has_a_help_text():
+    for request in (FCRequest, PreprocessRequest):
+        for one in fields(request):
+            assert one.metadata["help"].endswith("."), one.name
+
+
+def test_recorded_is_what_changes_numbers():
+    one = FCRequest(*A, denoise="scrubbing", fd_threshold=0.3, low_pass=0)
+    assert one.recorded["denoise"]["LoadConfounds"]["fd_threshold"] == 0.3
+    assert one.recorded["denoise"]["LowPassHz"] is None
+    same = replace(one, source=Path("x"), report=False, participant_label=["1"])
+    assert same.recorded == one.recorded
+    assert replace(one, fd_threshold=0.4).recorded != one.recorded
+
+
+def test_which_files_are_wanted():
+    source = Source("1", Path("sub-1_run-1_bold.nii"), "scan", "x", session="pre", task="rest")
+    assert FCRequest(*A).takes(source)
+    assert FCRequest(*A, session="ses-pre", task="rest", select="run-1").takes(source)
+    assert FCRequest(*A, session="all").takes(source)
+    for other in ({"session": "post"}, {"task": "nback"}, {"space": "MNI"}, {"select": "run-2"}):
+        assert not FCRequest(*A, **other).takes(source)
