@@ -300,7 +300,7 @@ def main() -> None:
     found: dict = {
         "command": f"python benchmarks/consortium.py --repeats {args.repeats}",
         "machine": machine("cpu"),
-        "start": {"of": of, "seconds": begun, "digest": start.digest},
+        "start": {"of": of, "seconds": begun, "arrays": start.arrays.digest},
         "hospitals": list(COUNTS),
     }
     found["curves_s"], found["curves"] = seconds(lambda: curves(start.arrays, args.repeats))

@@ -227,7 +227,7 @@ def measure(file: str, seeds: int, clock: Stopwatch) -> dict:
         for site, audit in audits.items()
     }
     return {
-        "start": start.digest,
+        "start_arrays": start.arrays.digest,
         "public_people": start.papers["people"],
         "utility": worth,
         "strongest": best,

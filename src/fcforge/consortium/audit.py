@@ -163,23 +163,16 @@ def audit_people(
         statistics, a release of strangers ("untrained"); then one release per epsilon.
     """
     begun = time.perf_counter()
-    if len(everybody.y) < MIN_PEOPLE:
-        raise DataError(
-            f"{len(everybody.y)} people are too few to audit a release.",
-            do=f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading.",
-        )
-    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
-    who, reference = everybody.select(~mask), everybody.select(mask)
+    who, reference = split_people(everybody, plan)
     member = halves(len(who.y), plan)
-    inside = (member == MEMBER).astype(float)
     evidence = references(start, who, reference, member, plan.seed)
     for epsilon in epsilons:
         noise = vector.noise_sd(start, epsilon, delta)
         rng = numpy_rng(plan.seed, "audit noise", str(epsilon))
-        totals = inside @ who.rows
+        totals = (member == MEMBER).astype(float) @ who.rows
         totals = totals + noise * rng.standard_normal(totals.shape)
-        found = attack_totals(start, who, reference, totals, inside.sum(1), noise)
-        evidence[release_name(epsilon)] = found
+        n = (member == MEMBER).sum(1)
+        evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, n, noise)
     rows = [
         row
         for name, found in evidence.items()
@@ -188,13 +181,24 @@ def audit_people(
     about = {
         "what": "releases of random halves",
         "people": len(who.y),
-        "trained_on": round(float(inside.sum(1).mean())),
+        "trained_on": len(who.y) // 2,
         "reference_people": len(reference.y),
         "ceilings": {release_name(e): round(ceiling_of(e, delta), 4) for e in epsilons},
         "plan": asdict(plan),
         "seconds_total": round(time.perf_counter() - begun, 1),
     }
     return Audit(tuple(rows), about)
+
+
+def split_people(everybody: Contributors, plan: AuditPlan) -> tuple[Contributors, Contributors]:
+    """The audited people and the attacker's reference; `DataError` where they are too few."""
+    if len(everybody.y) < MIN_PEOPLE:
+        raise DataError(
+            f"{len(everybody.y)} people are too few to audit a release.",
+            do=f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading.",
+        )
+    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
+    return everybody.select(~mask), everybody.select(mask)
 
 
 def release_name(epsilon: float | None) -> str:
