@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from fcforge.text import printable
 
+MOST_NAMES = 40  # listed in an error; of subjects there are hundreds
+
 
 class FCForgeError(Exception):
     """Base of every error fcforge raises on purpose.
@@ -61,5 +63,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "")
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
-    do = f"{hint}Known: {', '.join(names) or 'none'}."
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    do = f"{hint}Known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}."
     return ConfigError(f"unknown {kind} '{name}'.", where=where, do=do)

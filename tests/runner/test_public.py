@@ -198,3 +198,25 @@ def test_another_dataset_can_be_public(data):
     wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
     with pytest.raises(DataError, match="public people have 9 ROIs, the tested ones 8"):
         resolve_public(wrong, experiment(data).dataset, tested)
+
+
+def test_public_people_can_be_left_out_by_name(data, tmp_path):
+    """The tested dataset and the public people leave out whom they say, each for itself."""
+    from fcforge.runner.config import load_experiment
+
+    path, names = data
+    (tmp_path / "x.toml").write_text(
+        f"""
+[dataset]
+name = "folder"
+path = "{path}"
+sites = {list(names[3:])!r}
+[start]
+leave_out = ["p0", "p1"]
+[[learner]]
+method = {{ name = "forge_release", noise = "seeded" }}
+model = {{ name = "linear", features = "log+diagonal" }}
+"""
+    )
+    found = prepare(load_experiment(tmp_path / "x.toml")).experiment.start
+    assert not {"p0", "p1"} & set(module.load_public(found).subject_id.tolist())

@@ -37,6 +37,7 @@ class StartTable:
 
     sites: Literal["others"] | tuple[str, ...] = "others"
     dataset: Mapping[str, Any] | None = None
+    leave_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,10 @@ def _start(
     found = dataset
     if table.dataset is not None:
         found = resolve_dataset(dict(table.dataset), files.where(("start", "dataset")), folder)
-    params = {k: v for k, v in found.params.items() if k != "sites"}
+    own = ("sites",) if table.dataset is not None else ("sites", "leave_out")
+    params = {k: v for k, v in found.params.items() if k not in own}
+    if table.leave_out:
+        params["leave_out"] = list(table.leave_out)
     if table.sites != "others" or table.dataset is None:
         params["sites"] = table.sites if table.sites == "others" else list(table.sites)
     elif "sites" in found.params:

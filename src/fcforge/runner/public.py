@@ -57,9 +57,9 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
             )
     spec = PublicSpec(Component(wanted.name, {**params, "sites": list(sites)}))
     people = load_public(spec)
-    if wanted == dataset or wanted.name == dataset.name:
+    if wanted.name == dataset.name and params.get("path") == dataset.params.get("path"):
         both = sorted(set(people.site_names) & set(tested.site_names))
-        if both and params == {k: v for k, v in dataset.params.items() if k != "sites"}:
+        if both:
             raise ConfigError(
                 f"site '{both[0]}' is both public and tested.",
                 where="[start]",
