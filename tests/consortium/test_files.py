@@ -162,7 +162,7 @@ def test_only_the_hospital_withdraws_what_it_signed(group, keys):
     [
         (lambda m, r: r[0].update(scan=[0.1] * 45), "field too many or too few"),
         (lambda m, r: m["papers"].update(secret="x"), "field too many or too few"),
-        (lambda m, r: m["papers"].update(people=1), "not the one it says"),
+        (lambda m, r: m["papers"].update(patients=1), "not the one it says"),
         (lambda m, r: m.update(version=3), "reads version 2"),
         (lambda m, r: m.update(extra=1), "not a capsule of releases"),
         (lambda m, r: r.append(r[0]), "repeat each other"),

@@ -102,6 +102,9 @@ def test_the_same_site_with_other_numbers_is_refused():
         ({"site": "A\x1b[31m"}, "no printable name"),
         ({"start": "x"}, "start is malformed"),
         ({"time": "now"}, "time is malformed"),
+        ({"fcforge": "\x1b[2J"}, "fcforge is malformed"),
+        ({"numbers": (0.0,) * 4 + (1e6, 1.0)}, "larger than .* people can give"),
+        ({"numbers": (0.0,) * 5 + (1e12,)}, "larger than .* people can give"),
         ({"signature": "00"}, "stripped"),
     ],
 )

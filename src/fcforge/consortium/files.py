@@ -7,12 +7,12 @@ its arrays, and one line per record. The head is not among them: whoever opens t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from fcforge.capsule import ledger
 from fcforge.capsule.arrays import load_arrays, save_arrays
 from fcforge.capsule.container import pack, read_file, require_place, unpack
 from fcforge.consortium.members import Consortium
+from fcforge.consortium.papers import checked_papers
 from fcforge.consortium.public import from_parts
 from fcforge.consortium.records import Record, read_record
 from fcforge.errors import CapsuleError
@@ -91,37 +91,6 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
 
 
 _KEYS = {"format", "version", "start", "papers", "parts"}
-_PAPERS: dict[str, type | tuple[type, ...]] = {
-    "fcforge": str, "dataset": str, "people_sha256": str, "left_out": list, "people": int,
-    "patients": int, "sites": dict, "n_rois": int, "roi_names": list, "classes": list,
-    "removes": list, "ranges": dict, "settings": dict, "limits": dict, "unseen_site": dict,
-}  # fmt: skip
-
-
-def checked_papers(papers: Any) -> dict[str, Any]:
-    """Papers of a start with exactly the fields they should have."""
-    if not isinstance(papers, dict) or set(papers) != set(_PAPERS):
-        raise CapsuleError("the start's papers have a field too many or too few.")
-    for name, kind in _PAPERS.items():
-        if not isinstance(papers[name], kind) or isinstance(papers[name], bool):
-            raise CapsuleError(f"the start's papers: '{name}' cannot be used.")
-    limits = papers["limits"]
-    if set(limits) != {"size", "likeness", "site"} or not all(
-        isinstance(v, float) and abs(v) < 1e6 for v in limits.values()
-    ):
-        raise CapsuleError("the start's papers: 'limits' cannot be used.")
-    if set(papers["ranges"]) != set(papers["removes"]) or not all(
-        map(_is_range, papers["ranges"].values())
-    ):
-        raise CapsuleError("the start's papers: 'ranges' do not fit what is removed.")
-    if not 2 <= papers["n_rois"] <= 2_000 or len(papers["roi_names"]) not in (0, papers["n_rois"]):
-        raise CapsuleError("the start's papers: 'n_rois' and 'roi_names' do not fit.")
-    return papers
-
-
-def _is_range(value: Any) -> bool:
-    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(v, float) for v in value)
-    return pair and value[0] <= value[1]
 
 
 def _line(record: Record) -> bytes:

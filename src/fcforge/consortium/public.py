@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fcforge import __version__
 from fcforge.capsule.ledger import canonical
-from fcforge.errors import CapsuleError
+from fcforge.errors import CapsuleError, ConfigError
 from fcforge.graphs import log_features, n_rois_of
 from fcforge.metrics import cell_values
 from fcforge.releases import vector
@@ -214,7 +214,7 @@ def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
         score[here] = left.score(left.standardise(features[here]))
     known = ~torch.isnan(score)
     if not bool(known.any()):
-        return {"people": 0, "accuracy": None, "auroc": None}
+        return {"people": 0, "accuracy": None, "auroc": None, "majority": None}
     truth, found = y[known].numpy(), score[known].numpy()
     return {
         "people": int(known.sum()),
@@ -235,7 +235,12 @@ def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> Publ
         settings = StartSettings(**papers["settings"])
     except TypeError as error:
         raise CapsuleError(f"the start holds other arrays than it should ({error}).") from error
+    except ConfigError as error:
+        raise CapsuleError(f"the start's settings cannot be used: {error.what}") from error
     _check_shapes(start, int(papers["n_rois"]))
+    made = [start.n_axes, float(start.shrink), float(start.pull)]
+    if not np.allclose([settings.axes, settings.shrink, settings.pull], made, rtol=1e-6):
+        raise CapsuleError("the start's settings are not those its arrays were made with.")
     if bool(removes) != (centre is not None) or (centre is None) != (coefficients is None):
         raise CapsuleError("the start's confound step does not fit its papers.")
     confounds = None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME = 80  # longest name of a site
 MAX_NUMBERS = 1_026
 _HEX = re.compile(r"[0-9a-f]{64}")
+_VERSION = re.compile(r"[\w.+-]{1,40}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -82,7 +83,7 @@ class Record:
         where = f"{self.kind} of site '{self.site[:NAME]}'"
         if not self.site.strip() or len(self.site) > NAME or not self.site.isprintable():
             raise CapsuleError("its site has no printable name.", where=where)
-        for name, pattern in (("start", _HEX), ("time", _TIME)):
+        for name, pattern in (("start", _HEX), ("time", _TIME), ("fcforge", _VERSION)):
             if not pattern.fullmatch(getattr(self, name)):
                 raise CapsuleError(f"its {name} is malformed.", where=where)
         if bool(self.key) != bool(self.signature):
