@@ -47,6 +47,8 @@ def refused(answer: Answer, says: str) -> None:
 
 def learn(world, site, out, *more, state="public.capsule"):
     folder = world[0]
+    if "--local" not in more:
+        more = (*more, "--local", out.parent / f"{site}.home.json")
     return fcforge(
         "learn", "--state", folder / state, "--site", site, "--data", folder / f"{site}.npz",
         "--out", out, *more,
@@ -137,6 +139,17 @@ def test_a_release_that_cannot_be_meant(world, tmp_path, more, says):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_home_file_is_beside_the_data_wherever_a_release_goes(world, tmp_path):
+    folder, sites = world
+    data = tmp_path / "house" / "own.npz"
+    data.parent.mkdir()
+    shutil.copy(folder / f"{sites[0]}.npz", data)
+    args = ("learn", "--state", folder / "public.capsule", "--site", sites[0], "--data", data)
+    good(fcforge(*args, "--out", tmp_path / "one.release"))
+    assert (data.parent / f"{sites[0]}.home.json").exists()
+    refused(fcforge(*args, "--out", tmp_path / "other" / "two.release"), "in an earlier release")
+
+
 def test_options_of_a_release_do_not_fit_a_chain(world, tmp_path):
     folder, sites = world
     answer = fcforge("learn", "--site", sites[0], "--data", folder / f"{sites[0]}.npz", "--out",
@@ -157,6 +170,8 @@ def test_merged_in_any_order_is_the_same_file(world, merged, tmp_path):
 def test_inspect_shows_every_number_on_half_a_page(world, merged):
     site = world[1][1]
     shown = good(fcforge("inspect", merged, "--release", site)).out
+    third = good(fcforge("inspect", world[0] / "2.release")).out
+    assert third == good(fcforge("inspect", merged, "--release", world[1][2])).out
     assert len(shown.splitlines()) <= 28
     numbers = json.loads(good(fcforge("inspect", merged, "--release", site, "--json")).out)
     for value in numbers["releases"][0]["numbers"]:
@@ -191,6 +206,7 @@ def test_withdrawing_needs_the_key_and_is_exact(world, merged, tmp_path):
     refused(fcforge(*args, tmp_path / "x.capsule"), "Name that private key with --sign")
     good(fcforge(*args, tmp_path / "x.capsule", "--sign", folder / f"{sites[0]}.pem"))
     good(fcforge(*args, tmp_path / "x.release", "--sign", folder / f"{sites[0]}.pem"))
+    assert "Withdrawal by " in good(fcforge("inspect", tmp_path / "x.release")).out
     good(fcforge("merge", merged, tmp_path / "x.release", "--out", tmp_path / "y.capsule"))
     never = good(fcforge("merge", folder / "1.capsule", folder / "2.release", "--out",
                          tmp_path / "never.capsule"))  # fmt: skip

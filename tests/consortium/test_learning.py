@@ -75,6 +75,13 @@ def test_turned_labels_are_refused():
     learn(empty(), turned, SITE, Home(), Budget(), accept_labels=True)
 
 
+def test_public_people_are_refused_by_id():
+    ids = mine().subject_id.copy()
+    ids[2] = people().select_sites(sites()[:1]).subject_id[0]
+    with pytest.raises(DataError, match=rf"1 of its people are among the public ones.*{ids[2]}"):
+        learn(empty(), replace(mine(), subject_id=ids), SITE, Home(), Budget())
+
+
 def test_shuffled_rois_are_refused():
     order = np.random.default_rng(0).permutation(10)
     shuffled = replace(mine(), fc=mine().fc[:, order][:, :, order], roi_names=())

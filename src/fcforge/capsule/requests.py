@@ -35,7 +35,7 @@ class LearnRequest(Request):
         None, "Release: noise [gaussian], or none, which promises nothing."
     )
     local: Path | None = option(
-        None, "Release: file that stays at home [SITE.home.json beside OUT]."
+        None, "Release: file that stays at home [SITE.home.json beside DATA]."
     )
     again: bool = option(
         False, "Release: people of an earlier release once more; their spending adds up.",

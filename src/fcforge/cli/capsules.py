@@ -75,7 +75,7 @@ def _learn_release(request: LearnRequest) -> None:
     from fcforge.report.hospital import found_words
 
     done = take_turn(request, lambda found: say("\n".join(found_words(found))))
-    say(f"wrote {request.out}, which may leave, and the home file, which must not.")
+    say(f"wrote {request.out}, which may leave; the home file beside the data must not.")
     print("\n".join(release_words(done.release)))
 
 
@@ -198,7 +198,7 @@ def inspect(
     from fcforge.consortium.files import is_consortium
     from fcforge.report.inspect import inspect_words
 
-    if is_consortium(capsule):
+    if is_consortium(capsule) or capsule.suffix == ".release":
         _inspect_group(capsule, release, trust, as_json)
         return
     if release is not None:
@@ -211,9 +211,13 @@ def inspect(
 def _inspect_group(
     capsule: Path, release: str | None, trust: list[Path] | None, as_json: bool
 ) -> None:
-    from fcforge.consortium.trusting import open_group
+    from fcforge.consortium.trusting import open_group, open_release
     from fcforge.report import consortium as words
 
+    if capsule.suffix == ".release":
+        record = open_release(capsule, trust or ())
+        print(json.dumps(record.to_json()) if as_json else "\n".join(words.record_words(record)))
+        return
     group = open_group(capsule, trust or ())
     shown = group.only(release) if release is not None else group
     if as_json:

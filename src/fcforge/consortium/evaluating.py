@@ -83,6 +83,8 @@ def evaluate(group: Consortium, cohort: Cohort, home: Home) -> Evaluation:
     if home.threshold is not None:
         rows["own threshold"] = own_odds(odds, home.threshold)
         notes += home.threshold.stale(group.digest)
+    if both := group.start.public_among(cohort.subject_id.tolist()):
+        notes.append(f"{len(both)} of these people are among the public ones: the numbers flatter.")
     seen = len(home.seen(fingerprints(cohort.fc, cohort.subject_id.tolist())))
     if seen:
         notes.append(f"{seen} of these people are in a release: the numbers flatter.")

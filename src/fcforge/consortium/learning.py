@@ -149,6 +149,14 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
         raise DataError(
             wrong, where=f"site '{site}'", do="Use the same atlas with its ROIs in the same order."
         )
+    if both := start.public_among(mine.subject_id.tolist()):
+        raise DataError(
+            f"{len(both)} of its people are among the public ones by id (first: "
+            f"{', '.join(both[:5])}).",
+            where=f"site '{site}'",
+            do="Leave them out: a start that shares a person proves nothing. If they are other "
+            "people, put the site before their ids.",
+        )
     require_covariates_known(start, mine, site)
     require_alike(start, mine, site)
     return mine

@@ -17,6 +17,7 @@ SHAPE: dict[str, Any] = {
     "people_sha256": str,
     "left_out": [str],
     "people": int,
+    "ids": [str],
     "patients": int,
     "sites": {str: int},
     "n_rois": int,
@@ -69,7 +70,7 @@ def checked_papers(papers: Any) -> dict[str, Any]:
     pairs = all(len(pair) == 2 and pair[0] <= pair[1] for pair in ranges.values())
     if sorted(ranges) != sorted(papers["removes"]) or not pairs:
         raise CapsuleError("the start's papers: 'ranges' do not fit what is removed.")
-    if sum(papers["sites"].values()) != papers["people"]:
+    if not sum(papers["sites"].values()) == len(papers["ids"]) == papers["people"]:
         raise CapsuleError("the start's papers: its sites do not add up to its people.")
     limits = papers["limits"]
     if limits["size"] <= 0 or max(limits["likeness"], limits["site"]) >= 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -74,6 +74,10 @@ class PublicStart:
     def removes(self) -> tuple[str, ...]:
         """Confounds that are taken out of every scan."""
         return self.confounds.names if self.confounds else ()
+
+    def public_among(self, ids: Iterable[str]) -> list[str]:
+        """Those of some people who are among the public ones, by id."""
+        return sorted(set(ids) & {*self.papers["ids"], *self.papers["left_out"]})
 
     def wrong_rois(self, names: Sequence[str]) -> str:
         """What is wrong with a scan's ROI names; "" where they fit or either side has none."""
@@ -161,6 +165,7 @@ def _made(
         "people_sha256": cohort.content_sha256(),
         "left_out": twice,  # look like another of the public people
         "people": len(cohort),
+        "ids": sorted(cohort.subject_id.tolist()),  # of public people: nobody else may be one
         "patients": int(cohort.y.sum()),
         "sites": {s: int((cohort.site == s).sum()) for s in sorted(set(cohort.site.tolist()))},
         "n_rois": cohort.n_rois,

@@ -26,6 +26,13 @@ def open_group(path: str | Path, trust: Sequence[str | Path] = ()) -> Consortium
     return group
 
 
+def open_release(path: str | Path, trust: Sequence[str | Path] = ()) -> Record:
+    """Read a ``.release`` file; it must be signed by a trusted key, if any is given."""
+    record = read_release(path)
+    require_trusted([record], public_keys(trust), str(path))
+    return record
+
+
 def require_trusted(records: Sequence[Record], trusted: Sequence[str], where: str) -> None:
     """Raise `CapsuleError` for a record that none of the keys signed; no keys: all pass."""
     for record in records if trusted else ():
@@ -47,8 +54,7 @@ def union_of(paths: Sequence[str | Path], trust: Sequence[str | Path] = ()) -> C
             "releases alone do not make a capsule.",
             do="Name the public start (or any capsule of the consortium) among the files.",
         )
-    records = [read_release(p) for p in single]
-    require_trusted(records, public_keys(trust), "the releases")
+    records = [open_release(p, trust) for p in single]
     return whole[0].merged(*whole[1:]).joined(records)
 
 

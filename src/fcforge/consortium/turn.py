@@ -102,7 +102,7 @@ def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
     require_place(request.out, overwrite=request.overwrite)
     group = open_group(request.state, request.trust)
     cohort = own_data(request.data, [request.site], request.kind)
-    place = request.local or home_of(request.site, request.out)
+    place = request.local or home_of(request.site, request.data)
     home = read_home(place)
     require_home(home, group, request.site, place)
     key = read_private(request.sign) if request.sign is not None else None
@@ -127,10 +127,10 @@ def own_data(data: Path, sites: Sequence[str], kind: Kind) -> Cohort:
     return load_dataset(Component("folder", params))
 
 
-def home_of(site: str, out: Path) -> Path:
-    """The default home file of a site."""
+def home_of(site: str, data: Path) -> Path:
+    """The default home file of a site: beside its data, wherever a release is written to."""
     name = re.sub(r"[^\w.-]", "_", site)
-    return out.parent / f"{name}.home.json"
+    return data.resolve().parent / f"{name}.home.json"
 
 
 def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.audit import ceiling_of
+from fcforge.consortium.records import Record
+from fcforge.consortium.trusting import signer
 from fcforge.releases import vector
 from fcforge.report.frame import render, render_text
 from fcforge.report.inspect import COMMONEST, Answer, Kind
@@ -28,6 +30,14 @@ def release_words(release: Release) -> list[str]:
     shown = [f"{v:.9g}" for v in release.numbers]
     rows = [shown[k : k + PER_ROW] for k in range(0, len(shown), PER_ROW)]
     return _lines("release.txt.j2", release=release, rows=rows)
+
+
+def record_words(record: Record) -> list[str]:
+    """A ``.release`` file: a release, or the withdrawal of some."""
+    if isinstance(record, Release):
+        return release_words(record)
+    names = [f"  {digest}" for digest in asdict(record).get("releases", ())]
+    return [f"Withdrawal by {record.site}, {record.time}, {signer(record)}, of", *names]
 
 
 def consortium_words(group: Consortium) -> list[str]:
