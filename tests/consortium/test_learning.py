@@ -9,7 +9,13 @@ from small_consortium import empty, people, sites
 
 from fcforge.consortium import Home, read_home, write_home
 from fcforge.consortium.home import commitment
-from fcforge.consortium.learning import Budget, fit_threshold, learn, quality
+from fcforge.consortium.learning import (
+    Budget,
+    fit_threshold,
+    learn,
+    leave_one_out_scores,
+    quality,
+)
 from fcforge.errors import ConfigError, DataError
 
 SITE = sites()[2]
@@ -64,6 +70,18 @@ def test_new_people_are_a_further_wave_and_the_same_people_are_told():
     renamed = replace(mine(), subject_id=np.array([f"x{i}" for i in range(len(mine()))]))
     with pytest.raises(ConfigError, match="earlier release"):
         learn(second.group, renamed, SITE, second.home, Budget())
+
+
+def test_noise_after_exact_sums_promises_nothing():
+    exact = learn(empty(), people(), SITE, Home(), Budget("none"))
+    with pytest.raises(ConfigError, match=r"exact sums.*--mechanism none"):
+        learn(exact.group, people(), SITE, exact.home, Budget(again=True))
+    twice = learn(exact.group, people(), SITE, exact.home, Budget("none", again=True))
+    x = empty().start.features(torch.from_numpy(mine().fc), {})
+    left = leave_one_out_scores(
+        twice.group, x, torch.from_numpy(mine().y), np.full(len(mine()), 2.0)
+    )
+    assert twice.home.threshold == fit_threshold(left, mine().y, twice.group.digest)
 
 
 def test_turned_labels_are_refused():

@@ -116,15 +116,28 @@ def learn(
     y = torch.from_numpy(mine.y)
     before = quality(scores(group, x), mine.y)
     require_labels(before, mine.y, site, accept_labels)
-    numbers = made_numbers(group, x, y, budget)
     wave, start = home.waves(site) + 1, group.start.digest
     receipt = Receipt(site, wave, start, budget.limit, new_salt(), people)
-    release = Release(
-        site=site,
-        start=start,
+    numbers = made_numbers(group, x, y, budget)
+    release = released(group, receipt, numbers, budget, spent).signed(key)
+    joined = group.joined([release])
+    kept = home.with_receipt(replace(receipt, release=release.digest))
+    left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
+    threshold = fit_threshold(left_out, mine.y, joined.digest)
+    kept = replace(kept, threshold=threshold)
+    return Learned(joined, release, kept, before, quality(left_out, mine.y))
+
+
+def released(
+    group: Consortium, receipt: Receipt, numbers: tuple[float, ...], budget: Budget, spent: float
+) -> Release:
+    """The record of a release, not yet signed."""
+    return Release(
+        site=receipt.site,
+        start=receipt.start,
         time=ledger.now(),
         fcforge=__version__,
-        wave=wave,
+        wave=receipt.wave,
         numbers=numbers,
         mechanism=budget.mechanism,
         epsilon=budget.limit or 0.0,
@@ -132,12 +145,7 @@ def learn(
         spent=spent,
         noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
         commitment=receipt.commitment,
-    ).signed(key)
-    joined = group.joined([release])
-    left_out = leave_one_out_scores(joined, x, y, np.ones(len(mine)))
-    threshold = fit_threshold(left_out, mine.y, joined.digest)
-    kept = replace(home.with_receipt(replace(receipt, release=release.digest)), threshold=threshold)
-    return Learned(joined, release, kept, before, quality(left_out, mine.y))
+    )
 
 
 def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
@@ -217,8 +225,15 @@ def require_budget(home: Home, people: Sequence[tuple[str, str]], budget: Budget
         )
     if budget.limit is None:
         return 0.0
-    before = [v for v in seen.values() if v is not None]
-    return float(budget.limit + max(before, default=0.0))
+    before = list(seen.values())
+    if None in before:
+        raise ConfigError(
+            f"{before.count(None)} of these people are in a release of exact sums: no noise now "
+            "can promise them anything.",
+            where="home file",
+            do="Release the others, or say --mechanism none.",
+        )
+    return float(budget.limit + max((v for v in before if v is not None), default=0.0))
 
 
 def made_numbers(group: Consortium, x: Tensor, y: Tensor, budget: Budget) -> tuple[float, ...]:
@@ -281,14 +296,19 @@ def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) ->
     """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
     mine = own_people(group, cohort, site)
     x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
+    times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist()))
+    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
+    return fit_threshold(left_out, mine.y, group.digest)
+
+
+def times_released(group: Consortium, home: Home, people: Sequence[tuple[str, str]]) -> np.ndarray:
+    """In how many releases of the group each of these people is, (n,)."""
     here = {r.digest for r in group.releases}
-    people = fingerprints(mine.fc, mine.subject_id.tolist())
-    times = np.zeros(len(mine))
+    times = np.zeros(len(people))
     for receipt in home.receipts:
         seen = Home((receipt,)).seen(people) if receipt.release in here else {}
         times += np.array([person in seen for person in people])
-    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
-    return fit_threshold(left_out, mine.y, group.digest)
+    return times
 
 
 def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:

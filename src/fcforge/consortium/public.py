@@ -157,9 +157,20 @@ def _made(
         features = features - torch.from_numpy(confounds.effect(cohort.covariates))
     y = torch.from_numpy(cohort.y)
     start = make_start(features, y, cohort.site.tolist(), settings)
-    size = start.standardise(features).square().mean(1).sqrt()
-    alike = likeness(features, start.mean)
     papers = {
+        **_facts(cohort, twice),
+        "removes": list(remove),
+        "ranges": {n: _range(cohort.covariates[n]) for n in remove},
+        "settings": asdict(settings),
+        "limits": _limits(start, features, cohort),
+        "unseen_site": _unseen(features, y, cohort, settings),
+    }
+    return PublicStart(start, confounds, papers)
+
+
+def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
+    """Who the public people are."""
+    return {
         "fcforge": __version__,
         "dataset": str(cohort.provenance.get("dataset", cohort.name)),
         "people_sha256": cohort.content_sha256(),
@@ -171,17 +182,17 @@ def _made(
         "n_rois": cohort.n_rois,
         "roi_names": list(cohort.roi_names),
         "classes": ["control", "patient"],
-        "removes": list(remove),
-        "ranges": {n: _range(cohort.covariates[n]) for n in remove},
-        "settings": asdict(settings),
-        "limits": {
-            "size": _bits(SIZE_LIMIT * float(size.max())),
-            "likeness": _bits(LIKENESS * float(alike.min())),
-            "site": _bits(_site_limit(features, cohort)),
-        },
-        "unseen_site": _unseen(features, y, cohort, settings),
     }
-    return PublicStart(start, confounds, papers)
+
+
+def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
+    """How far out, how unlike a scan and how unlike a site may be."""
+    size = start.standardise(features).square().mean(1).sqrt()
+    return {
+        "size": _bits(SIZE_LIMIT * float(size.max())),
+        "likeness": _bits(LIKENESS * float(likeness(features, start.mean).min())),
+        "site": _bits(_site_limit(features, cohort)),
+    }
 
 
 def _site_limit(features: Tensor, cohort: Cohort) -> float:
