@@ -7,10 +7,12 @@ from pathlib import Path
 
 import torch
 
-from fcforge.capsule import Capsule, Settings, learn, settings_for
+from fcforge.capsule import Capsule, ChainSettings, LearnOptions, learn, settings_for
 from fcforge.methods import METHODS
+from fcforge.privacy.measures import Measured
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
+from fcforge.studies.audit_result import Audit, AuditRow
 from fcforge.types import Component, LearnerSpec, Training
 
 N_ROIS = 10
@@ -54,7 +56,7 @@ def quick(method: str) -> LearnerSpec:
     return LearnerSpec(Component(method), model, generator)
 
 
-def settings(name: str, **rest) -> Settings:
+def settings(name: str, **rest) -> ChainSettings:
     return settings_for(
         quick(name), N_ROIS, **{"training": Training(epochs=3), "held_out": 16, **rest}
     )
@@ -72,7 +74,9 @@ def chain(name: str, sites: tuple[str, ...], folder: Path, **rest) -> list[Path]
             cohort(),
             out,
             settings=chain_settings,
-            allow_real_subjects=name in METHODS and METHODS[name].keeps == "real subjects",
+            options=LearnOptions(
+                allow_real_subjects=name in METHODS and METHODS[name].keeps == "real subjects"
+            ),
         )
         made.append(out)
     return made
@@ -88,3 +92,10 @@ def same_lane(a: Capsule, b: Capsule) -> bool:
     """Whether two capsules hold bitwise the same network and method state."""
     pairs = zip(a.lane, b.lane, strict=True)
     return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in pairs)
+
+
+def an_audit(site: str, auc: float = 0.52) -> dict:
+    """What `fcforge audit --record` would write."""
+    found = Measured(auc, auc - 0.1, auc + 0.1)
+    row = AuditRow("network", "loss", found, found, None, found)
+    return Audit((row,), {"site": site, "what": "capsule", "plan": {"seed": 0}}).to_ledger()

@@ -11,8 +11,8 @@ import torch
 from capsule_chains import N_ROIS, SITES, cohort, quick
 from safetensors.torch import load
 
+from fcforge.capsule import LearnOptions, learn, open_capsule, settings_for
 from fcforge.capsule import container as box
-from fcforge.capsule import learn, open_capsule, settings_for
 from fcforge.methods import METHODS
 from fcforge.sites import split_site
 from fcforge.types import Component, LearnerSpec, Training
@@ -109,7 +109,14 @@ def test_the_scan_finds_subjects_that_are_there(tmp_path) -> None:
     """Without this the test above would prove nothing."""
     settings = settings_for(hardest("cumulative"), N_ROIS, training=Training(epochs=1), held_out=12)
     out = tmp_path / "a.capsule"
-    learn(None, SITES[0], cohort(), out, settings=settings, allow_real_subjects=True)
+    learn(
+        None,
+        SITES[0],
+        cohort(),
+        out,
+        settings=settings,
+        options=LearnOptions(allow_real_subjects=True),
+    )
     fc = training_subjects(1)
     parts = box.read_parts(out)
     assert exact_hits(out.read_bytes(), fc) == len(fc)

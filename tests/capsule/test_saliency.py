@@ -102,10 +102,8 @@ def test_between_systems():
 
 
 def test_atlas_only_where_it_is_known():
-    from fcforge.capsule.learning import rois_sha256
-
-    own = rois_sha256(simulate(n_rois=116, n_sites=2, scale=0.3))
+    own = simulate(n_rois=116, n_sites=2, scale=0.3).roi_names
     assert atlas_of_capsule(116, own) is not None
-    assert atlas_of_capsule(116, "") is None  # unnamed: any atlas of 116 ROIs
-    assert atlas_of_capsule(116, "0" * 64) is None
-    assert atlas_of_capsule(90, "") is None
+    assert atlas_of_capsule(116, ()) is None  # unnamed: any atlas of 116 ROIs
+    assert atlas_of_capsule(116, own[::-1]) is None
+    assert atlas_of_capsule(90, ()) is None

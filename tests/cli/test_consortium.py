@@ -153,8 +153,8 @@ def test_the_home_file_is_beside_the_data_wherever_a_release_goes(world, tmp_pat
 def test_options_of_a_release_do_not_fit_a_chain(world, tmp_path):
     folder, sites = world
     answer = fcforge("learn", "--site", sites[0], "--data", folder / f"{sites[0]}.npz", "--out",
-                     tmp_path / "x.capsule", "--method", "analytic", "--epsilon", 1)  # fmt: skip
-    refused(answer, "--epsilon is for releases around a public start")
+                     tmp_path / "x.capsule", "--method", "analytic", "--delta", 0.1)  # fmt: skip
+    refused(answer, "--delta is for releases around a public start")
 
 
 def test_merged_in_any_order_is_the_same_file(world, merged, tmp_path):

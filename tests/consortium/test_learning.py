@@ -7,8 +7,8 @@ import pytest
 import torch
 from small_consortium import empty, people, sites
 
+from fcforge.capsule.receipts import commitment
 from fcforge.consortium import Home, read_home, write_home
-from fcforge.consortium.home import commitment
 from fcforge.consortium.learning import (
     Budget,
     fit_threshold,

@@ -7,9 +7,10 @@ import pytest
 import torch
 from small_consortium import R, empty, people, release_of, sites
 
+from fcforge.capsule.receipts import fingerprints
 from fcforge.consortium import Home
 from fcforge.consortium.evaluating import evaluate
-from fcforge.consortium.home import Receipt, Threshold, fingerprints
+from fcforge.consortium.home import Receipt, Threshold
 from fcforge.consortium.learning import Budget, learn, refit_threshold
 from fcforge.consortium.predicting import judge, own_odds, predict, probability
 from fcforge.errors import DataError

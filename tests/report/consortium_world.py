@@ -8,8 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fcforge.capsule import Settings, learn, open_capsule, seal, settings_for, with_audit
-from fcforge.capsule.learning import rois_sha256
+from fcforge.capsule import (
+    ChainSettings,
+    LearnOptions,
+    learn,
+    open_capsule,
+    seal,
+    settings_for,
+    with_audit,
+)
 from fcforge.capsule.signing import read_private, write_keys
 from fcforge.privacy.measures import Measured
 from fcforge.report.audits import write_files
@@ -31,9 +38,10 @@ def cohort(n_rois: int = 10) -> Cohort:
     return simulate("hard", n_rois=n_rois, n_sites=2, scale=0.3, seed=1)
 
 
-def settings(spec: LearnerSpec, n_rois: int, held_out: int = 8) -> Settings:
-    rois = rois_sha256(cohort(n_rois)) if n_rois == 116 else ""
-    return settings_for(spec, n_rois, training=Training(epochs=1), held_out=held_out, rois=rois)
+def settings(spec: LearnerSpec, n_rois: int, held_out: int = 8) -> ChainSettings:
+    named = cohort(n_rois).roi_names if n_rois == 116 else ()
+    rest = {"training": Training(epochs=1), "held_out": held_out, "roi_names": named}
+    return settings_for(spec, n_rois, **rest)
 
 
 def renamed(names: dict[str, str], n_rois: int = 10) -> Cohort:
@@ -70,15 +78,15 @@ def make_capsules(folder: Path) -> None:
     """a chain of AAL capsules with an audit, a small one with an evil name, a damaged one."""
     a, b = dict.fromkeys(cohort().site.tolist())
     aal = cohort(116)
-    learn(None, a, aal, folder / "chain/1.capsule", settings=settings(ANALYTIC, 116))
-    learn(folder / "chain/1.capsule", b, aal, folder / "chain/2.capsule")
+    key = read_private(write_key(folder.parent))
+    mine, first = LearnOptions(key=key), settings(ANALYTIC, 116)
+    learn(None, a, aal, folder / "chain/1.capsule", settings=first, options=mine)
+    learn(folder / "chain/1.capsule", b, aal, folder / "chain/2.capsule", options=mine)
     audited = with_audit(open_capsule(folder / "chain/2.capsule"), audit(b).to_ledger())
-    seal(audited, folder / "chain/3.capsule", key=read_private(write_key(folder.parent)))
+    seal(audited, folder / "chain/3.capsule", key=key)
     learn(
         None, EVIL, renamed({a: EVIL}), folder / "evil.capsule", settings=settings(ANALYTIC, 10)
     )  # fmt: skip
-    odd = {EVIL: "text", "what": EVIL, "rows": [{"auc": 7}], "about": {}}
-    seal(with_audit(open_capsule(folder / "evil.capsule"), odd), folder / "odd.capsule")
     data = bytearray((folder / "evil.capsule").read_bytes())
     data[len(data) // 2] ^= 1
     (folder / "damaged.capsule").write_bytes(bytes(data))

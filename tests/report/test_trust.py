@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from consortium_world import ANALYTIC, audit, cohort, settings
 
-from fcforge.capsule import learn, open_capsule, seal, with_audit
+from fcforge.capsule import LearnOptions, learn, open_capsule, seal, with_audit
 from fcforge.capsule.ledger import SMALL_CELL
 from fcforge.capsule.summary import OwnTest, own_tests, wilson
 from fcforge.report.inspect import answers, audits_of
@@ -123,7 +123,14 @@ def test_real_subjects_are_an_alarm(tmp_path):
     er = LearnerSpec(Component("er"), Component("linear"))
     site = cohort().site.tolist()[0]
     path = tmp_path / "real.capsule"
-    learn(None, site, cohort(), path, settings=settings(er, 10), allow_real_subjects=True)
+    learn(
+        None,
+        site,
+        cohort(),
+        path,
+        settings=settings(er, 10),
+        options=LearnOptions(allow_real_subjects=True),
+    )
     answer = answers(open_capsule(path))[1]
     assert answer.kind == "alarm"
     assert "REAL SUBJECTS" in answer.say

@@ -384,3 +384,41 @@ def test_subjects_can_be_left_out_by_name(tmp_path):
     assert gone not in left.subject_id
     with pytest.raises(ConfigError, match="unknown subject to leave out 'nobody'"):
         load_dataset(Component("folder", {"path": str(path), "leave_out": ["nobody"]}))
+
+
+# -- which class is the patients' ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("labels", "positive", "classes"),
+    [
+        (["case", "control"], None, ("control", "case")),
+        (["seizure", "none"], "seizure", ("none", "seizure")),
+        ([1, 2], "1", ("2", "1")),
+        ([1, 2], "2", ("1", "2")),
+        ([0, 1], None, ("0", "1")),
+        ([0.0, 1.0], None, ("0", "1")),
+    ],
+)
+def test_the_positive_class_of_an_npz(labels, positive, classes, tmp_path):
+    """The first of `labels` is the patients' but where they are numbered 0 and 1."""
+    n = 6
+    label = np.array([labels[i % 2] for i in range(n)])
+    fc = np.tile(np.eye(3, dtype=np.float32), (n, 1, 1))
+    np.savez(tmp_path / "x.npz", fc=fc, label=label, site=["A"] * n, subject_id=np.arange(n))
+    cohort = load_folder(tmp_path / "x.npz", positive=positive)
+    assert cohort.classes == classes
+    patients = [str(value) == classes[1] or value == 1.0 == labels[1] for value in label.tolist()]
+    assert cohort.y.tolist() == [int(p) for p in patients]
+
+
+def test_the_positive_class_of_a_participants_table(tmp_path):
+    rows = ["participant_id\tsite\tdiagnosis\tfile"]
+    for i, group in enumerate(["dys", "ref", "dys", "ref"]):
+        np.savetxt(tmp_path / f"s{i}.csv", np.eye(3), delimiter=",")
+        rows.append(f"s{i}\tA\t{group}\ts{i}.csv")
+    (tmp_path / "participants.tsv").write_text("\n".join(rows))
+    assert "unknown diagnosis 'dys'" in str(load_folder(tmp_path).faults[0])
+    cohort = load_folder(tmp_path, positive="dys")
+    assert cohort.y.tolist() == [1, 0, 1, 0]
+    assert cohort.classes == ("ref", "dys")
+    with pytest.raises(DataError, match="there are: dys, ref"):
+        load_folder(tmp_path, positive="ASD")

@@ -91,3 +91,17 @@ def test_two_means_nothing_elsewhere():
         label_of("2", "group")
     with pytest.raises(ConfigError, match=r"0 \(control\) or 1"):
         label_of("2", labels={"2": 2})
+
+
+# -- which class is the patients' ----------------------------------------------------------------
+def test_the_positive_class_is_named_or_known(tmp_path):
+    from fcforge.sites.participants import class_names, labels_by_positive
+
+    assert labels_by_positive([2, 1, 1], "1") == {"1": 1, "2": 0}
+    for values, positive in ((["a", "b", "c"], "a"), (["a", "b"], "A"), (["a"], "a")):
+        with pytest.raises(DataError, match="needs two diagnoses, one of them that"):
+            labels_by_positive(values, positive)
+    assert class_names(["TC", "ASD", "HC"], np.array([0, 1, 0])) == ("HC/TC", "ASD")
+    assert class_names(["0", "1"], np.array([0, 1])) == ("0", "1")
+    assert class_names(["False", "True"], np.array([0, 1])) == ("0", "1")
+    assert class_names(["1"], np.array([1])) == ("0", "1")

@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import Capsule, Settings, settings_for
-    from fcforge.capsule.learning import learn, learn_next
-    from fcforge.capsule.opening import Check, open_capsule, verify
+    from fcforge.capsule.contents import Capsule, ChainSettings, settings_for
+    from fcforge.capsule.learning import LearnOptions, learn, learn_next
+    from fcforge.capsule.opening import Check, Trust, open_capsule, verify
     from fcforge.capsule.prediction import predict
     from fcforge.capsule.sealing import seal, with_audit
 
 _HOME = {
     "Capsule": "contents",
-    "Settings": "contents",
+    "ChainSettings": "contents",
     "settings_for": "contents",
+    "LearnOptions": "learning",
     "learn": "learning",
     "learn_next": "learning",
     "predict": "prediction",
     "Check": "opening",
+    "Trust": "opening",
     "open_capsule": "opening",
     "seal": "sealing",
     "verify": "opening",
@@ -27,8 +29,10 @@ _HOME = {
 
 __all__ = [
     "Capsule",
+    "ChainSettings",
     "Check",
-    "Settings",
+    "LearnOptions",
+    "Trust",
     "learn",
     "learn_next",
     "open_capsule",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fcforge.capsule.contents import Settings, Subjects
+from fcforge.capsule.contents import ChainSettings, Subjects
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
 from fcforge.methods import Lane
@@ -52,7 +52,7 @@ def write_lane(lane: Lane) -> bytes:
     return save_arrays({f"{part}/{key}": v for part, values in parts for key, v in values.items()})
 
 
-def read_lane(data: bytes, settings: Settings) -> tuple[Lane, Learner]:
+def read_lane(data: bytes, settings: ChainSettings) -> tuple[Lane, Learner]:
     """Lane and learner; the network's names, shapes and types must be those of its model."""
     try:
         learner = build_learner(settings.learner, settings.n_rois, has_start=False)

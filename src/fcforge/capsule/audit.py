@@ -4,8 +4,8 @@ Everything in the file counts as released: synthetic subjects, network, class me
 bandit state. The hospital knows who was trained on (the split follows from seed and site name);
 its test split was not. That is one world, so there is no shadow attack here.
 
-An audit that took members for outsiders would find nothing and look reassuring. What the ledger
-says of the site is therefore compared with the data before anything is attacked.
+An audit that took members for outsiders would find nothing and look reassuring. The hospital's
+receipt must therefore prove, against the ledger's commitment, that these are the people.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.judging import scores
-from fcforge.capsule.learning import counts_of
+from fcforge.capsule.contract import require_classes, require_rois
 from fcforge.capsule.ledger import Entry, learned
+from fcforge.capsule.receipts import LinkReceipt
 from fcforge.capsule.summary import budget
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
@@ -54,6 +54,8 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
     `ForgeClassifier` trains on everybody it is given; the ledger then counts nobody as tested.
     """
     settings = capsule.settings
+    require_rois(settings, cohort.roi_names, f"site '{name}'")
+    require_classes(settings, cohort.classes, f"site '{name}'")
     if set(_entry(capsule, name)["counts"]["test"].values()) != {0}:
         return split_site(
             cohort, name, settings.seed, settings.test_fraction, settings.val_fraction
@@ -79,25 +81,27 @@ def _entry(capsule: Capsule, site_name: str) -> Entry:
     raise CapsuleError(f"site '{site_name}' was not learned; it holds {', '.join(capsule.sites)}.")
 
 
-def require_same_people(capsule: Capsule, site: Site, learner: Learner) -> None:
-    """Raise where the data cannot be those that were learned.
+def require_same_people(capsule: Capsule, site: Site, receipt: LinkReceipt | None) -> None:
+    """Raise where the receipt does not prove that these are the people that were learned.
 
-    Counts must be those of the ledger. Of the site learned last, whose network is at hand, the
-    accuracy on the test split must be as well (two subjects are left to rounding elsewhere):
-    other ids sort otherwise, and so give another split of the same people.
+    The ledger holds a salted hash of them, in the order learned; ids that were renumbered, rows
+    that were shuffled and strangers under the site's name give another.
     """
-    entry = _entry(capsule, site.name)
-    same = counts_of(site) == entry["counts"]
-    own = entry["metrics"]["own_test"]
-    if same and own is not None and site.name == capsule.sites[-1] and len(site.test):
-        right = scores(learner, capsule.lane, site.test.fc).argmax(-1) == site.test.y
-        same = abs(int(right.sum()) - own["accuracy"] * len(site.test)) < 2.5
-    if not same:
+    if receipt is None:
         raise DataError(
-            "these are not the data the capsule learned, so members cannot be told from others.",
+            "without its receipt nobody can tell whether these are the people it learned.",
             where=f"site '{site.name}'",
-            do="Give exactly what `fcforge learn` was given: the same subjects under the same ids.",
+            do="Give the receipt that `fcforge learn` wrote beside the capsule: --local FILE.",
         )
+    learned_ids = ids_learned(capsule, site)
+    said = _entry(capsule, site.name)["commitment"]
+    receipt.require(said, learned_by(capsule, site).fc.numpy(), learned_ids)
+
+
+def ids_learned(capsule: Capsule, site: Site) -> list[str]:
+    """Ids of the subjects that were trained on, in the order learned."""
+    fixed = capsule.settings.training.selection == "fixed"
+    return [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
 
 
 def learned_by(capsule: Capsule, site: Site) -> FCBatch:
@@ -141,8 +145,7 @@ def gather(
 ) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = learned_by(capsule, site)
-    parts = ("train", "val") if len(inside) > len(site.train) else ("train",)
-    ids = [i for part in parts for i in site.subject_ids[part]]
+    ids = ids_learned(capsule, site)
     outside, outside_ids, reference = _outsiders(site, reference, plan)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
         raise DataError(
@@ -219,6 +222,7 @@ def state_scores(
 def audit_capsule(
     capsule: Capsule,
     site: Site,
+    receipt: LinkReceipt | None,
     *,
     reference: FCBatch | None = None,
     other: Mapping[str, Tensor] | None = None,
@@ -231,6 +235,8 @@ def audit_capsule(
     capsule : Capsule
     site : Site
         The hospital's own subjects, as `site_as_learned` gives them.
+    receipt : LinkReceipt or None
+        Proves that they are the people that were learned; refused without.
     reference : FCBatch, optional
         People of a similar population who are not in the site; else half of the test split.
         Needed where everybody was learned: half of them are then the outsiders.
@@ -245,8 +251,8 @@ def audit_capsule(
     """
     plan = plan or AuditPlan()
     started = time.perf_counter()
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
-    require_same_people(capsule, site, learner)
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    require_same_people(capsule, site, receipt)
     who, member = gather(capsule, site, reference, other, plan)
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     subjects = released_subjects(capsule, capsule.sites.index(site.name))
@@ -258,6 +264,7 @@ def audit_capsule(
     about: dict[str, Any] = {
         "what": f"capsule {capsule.id[:16]}",
         "site": site.name,
+        "proved_by_receipt": True,
         **about_people(who, member, replace(plan, worlds=1)),
         "released_subjects": len(subjects),
         "not_attacked": [f"state {key}" for key in left],

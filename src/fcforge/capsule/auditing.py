@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fcforge.capsule.audit import audit_capsule, site_as_learned
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.opening import open_trusted
+from fcforge.capsule.receipts import read_receipt, receipt_of
 from fcforge.capsule.requests import AuditRequest
 from fcforge.errors import ConfigError
 from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
@@ -22,7 +24,7 @@ def audit_as_asked(
     """The audit, and the capsule it is of where it is of one."""
     _check(request)
     plan = AuditPlan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
-    cohort = load_sites(request.data, request.site, request.kind)
+    cohort = load_sites(request.data, request.site, request.kind, request.positive)
     if request.capsule is None:
         audit = audit_site(
             cohort,
@@ -33,14 +35,25 @@ def audit_as_asked(
             say=say,
         )
         return audit, None
-    capsule = open_trusted(request.capsule, request.trust)
+    capsule = open_trusted(request.capsule, request.trust, request.signature_required)
     others = None
     if request.reference is not None:
         people = load_sites(request.reference, (), request.kind)
         others = FCBatch.from_numpy(people.fc, people.y)
     site = site_as_learned(capsule, cohort, request.site[0])
     first = read_halves(request.halves)[0] if request.halves else None
-    return audit_capsule(capsule, site, reference=others, other=first, plan=plan), capsule
+    place = _receipt_file(request)
+    receipt = read_receipt(place) if place is not None else None
+    audit = audit_capsule(capsule, site, receipt, reference=others, other=first, plan=plan)
+    return audit, capsule
+
+
+def _receipt_file(request: AuditRequest) -> Path | None:
+    """The receipt asked for, else the one beside the capsule, if it is there."""
+    if request.local is not None or request.capsule is None:
+        return request.local
+    beside = receipt_of(request.capsule)
+    return beside if beside.is_file() else None
 
 
 def _check(request: AuditRequest) -> None:

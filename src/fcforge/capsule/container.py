@@ -176,11 +176,11 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
         )
     try:
         if out.suffix:
-            write_bytes(out, pack(parts))
+            write_bytes(out, pack(parts), private=True)
         else:
             with whole_folder(out) as folder:
                 for name in PARTS:
-                    write_bytes(folder / name, parts[name])
+                    write_bytes(folder / name, parts[name], private=True)
     except OSError as error:
         raise CapsuleError(
             f"cannot be written ({error.strerror}).",

@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.errors import CapsuleError, ConfigError
+from fcforge.capsule.receipts import LinkReceipt
+from fcforge.capsule.templates import check_pinned, pinned
+from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
 from fcforge.graphs import edges, from_edges
 from fcforge.methods import METHODS, Lane
-from fcforge.types import Component, FCBatch, LearnerSpec, RunSpec, Training
+from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
+from fcforge.types import Component, FCBatch, LearnerSpec, Protocol, RunSpec, Training
 
-Calibrate = Literal["inner_val", "synthetic", "none"]
-MAX_ROIS, MAX_NUMBER = 2_000, 100_000
+MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
+
+
+def _up_to(low: int, high: int) -> Bound:
+    return Bound(lambda n: low <= n <= high, "cannot be used", f"Use {low} to {high}.")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ChainSettings(Checked):
     """What all hospitals of a chain share; fixed by the first one.
 
     Attributes
@@ -35,24 +41,25 @@ class Settings:
         Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
     calibrate : {"inner_val", "synthetic", "none"}
         What the temperature of the probabilities is fitted on.
-    rois : str
-        SHA-256 of the ROI names, empty where unknown: hospitals must use one atlas.
+    roi_names : tuple of str
+        Empty where unknown; every hospital's ROIs must have these names, in this order.
     classes : tuple of two
-        What labels 0 and 1 are called: numbers or texts.
+        What controls and patients are called: numbers or texts.
     """
 
+    kind: ClassVar[str] = "chain"
     learner: LearnerSpec
-    n_rois: int
+    n_rois: Annotated[int, _up_to(2, MAX_ROIS)]
     seed: int = 0
     training: Training = field(default_factory=Training)
-    protocol: Literal["strict", "paper"] = "strict"
-    test_fraction: float = RunSpec.test_fraction
-    val_fraction: float = RunSpec.val_fraction
+    protocol: Protocol = "strict"
+    test_fraction: Fraction = RunSpec.test_fraction
+    val_fraction: ShareBelowOne = RunSpec.val_fraction
     judge: Component = field(default_factory=lambda: Component("corr_gauss"))
-    held_out: int = 64
-    calibrate: Calibrate = "inner_val"
-    rois: str = ""
-    classes: tuple[Any, ...] = (0, 1)
+    held_out: Annotated[int, _up_to(0, MAX_NUMBER)] = 64
+    calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
+    roi_names: tuple[str, ...] = ()
+    classes: tuple[int | float | str, int | float | str] = (0, 1)
 
     def spec(self, order: Sequence[str]) -> RunSpec:
         """The run this chain is, up to and including the last site of `order`."""
@@ -67,75 +74,63 @@ class Settings:
             val_fraction=self.val_fraction,
         )
 
+    def wrong_rois(self, names: Sequence[str]) -> str:
+        """What is wrong with the ROI names of some data; empty where they or these are unknown."""
+        if not names or not self.roi_names:
+            return ""
+        if len(names) != len(self.roi_names):
+            return f"it has {len(names)} ROI names, the capsule {len(self.roi_names)}."
+        for k, (mine, ours) in enumerate(zip(names, self.roi_names, strict=True)):
+            if mine != ours:
+                return f"ROI {k + 1} is '{mine}', the capsule has '{ours}' there."
+        return ""
+
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+    def from_json(cls, data: Mapping[str, Any]) -> ChainSettings:
         """Inverse of `to_json`; odd names, types or sizes raise `CapsuleError`."""
         try:
+            if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
+                raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
             settings = cls(
                 **{
                     **data,
                     "learner": LearnerSpec.from_json(data["learner"]),
                     "training": Training(**data["training"]),
                     "judge": Component(**data["judge"]),
+                    "roi_names": tuple(data["roi_names"]),
                     "classes": tuple(data["classes"]),
                 }
             )
-        except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
+            settings.check()
+        except CapsuleError:
+            raise
+        except (FCForgeError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise CapsuleError(f"its settings cannot be read ({error}).") from error
-        settings.check()
         return settings
 
     def check(self) -> None:
         """Raise `CapsuleError` on values that no hospital can have meant."""
-        numbers = [self.n_rois, self.seed, self.held_out, self.training.epochs]
-        if not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-            raise CapsuleError("its settings hold something else than whole numbers.")
-        if not (2 <= self.n_rois <= MAX_ROIS and 0 <= self.held_out <= MAX_NUMBER):
-            raise CapsuleError(f"n_rois {self.n_rois}, held_out {self.held_out} cannot be used.")
-        if len(self.classes) != 2 or not all(
-            isinstance(c, (int, str, float)) for c in self.classes
+        names = self.roi_names
+        if len(names) not in (0, self.n_rois) or any(len(n) > MAX_NAME for n in names):
+            raise CapsuleError(f"it names {len(names)} ROIs, but has {self.n_rois}.")
+        if len({str(c) for c in self.classes}) != 2 or any(
+            len(str(c)) > MAX_NAME for c in self.classes
         ):
             raise CapsuleError("its settings do not name two classes.")
-        self._check_training()
-        self._check_parts()
-
-    def _check_training(self) -> None:
-        t = self.training
-        numbers = [t.batch_size, t.weight_decay, t.clip, self.test_fraction, self.val_fraction]
-        numbers += [] if t.lr is None else [t.lr]
-        possible = (
-            all(isinstance(n, (int, float)) and 0 <= n <= MAX_NUMBER for n in numbers)
-            and isinstance(t.batch_size, int)
-            and 1 <= t.epochs <= MAX_NUMBER
-            and t.batch_size >= 1
-            and max(self.test_fraction, self.val_fraction) < 1
-            and t.selection in ("fixed", "inner_val")
-            and t.precision in ("float32", "tf32", "bfloat16")
-            and self.protocol in ("strict", "paper")
-            and self.calibrate in ("inner_val", "synthetic", "none")
-            and isinstance(self.rois, str)
-        )
-        if not possible:
-            raise CapsuleError("its training settings cannot be used.")
-
-    def _check_parts(self) -> None:
-        parts = (self.learner.method, self.learner.model, self.learner.generator, self.judge)
-        for part in parts:
-            if part is None:
-                continue
+        parts = {"method": self.learner.method, "model": self.learner.model, "judge": self.judge}
+        if self.learner.generator is not None:
+            parts["generator"] = self.learner.generator
+        for what, part in parts.items():
             if not isinstance(part.name, str) or not isinstance(part.params, Mapping):
-                raise CapsuleError("its settings name no method, model or generator.")
-            if _largest(part.params) > MAX_NUMBER:
-                raise CapsuleError(f"a setting of '{part.name}' is larger than {MAX_NUMBER}.")
-        generators = [g.name for g in (self.learner.generator, self.judge) if g is not None]
-        unknown = [self.learner.method.name] if self.learner.method.name not in METHODS else []
-        unknown += [name for name in generators if name not in GENERATORS]
-        if unknown:
-            raise CapsuleError(f"this version of fcforge does not know '{unknown[0]}'.")
+                raise CapsuleError(f"its settings name no {what}.")
+            known = {"method": [*METHODS], "judge": [*GENERATORS], "generator": [*GENERATORS]}
+            if part.name not in known.get(what, [part.name]):
+                raise CapsuleError(f"this version of fcforge does not know '{part.name}'.")
+            check_pinned(part)
 
 
 def _largest(value: Any) -> float:
@@ -214,7 +209,7 @@ class Capsule:
 
     Attributes
     ----------
-    settings : Settings
+    settings : ChainSettings
     sites : tuple of str
         Sites learned, in order.
     lane : Lane
@@ -229,9 +224,11 @@ class Capsule:
         Id of the capsule it was made from.
     signed_by : str
         Hex of the Ed25519 public key whose signature was checked; empty without signature.
+    receipt : LinkReceipt or None
+        Who was learned last: known to the hospital that just did, and never sealed.
     """
 
-    settings: Settings
+    settings: ChainSettings
     sites: tuple[str, ...]
     lane: Lane
     remembered: Subjects
@@ -240,6 +237,7 @@ class Capsule:
     id: str = ""
     parent: str = ""
     signed_by: str = ""
+    receipt: LinkReceipt | None = None
 
     @property
     def keeps(self) -> str:
@@ -263,9 +261,10 @@ class Capsule:
         return self.keeps == "real subjects" or copies or bool(self.remembered.real.any())
 
 
-def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> Settings:
+def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
     """Settings whose held-out sets come from the learner's own generator, if it has one."""
     if learner.generator is not None and learner.generator.name not in GENERATORS:
         raise ConfigError(f"unknown generator '{learner.generator.name}'.")
+    learner = pinned(learner)
     judge = learner.generator or Component("corr_gauss")
-    return Settings(learner=learner, n_rois=n_rois, **{"judge": judge, **rest})
+    return ChainSettings(learner=learner, n_rois=n_rois, **{"judge": judge, **rest})

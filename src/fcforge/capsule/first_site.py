@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from fcforge.capsule.contents import Capsule, Settings, settings_for
-from fcforge.capsule.learning import learn, rois_sha256
+from fcforge.capsule.contents import Capsule, ChainSettings, settings_for
+from fcforge.capsule.learning import LearnOptions, learn
+from fcforge.capsule.opening import Trust
 from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.signing import read_private, read_public
+from fcforge.capsule.signing import read_private
+from fcforge.capsule.templates import template_of
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS
@@ -17,6 +20,7 @@ from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.work import Progress
 from fcforge.sites import Cohort, load_dataset
+from fcforge.sites.cohort import NUMBERED
 from fcforge.types import Component, LearnerSpec, Training
 
 
@@ -32,53 +36,63 @@ def learn_site(
     a method, model and generator by name. Later sites follow the capsule, and saying something
     else is an error.
     """
-    if request.release:
+    odd = [name for name in request.release if name not in ("epsilon", "accept_labels")]
+    if odd:
         raise ConfigError(
-            f"--{next(iter(request.release)).replace('_', '-')} is for releases around a public "
-            "start.",
+            f"--{odd[0].replace('_', '-')} is for releases around a public start.",
             do="Give such a capsule as --state (`fcforge start` makes it).",
         )
-    data = {"path": str(request.data), "kind": request.kind, "sites": [request.site]}
-    cohort = load_dataset(Component("folder", data))
-    settings = _settings(request, cohort)
+    data = {"path": str(request.data), "kind": request.kind, "positive": request.positive}
+    cohort = load_dataset(Component("folder", {**data, "sites": [request.site]}))
+    settings, template = _settings(request, cohort)
     say(f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)")
+    options = LearnOptions(
+        key=read_private(request.sign) if request.sign is not None else None,
+        trust=Trust.of(request.trust, request.signature_required),
+        allow_real_subjects=request.allow_real_subjects,
+        overwrite=request.overwrite,
+        epsilon=request.epsilon,
+        template=request.template or template,
+        accept=request.accept,
+    )
     return learn(
         request.state,
         request.site,
         cohort,
         request.out,
         settings=settings,
-        key=read_private(request.sign) if request.sign is not None else None,
-        trusted=[read_public(path) for path in request.trust],
-        allow_real_subjects=request.allow_real_subjects,
-        overwrite=request.overwrite,
+        options=options,
         progress=progress,
         say=say,
     )
 
 
-def _settings(request: LearnRequest, cohort: Cohort) -> Settings | None:
-    """What a first site chooses; None for a later one, which may not choose."""
+def _settings(
+    request: LearnRequest, cohort: Cohort
+) -> tuple[ChainSettings | None, str | Path | None]:
+    """What a first site chooses, and its template; a later one may not choose."""
     chosen = request.chosen
     if request.state is None:
         experiment = load_experiment(request.config) if request.config is not None else None
-        return first_settings(cohort, experiment, chosen)
+        template = template_of(_learner(experiment, chosen))
+        return first_settings(cohort, experiment, chosen), template
     if chosen:
         raise ConfigError(
             f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
             do="Only the first site of a chain chooses; later ones follow the capsule.",
         )
-    return None
+    return None, None
 
 
 def first_settings(
     cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
-) -> Settings:
+) -> ChainSettings:
     """Settings of a new chain, from a config's learner or from names."""
     training = experiment.training if experiment is not None else Training()
     if "epochs" in given:
         training = replace(training, epochs=given["epochs"])
-    rest: dict[str, Any] = {"training": training, "rois": rois_sha256(cohort)}
+    rest: dict[str, Any] = {"training": training, "roi_names": cohort.roi_names}
+    rest["classes"] = (0, 1) if cohort.classes == NUMBERED else cohort.classes
     if experiment is not None:
         _refuse_unfit(experiment)
         rest |= {
@@ -90,8 +104,7 @@ def first_settings(
     rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
     if "calibrate" in rest:
         check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
-    spec = _by_name(given) if experiment is None else _of_config(experiment, given)
-    return settings_for(spec, cohort.n_rois, **rest)
+    return settings_for(_learner(experiment, given), cohort.n_rois, **rest)
 
 
 def _refuse_unfit(experiment: Experiment) -> None:
@@ -102,6 +115,10 @@ def _refuse_unfit(experiment: Experiment) -> None:
             f"harmonise = '{experiment.harmonise}' needs other sites' data.",
             do="Set harmonise = 'none' for hospitals that do not share data.",
         )
+
+
+def _learner(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
+    return _by_name(given) if experiment is None else _of_config(experiment, given)
 
 
 def _by_name(given: Mapping[str, Any]) -> LearnerSpec:

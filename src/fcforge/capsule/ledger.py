@@ -2,6 +2,8 @@
 
 A line is canonical JSON (sorted keys, no spaces, no NaN). Its ``previous`` is the SHA-256 of the
 line before it, so that no line can be changed, dropped or moved without breaking every later one.
+Its author signs the line, and with ``previous`` all lines before it: who rewrites another's line
+must also forge that one's signature.
 """
 
 from __future__ import annotations
@@ -11,9 +13,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fcforge.errors import CapsuleError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 GENESIS = "0" * 64
 KINDS = ("learn", "audit")
@@ -42,7 +47,7 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def sha256(data: bytes) -> str:
@@ -71,11 +76,85 @@ def rounded(value: float, digits: int = 4) -> float | None:
     return round(float(value), digits) if math.isfinite(value) else None
 
 
+STEPS_OF_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+def published_share(share: float, counts: Sequence[int | None]) -> float | None:
+    """A share of some people, rounded so that it gives away no count that was suppressed.
+
+    From 13 controls, fewer than 10 patients and an accuracy of 0.6500 follow 7 patients. The share
+    is rounded to the finest step at which every count that could be behind a suppressed one
+    still fits; None where there is no such step.
+
+    Parameters
+    ----------
+    share : float
+        Between 0 and 1.
+    counts : sequence of int or None
+        People per class as they are published.
+
+    Examples
+    --------
+    >>> published_share(13 / 20, (13, 7)), published_share(0.7512345, (413, 387))
+    (0.65, 0.75)
+    >>> published_share(13 / 20, (13, None))
+    0.6
+    """
+    known = sum(n for n in counts if n is not None)
+    hidden = sum(n is None for n in counts)
+    totals = range(known + hidden, known + hidden * (SMALL_CELL - 1) + 1)
+    for step in STEPS_OF_SHARES:
+        said = round(share / step)
+        if all(any(round(k / n / step) == said for k in range(n + 1)) for n in totals):
+            return round(said * step, 2)
+    return None
+
+
 def append(entries: Sequence[Entry], content: Mapping[str, Any]) -> tuple[Entry, ...]:
-    """The entries and one more, chained to the last."""
+    """The entries and one more, chained to the last, not signed yet."""
     previous = sha256(canonical(entries[-1])) if entries else GENESIS
-    entry = {**content, "number": len(entries), "previous": previous}
-    return (*entries, entry)
+    chained = {"number": len(entries), "previous": previous, "key": "", "signature": ""}
+    return (*entries, {**content, **chained})
+
+
+def _signed_content(entry: Mapping[str, Any]) -> str:
+    """SHA-256 of what a line's author signs: all of it but the signature."""
+    return sha256(canonical({k: v for k, v in entry.items() if k != "signature"}))
+
+
+def sign_last(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
+    """The entries, the last one signed by its author."""
+    from fcforge.capsule.signing import public_hex, sign
+
+    named = {**entries[-1], "key": public_hex(key.public_key())}
+    return (*entries[:-1], {**named, "signature": sign(key, _signed_content(named))[1]})
+
+
+def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) -> None:
+    """Raise `CapsuleError` for a line whose signature is wrong or missing.
+
+    Parameters
+    ----------
+    entries : sequence of dict
+    required : bool, optional
+        Whether every line must be signed; by default, as soon as any is.
+    """
+    signed = [bool(entry["key"] or entry["signature"]) for entry in entries]
+    for entry in (e for e, is_signed in zip(entries, signed, strict=True) if is_signed):
+        from fcforge.capsule.signing import check_signature
+
+        try:
+            check_signature(entry["key"], entry["signature"], _signed_content(entry))
+        except CapsuleError as error:
+            raise CapsuleError(
+                f"the signature of ledger line {entry['number'] + 1} does not fit the line: it "
+                "was changed, or signed by another."
+            ) from error
+    if not all(signed) and (any(signed) if required is None else required):
+        stripped = ", though others are: its signature may have been taken off"
+        raise CapsuleError(
+            f"ledger line {signed.index(False) + 1} is not signed{stripped if any(signed) else ''}."
+        )
 
 
 def write(entries: Sequence[Entry]) -> bytes:

@@ -64,6 +64,8 @@ class Predictions:
         Its id.
     sites : tuple of str
         It has learned.
+    positive : str
+        The class whose probability is given.
     temperature : float
     notes : tuple of str
         What the reader should know.
@@ -73,12 +75,13 @@ class Predictions:
     capsule: str
     sites: tuple[str, ...]
     temperature: float
+    positive: str = "1"
     notes: tuple[str, ...] = ()
 
 
 def predict_fc(capsule: Capsule, fc: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Calibrated P(patient), strangeness (NaN without held-out sets) and what decided it."""
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois)
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
     x = torch.from_numpy(np.array(fc, dtype=np.float32))
     with one_thread():
         u = scores(learner, capsule.lane, x) / capsule.temperature
@@ -116,8 +119,9 @@ def predict(capsule: Capsule, where: Where, kind: Kind = "auto") -> list[Predict
     rows: list[Prediction | None] = []
     waiting: list[tuple[int, str, np.ndarray]] = []
     for scan in find_scans(where, kind, capsule.settings.n_rois):
-        if scan.fc is None:
-            rows.append(Prediction(scan.subject, "cannot be used", note=scan.problem))
+        problem = scan.problem or capsule.settings.wrong_rois(scan.roi_names)
+        if scan.fc is None or problem:
+            rows.append(Prediction(scan.subject, "cannot be used", note=problem))
         else:
             waiting.append((len(rows), scan.subject, scan.fc))
             rows.append(None)
@@ -162,6 +166,7 @@ def as_json(found: Predictions) -> str:
         {
             "capsule": found.capsule,
             "sites_learned": list(found.sites),
+            "probability_of": found.positive,
             "temperature": round(found.temperature, 4),
             "predictions": [asdict(row) for row in found.rows],
         },

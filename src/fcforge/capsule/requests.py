@@ -12,6 +12,8 @@ Kind = Literal["auto", "fc", "timeseries"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 KIND = "What the files hold."
+POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
+REQUIRE = "Refuse a chained capsule with an unsigned ledger line [as soon as any is signed]."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
@@ -29,7 +31,7 @@ class LearnRequest(Request):
     data: Path = option(help="Its data: .npz file or folder.")
     out: Path = option(help="Capsule to write (without a suffix: a folder).")
     state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
-    epsilon: float | None = option(None, "Release: the most each person spends [1].")
+    epsilon: float | None = option(None, "The most each person spends [release: 1].")
     delta: float | None = option(None, "Release: delta [0.001].")
     mechanism: Literal["gaussian", "none"] | None = option(
         None, "Release: noise [gaussian], or none, which promises nothing."
@@ -42,8 +44,14 @@ class LearnRequest(Request):
         flag="--again",
     )  # fmt: skip
     accept_labels: bool = option(
-        False, "Release: go on although the diagnoses look turned round.", flag="--accept-labels"
+        False, "Go on although the diagnoses look turned round; recorded.", flag="--accept-labels"
     )
+    accept_scans: bool = option(
+        False, "Chain: go on although the scans look unlike the others'; recorded.",
+        flag="--accept-scans",
+    )  # fmt: skip
+    positive: str | None = option(None, POSITIVE)
+    template: Path | None = option(None, "Chain: public template the settings name.")
     config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
     learner: str | None = option(None, "First site: title of the learner in the config.")
     method: str | None = option(None, "First site: method.")
@@ -56,12 +64,23 @@ class LearnRequest(Request):
     kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE, flag="--require-signature")
     allow_real_subjects: bool = option(
         False,
         "Seal a method that keeps real subjects; recorded in the ledger.",
         flag="--allow-real-subjects",
     )
     overwrite: bool = option(False, "Replace OUT.", flag="--overwrite")
+
+    @property
+    def signature_required(self) -> bool | None:
+        """Whether every ledger line must be signed; None: as soon as any is."""
+        return True if self.require_signature else None
+
+    @property
+    def accept(self) -> tuple[str, ...]:
+        """What may look odd."""
+        return tuple(n for n in ("accept_labels", "accept_scans") if getattr(self, n))
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -92,10 +111,14 @@ class AuditRequest(Request):
     capsule: Path | None = option(None, "Audit this capsule instead.")
     halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
     reference: Path | None = option(None, "Capsule: other people, the attacker's reference.")
-    local: Path | None = option(None, "Capsule of releases: the home file with the receipt.")
+    local: Path | None = option(
+        None, "Capsule: the receipt of the chain's link, or the home file with that of a release."
+    )
+    positive: str | None = option(None, POSITIVE)
     record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE, flag="--require-signature")
     kind: Kind = option("auto", KIND)
     worlds: int = option(8, "Retrainings per generator.", min=1)
     multiple: int = option(4, "Synthetic subjects per training subject.", min=1)
@@ -103,3 +126,8 @@ class AuditRequest(Request):
     device: str = option("cpu", "Where generators are fitted: cpu, cuda.")
     out: Path | None = option(None, "Folder for audit.json and audit.md.")
     as_json: bool = option(False, "Print JSON for a program to read.", flag="--json")
+
+    @property
+    def signature_required(self) -> bool | None:
+        """Whether every ledger line must be signed; None: as soon as any is."""
+        return True if self.require_signature else None

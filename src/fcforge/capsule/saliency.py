@@ -98,16 +98,13 @@ def strongest(found: Saliency, n: int) -> list[tuple[int, int, float, int]]:
     ]
 
 
-def atlas_of_capsule(n_rois: int, rois_sha256: str) -> Atlas | None:
+def atlas_of_capsule(n_rois: int, roi_names: tuple[str, ...]) -> Atlas | None:
     """AAL where the capsule's ROIs have its names; 116 ROIs without names may be any atlas."""
     if n_rois != AAL_ROIS:
         return None
-    from fcforge.capsule.ledger import sha256
-
     atlas = aal116()
     spellings = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
-    known = {sha256("\x1f".join(names).encode()) for names in spellings}  # as `rois_sha256`
-    return atlas if rois_sha256 in known else None
+    return atlas if roi_names in spellings else None
 
 
 def saliency_of(capsule: Capsule) -> Saliency:
@@ -135,7 +132,7 @@ def saliency_of(capsule: Capsule) -> Saliency:
         strength=strength.numpy(),
         direction=symmetric.mean(0).sign().numpy().astype(np.int8),
         n_subjects=len(fc),
-        atlas=atlas_of_capsule(n_rois, settings.rois),
+        atlas=atlas_of_capsule(n_rois, settings.roi_names),
     )
 
 

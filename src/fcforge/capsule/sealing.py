@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,14 @@ from fcforge.capsule.container import (
     SEALED_PARTS,
     write_parts,
 )
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.errors import CapsuleError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-FORMAT, VERSION = "fcforge-capsule", 1
+FORMAT, VERSION = "fcforge-capsule", 2
+READ_BY = {1: "fcforge 0.1"}  # releases that read what this one does not
 REAL_FLAG = "allow_real_subjects"
 
 
@@ -44,7 +45,7 @@ def seal(
     capsule : Capsule
     out : path
     key : Ed25519PrivateKey, optional
-        Signs the manifest, which covers every part.
+        Signs the manifest, which covers every part, and the ledger line that is new in it.
     allow_real_subjects : bool
         A method that keeps real subjects (or a generator that copies them) is refused without
         it; the permission is written into the ledger for everyone to read.
@@ -57,6 +58,8 @@ def seal(
         The same with its new id.
     """
     entries = flagged(capsule, allow_real_subjects)
+    if key is not None and not capsule.id:  # what was opened has lines of others only
+        entries = ledger.sign_last(entries, key)
     capsule = replace(capsule, entries=entries, signed_by="")
     parts = {
         LEDGER: ledger.write(entries),
@@ -86,14 +89,38 @@ def flagged(capsule: Capsule, allow_real_subjects: bool) -> tuple[ledger.Entry, 
     last = capsule.entries[-1]
     if REAL_FLAG in last["flags"]:
         return capsule.entries
-    if not allow_real_subjects:
+    if not allow_real_subjects or capsule.id:
         method = capsule.settings.learner.title
         raise CapsuleError(
             f"learner '{method}' would carry real subjects to the next hospital.",
             do="Choose a method that keeps none, or give --allow-real-subjects "
             "(recorded in the ledger).",
         )
-    return ledger.append(capsule.entries[:-1], {**last, "flags": [*last["flags"], REAL_FLAG]})
+    return (*capsule.entries[:-1], {**last, "flags": [*last["flags"], REAL_FLAG]})
+
+
+def require_same_signing(entries: Sequence[ledger.Entry], signs: bool) -> None:
+    """Raise unless a new line is signed where the earlier ones are, and not where they are not.
+
+    Else the next hospital could not tell it from a signature that was taken off.
+    """
+    signed = [bool(entry["key"]) for entry in entries]
+    if not signs and any(signed):
+        raise CapsuleError(
+            "the lines before yours are signed.", do="Sign yours, too: --sign KEY (`fcforge keys`)."
+        )
+    if signs and not all(signed):
+        raise CapsuleError(
+            "the lines before yours are not signed.",
+            do="Leave out --sign, or begin the chain anew with a signature.",
+        )
+
+
+def with_flags(capsule: Capsule, flags: Sequence[str]) -> Capsule:
+    """A capsule that is not sealed yet, with what was accepted in its new ledger line."""
+    last = capsule.entries[-1]
+    line = {**last, "flags": [*last["flags"], *flags]}
+    return replace(capsule, entries=(*capsule.entries[:-1], line))
 
 
 def manifest_of(capsule: Capsule, parts: Mapping[str, bytes]) -> dict[str, Any]:
@@ -133,10 +160,14 @@ def with_audit(capsule: Capsule, result: Mapping[str, Any]) -> Capsule:
         "kind": "audit",
         "time": ledger.now(),
         "parent": capsule.id,
-        "parent_signed_by": capsule.signed_by,
         "flags": last["flags"],
         "environment": last["environment"],
         "result": dict(result),
     }
     entries = ledger.append(capsule.entries, entry)
     return replace(capsule, entries=entries, id="", parent=capsule.id, signed_by="")
+
+
+def settings_sha256(settings: ChainSettings) -> str:
+    """What every ledger line says of the settings: the manifest has them in full."""
+    return ledger.sha256(ledger.canonical(settings.to_json()))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Ed25519PublicKey,
     )
 
+PASSPHRASE = "FCFORGE_PASSPHRASE"
 CONTEXT = b"fcforge capsule 1\n"  # a signature for a capsule is valid for nothing else
 
 
@@ -28,12 +29,29 @@ def _library() -> Any:
     return serialization, ed25519
 
 
-def read_private(path: str | Path) -> Ed25519PrivateKey:
-    """Private key from an unencrypted PEM file (``openssl genpkey -algorithm ed25519``)."""
-    serialization, ed25519 = _library()
+def _bytes_of(path: str | Path, kind: str) -> bytes:
     try:
-        key = serialization.load_pem_private_key(Path(path).read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise CapsuleError(f"no {kind} key can be read ({error}).", where=str(path)) from error
+
+
+def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
+    """Private key from a PEM file (``openssl genpkey -algorithm ed25519``).
+
+    The passphrase of an encrypted one may also be in ``$FCFORGE_PASSPHRASE``.
+    """
+    serialization, ed25519 = _library()
+    secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
+    data = _bytes_of(path, "private")
+    encrypted = b"ENCRYPTED" in data.split(b"\n", 1)[0]
+    if encrypted and secret is None:
+        raise CapsuleError(
+            "the key has a passphrase.", where=str(path), do=f"Set ${PASSPHRASE} for this command."
+        )
+    try:
+        key = serialization.load_pem_private_key(data, password=secret if encrypted else None)
+    except (ValueError, TypeError) as error:
         raise CapsuleError(f"no private key can be read ({error}).", where=str(path)) from error
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise CapsuleError("is not an Ed25519 key.", where=str(path))
@@ -44,8 +62,8 @@ def read_public(path: str | Path) -> str:
     """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
     serialization, ed25519 = _library()
     try:
-        key = serialization.load_pem_public_key(Path(path).read_bytes())
-    except (OSError, ValueError, TypeError) as error:
+        key = serialization.load_pem_public_key(_bytes_of(path, "public"))
+    except (ValueError, TypeError) as error:
         raise CapsuleError(f"no public key can be read ({error}).", where=str(path)) from error
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise CapsuleError("is not an Ed25519 key.", where=str(path))
@@ -75,16 +93,17 @@ def check_signature(public: str, signature: str, manifest_sha256: str) -> None:
         raise CapsuleError("the signature is not valid for this capsule.") from error
 
 
-def write_keys(path: str | Path) -> str:
+def write_keys(path: str | Path, passphrase: str = "") -> str:
     """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
     serialization, ed25519 = _library()
     if Path(path).exists() or Path(f"{path}.pub").exists():
         raise CapsuleError("exists already.", where=str(path), do="Choose another name.")
     key = ed25519.Ed25519PrivateKey.generate()
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    locked = serialization.NoEncryption()
+    if passphrase:
+        locked = serialization.BestAvailableEncryption(passphrase.encode())
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
     public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from fcforge.capsule.contents import Capsule, Settings, Subjects
+from fcforge.capsule.contents import Capsule, ChainSettings, Subjects
+from fcforge.capsule.receipts import LinkReceipt
+from fcforge.capsule.templates import unpinned
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
@@ -27,13 +31,24 @@ class Turn:
     ----------
     capsule : Capsule or None
         What came in; None at the first hospital.
-    settings : Settings
+    settings : ChainSettings
     site : Site
+    template : path, optional
+        This hospital's copy of a template that the settings name by its content.
     """
 
-    def __init__(self, capsule: Capsule | None, settings: Settings, site: Site) -> None:
-        self.settings, self.site = settings, site
-        self.learner = build_learner(settings.learner, settings.n_rois, has_start=False)
+    def __init__(
+        self,
+        capsule: Capsule | None,
+        settings: ChainSettings,
+        site: Site,
+        template: str | Path | None = None,
+    ) -> None:
+        self.settings = replace(settings, learner=unpinned(settings.learner, template))
+        self.site = site
+        self.learner = build_learner(self.settings.learner, settings.n_rois, has_start=False)
+        own = self.settings.learner.generator
+        self.judge = own if own and own.name == settings.judge.name else settings.judge
         self.bench = Bench()
         self.past = capsule.sites if capsule is not None else ()
         self.carried = capsule.remembered if capsule is not None else Subjects.none(settings.n_rois)
@@ -45,6 +60,22 @@ class Turn:
                 pool = PoolName(kind, CARRIED, settings.seed, kind)
                 self._start[mine] = self.bench.bank.add(pool, self.carried.batch().select(mine))
         self.lane = self._lane(capsule)
+
+    @property
+    def learns_val(self) -> bool:
+        """Whether the validation part is trained on: nothing is chosen on it."""
+        return self.settings.training.selection == "fixed"
+
+    @property
+    def learned(self) -> FCBatch:
+        """The site's subjects that are trained on."""
+        return self.site.learning(with_val=self.learns_val)
+
+    def receipt(self) -> LinkReceipt:
+        """Who was learned, in the order learned."""
+        parts = ("train", "val") if self.learns_val else ("train",)
+        ids = [who for part in parts for who in self.site.subject_ids[part]]
+        return LinkReceipt.of(self.site.name, self.learned.fc.numpy(), ids)
 
     @property
     def fresh(self) -> bool:

@@ -17,10 +17,11 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
+from fcforge.capsule.receipts import commitment, fingerprints
 from fcforge.capsule.requests import AuditRequest
 from fcforge.capsule.signing import read_public
 from fcforge.consortium.files import read_consortium
-from fcforge.consortium.home import Home, Receipt, commitment, fingerprints, read_home
+from fcforge.consortium.home import Home, Receipt, read_home
 from fcforge.consortium.learning import own_people
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.records import Release

@@ -11,8 +11,9 @@ import numpy as np
 
 from fcforge.capsule.opening import open_capsule
 from fcforge.capsule.prediction import predict_fc
+from fcforge.capsule.receipts import fingerprints
 from fcforge.consortium.files import is_consortium
-from fcforge.consortium.home import Home, fingerprints
+from fcforge.consortium.home import Home
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import judge, own_odds, probability
 from fcforge.consortium.trusting import open_group, public_keys

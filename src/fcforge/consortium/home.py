@@ -6,36 +6,18 @@ them (the commitment), the receipt the salt and the list. The file never travels
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fcforge.capsule import ledger
+from fcforge.capsule.receipts import commitment
 from fcforge.consortium.records import Release
 from fcforge.errors import DataError
 from fcforge.writing import write_bytes
 
 FORMAT = "fcforge-home"
-
-
-def fingerprints(fc: np.ndarray, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """(id, SHA-256 of the FC) of every scan, in order."""
-    scans = np.ascontiguousarray(fc, dtype="<f4")
-    return tuple(
-        (str(i), hashlib.sha256(scan.tobytes()).hexdigest())
-        for i, scan in zip(ids, scans, strict=True)
-    )
-
-
-def commitment(salt: str, people: Sequence[Sequence[str]]) -> str:
-    """Salted SHA-256 of people and scans, in order: tells nothing without the salt."""
-    return ledger.sha256(ledger.canonical([salt, [list(p) for p in people]]))
 
 
 @dataclass(frozen=True)
@@ -128,11 +110,6 @@ class Home:
     def with_receipt(self, receipt: Receipt) -> Home:
         """One receipt more."""
         return replace(self, receipts=(*self.receipts, receipt))
-
-
-def new_salt() -> str:
-    """128 random bits, hex."""
-    return secrets.token_hex(16)
 
 
 def write_home(home: Home, path: str | Path) -> Path:

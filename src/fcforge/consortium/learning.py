@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fcforge import __version__
 from fcforge.capsule import ledger
-from fcforge.consortium.home import Home, Receipt, Threshold, fingerprints, new_salt
+from fcforge.capsule.receipts import fingerprints, new_salt
+from fcforge.consortium.home import Home, Receipt, Threshold
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import (
     PublicStart,

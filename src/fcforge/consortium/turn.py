@@ -101,7 +101,7 @@ def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
         )
     require_place(request.out, overwrite=request.overwrite)
     group = open_group(request.state, request.trust)
-    cohort = own_data(request.data, [request.site], request.kind)
+    cohort = own_data(request.data, [request.site], request.kind, request.positive)
     place = request.local or home_of(request.site, request.data)
     home = read_home(place)
     require_home(home, group, request.site, place)
@@ -121,9 +121,10 @@ def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
     return done
 
 
-def own_data(data: Path, sites: Sequence[str], kind: Kind) -> Cohort:
+def own_data(data: Path, sites: Sequence[str], kind: Kind, positive: str | None = None) -> Cohort:
     """A hospital's own people; all sites of the file where none is named."""
-    params = {"path": str(data), "kind": kind, **({"sites": list(sites)} if sites else {})}
+    named = {"sites": list(sites)} if sites else {}
+    params = {"path": str(data), "kind": kind, "positive": positive, **named}
     return load_dataset(Component("folder", params))
 
 
@@ -195,7 +196,8 @@ def predict_file(
             raise ConfigError("--local is for capsules of releases.", where=str(capsule))
         opened = open_trusted(capsule, trust)
         rows = prediction.predict(opened, scans, kind)
-        return Predictions(rows, opened.id, opened.sites, opened.temperature)
+        positive = str(opened.settings.classes[1])
+        return Predictions(rows, opened.id, opened.sites, opened.temperature, positive)
     group = open_group(capsule, trust)
     own = local_home(local).threshold
     if local is not None and own is None:
@@ -204,4 +206,5 @@ def predict_file(
     sites = group.sites or tuple(group.start.papers["sites"])
     rows = predict(group, scans, own, kind)
     temperature = float(group.start.arrays.temperature)
-    return Predictions(rows, group.digest, sites, temperature, tuple(notes))
+    positive = str(group.start.papers["classes"][1])
+    return Predictions(rows, group.digest, sites, temperature, positive, tuple(notes))

@@ -33,7 +33,7 @@ from fcforge.estimator.inputs import (
 )
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import Capsule, Settings
+    from fcforge.capsule.contents import Capsule, ChainSettings
     from fcforge.consortium import Consortium, Home
 
 Covariates = Mapping[str, Any] | None
@@ -236,7 +236,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             group, home, fc, code, site, covariates, self.method_params
         )
 
-    def _settings(self, n_rois: int, classes: np.ndarray) -> Settings:
+    def _settings(self, n_rois: int, classes: np.ndarray) -> ChainSettings:
         from fcforge.capsule.contents import settings_for
         from fcforge.methods import METHODS
         from fcforge.types import Component, LearnerSpec, Training
@@ -336,6 +336,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         overwrite: bool = False,
     ) -> str:
         """Seal what was learnt (no pickle); returns the capsule's id."""
+        from fcforge.capsule.receipts import receipt_of, write_receipt
         from fcforge.capsule.sealing import seal
 
         check_is_fitted(self, "capsule_")
@@ -346,6 +347,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
         sealed: Capsule = seal(self.capsule_, path, key=key, **allowed)  # type: ignore[arg-type]
         self.capsule_ = sealed
+        if sealed.receipt is not None:
+            write_receipt(sealed.receipt, receipt_of(path))
         return sealed.id
 
     def _write_group(self, path: str | Path, key: Any, overwrite: bool) -> str:

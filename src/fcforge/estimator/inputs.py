@@ -12,7 +12,7 @@ from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import Settings
+    from fcforge.capsule.contents import ChainSettings
     from fcforge.types import Site
 
 Order = Literal["nilearn", "upper"]
@@ -176,7 +176,7 @@ def _require_correlations(fc: np.ndarray) -> None:
             raise InputError(what, where=f"X[{i}]", do=NOT_FC)
 
 
-def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: Settings) -> Site:
+def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: ChainSettings) -> Site:
     """A site that is all training; a validation part is cut only where one is used.
 
     Parameters
@@ -185,7 +185,7 @@ def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: Settings) -> 
     code : ndarray of shape (n,)
         0 or 1.
     name : str
-    settings : Settings
+    settings : ChainSettings
     """
     from fcforge.randomness import numpy_rng
     from fcforge.types import FCBatch, Site

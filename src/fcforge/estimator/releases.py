@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from fcforge.capsule.receipts import fingerprints
 from fcforge.components import check_names
 from fcforge.consortium import Consortium, Home, PublicStart, read_consortium
-from fcforge.consortium.home import fingerprints
 from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.consortium.public import without_covariates
 from fcforge.errors import ConfigError

@@ -37,6 +37,9 @@ class Fault:
         return f"{text} {self.do}" if self.do else text
 
 
+NUMBERED = ("0", "1")  # classes without words: 1 is the patients
+
+
 @dataclass(frozen=True)
 class Cohort:
     """Subjects of one or more sites, before any split.
@@ -62,6 +65,8 @@ class Cohort:
         `fcforge.sites.check_cohort` reports them with its own.
     allow_duplicates : bool
         Two ids that look like one scan may be in training and in test.
+    classes : tuple of two str
+        What the data call controls and patients, e.g. ``("TC", "ASD")``.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Cohort:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
+    classes: tuple[str, str] = NUMBERED
     known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Facts that are computed once: content hash, errors."""
 

@@ -19,7 +19,9 @@ from fcforge.sites.participants import (
     Reading,
     as_covariate,
     assemble,
+    class_names,
     label_of,
+    labels_by_positive,
     owns_file,
     read_participants,
     roi_names_of,
@@ -39,6 +41,7 @@ def load_folder(
     variable: str | None = None,
     n_rois: int | None = None,
     covariates: str | Path | None = None,
+    positive: str | None = None,
 ) -> Cohort:
     """Load a dataset from one .npz file or from a folder.
 
@@ -72,6 +75,9 @@ def load_folder(
     covariates : str or Path, optional
         Another .npz with ``subject_id`` and further covariates of these subjects, e.g. head
         motion; who is not in it has none.
+    positive : str, optional
+        The patients' diagnosis as the data write it, e.g. ``"ASD"``; the only other one is the
+        controls'. Needed where they are neither 0 and 1 nor words that say it.
 
     Returns
     -------
@@ -80,9 +86,9 @@ def load_folder(
     path = Path(path).expanduser()
     check_names("kind", [kind], get_args(Kind))
     if path.is_dir():
-        cohort = _from_folder(path, kind, labels or {}, pattern, variable, n_rois)
+        cohort = _from_folder(path, kind, labels or {}, pattern, variable, n_rois, positive)
     elif path.is_file():
-        cohort = _from_npz(path, labels or {}, n_rois)
+        cohort = _from_npz(path, labels or {}, n_rois, positive)
     else:
         raise DataError("no such file or folder.", where=str(path), do="Check the path.")
     if covariates is not None:
@@ -109,7 +115,9 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
-def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Cohort:
+def _from_npz(
+    path: Path, labels: Mapping[str, int], n_rois: int | None, positive: str | None
+) -> Cohort:
     if path.suffix.lower() != ".npz":
         raise DataError(
             f"a dataset in one file is an .npz, not '{path.suffix}'.",
@@ -122,13 +130,17 @@ def _from_npz(path: Path, labels: Mapping[str, int], n_rois: int | None) -> Coho
     if n_rois is not None and fc.shape[1] != n_rois:
         raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=str(path))
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
-    y, faults = _npz_labels(arrays["label"], labels, ids, site)
+    said = [f"{v:g}" if isinstance(v, float) else str(v) for v in arrays["label"].tolist()]
+    if positive is not None:
+        labels = {**labels, **labels_by_positive(said, positive)}
+    y, faults = _npz_labels(arrays["label"], said, labels, ids, site)
     used = {"fc_upper", "fc", *REQUIRED}
     rest = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if k not in used}
     own = {k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")}
     values = {k: as_covariate(k, v) for k, v in own.items()}
     names = roi_names_of(rest, fc.shape[1])
-    return Cohort("folder", fc, y, site, ids, names, values, faults=tuple(faults))
+    classes = class_names(said, y)
+    return Cohort("folder", fc, y, site, ids, names, values, faults=tuple(faults), classes=classes)
 
 
 def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
@@ -166,7 +178,11 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
 
 
 def _npz_labels(
-    values: np.ndarray, labels: Mapping[str, int], ids: np.ndarray, site: np.ndarray
+    values: np.ndarray,
+    said: Sequence[str],
+    labels: Mapping[str, int],
+    ids: np.ndarray,
+    site: np.ndarray,
 ) -> tuple[np.ndarray, list[Fault]]:
     """Labels as integers, and faults for words that are not a known diagnosis (they become -1).
 
@@ -175,8 +191,7 @@ def _npz_labels(
     if values.dtype.kind in "iub" and not labels:
         return values.astype(np.int64), []
     out, faults = np.full(len(values), -1, dtype=np.int64), []
-    for i, value in enumerate(values.tolist()):
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+    for i, text in enumerate(said):
         try:
             out[i] = label_of(text, labels=labels)
         except DataError as error:
@@ -191,18 +206,19 @@ def _from_folder(
     pattern: str,
     variable: str | None,
     n_rois: int | None,
+    positive: str | None,
 ) -> Cohort:
     table = next((p for e in ("tsv", "csv") if (p := path / f"participants.{e}").is_file()), None)
     if table is None:
         archives = sorted(path.glob("*.npz"))
         if len(archives) == 1:
-            return _from_npz(archives[0], labels, n_rois)
+            return _from_npz(archives[0], labels, n_rois, positive)
         raise DataError(
             "has no participants.tsv.",
             where=str(path),
             do="Write one with columns participant_id, site, diagnosis (tab-separated).",
         )
-    people, faults = read_participants(table, labels)
+    people, faults = read_participants(table, labels, positive)
     files = _Files(path, pattern)
 
     def read(person: Participant) -> Reading:

@@ -19,7 +19,7 @@ from fcforge.imaging.people import (
     no_column,
     read_table,
 )
-from fcforge.sites.cohort import Cohort, Fault, as_text
+from fcforge.sites.cohort import NUMBERED, Cohort, Fault, as_text
 
 FILE_COLUMNS = ("file", "filename", "file_name", "path")
 PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")
@@ -39,6 +39,7 @@ class Participant:
     site: str
     y: int
     file: str = ""
+    diagnosis: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -100,6 +101,7 @@ def assemble(
         roi_names=names,
         covariates=_covariates([{**p.extra, **r.more} for p, r in kept]),
         faults=(*found, *misnamed),
+        classes=class_names([p.diagnosis for p, _ in kept], np.array([p.y for p, _ in kept])),
     )
 
 
@@ -207,8 +209,36 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     )
 
 
+def labels_by_positive(values: Iterable[Any], positive: str) -> dict[str, int]:
+    """What diagnoses mean where `positive` is the patients and the only other value the controls.
+
+    Examples
+    --------
+    >>> labels_by_positive(["TC", "ASD", "ASD"], "ASD")
+    {'ASD': 1, 'TC': 0}
+    """
+    found = sorted({str(v).strip() for v in values} - set(MISSING))
+    if positive not in found or len(found) != 2:
+        raise DataError(
+            f"positive = '{positive}' needs two diagnoses, one of them that; "
+            f"there are: {', '.join(found[:8])}.",
+            do="Name the patients' value as the data write it.",
+        )
+    return {value: int(value == positive) for value in found}
+
+
+def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
+    """What controls and patients are called: every value of each, numbers 0 and 1 by themselves."""
+    found = [
+        "/".join(sorted({d for d, label in zip(diagnoses, y.tolist(), strict=True) if label == k}))
+        for k in (0, 1)
+    ]
+    words = all(found) and found != ["False", "True"]
+    return (found[0], found[1]) if words else NUMBERED
+
+
 def read_participants(
-    path: Path, labels: Mapping[str, int] | None = None
+    path: Path, labels: Mapping[str, int] | None = None, positive: str | None = None
 ) -> tuple[list[Participant], list[Fault]]:
     """Rows of a participants table, and a fault for each row that cannot be used.
 
@@ -224,6 +254,10 @@ def read_participants(
         if not columns[role]:
             raise no_column(role, header, accepted, path)
     columns["file"] = column_of(header, FILE_COLUMNS)
+    if positive is not None:
+        place = header.index(columns["diagnosis"])
+        values = [cells[place] for _, cells in rows if len(cells) > place]
+        labels = {**(labels or {}), **labels_by_positive(values, positive)}
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, cells in rows:
@@ -251,5 +285,6 @@ def _participant(
         site=site,
         y=label_of(row[columns["diagnosis"]], columns["diagnosis"], labels),
         file=row.get(columns["file"], ""),
+        diagnosis=row[columns["diagnosis"]].strip(),
         extra={k.lower(): v for k, v in row.items() if k and k not in columns.values()},
     )

@@ -23,10 +23,13 @@ from fcforge.types import Component, FCBatch
 HALVES = ("subject_id", "fc_first", "fc_second")
 
 
-def load_sites(data: str | Path, sites: Sequence[str], kind: str = "auto") -> Cohort:
+def load_sites(
+    data: str | Path, sites: Sequence[str], kind: str = "auto", positive: str | None = None
+) -> Cohort:
     """Subjects of some sites, checked; of all when none is named, whoever they are."""
     named = {"sites": list(sites)} if sites else {}
-    cohort = load_dataset(Component("folder", {"path": str(data), "kind": kind, **named}))
+    params = {"path": str(data), "kind": kind, "positive": positive, **named}
+    cohort = load_dataset(Component("folder", params))
     if sites:
         require_valid(cohort)
     return cohort

@@ -1,0 +1,122 @@
+"""What must be the same at every hospital of a chain, compared whenever it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.judging import scores
+from fcforge.capsule.prediction import references
+from fcforge.errors import CapsuleError, ConfigError, DataError
+from fcforge.methods import make_method
+from fcforge.metrics import cell_values
+from fcforge.runner.learners import build_learner
+from fcforge.sites.cohort import NUMBERED
+from fcforge.types import Site
+
+ACCEPT_LABELS, ACCEPT_SCANS = "accept_labels", "accept_scans"
+TURNED = 2.0  # standard errors below chance at which diagnoses look turned round
+# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
+# other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
+UNLIKE = 0.75
+
+
+def require_rois(settings: ChainSettings, names: Sequence[str], where: str) -> None:
+    """Raise `CapsuleError` for ROIs of other names or in another order."""
+    wrong = settings.wrong_rois(names)
+    if wrong:
+        raise CapsuleError(
+            wrong, where=where, do="All hospitals of a chain use one atlas, ROIs in one order."
+        )
+
+
+def require_classes(settings: ChainSettings, classes: Sequence[Any], where: str) -> None:
+    """Raise `CapsuleError` where data call other people patients than the capsule does.
+
+    0 and 1 are controls and patients everywhere.
+    """
+    ours = [str(c).lower() for c in settings.classes]
+    mine = [str(c).lower() for c in classes]
+    if list(NUMBERED) in (ours, mine) or ours == mine:
+        return
+    turned = " The other way round." if ours == mine[::-1] else ""
+    raise CapsuleError(
+        f"the capsule's patients are '{settings.classes[1]}' and its controls "
+        f"'{settings.classes[0]}', those of these data '{classes[1]}' and '{classes[0]}'.{turned}",
+        where=where,
+        do=f"Say which diagnosis is the capsule's '{settings.classes[1]}': --positive VALUE, and "
+        "name it so in the data.",
+    )
+
+
+def require_budget(settings: ChainSettings, most: float | None, where: str) -> str:
+    """What each person will spend, in words; `ConfigError` where it is more than allowed."""
+    method = make_method(settings.learner.method)
+    epsilon = getattr(method, "epsilon", None)
+    if most is not None and epsilon is None:
+        raise ConfigError(
+            f"--epsilon {most:g} was given, but method '{method.name}' adds no noise and promises "
+            "nothing.",
+            where=where,
+            do="Leave --epsilon out, or take part in a capsule of releases.",
+        )
+    if epsilon is None:
+        return ""
+    if most is not None and epsilon > most:
+        raise ConfigError(
+            f"the capsule's settings spend epsilon {epsilon:g} per person, more than {most:g}.",
+            where=where,
+            do="Do not take part, or raise --epsilon.",
+        )
+    return f"each person of this site spends epsilon {epsilon:g} (delta {method.delta:g})"  # type: ignore[attr-defined]
+
+
+def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[str]:
+    """Flags of what was accepted; `DataError` for scans or diagnoses that cannot be right.
+
+    Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that are
+    turned round show in a model that tells them apart the wrong way round.
+    """
+    flags, learning = [], site.learning(with_val=True)
+    away = [float(r.distances(learning.fc)["pattern"].median()) for _, r, _ in references(capsule)]
+    if away and min(away) > UNLIKE:
+        _refuse_unless(
+            ACCEPT_SCANS in accept,
+            f"its FC does not resemble that of {', '.join(capsule.sites)} (correlation with the "
+            f"nearest mean {1 - min(away):.2f}).",
+            site,
+            "Check the atlas and the order of the ROIs; if they are right, say --accept-scans.",
+        )
+        flags.append(ACCEPT_SCANS)
+    area, error = _auroc(capsule, learning.fc, learning.y.numpy())
+    if area < 0.5 - TURNED * error:
+        _refuse_unless(
+            ACCEPT_LABELS in accept,
+            "the model that came in tells this site's patients from controls the wrong way round "
+            f"(AUROC {area:.2f}).",
+            site,
+            "Check which diagnosis is the patients' (--positive); if it is right, say "
+            "--accept-labels.",
+        )
+        flags.append(ACCEPT_LABELS)
+    return flags
+
+
+def _refuse_unless(accepted: bool, what: str, site: Site, do: str) -> None:
+    if not accepted:
+        raise DataError(what, where=f"site '{site.name}'", do=do)
+
+
+def _auroc(capsule: Capsule, fc: torch.Tensor, y: np.ndarray) -> tuple[float, float]:
+    """AUROC of the capsule's model, and its standard error under chance."""
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    u = scores(learner, capsule.lane, fc)
+    p = torch.softmax(u, -1)[:, 1].numpy()
+    n1, n0 = int(y.sum()), int(len(y) - y.sum())
+    error = math.sqrt((n0 + n1 + 1) / (12 * max(n0 * n1, 1)))
+    return float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5)), error

@@ -1,0 +1,189 @@
+"""Every ledger line is signed by its author: nobody rewrites another's history."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsule_chains import SITES, an_audit, cohort, settings
+
+from fcforge.capsule import (
+    Capsule,
+    LearnOptions,
+    Trust,
+    learn,
+    open_capsule,
+    seal,
+    verify,
+    with_audit,
+)
+from fcforge.capsule import container as box
+from fcforge.capsule.ledger import append, canonical, sha256
+from fcforge.capsule.signing import public_hex, read_private, read_public, write_keys
+from fcforge.errors import CapsuleError
+
+
+@pytest.fixture
+def keys(tmp_path) -> dict:
+    """Private keys of two hospitals and of a stranger."""
+    names = ("a", "b", "stranger")
+    for name in names:
+        write_keys(tmp_path / f"{name}.pem")
+    return {name: read_private(tmp_path / f"{name}.pem") for name in names}
+
+
+def hexes(keys: dict, *names: str) -> list[str]:
+    return [public_hex(keys[name].public_key()) for name in names]
+
+
+def two_hospitals(folder: Path, keys: dict) -> Path:
+    first, second = folder / "1.capsule", folder / "2.capsule"
+    mine = LearnOptions(key=keys["a"])
+    learn(None, SITES[0], cohort(), first, settings=settings("majority"), options=mine)
+    learn(first, SITES[1], cohort(), second, options=LearnOptions(key=keys["b"]))
+    return second
+
+
+def resealed(capsule: Capsule, out: Path, key: object, **changes: object) -> Path:
+    """What whoever has the file can do: any content, chained, sealed and signed by `key`."""
+    forged = replace(capsule, **{"id": "new", **changes})
+    seal(forged, out, key=key)
+    return out
+
+
+def test_each_line_is_signed_by_its_author_and_verify_shows_it(tmp_path, keys):
+    path = two_hospitals(tmp_path, keys)
+    a, b = hexes(keys, "a", "b")
+    opened = open_capsule(path, trusted=[a, b])
+    assert [entry["key"] for entry in opened.entries] == [a, b]
+    assert opened.signed_by == b
+    (line,) = (check.detail for check in verify(path) if check.name == "signatures")
+    assert line == f"2 lines: {SITES[0]} by {a[:16]}, {SITES[1]} by {b[:16]}"
+
+
+def test_a_key_that_is_not_trusted_is_refused_wherever_it_signed(tmp_path, keys):
+    path = two_hospitals(tmp_path, keys)
+    a, b, stranger = hexes(keys, "a", "b", "stranger")
+    with pytest.raises(CapsuleError, match="not signed by a trusted key"):
+        open_capsule(path, trusted=[a])
+    with pytest.raises(CapsuleError, match=r"line 1 is signed by key .*which is not trusted"):
+        open_capsule(path, trusted=[b, stranger])
+
+
+def test_the_last_hop_cannot_rewrite_an_earlier_line(tmp_path, keys):
+    """B makes A's accuracy better, mends the chain and signs: A's signature gives it away."""
+    capsule = open_capsule(two_hospitals(tmp_path, keys))
+    first = {**capsule.entries[0], "seconds": 9.5}
+    second = {**capsule.entries[1], "previous": sha256(canonical(first))}
+    path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=(first, second))
+    with pytest.raises(CapsuleError, match="signature of ledger line 1 does not fit the line"):
+        open_capsule(path)
+
+
+def test_a_line_taken_over_under_another_key_breaks_the_next_hospitals_signature(tmp_path, keys):
+    capsule = open_capsule(two_hospitals(tmp_path, keys))
+    from fcforge.capsule.ledger import sign_last
+
+    own = {**capsule.entries[0], "seconds": 9.5, "signature": ""}
+    (first,) = sign_last((own,), keys["stranger"])
+    second = {**capsule.entries[1], "previous": sha256(canonical(first))}
+    path = resealed(capsule, tmp_path / "x.capsule", keys["stranger"], entries=(first, second))
+    with pytest.raises(CapsuleError, match="signature of ledger line 2"):
+        open_capsule(path)
+
+
+def test_an_audit_invented_for_another_hospital_shows_who_wrote_it(tmp_path, keys):
+    capsule = open_capsule(two_hospitals(tmp_path, keys))
+    path = tmp_path / "audited.capsule"
+    seal(with_audit(capsule, an_audit(SITES[0])), path, key=keys["b"])
+    assert open_capsule(path).entries[-1]["key"] == hexes(keys, "b")[0]
+    stolen = append(capsule.entries, {**open_capsule(path).entries[-1]})
+    forged = (*stolen[:-1], {**stolen[-1], "key": hexes(keys, "a")[0], "signature": "00" * 64})
+    made = resealed(capsule, tmp_path / "y.capsule", keys["b"], entries=forged)
+    with pytest.raises(CapsuleError, match="signature of ledger line 3"):
+        open_capsule(made)
+
+
+@pytest.mark.parametrize("line", [0, 1])
+def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(line, tmp_path, keys):
+    capsule = open_capsule(two_hospitals(tmp_path, keys))
+    entries = [dict(e) for e in capsule.entries]
+    entries[line] |= {"key": "", "signature": ""}
+    if line == 0:  # B repairs its own line
+        from fcforge.capsule.ledger import sign_last
+
+        entries[1]["previous"] = sha256(canonical(entries[0]))
+        entries = list(sign_last(entries, keys["b"]))
+    path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=tuple(entries))
+    with pytest.raises(CapsuleError, match=f"line {line + 1} is not signed, though others are"):
+        open_capsule(path)
+    assert open_capsule(path, require_signature=False).sites == SITES[:2]
+
+
+def test_an_unsigned_seal_over_a_signed_ledger_is_an_error(tmp_path, keys):
+    capsule = open_capsule(two_hospitals(tmp_path, keys))
+    path = resealed(capsule, tmp_path / "x.capsule", None)
+    with pytest.raises(CapsuleError, match="is not signed, though its ledger is"):
+        open_capsule(path)
+
+
+def test_signatures_can_be_required(tmp_path):
+    path = tmp_path / "a.capsule"
+    learn(None, SITES[0], cohort(), path, settings=settings("majority"))
+    assert open_capsule(path).signed_by == ""
+    with pytest.raises(CapsuleError, match="is not signed"):
+        open_capsule(path, require_signature=True)
+    strict = LearnOptions(trust=Trust(required=True))
+    with pytest.raises(CapsuleError, match="is not signed"):
+        learn(path, SITES[1], cohort(), tmp_path / "b.capsule", options=strict)
+
+
+def test_a_line_is_signed_where_the_others_are_and_only_there(tmp_path, keys):
+    path = two_hospitals(tmp_path, keys)
+    with pytest.raises(CapsuleError, match=r"lines before yours are signed.*--sign"):
+        learn(path, SITES[2], cohort(), tmp_path / "3.capsule")
+    plain, out = tmp_path / "plain.capsule", tmp_path / "3.capsule"
+    learn(None, SITES[0], cohort(), plain, settings=settings("majority"))
+    with pytest.raises(CapsuleError, match="lines before yours are not signed"):
+        learn(plain, SITES[1], cohort(), out, options=LearnOptions(key=keys["a"]))
+    assert not out.exists()
+
+
+def test_a_seal_from_another_capsule_does_not_fit(tmp_path, keys):
+    """All checksums can be made to fit; only a signature cannot."""
+    path = two_hospitals(tmp_path, keys)
+    capsule = open_capsule(path)
+    resealed(replace(capsule, settings=capsule.settings), tmp_path / "x.capsule", None)
+    parts = box.read_parts(tmp_path / "1.capsule")
+    old = json.loads(box.read_parts(path)[box.SEAL])
+    old["manifest_sha256"] = sha256(parts[box.MANIFEST])
+    parts[box.SEAL] = canonical(old)
+    (tmp_path / "stolen.capsule").write_bytes(box.pack(parts))
+    with pytest.raises(CapsuleError, match="signature"):
+        open_capsule(tmp_path / "stolen.capsule")
+
+
+# -- keys --------------------------------------------------------------------------------------
+def test_keys_are_private_and_may_have_a_passphrase(tmp_path, monkeypatch):
+    public = write_keys(tmp_path / "k.pem", "horse battery")
+    assert (tmp_path / "k.pem").stat().st_mode & 0o077 == 0
+    assert read_public(tmp_path / "k.pem.pub") == public
+    monkeypatch.delenv("FCFORGE_PASSPHRASE", raising=False)
+    with pytest.raises(CapsuleError, match=r"has a passphrase.*FCFORGE_PASSPHRASE"):
+        read_private(tmp_path / "k.pem")
+    with pytest.raises(CapsuleError, match="no private key can be read"):
+        read_private(tmp_path / "k.pem", "wrong")
+    assert public_hex(read_private(tmp_path / "k.pem", "horse battery").public_key()) == public
+    monkeypatch.setenv("FCFORGE_PASSPHRASE", "horse battery")
+    assert public_hex(read_private(tmp_path / "k.pem").public_key()) == public
+    plain = write_keys(tmp_path / "plain.pem")
+    assert public_hex(read_private(tmp_path / "plain.pem").public_key()) == plain
+
+
+def test_capsules_are_written_for_their_owner_only(tmp_path):
+    path = tmp_path / "a.capsule"
+    learn(None, SITES[0], cohort(), path, settings=settings("majority"))
+    assert path.stat().st_mode & 0o077 == 0
+    assert (tmp_path / "a.capsule.receipt.json").stat().st_mode & 0o077 == 0
