@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fcforge.capsule import open_capsule
+from fcforge.capsule.prediction import predict_fc
 from fcforge.errors import CapsuleError
 from fcforge.estimator import ForgeClassifier
 from fcforge.sites.simulated import simulate
@@ -48,7 +49,7 @@ def test_words_as_classes_travel(subjects, tmp_path) -> None:
     model.to_capsule(tmp_path / "x.capsule")
     again = ForgeClassifier.from_capsule(tmp_path / "x.capsule")
     assert np.array_equal(again.predict(fc), model.predict(fc))
-    assert open_capsule(tmp_path / "x.capsule").settings.classes == ("ASD", "TD")
+    assert open_capsule(tmp_path / "x.capsule").settings.classes == ("TD", "ASD")
 
 
 def test_bitwise_the_capsule_of_the_command_line(subjects, tmp_path) -> None:
@@ -77,3 +78,56 @@ def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
     assert not list(tmp_path.iterdir())
     model.to_capsule(tmp_path / "x.capsule", allow_real_subjects=True)
     assert open_capsule(tmp_path / "x.capsule").entries[-1]["flags"] == ["allow_real_subjects"]
+
+
+# -- which class is the patients ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("control", "patient", "positive"),
+    [
+        (0, 1, None),
+        ("TC", "ASD", None),  # sorts the other way round
+        ("HC", "MDD", None),
+        (2, 1, 1),  # ABIDE's DX_GROUP
+        ("reference", "ataxia", "ataxia"),
+    ],
+)
+def test_python_and_the_command_line_mean_the_same_people(control, patient, positive, tmp_path):
+    """Patients of the estimator are patients of the commands, whatever they are called."""
+    cohort = simulate("easy", n_rois=12, n_sites=2, scale=0.5, seed=2)
+    one, two = cohort.site_names
+    mine = cohort.select_sites([one])
+    y = np.where(mine.y == 1, patient, control)
+    model = ForgeClassifier(positive=positive).fit(mine.fc, y, site=one)
+    plain = ForgeClassifier().fit(mine.fc, mine.y, site=one)
+    sick = model.classes_.tolist().index(patient)
+    assert model.predict_proba(mine.fc)[:, sick] == pytest.approx(
+        plain.predict_proba(mine.fc)[:, 1]
+    )
+    assert (model.predict(mine.fc) == y).mean() == (plain.predict(mine.fc) == mine.y).mean()
+    model.to_capsule(tmp_path / "a.capsule")
+    capsule = open_capsule(tmp_path / "a.capsule")
+    assert [str(c) for c in capsule.settings.classes] == [str(control), str(patient)]
+    assert predict_fc(capsule, mine.fc)[0] == pytest.approx(
+        plain.predict_proba(mine.fc)[:, 1], abs=1e-5
+    )
+    again = ForgeClassifier.from_capsule(tmp_path / "a.capsule")
+    np.testing.assert_array_equal(again.predict(mine.fc), model.predict(mine.fc))
+    theirs = cohort.select_sites([two])
+    again.partial_fit(theirs.fc, np.where(theirs.y == 1, patient, control), site=two)
+    plain.partial_fit(theirs.fc, theirs.y, site=two)
+    sick = again.classes_.tolist().index(patient)
+    assert again.predict_proba(theirs.fc)[:, sick] == pytest.approx(
+        plain.predict_proba(theirs.fc)[:, 1]
+    )
+
+
+@pytest.mark.parametrize("classes", [("a", "b"), (1, 2)])
+def test_a_capsule_is_refused_until_the_patients_are_named(classes, tmp_path):
+    cohort = simulate("easy", n_rois=12, n_sites=1, scale=0.3, seed=2)
+    y = np.where(cohort.y == 1, *classes)
+    model = ForgeClassifier().fit(cohort.fc, y)
+    with pytest.raises(ValueError, match=r"is the patients\?.*positive="):
+        model.to_capsule(tmp_path / "a.capsule")
+    assert not (tmp_path / "a.capsule").exists()
+    with pytest.raises(ValueError, match="positive='c' is neither of"):
+        ForgeClassifier(positive="c").fit(cohort.fc, y)

@@ -28,6 +28,8 @@ from fcforge.estimator.inputs import (
     edges_as_fc,
     layout_of,
     numbers_as_fc,
+    positive_class,
+    require_stated,
     to_matrices,
     two_classes,
 )
@@ -80,6 +82,10 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         Public start of method ``forge_release``: every site adds a release around it
         (`method_params`: mechanism, epsilon, delta), and `covariates` of the subjects are given
         wherever the start removes some.
+    positive : optional
+        Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
+        words that say it (ASD and TC) the patients'; of others the second in sorted order, but
+        then a capsule is refused until it is said.
 
     Attributes
     ----------
@@ -117,6 +123,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         calibrate: Literal["none", "inner_val", "synthetic"] = "none",
         val_fraction: float = 0.2,
         start: Any = None,
+        positive: Any = None,
     ) -> None:
         self.method = method
         self.model = model
@@ -136,6 +143,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         self.calibrate = calibrate
         self.val_fraction = val_fraction
         self.start = start
+        self.positive = positive
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -153,7 +161,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
         y : array of shape (n,)
-            Any two classes; the second in sorted order is "patient".
+            Any two classes; see `positive`.
         site : str
             Its name decides the randomness together with `seed`.
         covariates : mapping of name to array of shape (n,), optional
@@ -201,15 +209,19 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         fc, labels, layout = self._read(X, y, reset=first)
         known = labels if classes is None else np.asarray(classes)
         known = two_classes(labels, np.unique(known) if first else self.classes_)
-        code = np.searchsorted(known, labels)
         try:
+            patient = positive_class(known, self.positive)
+            code = (labels == patient).astype(np.int64)
             if self.method == RELEASES:
+                require_stated(known, self.positive)
                 self._add_release(fc, code, site, covariates, first=first)
             else:
-                self._add_link(fc, code, site, known, first=first)
+                control = known[0] if patient == known[1] else known[1]
+                self._add_link(fc, code, site, np.array([control, patient]), first=first)
         except FCForgeError as error:
             raise InputError(error.what, where=error.where, do=error.do) from error
         self.classes_, self._layout = known, layout
+        self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = self.capsule_.sites, fc.shape[1]
         return self
 
@@ -263,7 +275,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             val_fraction=self.val_fraction,
             held_out=self.held_out,
             calibrate=self.calibrate,
-            classes=tuple(classes.tolist()),
+            classes=tuple(classes.tolist()),  # control, patient
         )
 
     # -- reading X -------------------------------------------------------------------------------
@@ -305,7 +317,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         if self.method == RELEASES:
             from fcforge.estimator.releases import log_odds
 
-            return log_odds(self.capsule_, fc, covariates)  # type: ignore[arg-type]
+            return self._of_second(log_odds(self.capsule_, fc, covariates))  # type: ignore[arg-type]
         capsule: Any = self.capsule_
         learner = build_learner(capsule.settings.learner, self.n_rois_)
         x = torch.from_numpy(np.ascontiguousarray(fc))
@@ -313,7 +325,11 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             # one by one: a subject's score must not depend on who else is asked about
             u = torch.cat([scores(learner, capsule.lane, x[i : i + 1]) for i in range(len(x))])
         u = u.double() / capsule.temperature
-        return (u[:, 1] - u[:, 0]).numpy()
+        return self._of_second((u[:, 1] - u[:, 0]).numpy())
+
+    def _of_second(self, odds: np.ndarray) -> np.ndarray:
+        """Log odds of ``classes_[1]`` from those of the patients."""
+        return odds if self._second_is_patient else -odds
 
     def predict_proba(self, X: Any, covariates: Covariates = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2)."""
@@ -344,6 +360,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
         if self.method == RELEASES:
             return self._write_group(path, key, overwrite)
+        require_stated(self.classes_, self.positive)
         allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
         sealed: Capsule = seal(self.capsule_, path, key=key, **allowed)  # type: ignore[arg-type]
         self.capsule_ = sealed
@@ -397,10 +414,12 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             held_out=settings.held_out,
             calibrate=settings.calibrate,
             val_fraction=settings.val_fraction,
+            positive=settings.classes[1],
             **params,
         )
         made.capsule_, made.sites_, made.n_rois_ = capsule, capsule.sites, settings.n_rois
-        made.classes_, made._layout = np.array(settings.classes), None
+        made.classes_, made._layout = np.unique(np.array(settings.classes)), None
+        made._second_is_patient = bool(settings.classes[1] == made.classes_[1])
         return made
 
     @classmethod
@@ -415,5 +434,5 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         made = cls(method=RELEASES, start=str(path), **params)
         made.capsule_, made.home_, made._layout = group, Home(), None
         made.sites_, made.n_rois_ = group.sites, group.start.n_rois
-        made.classes_ = np.array([0, 1])
+        made.classes_, made._second_is_patient = np.array([0, 1]), True
         return made

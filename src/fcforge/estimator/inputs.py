@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, FCForgeError
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
 
@@ -219,3 +219,35 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     if odd:
         raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
     return known
+
+
+def _words(known: np.ndarray) -> dict[int, Any]:
+    """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
+    from fcforge.sites.participants import label_of
+
+    values = known.tolist()
+    if all(isinstance(v, (bool, int, float)) for v in values):
+        return dict(enumerate(values)) if values in ([0, 1], [-1, 1]) else {}
+    try:
+        found = {label_of(str(v)): v for v in values}
+    except FCForgeError:
+        return {}
+    return found if len(found) == 2 else {}
+
+
+def positive_class(known: np.ndarray, positive: Any) -> Any:
+    """The patients' class: the one that is named, or says it by itself, or the second sorted."""
+    if positive is None:
+        return _words(known).get(1, known[1])
+    if positive not in known.tolist():
+        raise InputError(f"positive={positive!r} is neither of {known.tolist()}.")
+    return positive
+
+
+def require_stated(known: np.ndarray, positive: Any) -> None:
+    """Raise `InputError` where nobody said which class is the patients, before it leaves."""
+    if positive is None and not _words(known):
+        raise InputError(
+            f"which of {known.tolist()} is the patients?",
+            do=f"Say it: ForgeClassifier(positive={known.tolist()[1]!r}).",
+        )
