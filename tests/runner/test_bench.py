@@ -9,8 +9,9 @@ import torch
 
 from fcforge.errors import SealedError
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench, one_thread
+from fcforge.runner.bench import Bench
 from fcforge.sites import make_sites
+from fcforge.speed import one_thread
 from fcforge.types import Leaks, RunSpec, Site, Training
 from small_world import cohort, learner_spec, order, run_spec
 
