@@ -188,7 +188,7 @@ def test_commands(path, tmp_path) -> None:
     out = run(app, ["verify", str(broken), "--json"])
     assert out.exit_code == 1
     assert json.loads(out.stdout)["ok"] is False
-    out = run(app, ["keys", str(tmp_path / "k.pem")])
+    out = run(app, ["keys", "new", str(tmp_path / "k.pem")])
     assert out.exit_code == 0
     out = run(app, ["inspect", str(path), "--trust", str(tmp_path / "k.pem.pub")])
     assert out.exit_code != 0

@@ -136,9 +136,9 @@ def test_inspect_and_verify(chain, tmp_path):
 
 
 def test_keys_are_never_overwritten(tmp_path):
-    made = fcforge("keys", tmp_path / "k.pem")
+    made = fcforge("keys", "new", tmp_path / "k.pem")
     assert made.code == 0
     assert f"wrote {tmp_path / 'k.pem'} (private: keep it)" in made.out
     before = (tmp_path / "k.pem").read_bytes()
-    refused(fcforge("keys", tmp_path / "k.pem"), "exists already")
+    refused(fcforge("keys", "new", tmp_path / "k.pem"), "exists already")
     assert (tmp_path / "k.pem").read_bytes() == before

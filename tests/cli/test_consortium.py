@@ -28,7 +28,7 @@ def world(tmp_path_factory):
             folder / f"{name}.npz", fc=made.fc[here], label=made.y[here], site=made.site[here],
             subject_id=made.subject_id[here], age=age[here], roi_names=np.array(made.roi_names),
         )  # fmt: skip
-        good(fcforge("keys", folder / f"{name}.pem"))
+        good(fcforge("keys", "new", folder / f"{name}.pem"))
     made_of = ("--data", folder / "public.npz", "--remove", "age", "--set", "start.axes=6")
     said = good(fcforge("start", *made_of, "--out", folder / "public.capsule"))
     (folder / "start.txt").write_text(said.out)

@@ -224,8 +224,7 @@ def learn(
 def _opened(state: str | Path | None, options: LearnOptions) -> Capsule | None:
     if state is None:
         return None
-    trust = options.trust
-    return open_capsule(state, trusted=trust.keys, require_signature=trust.required)
+    return open_capsule(state, trusted=options.trust)
 
 
 def _own_site(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fcforge.capsule.container import (
     read_parts,
 )
 from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.keyring import Keyring, read_keyring
 from fcforge.capsule.lines import check_line
 from fcforge.capsule.sealing import (
     FORMAT,
@@ -62,21 +63,24 @@ class Trust:
         one of them.
     required : bool, optional
         Whether every ledger line must be signed; by default, as soon as any is.
+    keyring : Keyring
+        Names keys, and knows those that were revoked.
     """
 
     keys: tuple[str, ...] = ()
     required: bool | None = None
+    keyring: Keyring = field(default_factory=Keyring)
 
     @classmethod
     def of(cls, files: Sequence[str | Path], required: bool | None = None) -> Trust:
-        """Trust in the public keys of PEM files."""
-        return cls(tuple(read_public(path) for path in files), required)
+        """Trust in the public keys of PEM files; the user's keyring names and revokes."""
+        return cls(tuple(read_public(path) for path in files), required, read_keyring())
 
 
 def open_capsule(
     path: str | Path,
     *,
-    trusted: Sequence[str] = (),
+    trusted: Sequence[str] | Trust = (),
     require_signature: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Capsule:
@@ -86,7 +90,7 @@ def open_capsule(
     ----------
     path : path
         Capsule file or folder.
-    trusted : sequence of str
+    trusted : sequence of str, or Trust
         Hex Ed25519 public keys; when given, the capsule and every line of its ledger must be
         signed by one of them.
     require_signature : bool, optional
@@ -99,7 +103,7 @@ def open_capsule(
     CapsuleError
         On anything that is not exactly a capsule; nothing is written anywhere.
     """
-    opening = _Opening(Trust(tuple(trusted), require_signature))
+    opening = _Opening(_trust(trusted, require_signature))
     try:
         for _ in opening.steps(path, max_bytes):
             pass
@@ -112,21 +116,24 @@ def open_trusted(
     path: str | Path, trust: Sequence[str | Path], require_signature: bool | None = None
 ) -> Capsule:
     """Open a capsule that must be signed by one of the keys (PEM files), if any are given."""
-    found = Trust.of(trust, require_signature)
-    return open_capsule(path, trusted=found.keys, require_signature=found.required)
+    return open_capsule(path, trusted=Trust.of(trust, require_signature))
+
+
+def _trust(trusted: Sequence[str] | Trust, required: bool | None) -> Trust:
+    return trusted if isinstance(trusted, Trust) else Trust(tuple(trusted), required)
 
 
 def verify(
     path: str | Path,
     *,
-    trusted: Sequence[str] = (),
+    trusted: Sequence[str] | Trust = (),
     require_signature: bool | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> list[Check]:
     """Check a capsule step by step; a failed check is the last one of the list."""
     names, checks = iter(STEPS), list[Check]()
     try:
-        opening = _Opening(Trust(tuple(trusted), require_signature))
+        opening = _Opening(_trust(trusted, require_signature))
         for detail in opening.steps(path, max_bytes):
             checks.append(Check(next(names), True, detail))
     except CapsuleError as error:
@@ -174,12 +181,13 @@ class _Opening:
             if (public, signature) != (public.lower(), signature.lower()):
                 raise CapsuleError("the seal is not written as fcforge writes it.")
             check_signature(public, signature, self.identity)
+            self.trust.keyring.require_valid(public, "it")
         if self.trust.keys and public not in self.trust.keys:
             raise CapsuleError("is not signed by a trusted key." if public else "is not signed.")
         if self.trust.required and not public:
             raise CapsuleError("is not signed.")
         self.signed_by = public
-        return f"by {public[:16]}" if public else "not signed"
+        return f"by {self.trust.keyring.said(public)}" if public else "not signed"
 
     def _manifest(self) -> str:
         self.manifest = ledger.parse(self.parts[MANIFEST], MANIFEST)
@@ -222,15 +230,17 @@ class _Opening:
     def _signatures(self) -> str:
         ledger.check_signatures(self.entries, required=self.trust.required)
         keys = [entry["key"] for entry in self.entries]
-        for number, key in enumerate(keys if self.trust.keys else ()):
-            if key not in self.trust.keys:
+        for number, key in enumerate(keys):
+            self.trust.keyring.require_valid(key, f"ledger line {number + 1}")
+            if self.trust.keys and key not in self.trust.keys:
                 by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
                 raise CapsuleError(f"ledger line {number + 1} is signed {by}.")
         if not any(keys):
             return "no line is signed: anybody can have written them"
         if not self.signed_by:
             raise CapsuleError("is not signed, though its ledger is.")
-        whose = [f"{e.get('site', e['kind'])} by {e['key'][:16]}" for e in self.entries]
+        named = self.trust.keyring.said
+        whose = [f"{e.get('site', e['kind'])} by {named(e['key'])}" for e in self.entries]
         return f"{counted(len(keys), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:

@@ -106,9 +106,7 @@ def require_same_signing(entries: Sequence[ledger.Entry], signs: bool) -> None:
     """
     signed = [bool(entry["key"]) for entry in entries]
     if not signs and any(signed):
-        raise CapsuleError(
-            "the lines before yours are signed.", do="Sign yours, too: --sign KEY (`fcforge keys`)."
-        )
+        raise CapsuleError("the lines before yours are signed.", do="Sign yours, too: --sign KEY.")
     if signs and not all(signed):
         raise CapsuleError(
             "the lines before yours are not signed.",

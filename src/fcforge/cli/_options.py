@@ -31,6 +31,17 @@ Trust = Annotated[
     list[Path] | None,
     typer.Option(help="Public key (PEM) the capsule must be signed by; may be repeated."),
 ]
+RequireSignature = Annotated[
+    bool,
+    typer.Option(
+        "--require-signature",
+        help="Refuse a chained capsule with an unsigned line [as soon as any is signed].",
+    ),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(help="Diagnosis of the patients, where it is neither 1 nor a word that says it."),
+]
 Local = Annotated[
     Path | None, typer.Option(help="The hospital's home file: its own threshold is shown beside.")
 ]

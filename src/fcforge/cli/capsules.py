@@ -10,7 +10,18 @@ import typer
 
 from fcforge.capsule.requests import AuditRequest, LearnRequest
 from fcforge.cli._console import progress_on_stderr, say
-from fcforge.cli._options import CAPSULES, AsJson, Capsule, Kind, Local, Overwrite, Trust, takes
+from fcforge.cli._options import (
+    CAPSULES,
+    AsJson,
+    Capsule,
+    Kind,
+    Local,
+    Overwrite,
+    Positive,
+    RequireSignature,
+    Trust,
+    takes,
+)
 from fcforge.errors import FCForgeError
 
 
@@ -27,9 +38,9 @@ def mount(app: typer.Typer) -> None:
         inspect,
         verify,
         audit,
-        keys,
     ):
         app.command(rich_help_panel=CAPSULES)(command)
+    app.add_typer(keys, name="keys", rich_help_panel=CAPSULES)
 
 
 def start(
@@ -146,13 +157,14 @@ def evaluate(
     kind: Kind = "auto",
     trust: Trust = None,
     as_json: AsJson = False,
+    positive: Positive = None,
 ) -> None:
     """Measure a capsule on people whose diagnoses are known, beside the majority class."""
     from fcforge.consortium.evaluating import evaluate_file
     from fcforge.consortium.turn import local_home, names_in, own_data
     from fcforge.report.hospital import evaluation_text
 
-    cohort = own_data(data, names_in(site), kind)
+    cohort = own_data(data, names_in(site), kind, positive)
     found = evaluate_file(capsule, cohort, local_home(local), tuple(trust or ()))
     print(json.dumps(found.to_json(), indent=1) if as_json else evaluation_text(found))
 
@@ -190,6 +202,7 @@ def inspect(
         str | None, typer.Option(help="Print every number that left this site.")
     ] = None,
     trust: Trust = None,
+    require_signature: RequireSignature = False,
     as_json: AsJson = False,
 ) -> None:
     """Say in plain words what is in a capsule: who, when, what is kept, how good."""
@@ -203,7 +216,7 @@ def inspect(
         return
     if release is not None:
         raise FCForgeError("is a chained capsule, which holds no releases.", where=str(capsule))
-    opened = open_trusted(capsule, trust or ())
+    opened = open_trusted(capsule, trust or (), require_signature or None)
     words = json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
     print(words)
 
@@ -228,10 +241,14 @@ def _inspect_group(
         print("\n\n".join("\n".join(words.release_words(r)) for r in shown.releases))
 
 
-def verify(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> None:
+def verify(
+    capsule: Capsule,
+    trust: Trust = None,
+    require_signature: RequireSignature = False,
+    as_json: AsJson = False,
+) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
     from fcforge.capsule import opening
-    from fcforge.capsule.signing import read_public
     from fcforge.consortium import trusting
     from fcforge.consortium.files import is_consortium
     from fcforge.report.terminal import verify_json, verify_text
@@ -240,7 +257,9 @@ def verify(capsule: Capsule, trust: Trust = None, as_json: AsJson = False) -> No
         checks = trusting.verify(capsule, trust or ())
         ok = all(check.ok for check in checks)
     else:
-        checks = opening.verify(capsule, trusted=[read_public(key) for key in trust or ()])
+        checks = opening.verify(
+            capsule, trusted=opening.Trust.of(trust or (), require_signature or None)
+        )
         ok = opening.intact(checks)
     print((verify_json if as_json else verify_text)(checks, ok))
     raise typer.Exit(0 if ok else 1)
@@ -268,9 +287,63 @@ def audit(request: AuditRequest) -> None:
     print(audits.as_json(found) if request.as_json else audits.as_text(found))
 
 
-def keys(out: Annotated[Path, typer.Argument(help="Private key to write.")]) -> None:
-    """Make an Ed25519 key pair for signing capsules."""
+keys = typer.Typer(no_args_is_help=True, help="Keys for signing: make, name, list, revoke them.")
+
+
+@keys.command("new")
+def new_key(
+    out: Annotated[Path, typer.Argument(help="Private key to write.")],
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Ask for one; signing then asks for it, too.")
+    ] = False,
+) -> None:
+    """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away."""
     from fcforge.capsule.signing import write_keys
 
-    public = write_keys(out)
+    said = ""
+    if passphrase:
+        said = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
+    public = write_keys(out, said)
     print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
+
+
+@keys.command("add")
+def add_key(
+    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    file: Annotated[Path, typer.Argument(help="Public key (PEM).")],
+) -> None:
+    """Name a public key in your keyring."""
+    from fcforge.capsule.keyring import read_keyring, write_keyring
+    from fcforge.capsule.signing import read_public
+
+    public = read_public(file)
+    path = write_keyring(read_keyring().add(name, public))
+    print(f"{path}: key {public[:16]} is that of {name}")
+
+
+@keys.command("list")
+def list_keys(as_json: AsJson = False) -> None:
+    """Show the keys of your keyring."""
+    from dataclasses import asdict
+
+    from fcforge.capsule.keyring import keyring_file, read_keyring
+
+    known = read_keyring().keys
+    if as_json:
+        print(json.dumps([asdict(k) for k in known], indent=1))
+    elif not known:
+        print(f"{keyring_file()}: no key yet")
+    for k in () if as_json else known:
+        since = f"REVOKED {k.revoked[:10]}" if k.revoked else f"since {k.added[:10]}"
+        print(f"{k.key[:16]}  {k.name}  {since}")
+
+
+@keys.command("revoke")
+def revoke_key(
+    name: Annotated[str, typer.Argument(help="Whose keys, or the first digits of one.")],
+) -> None:
+    """Refuse whatever these keys signed, from now on."""
+    from fcforge.capsule.keyring import read_keyring, write_keyring
+
+    path = write_keyring(read_keyring().revoke(name))
+    print(f"{path}: what the keys of {name} signed is refused from now on")

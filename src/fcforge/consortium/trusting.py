@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fcforge.capsule.keyring import read_keyring
 from fcforge.capsule.opening import Check
 from fcforge.capsule.signing import read_public
 from fcforge.consortium.files import read_consortium, read_release
@@ -34,7 +35,13 @@ def open_release(path: str | Path, trust: Sequence[str | Path] = ()) -> Record:
 
 
 def require_trusted(records: Sequence[Record], trusted: Sequence[str], where: str) -> None:
-    """Raise `CapsuleError` for a record that none of the keys signed; no keys: all pass."""
+    """Raise `CapsuleError` for a record that none of the keys signed; no keys: all pass.
+
+    What a revoked key of the user's keyring signed is refused in any case.
+    """
+    keyring = read_keyring()
+    for record in records:
+        keyring.require_valid(record.key, f"the {record.kind} of site '{record.site}'")
     for record in records if trusted else ():
         if record.key not in trusted:
             by = f"by key {record.key[:16]}, which is not trusted" if record.key else "by nobody"

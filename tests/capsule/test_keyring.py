@@ -1,0 +1,87 @@
+"""The keyring: names of keys, and keys that must no longer be trusted."""
+
+from __future__ import annotations
+
+import pytest
+from capsule_chains import SITES, cohort, settings
+
+from fcforge.capsule import LearnOptions, learn
+from fcforge.capsule.keyring import Keyring, keyring_file, read_keyring, write_keyring
+from fcforge.capsule.opening import Trust, open_trusted, verify
+from fcforge.capsule.signing import read_private, write_keys
+from fcforge.errors import CapsuleError, ConfigError
+from real_runs import fcforge
+
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_name_may_have_several_keys_and_a_key_one_name():
+    ring = Keyring().add("UCLA", A).add("UCLA", B)
+    assert ring.names == {A: "UCLA", B: "UCLA"}
+    assert ring.said(A) == f"{A[:16]} (UCLA)"
+    assert ring.said("c" * 64) == "c" * 16
+    with pytest.raises(ConfigError, match="known already, as that of 'UCLA'"):
+        ring.add("NYU", A)
+    for name, key in (("x", "12"), ("", "c" * 64), ("evil\x1b", "c" * 64)):
+        with pytest.raises(ConfigError, match="cannot be added"):
+            ring.add(name, key)
+
+
+def test_revoked_by_name_or_by_first_digits():
+    ring = Keyring().add("UCLA", A).add("UCLA", B).add("NYU", "c" * 64)
+    assert [bool(k.revoked) for k in ring.revoke("UCLA").keys] == [True, True, False]
+    assert [bool(k.revoked) for k in ring.revoke(B[:10]).keys] == [False, True, False]
+    with pytest.raises(ConfigError, match=r"unknown key 'UCL'\. Did you mean 'UCLA'"):
+        ring.revoke("UCL")
+    ring.require_valid(A, "it")
+    with pytest.raises(CapsuleError, match="it is signed by a key of 'UCLA' that was revoked on"):
+        ring.revoke("UCLA").require_valid(A, "it")
+
+
+def test_written_read_private_and_never_taken_for_empty(tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    assert keyring_file() == tmp_path / "ring.json"
+    assert read_keyring() == Keyring()
+    ring = Keyring().add("UCLA", A).revoke("UCLA")
+    assert write_keyring(ring).stat().st_mode & 0o077 == 0
+    assert read_keyring() == ring
+    for text in ("", "{}", '{"format": "x", "keys": []}', '{"format": "fcforge-keyring"}'):
+        (tmp_path / "ring.json").write_text(text)
+        with pytest.raises(CapsuleError, match="not taken for an empty one"):
+            read_keyring()
+
+
+def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    publics = {n: write_keys(tmp_path / n) for n in ("UCLA", "NYU")}
+    keys = {n: LearnOptions(key=read_private(tmp_path / n)) for n in publics}
+    one, two = tmp_path / "1.capsule", tmp_path / "2.capsule"
+    learn(None, SITES[0], cohort(), one, settings=settings("majority"), options=keys["UCLA"])
+    learn(one, SITES[1], cohort(), two, options=keys["NYU"])
+    ring = Keyring().add("UCLA", publics["UCLA"]).add("NYU", publics["NYU"])
+    write_keyring(ring)
+    (said,) = (c.detail for c in verify(two, trusted=Trust.of([])) if c.name == "signatures")
+    assert f"{SITES[0]} by {publics['UCLA'][:16]} (UCLA)" in said
+    assert open_trusted(two, []).sites == SITES[:2]
+    write_keyring(ring.revoke("UCLA"))
+    with pytest.raises(CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"):
+        open_trusted(two, [])
+    write_keyring(ring.revoke("NYU"))
+    with pytest.raises(CapsuleError, match="it is signed by a key of 'NYU' that was revoked"):
+        open_trusted(two, [])
+    write_keyring(ring.revoke(publics["NYU"][:12]))
+    assert open_trusted(one, []).sites == SITES[:1]
+
+
+def test_from_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    assert "no key yet" in fcforge("keys", "list").out
+    assert fcforge("keys", "new", tmp_path / "k").code == 0
+    assert "is that of UCLA" in fcforge("keys", "add", "UCLA", tmp_path / "k.pub").out
+    assert "UCLA  since 20" in fcforge("keys", "list").out
+    assert '"name": "UCLA"' in fcforge("keys", "list", "--json").out
+    assert fcforge("keys", "revoke", "UCLA").code == 0
+    assert "UCLA  REVOKED 20" in fcforge("keys", "list").out
+    again = fcforge("keys", "add", "UCLA", tmp_path / "k.pub")
+    assert again.code == 2
+    assert "known already" in again.err
