@@ -28,7 +28,7 @@ from fcforge.consortium.records import Release
 from fcforge.errors import CapsuleError, ConfigError, DataError
 from fcforge.privacy import attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
-from fcforge.privacy.mechanisms import gaussian_sigma
+from fcforge.privacy.mechanisms import epsilon_of, gaussian_sigma
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
@@ -232,7 +232,7 @@ def audit_release(
     plan : AuditPlan
     """
     release, mine = released_people(group, cohort, site, home)
-    epsilon = release.epsilon if release.mechanism == "gaussian" else None
+    epsilon = epsilon_of(release.mechanism, release.epsilon)
     features = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
     everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
     require_numbers(release, everybody.rows)

@@ -25,7 +25,7 @@ from fcforge.consortium.public import (
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError
 from fcforge.metrics import cell_values
-from fcforge.privacy.mechanisms import check_budget, secret_rng
+from fcforge.privacy.mechanisms import check_budget, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
@@ -59,7 +59,7 @@ class Budget:
     @property
     def limit(self) -> float | None:
         """Epsilon, or None under "none"."""
-        return self.epsilon if self.mechanism == "gaussian" else None
+        return epsilon_of(self.mechanism, self.epsilon)
 
 
 @dataclass(frozen=True)

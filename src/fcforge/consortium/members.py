@@ -16,6 +16,7 @@ from fcforge.capsule import ledger
 from fcforge.consortium.public import PublicStart
 from fcforge.consortium.records import Record, Release, Withdrawal
 from fcforge.errors import CapsuleError
+from fcforge.privacy.mechanisms import epsilon_of
 from fcforge.releases import vector
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Consortium:
                 f"has {len(release.numbers)} numbers, the start asks for {arrays.n_axes + 2}.",
                 where=where,
             )
-        epsilon = release.epsilon if release.mechanism == "gaussian" else None
+        epsilon = epsilon_of(release.mechanism, release.epsilon)
         wanted = vector.noise_sd(arrays, epsilon, release.delta)
         if not math.isclose(release.noise_sd, wanted, rel_tol=1e-6, abs_tol=1e-12):
             raise CapsuleError(

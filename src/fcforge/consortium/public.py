@@ -22,7 +22,7 @@ from fcforge.releases.start import Start, StartSettings, make_start, rounded
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
-from fcforge.sites.twins import twins_within
+from fcforge.sites.twins import without_twins
 from fcforge.speed import one_thread
 
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
@@ -137,9 +137,7 @@ def make_public(
     cohort = cohort.select_sites(sites) if sites else cohort
     require_valid(cohort)
     order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order: the same start
-    cohort = cohort.select(order)
-    twice = sorted({pair.second for pair in twins_within(cohort.fc, cohort.subject_id)})
-    cohort = cohort.select(~np.isin(cohort.subject_id, twice))
+    cohort, twice = without_twins(cohort.select(order))
     with one_thread():
         return _made(cohort, tuple(remove), settings, twice)
 

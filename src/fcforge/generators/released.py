@@ -13,7 +13,7 @@ from fcforge.errors import ConfigError
 from fcforge.generators.base import Generator, GeneratorState, in_shares
 from fcforge.generators.checks import N_CLASSES
 from fcforge.graphs import log_features
-from fcforge.privacy.mechanisms import Noise, secret_rng
+from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import synthetic, vector
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
@@ -50,7 +50,7 @@ class Released(Generator):
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
-        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        epsilon = epsilon_of(self.mechanism, self.epsilon)
         features = log_features(batch.fc.double().cpu(), float(start.shrink))
         rng = secret_rng(self.noise, rng)
         given = vector.release_vector(start, features, batch.y.cpu(), epsilon, self.delta, rng)
@@ -69,7 +69,7 @@ class Released(Generator):
 
     def head(self, state: GeneratorState) -> vector.Head:
         """The head that this one release gives."""
-        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        epsilon = epsilon_of(self.mechanism, self.epsilon)
         variance = vector.noise_sd(self.public, epsilon, self.delta) ** 2
         beta = vector.solve(self.public, state["release"].cpu(), variance, 1)
         return vector.head(self.public, beta)

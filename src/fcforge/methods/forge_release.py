@@ -20,7 +20,7 @@ import torch
 from fcforge.methods.base import Keeps, Lane, Method
 from fcforge.methods.shared.public import head_params, require_log_features
 from fcforge.models.base import Model
-from fcforge.privacy.mechanisms import Noise, secret_rng
+from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.replay.bank import PublicView, SiteView
 from fcforge.settings import Fraction, Positive
@@ -73,7 +73,7 @@ class ForgeRelease(Method):
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's release and solve again."""
         start = site.start
-        epsilon = self.epsilon if self.mechanism == "gaussian" else None
+        epsilon = epsilon_of(self.mechanism, self.epsilon)
         features = site.inputs(model)["edges"].double().cpu()
         own = secret_rng(self.noise, site.rng("release"))
         given = vector.release_vector(start, features, site.y.cpu(), epsilon, self.delta, own)

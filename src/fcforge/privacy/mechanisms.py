@@ -32,6 +32,11 @@ Noise = Literal["secret", "seeded"]
 ORDERS = (*range(2, 64), 72, 80, 96, 128, 192, 256, 512)
 
 
+def epsilon_of(mechanism: str, epsilon: float) -> float | None:
+    """Epsilon of a release, or None where its sums are exact (mechanism "none")."""
+    return epsilon if mechanism == "gaussian" else None
+
+
 def check_budget(epsilon: float, delta: float, where: str) -> None:
     """Raise `ConfigError` on a budget that means nothing."""
     if not (epsilon > 0 and 0 < delta < 1):

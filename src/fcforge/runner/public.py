@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
 import torch
 
 from fcforge.errors import ConfigError, DataError
@@ -14,7 +13,7 @@ from fcforge.graphs import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import Confounds, fit_on_cohort
-from fcforge.sites.twins import twins_across, twins_within
+from fcforge.sites.twins import twins_across, without_twins
 from fcforge.types import Component, FCBatch, PublicSpec
 
 OTHERS = "others"
@@ -73,8 +72,7 @@ def resolve_public(wanted: Component, dataset: Component, tested: Cohort) -> Pub
 def _load(name: str, params: str) -> Cohort:
     people = load_dataset(Component(name, json.loads(params)))
     require_valid(people)
-    twice = {pair.second for pair in twins_within(people.fc, people.subject_id)}
-    return people.select(~np.isin(people.subject_id, sorted(twice)))
+    return without_twins(people)[0]
 
 
 def load_public(spec: PublicSpec) -> Cohort:

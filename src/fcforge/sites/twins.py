@@ -62,6 +62,12 @@ def near_duplicates(cohort: Cohort) -> list[Twins]:
     return cohort.known["twins"]
 
 
+def without_twins(cohort: Cohort) -> tuple[Cohort, list[str]]:
+    """The cohort without the second of any two scans that look like one person, and who that is."""
+    twice = sorted({pair.second for pair in twins_within(cohort.fc, cohort.subject_id)})
+    return cohort.select(~np.isin(cohort.subject_id, twice)), twice
+
+
 def refuse_twins(cohort: Cohort, sites: Iterable[Site]) -> None:
     """Raise `DataError` for twins of which one is trained on and the other tested.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from tiny_models import logistic
 
 from fcforge.methods import Lane
 from fcforge.methods.shared.penalty import (
@@ -11,22 +12,7 @@ from fcforge.methods.shared.penalty import (
     batch_gradients,
     loss_gradients,
 )
-from fcforge.models import make_model
 from fcforge.randomness import torch_rng
-from fcforge.types import Component
-
-
-def logistic(n: int = 9, seed: int = 0):
-    """Logistic regression on 3 ROIs (3 edges) with random parameters."""
-    model = make_model(Component("linear"), 3)
-    rng = torch_rng(seed)
-    x = torch.randn(n, 3, generator=rng)
-    params = {
-        "head.0.weight": torch.randn(2, 3, generator=rng),
-        "head.0.bias": torch.randn(2, generator=rng),
-    }
-    y = torch.arange(n) % 2
-    return model, Lane(params, {}, {}), {"edges": x}, y
 
 
 def test_empirical_and_batched_fisher_by_hand():
