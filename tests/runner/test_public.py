@@ -8,6 +8,7 @@ import torch
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.runner import public as module
+from fcforge.runner import workshop as workshop_module
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.public import make_run_start, resolve_public
@@ -220,3 +221,29 @@ model = {{ name = "linear", features = "log+diagonal" }}
     )
     found = prepare(load_experiment(tmp_path / "x.toml")).experiment.start
     assert not {"p0", "p1"} & set(module.load_public(found).subject_id.tolist())
+
+
+def test_networks_of_all_seeds_are_pretrained_together_and_once(data, tmp_path, monkeypatch):
+    seen = []
+    real = workshop_module.pretrain
+    monkeypatch.setattr(
+        workshop_module,
+        "pretrain",
+        lambda model, view, seeds, *rest: (
+            seen.append(list(seeds)) or real(model, view, seeds, *rest)
+        ),
+    )
+    wanted = experiment(data, LearnerSpec(Component("finetune"), Component("linear")), seeds=(0, 1))
+    prepared = prepare(wanted)
+    shop = Workshop(prepared.cohort, open_store(prepared, tmp_path / "run"))
+    firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]
+    shop.pretrain([n.spec for n in firsts])
+    shop.pretrain([n.spec for n in firsts])
+    assert seen == [[0, 1]]
+    lane = {n.spec.seed: shop.first_lane(n.spec) for n in firsts}
+    for seed in (0, 1):
+        view = shop.bench.public_view(firsts[0].spec, shop.public(firsts[0].spec))
+        model = shop.learner(firsts[0].spec).model
+        (alone,) = real(model, view, [seed], firsts[0].spec.training, "cpu")
+        for k, v in alone.params.items():
+            torch.testing.assert_close(lane[seed].params[k], v, rtol=1e-3, atol=1e-4)

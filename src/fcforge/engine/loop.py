@@ -98,14 +98,23 @@ def start_lane(
 
 
 def pretrain(
-    model: Model, public: PublicView, seed: int, training: Training, device: torch.device | str
-) -> Lane:
-    """Network trained on the public people as if they were one site, by plain fine-tuning."""
-    site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0], SiteSeal("(public)"))
-    job = Job(untrained(model, seed, device), site, seed, ("(public)",))
+    model: Model,
+    public: PublicView,
+    seeds: Sequence[int],
+    training: Training,
+    device: torch.device | str,
+) -> list[Lane]:
+    """One network per seed trained on the public people as if they were one site.
+
+    By plain fine-tuning; the seeds are lanes of one training.
+    """
+    jobs = []
+    for seed in seeds:
+        seal = SiteSeal("(public)")
+        site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0], seal)
+        jobs.append(Job(untrained(model, seed, device), site, seed, ("(public)",)))
     fixed = replace(training, selection="fixed")  # nothing is chosen on public people here
-    (lane,) = learn_site(Learner(Finetune(), model), [job], public.bank, fixed)
-    return lane
+    return learn_site(Learner(Finetune(), model), jobs, public.bank, fixed)
 
 
 def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> Tensor:

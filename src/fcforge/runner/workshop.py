@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fcforge.errors import FCForgeError
 from fcforge.generators.cache import read_state, write_state
 from fcforge.methods import Lane
 from fcforge.releases.start import Start
-from fcforge.replay.bank import PoolName, PublicView
+from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench, as_it_was
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
@@ -108,26 +109,40 @@ class Workshop:
         view = self.bench.public_view(spec, self.public(spec))
         if not learner.method.fits:
             return start_lane(learner, spec.seed, self.device, view)
-        trained = self._pretrained(spec, view)
-        return start_lane(learner, spec.seed, self.device, view, trained)
+        self.pretrain([spec])
+        found = read_state(self._pretrained_path(spec), self.device)
+        parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}}
+        for name, value in found.items():
+            part, key = name.split("/", 1)
+            parts[part][key] = value
+        return start_lane(learner, spec.seed, self.device, view, Lane(**parts, state={}))
 
-    def _pretrained(self, spec: RunSpec, view: PublicView) -> Lane:
-        """Network trained on the public people: once per model, seed and training."""
+    def _pretrained_path(self, spec: RunSpec) -> Path:
+        """Place of the network of a seed that was trained on the public people."""
         decides = [spec.start, spec.confounds, spec.learner.model, spec.seed, spec.training]
         name = hashlib.sha256(str(decides).encode()).hexdigest()[:24]
-        path = self.store.generators / f"pretrained-{name}.safetensors"
-        if not path.exists():
-            model = self.learner(spec).model
-            lane = pretrain(model, view, spec.seed, spec.training, self.device)
-            parts = {"params": lane.params, "stats": lane.stats}
-            arrays = {f"{p}/{k}": v for p, part in parts.items() for k, v in part.items()}
-            write_state(path, arrays, {"model": spec.learner.model.name})
-        found = read_state(path, self.device)
-        params, stats = (
-            {k.split("/", 1)[1]: v for k, v in found.items() if k.startswith(part)}
-            for part in ("params/", "stats/")
-        )
-        return Lane(params, stats, {})
+        return self.store.generators / f"pretrained-{name}.safetensors"
+
+    def pretrain(self, specs: Sequence[RunSpec]) -> None:
+        """Train the networks that runs begin with on the public people: all seeds as lanes."""
+        wanted = {
+            self._pretrained_path(s): s
+            for s in specs
+            if s.start is not None and self.learner(s).method.fits
+        }
+        missing = {path: spec for path, spec in wanted.items() if not path.exists()}
+        alike: dict[str, list[Path]] = {}
+        for path, spec in missing.items():
+            alike.setdefault(replace(spec, order=(), seed=0).key, []).append(path)
+        for paths in alike.values():
+            spec = missing[paths[0]]
+            view = self.bench.public_view(spec, self.public(spec))
+            seeds = [missing[p].seed for p in paths]
+            lanes = pretrain(self.learner(spec).model, view, seeds, spec.training, self.device)
+            for path, lane in zip(paths, lanes, strict=True):
+                parts = {"params": lane.params, "stats": lane.stats}
+                arrays = {f"{p}/{k}": v for p, part in parts.items() for k, v in part.items()}
+                write_state(path, arrays, {"model": spec.learner.model.name})
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
@@ -225,6 +240,7 @@ class Workshop:
     # -- training ------------------------------------------------------------------------------
     def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
+        self.pretrain([n.spec for n in nodes if n.parent is None])
         for node in (n for n in nodes if n.depth == 0):
             self.write(node, self.first_lane(node.spec), 0.0)
         for node in (n for n in nodes if n.whole):
