@@ -18,7 +18,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,imaging,cluster,signing,docs]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,imaging,cluster,signing,age,docs]'
 	@touch $@
 
 setup: $(VENV)/.dev

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fcforge.cli import capsules, experiments, imaging
+from fcforge.cli import capsules, experiments, imaging, keys
 from fcforge.cli._console import say
 from fcforge.errors import FCForgeError
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
 )
-for room in (experiments, capsules, imaging):
+for room in (experiments, capsules, keys, imaging):
     room.mount(app)
 
 

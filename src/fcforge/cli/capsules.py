@@ -40,7 +40,6 @@ def mount(app: typer.Typer) -> None:
         audit,
     ):
         app.command(rich_help_panel=CAPSULES)(command)
-    app.add_typer(keys, name="keys", rich_help_panel=CAPSULES)
 
 
 def start(
@@ -285,65 +284,3 @@ def audit(request: AuditRequest) -> None:
         audits.write_files(found, request.out)
         say(f"wrote {request.out}/audit.json and audit.md")
     print(audits.as_json(found) if request.as_json else audits.as_text(found))
-
-
-keys = typer.Typer(no_args_is_help=True, help="Keys for signing: make, name, list, revoke them.")
-
-
-@keys.command("new")
-def new_key(
-    out: Annotated[Path, typer.Argument(help="Private key to write.")],
-    passphrase: Annotated[
-        bool, typer.Option("--passphrase", help="Ask for one; signing then asks for it, too.")
-    ] = False,
-) -> None:
-    """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away."""
-    from fcforge.capsule.signing import write_keys
-
-    said = ""
-    if passphrase:
-        said = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
-    public = write_keys(out, said)
-    print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
-
-
-@keys.command("add")
-def add_key(
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
-    file: Annotated[Path, typer.Argument(help="Public key (PEM).")],
-) -> None:
-    """Name a public key in your keyring."""
-    from fcforge.capsule.keyring import read_keyring, write_keyring
-    from fcforge.capsule.signing import read_public
-
-    public = read_public(file)
-    path = write_keyring(read_keyring().add(name, public))
-    print(f"{path}: key {public[:16]} is that of {name}")
-
-
-@keys.command("list")
-def list_keys(as_json: AsJson = False) -> None:
-    """Show the keys of your keyring."""
-    from dataclasses import asdict
-
-    from fcforge.capsule.keyring import keyring_file, read_keyring
-
-    known = read_keyring().keys
-    if as_json:
-        print(json.dumps([asdict(k) for k in known], indent=1))
-    elif not known:
-        print(f"{keyring_file()}: no key yet")
-    for k in () if as_json else known:
-        since = f"REVOKED {k.revoked[:10]}" if k.revoked else f"since {k.added[:10]}"
-        print(f"{k.key[:16]}  {k.name}  {since}")
-
-
-@keys.command("revoke")
-def revoke_key(
-    name: Annotated[str, typer.Argument(help="Whose keys, or the first digits of one.")],
-) -> None:
-    """Refuse whatever these keys signed, from now on."""
-    from fcforge.capsule.keyring import read_keyring, write_keyring
-
-    path = write_keyring(read_keyring().revoke(name))
-    print(f"{path}: what the keys of {name} signed is refused from now on")
