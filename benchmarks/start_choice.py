@@ -1,6 +1,6 @@
 """Choose the settings of a start on public people alone, by a rule fixed in advance.
 
-usage: python benchmarks/start_choice.py [--out results/start_choice.json]
+usage: python benchmarks/start_choice.py [--round 2] [--out results/start_choice.json]
 
 Read from each file: the public sites alone (everybody but NYU, UM, USM and UCLA, whose subjects
 are dropped before anything is computed). Twelve times their sites are dealt at random into a
@@ -15,6 +15,14 @@ standard error of that gain over the 24 partitions; of several such values the o
 largest gain. Ties and everything else: the design's value stays. The form of a release (the
 vector c, or sums of each class) and the solve (aware of the noise, or plain) are decided in the
 same way.
+
+Second round (committed before it was run; asked for because epsilon 1 cost more accuracy on the
+tested sites than wanted, so that it takes place at all is not blind; what it chooses is): the
+same partitions and the same rule around the first round's result (`SECOND`), with the average
+accuracy along the way as criterion: hospitals join one after another, after each one the mean
+accuracy over those so far, averaged over all. A value that loses more than one standard error of
+AUROC does not count. Several changes are taken together only if the combination gains more than
+each of them alone; otherwise the largest.
 """
 
 from __future__ import annotations
@@ -49,6 +57,15 @@ TRIALS = {
 DESIGN = StartSettings(
     axes=16, directions="pca", shrink=0.4, penalty=0.5, pull=10.0, clip=0.5
 )  # as drawn up before; `StartSettings` has what the rule made of it
+SECOND = replace(DESIGN, penalty=1.0)
+SECOND_TRIALS = {
+    "axes": (8, 12, 24, 32),
+    "pull": (3.0, 30.0, 100.0),
+    "intercept": (0.3, 1.0, 3.0, 30.0, 100.0),  # pull of the intercept alone
+    "clip": (0.25, 0.75),
+    "shrink": (0.3, 0.5),
+    "penalty": (0.7, 1.5, 2.0),
+}
 PARTITIONS, DRAWS, EPSILON, DELTA = 12, 3, 1.0, 1e-3
 
 
@@ -77,9 +94,10 @@ def deal(site: np.ndarray, y: np.ndarray, number: int) -> tuple[np.ndarray, list
 
 
 def auroc(score: np.ndarray, y: np.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(y, score))
+    """Share of pairs in the right order (no ties here)."""
+    rank = score.argsort().argsort()[y == 1]
+    n, m = len(rank), int((y == 0).sum())
+    return float((rank.sum() - n * (n - 1) / 2) / (n * m))
 
 
 def head_of_class_sums(
@@ -147,6 +165,73 @@ def criterion(
     }
 
 
+def along_the_way(
+    features: torch.Tensor, y: np.ndarray, site: np.ndarray, trial: dict, number: int
+) -> dict[str, float]:
+    """Second round: average accuracy as hospitals join, and final AUROC; exact and at epsilon 1."""
+    public, hospitals = deal(site, y, number)
+    labels, own = torch.from_numpy(y), {k: v for k, v in trial.items() if k != "intercept"}
+    start = make_start(features[public], labels[public], site[public], replace(SECOND, **own))
+    pull = start.pull.repeat(start.n_axes + 1)
+    pull[-1] = trial.get("intercept", pull[-1])
+    start = replace(start, pull=pull)
+    x = start.standardise(features)
+    given = [vector.contributions(start, features[t], labels[t]).sum(0) for t, _ in hospitals]
+
+    def one(epsilon: float | None, draw: int) -> tuple[float, float]:
+        rng, sd = torch_rng(draw, "start choice", number), vector.noise_sd(start, epsilon, DELTA)
+        total, stages = torch.zeros_like(given[0]), []
+        for k, own in enumerate(given, 1):
+            total = total + own + sd * torch.randn(len(own), generator=rng, dtype=own.dtype)
+            solved = vector.head(start, vector.solve(start, total, k * sd**2, k))
+            score = (x @ solved.weight + solved.bias).numpy()
+            stages.append([np.mean((score[t] > 0) == y[t]) for _, t in hospitals[:k]])
+        test = np.concatenate([t for _, t in hospitals])
+        return float(np.mean([np.mean(s) for s in stages])), auroc(score[test], y[test])
+
+    noisy = np.mean([one(EPSILON, d) for d in range(3 * DRAWS)], axis=0)
+    exact = one(None, 0)
+    return {"AAA": noisy[0], "AUROC": noisy[1], "exact AAA": exact[0], "exact AUROC": exact[1]}
+
+
+def second_round(people: list[tuple]) -> dict:
+    """Rule of the second round."""
+    features: dict[tuple[int, float], torch.Tensor] = {}
+
+    def measured(trial: dict) -> list[dict]:
+        found, shrink = [], trial.get("shrink", SECOND.shrink)
+        for k, (fc, y, site) in enumerate(people):
+            if (k, shrink) not in features:
+                features[k, shrink] = log_features(fc.double(), shrink)
+            x = features[k, shrink]
+            found += [along_the_way(x, y, site, trial, n) for n in range(PARTITIONS)]
+        print(trial, {k: round(float(np.mean([f[k] for f in found])), 4) for k in found[0]})
+        return found
+
+    def gain(found: list[dict], key: str) -> tuple[float, float]:
+        difference = np.array([f[key] - b[key] for f, b in zip(found, base, strict=True)])
+        return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
+
+    base = measured({})
+    rows, chosen = [{"trial": {}, "partitions": base}], {}
+    for name, values in SECOND_TRIALS.items():
+        for value in values:
+            found = measured({name: value})
+            (up, error), (area, area_error) = gain(found, "AAA"), gain(found, "AUROC")
+            numbers = {"gain": up, "standard_error": error, "AUROC": area, "its": area_error}
+            rows.append({"trial": {name: value}, **numbers, "partitions": found})
+            if up > error and area > -area_error and up > chosen.get(name, (None, 0.0))[1]:
+                chosen[name] = (value, up)
+    together = {name: value for name, (value, _) in chosen.items()}
+    if len(chosen) > 1:
+        found = measured(together)
+        rows.append({"trial": together, "gain": gain(found, "AAA")[0], "partitions": found})
+        if rows[-1]["gain"] <= max(up for _, up in chosen.values()):
+            best = max(chosen, key=lambda name: chosen[name][1])
+            together = {best: chosen[best][0]}
+    return {"design": asdict(SECOND), "changed": together, "trials": rows}
+
+
 def trials(people: list[tuple]) -> list[dict]:
     """Every candidate on every partition of every file."""
     rows = []
@@ -189,14 +274,21 @@ def decide(rows: list[dict]) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--round", type=int, default=1, choices=[1, 2])
     parser.add_argument("--out", type=Path, default=Path("results/start_choice.json"))
-    out = parser.parse_args().out
+    args = parser.parse_args()
+    out = args.out
     torch.set_num_threads(1)
-    rows = trials([public_people(name) for name in FILES])
-    decision = {"machine": machine("cpu"), **decide(rows), "trials": rows}
+    people = [public_people(name) for name in FILES]
+    decision = {"machine": machine("cpu")}
+    if args.round == 1:
+        rows = trials(people)
+        decision |= {**decide(rows), "trials": rows}
+    else:
+        decision |= second_round(people)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(decision, indent=1))
-    print(json.dumps({k: decision[k] for k in ("changed", "table")}, indent=1))
+    print(json.dumps({"changed": decision["changed"]}))
 
 
 if __name__ == "__main__":
