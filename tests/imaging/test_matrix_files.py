@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
-from fcforge.errors import DataError
+from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.imaging.matrix_files import SUFFIXES
+from fcforge.imaging.matlab import parse_mat
+from fcforge.imaging.matrix_files import SUFFIXES, Budget, read_mat, read_npz
 from fcforge.sites.reading import read_matrix, to_fc
 
 quick = settings(
@@ -147,3 +152,109 @@ def test_matlab_73_says_how_to_save(tmp_path):
 
 def test_suffixes_are_known():
     assert {s.lower() for s in ALL} == set(SUFFIXES)
+
+
+def bomb(path: Path, shape: tuple[int, ...], content: bytes = b"") -> Path:
+    """A file whose header announces zeros of this shape, with `content` in their place."""
+    header = io.BytesIO()
+    about = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, about)
+    if path.suffix == ".npy":
+        path.write_bytes(header.getvalue() + content)
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("fc.npy", header.getvalue() + content)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_eleven_gigabytes_are_refused_by_the_header(suffix, tmp_path):
+    path = bomb(tmp_path / f"b{suffix}", (100, 3708, 3708))
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"would take 11 GB .* limit is 4 GB .*FCFORGE_MAX_GB=11 "):
+        read_matrix(path)
+    assert tracemalloc.get_traced_memory()[1] < 5e6
+    tracemalloc.stop()
+
+
+def test_a_real_bomb_is_refused_before_it_unpacks_and_passes_when_allowed(tmp_path, monkeypatch):
+    zeros = np.zeros((2000, 2500))
+    np.savez_compressed(tmp_path / "b.npz", fc=zeros)
+    savemat(tmp_path / "b.mat", {"fc": zeros}, do_compression=True)
+    for name in ("b.npz", "b.mat"):
+        path = tmp_path / name
+        assert path.stat().st_size < 60_000
+        monkeypatch.setenv("FCFORGE_MAX_GB", "0.03")
+        tracemalloc.start()
+        with pytest.raises(DataError, match=rf"{name}: would take 40.* MB .*limit is 30 MB"):
+            read_matrix(path)
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+        tracemalloc.stop()
+        monkeypatch.setenv("FCFORGE_MAX_GB", "0.1")
+        assert read_matrix(path).shape == zeros.shape
+
+
+def test_many_arrays_are_counted_together_and_negative_shapes_do_not_pay_back(tmp_path):
+    path = tmp_path / "many.npz"
+    for shapes in ([(150_000_000,)] * 4, [(600_000_000,), (-600_000_000,)]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for i, shape in enumerate(shapes):
+                archive.writestr(f"{i}.npy", bomb(tmp_path / "x.npy", shape).read_bytes())
+        with pytest.raises(DataError, match="limit is 4 GB"):
+            read_npz(path)
+
+
+def test_a_member_that_is_no_array_is_named_damage(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("fc.npy", b"words")
+    with pytest.raises(DataError, match=r"a.npz: cannot be read"):
+        read_npz(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("said", ["much", "nan"])
+def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_MAX_GB", said)
+    np.savez(tmp_path / "a.npz", fc=np.eye(3))
+    with pytest.raises((ConfigError, DataError), match=r"FCFORGE_MAX_GB|limit"):
+        read_npz(tmp_path / "a.npz")
+
+
+def test_the_budget_adds_up(tmp_path):
+    budget = Budget("file.npz")
+    budget.take(int(3e9))
+    with pytest.raises(DataError, match=r"file.npz: would take 4.5 GB of memory or more"):
+        budget.take(int(1.5e9))
+
+
+def mat_variable(payload: bytes, says: int) -> bytes:
+    """A .mat file of one compressed variable whose tag says `says` bytes."""
+    packed = zlib.compress(struct.pack("<II", 14, says) + payload)
+    head = b"MATLAB 5.0".ljust(124, b" ") + b"\x00\x01IM"
+    return head + struct.pack("<II", 15, len(packed)) + packed
+
+
+def test_a_compressed_variable_is_as_long_as_it_says():
+    with pytest.raises(ValueError, match="not as long as it says"):
+        parse_mat(mat_variable(bytes(1000), says=16))
+    with pytest.raises(ValueError, match="cut off inside a variable"):
+        parse_mat(mat_variable(b"", says=16))
+
+
+def test_structs_give_their_fields_and_cells_their_texts(tmp_path):
+    structs = np.zeros((1, 2), dtype=[("ROI", object), ("name", object)])
+    structs["ROI"][0] = [np.eye(2), np.ones((2, 2))]
+    structs["name"][0] = ["a", "b"]
+    names = np.array([["left", "right"]], dtype=object)
+    savemat(tmp_path / "s.mat", {"graph": structs, "names": names, "mixed": [["a", 1.0]]})
+    found = read_mat(tmp_path / "s.mat")
+    np.testing.assert_array_equal(found["graph.ROI"], [np.eye(2), np.ones((2, 2))])
+    assert found["graph.name"] == []
+    assert found["names"].tolist() == ["left", "right"]
+
+
+def test_one_long_text_among_many_cells_is_counted_with_the_room_of_all(tmp_path, monkeypatch):
+    names = np.array([["x" * 5000, *["y"] * 3000]], dtype=object)
+    savemat(tmp_path / "n.mat", {"names": names}, do_compression=True)
+    monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
+    with pytest.raises(DataError, match="limit is 10 MB"):
+        read_mat(tmp_path / "n.mat")

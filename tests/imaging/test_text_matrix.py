@@ -57,7 +57,7 @@ def test_missing_values_become_nan(tmp_path):
         ("empty.csv", b"", "is empty"),
         ("comment.1D", b"# nothing\n", "is empty"),
         ("binary.csv", b"\xff\xfe\x00\x01", "cannot be read"),
-        ("noise.npz", b"\x93\x01\x02\x03", r"cannot be read \(it is no .npz archive\)"),
+        ("noise.npz", b"\x93\x01\x02\x03", r"cannot be read \(File is not a zip"),
         ("words.txt", b"hello\nworld\n", "not a matrix"),
         ("scan.nii", b"x", "unknown file type '.nii'.*Known: .1d, .csv"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -161,3 +162,17 @@ def test_damaged_bytes_are_refused_or_harmless(kind: str, tmp_path: Path):
         except DataError:
             refused += 1
     assert refused > 20  # the rest hit padding between the parts
+
+
+def test_a_pt_that_unpacks_beyond_the_budget_is_refused_before_it_does(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/0", bytes(20_000_000))
+    monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
+    with pytest.raises(DataError, match=r"bomb.pt: would take 20 MB .* limit is 10 MB"):
+        load_authors(tmp_path / "bomb.pt")
+
+
+def test_a_mat_without_brainibs_variables_says_what_it_has(tmp_path: Path):
+    savemat(tmp_path / "x.mat", {"label": [0, 1]})
+    with pytest.raises(DataError, match=r"not a BrainIB file \(it has: label\)"):
+        load_authors(tmp_path / "x.mat")

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
+from fcforge.privacy.mechanisms import read_template
+from fcforge.sites.folder import load_folder
 from fcforge.sites.scans import find_scans
 
 R = 6
@@ -82,3 +84,16 @@ def test_a_dataset_with_other_counts_is_refused(tmp_path):
     assert "2 matrices but 1 subject ids" in found(tmp_path)["d.npz"].problem
     with pytest.raises(DataError, match="no such file"):
         found(tmp_path / "nothing.npy")
+
+
+def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, fc=np.zeros((100, 160, 160)), subject_id=np.arange(100))
+    monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")
+    (scan,) = find_scans(path, "auto", 160)
+    assert scan.fc is None
+    assert "would take 20.5 MB" in scan.problem
+    with pytest.raises(DataError, match="limit is 10 MB"):
+        load_folder(path)
+    with pytest.raises(DataError, match="limit is 10 MB"):
+        read_template(str(path), ("fc",), 6)

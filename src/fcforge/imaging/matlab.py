@@ -1,9 +1,9 @@
-"""Numeric matrices out of MATLAB 5-7 files, read defensively.
+"""Variables out of MATLAB 5-7 files, read defensively.
 
 SciPy's reader can crash the whole process on a damaged file (seen: a segmentation fault after
-one flipped byte), so the little that is needed is read here: real, dense numeric variables, and
-cells of text (names of ROIs). Structs, other cells and sparse variables are passed over. Format:
-MathWorks, "MAT-File Level 5 File Format".
+one flipped byte), so the little that is needed is read here: real, dense numeric variables, cells
+of text (names of ROIs) and the numeric fields of struct arrays. Everything else is passed over.
+Format: MathWorks, "MAT-File Level 5 File Format".
 """
 
 from __future__ import annotations
@@ -11,28 +11,23 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 MATRIX, COMPRESSED = 14, 15
 STORED = {
-    1: "i1",
-    2: "u1",
-    3: "i2",
-    4: "u2",
-    5: "i4",
-    6: "u4",
-    7: "f4",
-    9: "f8",
-    12: "i8",
-    13: "u8",
-}
-CELL, TEXT = 1, 4
+    1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8",
+}  # fmt: skip
+CELL, STRUCT, TEXT = 1, 2, 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
-MAX_BYTES = 2**31
+
+
+class OtherMatVersion(Exception):
+    """A .mat file of a version that is not read (7.3 is HDF5, 4 is from before 1996)."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +42,19 @@ class _Element:
         return np.frombuffer(self.data, dtype=self.order + STORED[self.kind])
 
 
-class OtherMatVersion(Exception):
-    """A .mat file of a version that is not read (7.3 is HDF5, 4 is from before 1996)."""
+def parse_mat(content: bytes, take: Callable[[int], None] = lambda n: None) -> dict[str, Any]:
+    """Variables of a .mat file given as bytes.
 
+    Parameters
+    ----------
+    content : bytes
+    take : callable
+        Called with the size of what is to be unpacked, before it is; may raise.
 
-def parse_mat(content: bytes) -> dict[str, np.ndarray]:
-    """Numeric variables of a .mat file given as bytes.
+    Returns
+    -------
+    dict
+        Arrays by name; of a struct array ``name.field`` is the list of that field's arrays.
 
     Raises
     ------
@@ -70,23 +72,28 @@ def parse_mat(content: bytes) -> dict[str, np.ndarray]:
         raise ValueError("no header of a .mat file")
     if struct.unpack(order + "H", content[124:126])[0] == 0x0200:
         raise OtherMatVersion("MATLAB 7.3")
-    variables: dict[str, np.ndarray] = {}
+    variables: dict[str, Any] = {}
     for element in _elements(content[128:], order):
+        inner = iter([element])
         if element.kind == COMPRESSED:
-            inner = list(_elements(_inflate(element.data), order))
-        else:
-            inner = [element]
+            inner = _elements(_inflate(element.data, order, take), order)
         for one in inner:
             if one.kind == MATRIX:
-                _read_variable(one, variables)
+                _read_variable(one, variables, take)
     return variables
 
 
-def _inflate(data: bytes) -> bytes:
+def _inflate(data: bytes, order: str, take: Callable[[int], None]) -> bytes:
+    """The one variable in a compressed element, whose tag says its size."""
     stream = zlib.decompressobj()
-    out = stream.decompress(data, MAX_BYTES)
-    if not stream.eof:
+    tag = stream.decompress(data, 8)
+    if len(tag) < 8:
         raise ValueError("compressed variable is incomplete")
+    size = struct.unpack(order + "II", tag)[1]
+    take(size)
+    out = tag + stream.decompress(stream.unconsumed_tail, size + 1)
+    if not stream.eof:
+        raise ValueError("compressed variable is not as long as it says")
     return out
 
 
@@ -110,13 +117,24 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         at = end
 
 
-def _read_variable(element: _Element, variables: dict[str, np.ndarray]) -> None:
-    """Add a real dense numeric variable or a cell of texts; pass over everything else."""
+def _read_variable(
+    element: _Element, variables: dict[str, Any], take: Callable[[int], None]
+) -> None:
+    """Add a dense numeric variable, a cell of texts or a struct; pass over everything else."""
     kind, dims, name, parts = _header(element)
     if kind == CELL:
-        texts = [_text(part) for part in parts]
-        if texts and all(text is not None for text in texts):
+        texts = [text for part in parts if (text := _text(part)) is not None]
+        if texts and len(texts) == math.prod(dims):
+            take(len(texts) * max(map(len, texts)) * 4)  # numpy gives all the room of the longest
             variables[name] = np.array(texts, dtype=np.str_)
+    elif kind == STRUCT:
+        width, names = (next(parts, _Element(0, b"", "")) for _ in range(2))
+        step = max(int(width.numbers()[0]), 1)
+        fields = [names.data[i : i + step] for i in range(0, len(names.data), step)]
+        cells = [_cell(part) for part in parts]
+        for k, field in enumerate(fields):
+            found = [values for values in cells[k :: len(fields)] if values is not None]
+            variables[f"{name}.{field.rstrip(bytes(1)).decode()}"] = found
     elif kind in NUMERIC_CLASSES:
         variables[name] = _values(dims, next(parts, None))
 
@@ -147,6 +165,12 @@ def _text(element: _Element) -> str | None:
     if characters.kind in STORED:  # UTF-16 code units, or bytes
         return "".join(chr(c) for c in characters.numbers().tolist())
     return characters.data.decode("utf-8")
+
+
+def _cell(element: _Element) -> np.ndarray | None:
+    """Numbers in a field of a struct, None where it holds anything else."""
+    kind, dims, _, parts = _header(element)
+    return _values(dims, next(parts, None)) if kind in NUMERIC_CLASSES else None
 
 
 def _values(dims: tuple[int, ...], values: _Element | None) -> np.ndarray:

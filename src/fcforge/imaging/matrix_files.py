@@ -1,45 +1,79 @@
 """Numbers out of files: .npy, .npz, .csv, .tsv, .txt, .1D or .mat.
 
-A damaged file gives one `DataError` that names it, whatever the reading library raises.
+A damaged file gives one `DataError` that names it, whatever the reading library raises. A file
+that would fill the memory is refused by its headers, before anything is unpacked (`Budget`).
 """
 
 from __future__ import annotations
 
 import io
+import math
+import os
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.matlab import OtherMatVersion, parse_mat
 from fcforge.imaging.text_matrix import parse_text
+from fcforge.text import memory
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")
+MOST_GB, MOST_GB_SETTING = 4.0, "FCFORGE_MAX_GB"
 
 # All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
 DAMAGED = (
-    OSError,
-    ValueError,
-    EOFError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    AttributeError,
-    SyntaxError,
-    UserWarning,
-    struct.error,
-    tokenize.TokenError,
-    zlib.error,
-    zipfile.BadZipFile,
-)
+    OSError, ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError,
+    RuntimeError, AttributeError, SyntaxError, UserWarning, struct.error, tokenize.TokenError,
+    zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
+
+
+class Budget:
+    """Memory that one file may take: `MOST_GB`, or what FCFORGE_MAX_GB in the environment says.
+
+    A few megabytes of zeros unpack to as many gigabytes as somebody likes, so readers `take` what
+    headers announce before they allocate it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        said = os.environ.get(MOST_GB_SETTING, str(MOST_GB))
+        try:
+            self.path, self.taken, self.most = path, 0, float(said) * 1e9
+        except ValueError:
+            raise ConfigError(f"{MOST_GB_SETTING} = '{said}' is not a number.") from None
+
+    def take(self, n_bytes: int) -> None:
+        """Raise `DataError` when the file asks for more than there is."""
+        self.taken += abs(n_bytes)
+        if not self.taken <= self.most:
+            raise DataError(
+                f"would take {memory(self.taken)} of memory or more; the limit is "
+                f"{memory(self.most)} for one file.",
+                where=str(self.path),
+                do=f"Is it the right file? If it is, raise the limit: {MOST_GB_SETTING}="
+                f"{math.ceil(self.taken / 1e9)} in the environment.",
+            )
+
+    def take_zip(self, stream: str | Path | IO[bytes]) -> None:
+        """What the members of a zip say they unpack to."""
+        with zipfile.ZipFile(stream) as archive:
+            self.take(sum(member.file_size for member in archive.infolist()))
+
+    def take_npy(self, stream: IO[bytes]) -> None:
+        """What the header of an .npy says: numpy allocates that much before it reads."""
+        version = np.lib.format.read_magic(stream)
+        old = version == (1, 0)  # 3.0 differs from 2.0 in the letters of names only
+        header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+        shape, _, dtype = header(stream)
+        self.take(math.prod(shape) * dtype.itemsize)
 
 
 def read_matrix_file(
@@ -68,76 +102,90 @@ def read_matrix_file(
     Raises
     ------
     DataError
-        When the file is missing, truncated, not numeric or holds no matrix.
+        When the file is missing, truncated, too large, not numeric or holds no matrix.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError("no such file.", where=str(path), do="Check the name and the folder.")
     suffix = path.suffix.lower()
     names: tuple[str, ...] = ()
     if suffix in TEXT:
-        values, names = parse_text(_decoded(path), TEXT[suffix], str(path))
+        text = _read(path, lambda file, budget: _bytes(file, budget).decode("utf-8-sig"))
+        values, names = parse_text(text, TEXT[suffix], str(path))
     elif suffix == ".npy":
-        values = _read_npy(path)
+        values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):
-        arrays = read_npz(path) if suffix == ".npz" else _read_mat(path)
+        arrays = read_npz(path) if suffix == ".npz" else read_mat(path)
         values = _pick(arrays, path, variable, customary)
         names = _names(arrays, values)
     else:
-        raise DataError(
-            f"unknown file type '{path.suffix}'.", where=str(path), do=f"Known: {_list(SUFFIXES)}."
-        )
+        what = f"unknown file type '{path.suffix}'."
+        raise DataError(what, where=str(path), do=f"Known: {_list(SUFFIXES)}.")
     return _as_matrix(values, path), names
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file; pickled objects are refused."""
-    path = Path(path)
+    return _read(Path(path), _parse_npz)
+
+
+def read_mat(path: str | Path) -> dict[str, Any]:
+    """Variables of a .mat file, see `parse_mat`."""
+    return _read(Path(path), lambda file, budget: parse_mat(_bytes(file, budget), budget.take))
+
+
+def _read(path: Path, parse: Callable[[IO[bytes], Budget], Any]) -> Any:
+    """What `parse` makes of a file; one `DataError` for whatever it raises."""
+    if not path.is_file():
+        raise DataError("no such file.", where=str(path), do="Check the name and the folder.")
     try:
         with path.open("rb") as stream:
-            if stream.read(2) != b"PK":  # numpy would call anything unknown a pickle
-                raise ValueError("it is no .npz archive")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-    except DAMAGED as error:
-        raise _damaged(path, error) from error
-
-
-def _decoded(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _read_npy(path: Path) -> np.ndarray:
-    try:
-        return np.lib.format.read_array(io.BytesIO(path.read_bytes()), allow_pickle=False)
-    except DAMAGED as error:
-        raise _damaged(path, error) from error
-
-
-def _read_mat(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return parse_mat(path.read_bytes())
+            return parse(stream, Budget(path))
     except OtherMatVersion as error:
-        raise DataError(
+        what, do = (
             f"is a {error} file, which is not read.",
-            where=str(path),
-            do="Save it again with `save(..., '-v7')`.",
-        ) from error
+            "Save it again with `save(..., '-v7')`.",
+        )
     except DAMAGED as error:
-        raise _damaged(path, error) from error
+        reason = (str(error).strip() or type(error).__name__).splitlines()
+        what, do = (
+            f"cannot be read ({reason[0]}).",
+            "The file is damaged or cut off; make it again.",
+        )
+        if any("allow_pickle" in line for line in reason):
+            what = "holds pickled objects, which are not read (they can run code)."
+            do = "Save plain arrays."
+    raise DataError(what, where=str(path), do=do)
+
+
+def _bytes(stream: IO[bytes], budget: Budget) -> bytes:
+    budget.take(os.fstat(stream.fileno()).st_size)
+    return stream.read()
+
+
+def _parse_npy(stream: IO[bytes], budget: Budget) -> np.ndarray:
+    content = io.BytesIO(_bytes(stream, budget))
+    budget.take_npy(content)
+    content.seek(0)
+    return np.lib.format.read_array(content, allow_pickle=False)
+
+
+def _parse_npz(stream: IO[bytes], budget: Budget) -> dict[str, np.ndarray]:
+    with zipfile.ZipFile(stream) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                budget.take_npy(member)
+    stream.seek(0)
+    with np.load(stream, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _pick(
-    arrays: Mapping[str, np.ndarray], path: Path, variable: str | None, customary: Sequence[str]
+    arrays: Mapping[str, Any], path: Path, variable: str | None, customary: Sequence[str]
 ) -> np.ndarray:
     """The array named `variable`, or the only matrix, or the first with a customary name."""
     if variable is not None and variable in arrays:
-        return arrays[variable]
-    matrices = {k: v for k, v in arrays.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
+        return np.asarray(arrays[variable])
+    found = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
+    matrices = {k: v for k, v in found.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
     if variable is None and len(matrices) == 1:
         return next(iter(matrices.values()))
     named = [k for k in customary if k in matrices]
@@ -146,15 +194,14 @@ def _pick(
     if not arrays:
         raise DataError("holds nothing.", where=str(path), do="The file is cut off; make it again.")
     wanted = f"no array '{variable}'" if variable else f"{len(matrices) or 'no'} matrices, not one"
-    raise DataError(
-        f"holds {wanted}.", where=str(path), do=f"It has: {_list(arrays)}; name one as variable."
-    )
+    do = f"It has: {_list(arrays)}; name one as variable."
+    raise DataError(f"holds {wanted}.", where=str(path), do=do)
 
 
-def _names(arrays: Mapping[str, np.ndarray], values: np.ndarray) -> tuple[str, ...]:
+def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:
     """Column names beside a matrix: ``roi_names``, or CONN's ``names`` (and ``names2``)."""
     for key in ("roi_names", "names2", "names"):
-        found = arrays.get(key, np.empty(0))
+        found = np.asarray(arrays.get(key, ()))
         if found.dtype.kind == "U" and values.ndim == 2 and found.size == values.shape[1]:
             return tuple(found.ravel().tolist())
     return ()
@@ -162,25 +209,11 @@ def _names(arrays: Mapping[str, np.ndarray], values: np.ndarray) -> tuple[str, .
 
 def _as_matrix(values: np.ndarray, path: Path) -> np.ndarray:
     if values.ndim != 2 or values.dtype.kind not in "fiub" or values.size == 0:
-        raise DataError(
-            f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix.",
-            where=str(path),
-            do="Give ROIs x ROIs (FC) or volumes x ROIs (time series).",
-        )
+        what = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
+        do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
+        raise DataError(what, where=str(path), do=do)
     return values.astype(np.float64)
 
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
-
-
-def _damaged(path: Path, error: BaseException) -> DataError:
-    reason = str(error).strip().splitlines()
-    pickled = any("allow_pickle" in line for line in reason)
-    return DataError(
-        "holds pickled objects, which are not read (they can run code)."
-        if pickled
-        else f"cannot be read ({reason[0] if reason else type(error).__name__}).",
-        where=str(path),
-        do="Save plain arrays." if pickled else "The file is damaged or cut off; make it again.",
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import Budget
 
 VOLUMES_AT_ONCE = 16
 TR_TOLERANCE_S = 0.005
@@ -187,8 +189,10 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
 
 def read_volume(path: Any) -> np.ndarray:
     """All voxels of a file or image, float32."""
+    image = load_image(path)
+    Budget(path).take(math.prod(image.shape) * 4)
     try:
-        return np.asarray(load_image(path).dataobj, dtype=np.float32)
+        return np.asarray(image.dataobj, dtype=np.float32)
     except (EOFError, OSError, zlib.error, ValueError) as error:
         raise DataError(
             f"truncated or damaged ({type(error).__name__}).",

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import math
 import secrets
-import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.matrix_files import read_npz
 
 if TYPE_CHECKING:
     import torch
@@ -167,11 +165,12 @@ def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Te
     import torch
 
     try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            found = {name: np.asarray(arrays[name], dtype=np.float32) for name in names}
-    except (OSError, KeyError, ValueError, EOFError, BadZipFile, zlib.error) as error:
+        arrays = read_npz(path)
+        found = {name: np.asarray(arrays[name], dtype=np.float32) for name in names}
+    except (DataError, KeyError, ValueError) as error:
+        reason = error.what if isinstance(error, DataError) else error
         raise DataError(
-            f"is not a public template ({error}).",
+            f"is not a public template ({reason}).",
             where=path,
             do="Make one with fcforge.privacy.template.write_template.",
         ) from error

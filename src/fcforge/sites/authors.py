@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matrix_files import DAMAGED
+from fcforge.imaging.matrix_files import DAMAGED, Budget, read_mat
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
 from fcforge.writing import whole_file
 
@@ -95,6 +95,7 @@ def read_pt(path: Path) -> Any:
     from torch.serialization import safe_globals
 
     try:
+        Budget(path).take(path.stat().st_size)
         _check_zip(path)
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
@@ -115,6 +116,7 @@ def read_pt(path: Path) -> Any:
 def _check_zip(path: Path) -> None:
     """Torch does not verify the checksums inside its own files; a flipped bit would go unseen."""
     if zipfile.is_zipfile(path):
+        Budget(path).take_zip(path)
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
         if bad:
@@ -161,21 +163,12 @@ def _get(part: Any, key: str) -> Any:
 
 
 def _brainib(path: Path) -> tuple[list[Any], Any]:
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        data: dict[str, Any] = loadmat(path)
-        structs = data["graph_struct"].ravel()
-        return [np.asarray(s["ROI"], dtype=float) for s in structs], data["label"].ravel()
-    except NotImplementedError:
-        raise DataError("is a MATLAB 7.3 file.", where=str(path), do="Save it as -v7.") from None
-    except (OSError, KeyError, ValueError, IndexError, TypeError, MatReadError) as error:
-        raise DataError(
-            f"not a BrainIB file ({type(error).__name__}: {error}).",
-            where=str(path),
-            do="It has `label` and `graph_struct` with field ROI.",
-        ) from None
+    data = read_mat(path)
+    if not {"label", "graph_struct.ROI"} <= data.keys():
+        what = f"not a BrainIB file (it has: {', '.join(sorted(data)) or 'nothing'})."
+        do = "It has `label` and `graph_struct` with field ROI."
+        raise DataError(what, where=str(path), do=do)
+    return data["graph_struct.ROI"], data["label"].ravel()
 
 
 def _fc(matrices: Sequence[Any], path: Path) -> np.ndarray:

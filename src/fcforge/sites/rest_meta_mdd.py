@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.connectivity import pearson_fc
+from fcforge.imaging.matrix_files import read_mat
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Participant, Reading, assemble
 from fcforge.sites.reading import read_matrix
@@ -111,24 +112,14 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     DataError
         Not such a file, or its Dx contradicts the ids.
     """
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    try:
-        data: dict[str, Any] = loadmat(path, squeeze_me=True)
-        ids = [str(np.atleast_1d(s)[0]) for s in np.atleast_1d(data["SubID"])]
-        columns = {
-            name: np.atleast_1d(data[key]).astype(float)
-            for key, name in _LIST_COLUMNS.items()
-            if key in data
-        }
-        dx = np.atleast_1d(data["Dx"]).astype(float)
-    except (OSError, KeyError, ValueError, TypeError, NotImplementedError, MatReadError) as error:
-        raise DataError(
-            f"not the consortium's subject list ({type(error).__name__}: {error}).",
-            where=str(path),
-            do="It has SubID, Dx, Age, Sex, Edu, Site and Motion.",
-        ) from None
+    data = read_mat(path)
+    if not {"SubID", "Dx"} <= data.keys():
+        do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
+        raise DataError("not the consortium's subject list.", where=str(path), do=do)
+    ids, dx = data["SubID"].tolist(), data["Dx"].ravel()
+    columns = {name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data}
+    if any(len(values) != len(ids) for values in (dx, *columns.values())):
+        raise DataError("its columns are not of one length.", where=str(path))
     wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
     if wrong:
         raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=str(path))
