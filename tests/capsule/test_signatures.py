@@ -20,7 +20,8 @@ from fcforge.capsule import (
     with_audit,
 )
 from fcforge.capsule import container as box
-from fcforge.capsule.ledger import append, canonical, sha256
+from fcforge.capsule.ledger import canonical, sha256
+from fcforge.capsule.sealing import require_own_audit
 from fcforge.capsule.signing import public_hex, read_private, read_public, write_keys
 from fcforge.errors import CapsuleError
 
@@ -94,13 +95,18 @@ def test_a_line_taken_over_under_another_key_breaks_the_next_hospitals_signature
         open_capsule(path)
 
 
-def test_an_audit_invented_for_another_hospital_shows_who_wrote_it(tmp_path, keys):
+def test_an_audit_invented_for_another_hospital_is_refused(tmp_path, keys):
     capsule = open_capsule(two_hospitals(tmp_path, keys))
     path = tmp_path / "audited.capsule"
     seal(with_audit(capsule, an_audit(SITES[0])), path, key=keys["b"])
-    assert open_capsule(path).entries[-1]["key"] == hexes(keys, "b")[0]
-    stolen = append(capsule.entries, {**open_capsule(path).entries[-1]})
-    forged = (*stolen[:-1], {**stolen[-1], "key": hexes(keys, "a")[0], "signature": "00" * 64})
+    with pytest.raises(CapsuleError, match="not signed by the key that signed its learning"):
+        open_capsule(path)
+    with pytest.raises(CapsuleError, match="not signed by the key that signed its learning"):
+        require_own_audit(capsule.entries, SITES[0], keys["b"])
+    own = tmp_path / "own.capsule"
+    seal(with_audit(capsule, an_audit(SITES[1])), own, key=keys["b"])
+    stolen = {**open_capsule(own).entries[-1], "key": hexes(keys, "a")[0]}
+    forged = (*capsule.entries, stolen)
     made = resealed(capsule, tmp_path / "y.capsule", keys["b"], entries=forged)
     with pytest.raises(CapsuleError, match="signature of ledger line 3"):
         open_capsule(made)

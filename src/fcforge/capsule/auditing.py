@@ -12,6 +12,8 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.opening import open_trusted
 from fcforge.capsule.receipts import read_receipt, receipt_of
 from fcforge.capsule.requests import AuditRequest
+from fcforge.capsule.sealing import require_own_audit
+from fcforge.capsule.signing import read_private
 from fcforge.errors import ConfigError
 from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
 from fcforge.studies.audit_result import Audit, AuditPlan
@@ -35,7 +37,7 @@ def audit_as_asked(
             say=say,
         )
         return audit, None
-    capsule = open_trusted(request.capsule, request.trust, request.signature_required)
+    capsule = _opened(request, request.capsule)
     others = None
     if request.reference is not None:
         people = load_sites(request.reference, (), request.kind)
@@ -46,6 +48,15 @@ def audit_as_asked(
     receipt = read_receipt(place) if place is not None else None
     audit = audit_capsule(capsule, site, receipt, reference=others, other=first, plan=plan)
     return audit, capsule
+
+
+def _opened(request: AuditRequest, path: Path) -> Capsule:
+    """The capsule; an audit that could not be recorded is refused before it is made."""
+    capsule = open_trusted(path, request.trust, request.signature_required)
+    if request.record is not None:
+        key = read_private(request.sign) if request.sign is not None else None
+        require_own_audit(capsule.entries, request.site[0], key)
+    return capsule
 
 
 def _receipt_file(request: AuditRequest) -> Path | None:

@@ -157,6 +157,18 @@ def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) 
         )
 
 
+def require_author(entries: Sequence[Entry], site: str, key: str) -> None:
+    """Raise `CapsuleError` unless an audit of a site is signed by the key that signed its learning.
+
+    Only the hospital itself has the people and the receipt that an audit needs.
+    """
+    if any(entry["site"] == site and entry["key"] != key for entry in learned(entries)):
+        raise CapsuleError(
+            f"an audit of site '{site}' is not signed by the key that signed its learning.",
+            do="Only the hospital itself can audit its people: sign with its key.",
+        )
+
+
 def write(entries: Sequence[Entry]) -> bytes:
     """The ledger as lines."""
     return b"".join(canonical(entry) + b"\n" for entry in entries)

@@ -235,6 +235,9 @@ class _Opening:
             if self.trust.keys and key not in self.trust.keys:
                 by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
                 raise CapsuleError(f"ledger line {number + 1} is signed {by}.")
+        for entry in self.entries:
+            if entry["kind"] == "audit":
+                ledger.require_author(self.entries, entry["result"]["site"], entry["key"])
         if not any(keys):
             return "no line is signed: anybody can have written them"
         if not self.signed_by:

@@ -114,6 +114,17 @@ def require_same_signing(entries: Sequence[ledger.Entry], signs: bool) -> None:
         )
 
 
+def require_own_audit(
+    entries: Sequence[ledger.Entry], site: str, key: Ed25519PrivateKey | None
+) -> None:
+    """Raise unless the audit of a site would be signed as the site's own line is."""
+    require_same_signing(entries, key is not None)
+    if key is not None:
+        from fcforge.capsule.signing import public_hex
+
+        ledger.require_author(entries, site, public_hex(key.public_key()))
+
+
 def with_flags(capsule: Capsule, flags: Sequence[str]) -> Capsule:
     """A capsule that is not sealed yet, with what was accepted in its new ledger line."""
     last = capsule.entries[-1]

@@ -42,6 +42,14 @@ def mount(app: typer.Typer) -> None:
         app.command(rich_help_panel=CAPSULES)(command)
 
 
+def _write_card(out: Path | None) -> None:
+    """The model card beside a capsule; a release alone is read with `inspect`."""
+    from fcforge.report.card import write_card
+
+    if out is not None and out.suffix != ".release":
+        say(f"wrote {write_card(out)}, its model card.")
+
+
 def start(
     out: Annotated[Path, typer.Option(help="Capsule to write.")],
     data: Annotated[Path | None, typer.Option(help="Public people: .npz file or folder.")] = None,
@@ -65,6 +73,7 @@ def start(
         source, names_in(sites), names_in(remove), out, overrides or [], overwrite=overwrite
     )
     say(f"wrote {out}; give this file to every hospital.")
+    _write_card(out)
     print("\n".join(start_words(made)))
 
 
@@ -86,6 +95,7 @@ def _learn_release(request: LearnRequest) -> None:
 
     done = take_turn(request, lambda found: say("\n".join(found_words(found))))
     say(f"wrote {request.out}, which may leave; the home file beside the data must not.")
+    _write_card(request.out)
     print("\n".join(release_words(done.release)))
 
 
@@ -96,6 +106,7 @@ def _learn_link(request: LearnRequest) -> None:
     with progress_on_stderr("learning") as progress:
         capsule = learn_site(request, progress=progress, say=say)
     say(f"sealed {request.out}; send this one file on, nothing else.")
+    _write_card(request.out)
     print("\n".join(inspect_words(capsule)))
 
 
@@ -113,6 +124,7 @@ def merge(
     group = union_of(files, trust or ())
     write_consortium(group, out, overwrite=overwrite)
     say(f"wrote {out}")
+    _write_card(out)
     print("\n".join(consortium_words(group)))
 
 
@@ -131,6 +143,7 @@ def withdraw(
 
     group = withdraw_file(site, state, out, sign, overwrite=overwrite)
     say(f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there.")
+    _write_card(out)
     print("\n".join(consortium_words(group)))
 
 
@@ -202,6 +215,7 @@ def inspect(
     ] = None,
     trust: Trust = None,
     require_signature: RequireSignature = False,
+    card: Annotated[bool, typer.Option("--card", help="Print the model card (Markdown).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say in plain words what is in a capsule: who, when, what is kept, how good."""
@@ -210,6 +224,11 @@ def inspect(
     from fcforge.consortium.files import is_consortium
     from fcforge.report.inspect import inspect_words
 
+    if card:
+        from fcforge.report.card import card_of
+
+        print(card_of(capsule, trust or ()), end="")
+        return
     if is_consortium(capsule) or capsule.suffix == ".release":
         _inspect_group(capsule, release, trust, as_json)
         return
@@ -280,6 +299,7 @@ def audit(request: AuditRequest) -> None:
     if capsule is not None and request.record is not None:
         audits.record(capsule, found, request.record, request.sign)
         say(f"sealed {request.record} with the audit in its ledger.")
+        _write_card(request.record)
     if request.out is not None:
         audits.write_files(found, request.out)
         say(f"wrote {request.out}/audit.json and audit.md")

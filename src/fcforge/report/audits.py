@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fcforge.capsule import Capsule, seal, with_audit
-from fcforge.capsule.sealing import require_same_signing
+from fcforge.capsule.sealing import require_own_audit
 from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
@@ -81,7 +81,7 @@ def write_files(audit: Audit, folder: Path) -> None:
 def record(capsule: Capsule, audit: Audit, out: Path, sign: Path | None = None) -> None:
     """Seal the capsule again with the audit in its ledger."""
     key = read_private(sign) if sign is not None else None
-    require_same_signing(capsule.entries, key is not None)
+    require_own_audit(capsule.entries, str(audit.about["site"]), key)
     seal(with_audit(capsule, audit.to_ledger()), out, key=key)
 
 
