@@ -2,11 +2,13 @@
 
     python benchmarks/run_tables.py write .carry/tables --precision tf32   # here: what to run
     python benchmarks/run_tables.py run .carry/tables --out $OUT           # there: torch is enough
-    python benchmarks/run_tables.py read OUT --figures docs/images > t.md  # here: the tables
+    python benchmarks/run_tables.py read OUT                               # here: results/*.npz
+    make tables                                                            # every page and figure
 
 `run` leaves ordinary run folders; tables of one dataset share their nodes, so a learner that two
 tables name is trained once. After --limit seconds nothing new is started, and the same command
-again continues. Scores and metadata (no lane, no generator) go into OUT/*.tar.gz.
+again continues. Scores and metadata (no lane, no generator) go into OUT/*.tar.gz; `read` makes
+one small file per table of them, with what was asked for, the machine and the commit.
 Tuned strengths: `fcforge tune experiments/main_abide.toml --device cuda`, then a config with
 base = "main_abide.toml" and the learners of tuned.toml, run into OUT/main_abide_tuned.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
 import sys
 import tarfile
 import time
@@ -26,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "experiments"
 PART_BYTES = 12 << 20  # of an archive; more than 16 MiB does not come back
 THREE, ONE = "experiment.seeds=[0,1,2]", "experiment.seeds=[0]"
 FIVE_SITES = (ONE, "training.epochs=50")  # they have 120 orders
@@ -83,11 +87,25 @@ def load(name: str, precision: str = "float32", data: str = "") -> Experiment:
     return load_experiment(EXPERIMENTS / f"{file}.toml", settings)
 
 
+def commit() -> str:
+    """The commit of this checkout; "+" after it where files differ from it."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return told.stdout.strip()
+
+
 def write(args: argparse.Namespace) -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     for name in args.only or WANTED:
-        experiment = load(name, args.precision, args.data)
-        (args.folder / f"{name}.json").write_text(json.dumps(experiment.to_json(), indent=1))
+        asked = {
+            "experiment": load(name, args.precision, args.data).to_json(),
+            "commit": commit(),
+            "config": (EXPERIMENTS / f"{name.partition('+')[0]}.toml").read_text(),
+            "settings": WANTED[name],
+        }
+        (args.folder / f"{name}.json").write_text(json.dumps(asked, indent=1))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -101,8 +119,11 @@ def run(args: argparse.Namespace) -> None:
 
     try:
         for name in [n for n in WANTED if (args.folder / f"{n}.json").is_file()]:
-            told = json.loads((args.folder / f"{name}.json").read_text())
-            run_table(name, Experiment.from_json(told), args, progress)
+            told = (args.folder / f"{name}.json").read_text()
+            args.root.mkdir(parents=True, exist_ok=True)
+            (args.root / f"{name}.json").write_text(told)
+            experiment = Experiment.from_json(json.loads(told)["experiment"])
+            run_table(name, experiment, args, progress)
     except OutOfTime:
         print("the time is over; the same command again continues", flush=True)
     finally:
@@ -127,7 +148,8 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progr
 def pack(root: Path, out: Path) -> None:
     """Scores, metadata and what was asked for, in archives that stay small."""
     out.mkdir(parents=True, exist_ok=True)
-    files = [*root.glob("*/experiment.json"), *root.glob(".pool/*/nodes/*/meta.json")]
+    files = [*root.glob("*.json"), *root.glob("*/experiment.json")]
+    files += root.glob(".pool/*/nodes/*/meta.json")
     files += root.glob(".pool/*/nodes/*/scores.npz")
     parts = max(1, math.ceil(sum(p.stat().st_size for p in files) / 2 / PART_BYTES))  # gzip halves
     for k in range(parts):
@@ -153,19 +175,24 @@ def unpack(archives: Path, runs: Path) -> Path:
 
 
 def read(args: argparse.Namespace) -> None:
-    from fcforge.report.studies import paper_markdown
-    from fcforge.studies.tables import paper_tables, read_folder
+    """Pack the finished learners of every run folder into results/NAME.npz."""
+    from fcforge.runner.store import Store
+    from fcforge.studies.scores import pack as pack_scores
+    from fcforge.studies.scores import write_table
+    from fcforge.studies.tables import read_folder
 
     folder = unpack(args.folder, args.root)
-    found = {p.parent.name: read_folder(p.parent) for p in sorted(folder.glob("*/experiment.json"))}
-    found = {name: table for name, table in found.items() if table.groups}
-    for table in paper_tables(found):
-        ranked = table.name.startswith(("main", "edges"))
-        print(paper_markdown(table, found[table.name] if ranked else None))
-    if args.figures:
-        from table_figures import draw
-
-        draw(found, args.figures)
+    for path in sorted(folder.glob("*/experiment.json")):
+        name, table = path.parent.name, read_folder(path.parent)
+        if not table.groups or (args.only and name not in args.only):
+            continue
+        asked = folder / f"{name}.json"
+        told = json.loads(asked.read_text()) if asked.is_file() else {"commit": args.commit}
+        told.pop("experiment", None)
+        arrays = pack_scores(table, Store(path.parent).read_experiment(), **told)
+        write_table(args.results / f"{name}.npz", arrays)
+        size = (args.results / f"{name}.npz").stat().st_size
+        print(f"{name}: {len(table.groups)} learners, {size:,} bytes; missing {table.missing}")
 
 
 def main() -> None:
@@ -181,12 +208,14 @@ def main() -> None:
     writing, running, reading = (commands.choices[n] for n in ("write", "run", "read"))
     writing.add_argument("--precision", default="float32", choices=["float32", "tf32", "bfloat16"])
     writing.add_argument("--data", default="", help="place of abide1_aal116.npz on the machine")
-    writing.add_argument("--only", nargs="*", choices=WANTED, help="these tables")
+    for some in (writing, reading):
+        some.add_argument("--only", nargs="*", choices=WANTED, help="these tables")
     running.add_argument("--out", type=Path, default=Path("out"), help="folder for the archives")
     running.add_argument("--device", default="cuda")
     running.add_argument("--group", type=int, default=None, help="most lanes trained together")
     running.add_argument("--limit", type=float, default=540, help="seconds; then nothing starts")
-    reading.add_argument("--figures", type=Path, help="folder for the curve figures")
+    reading.add_argument("--results", type=Path, default=ROOT / "results", help="for the tables")
+    reading.add_argument("--commit", default="unknown", help="of a run that did not store it")
     args = parser.parse_args()
     args.work(args)
 

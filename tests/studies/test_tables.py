@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import fake_runs
-from fcforge.metrics import score_matrix
+from fcforge.metrics import score_matrix, summary
 from fcforge.report.studies import paper_markdown
 from fcforge.runner.config import load_experiment
 from fcforge.studies import tables
+from fcforge.studies.scores import read_table
 from fcforge.studies.tables import MAJORITY, Finished, Line, paper_tables, printed_tables
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +186,8 @@ def test_run_and_read_end_to_end(script, tmp_path, capsys):
         rows = tuple(le for le in whole.learners if le.title in ("Base", "ER", "ER 256"))
         small = replace(whole.training, epochs=1)
         experiment = replace(whole, dataset=data, learners=rows, seeds=(0,), training=small)
-        (plan / f"{name}.json").write_text(script.json.dumps(experiment.to_json()))
+        asked = {"experiment": experiment.to_json(), "commit": "abc", "settings": []}
+        (plan / f"{name}.json").write_text(script.json.dumps(asked))
     args = Namespace(
         folder=plan, root=tmp_path / "root", out=tmp_path / "out", device="cpu", group=1, limit=600
     )
@@ -195,8 +197,16 @@ def test_run_and_read_end_to_end(script, tmp_path, capsys):
     assert [line.split()[2:] for line in said.splitlines() if "buffer" in line] == [
         ["buffer", "4/4"]
     ]
-    reading = Namespace(folder=tmp_path / "out", root=tmp_path / "back", figures=None)
-    script.read(reading)
-    text = capsys.readouterr().out
-    assert "(main_abide)" in text
-    assert "| ER 256 |" in text
+    results = tmp_path / "results"
+    script.read(Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None))
+    assert "buffer: 1 learners" in capsys.readouterr().out
+    for name in ("main_abide", "buffer"):
+        table, about = read_table(results / f"{name}.npz")
+        assert about["commit"] == "abc"
+        stored = tables.read_folder(args.root / name).groups
+        assert list(table.groups) == list(stored)
+        for title, runs in table.groups.items():
+            for ours, theirs in zip(runs, stored[title], strict=True):
+                assert ours.spec.order == theirs.spec.order
+                assert summary(ours) == summary(theirs)
+    assert "| ER 256 |" in paper_markdown(paper_tables({"buffer": table}, n_draws=5)[0])
