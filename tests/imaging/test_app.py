@@ -117,6 +117,9 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     write_people(tmp_path / "in", ["01", "02"])
     assert fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
     out = tmp_path / "out"
+    assert "2 of 2 have FC" in (out / "methods.md").read_text()
+    assert "24 motion regressors" in (out / "group.html").read_text()
+    assert lines[-2].endswith("methods.md")
     stem = "sub-01_task-rest_space-MNI152NLin2009cAsym_atlas-AAL116_stat-"
     made = sorted(p.name for p in (out / "sub-01" / "func").iterdir())
     assert made == [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116, load_atlas
+from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116, atlas_of_names, load_atlas
 
 
 def test_aal_has_116_rois_in_code_order(aal: Atlas):
@@ -125,3 +125,12 @@ def test_probabilistic_and_unknown_atlases(tmp_path: Path):
         load_atlas(str(_volume(tmp_path / "p.nii", [0.2, 0.7, 1.0])))
     with pytest.raises(ConfigError, match="unknown atlas 'schaefer'"):
         load_atlas("schaefer")
+
+
+def test_an_atlas_is_known_by_names_never_by_a_count():
+    aal = aal116()
+    assert atlas_of_names(aal.roi_names) is aal
+    assert atlas_of_names([str(code) for code in aal.codes]) is aal
+    assert atlas_of_names(aal.roi_names[::-1]) is None
+    assert atlas_of_names([f"ROI{i}" for i in range(116)]) is None
+    assert atlas_of_names(()) is None

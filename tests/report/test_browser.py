@@ -15,6 +15,7 @@ from browsing import complaints, poor_contrast, resources, show, small_text, sti
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.methods_text import Methods
 from fcforge.report import judge, quality
 from fcforge.report.consortium import consortium_page
 from fcforge.report.pages import write_pages
@@ -68,7 +69,9 @@ def other_pages() -> dict[str, str]:
         "consortium": consortium_page(group, "all.capsule", "index.html"),
         "judge": judge.page_of(judgement),
         "quality": quality.subject_page(SubjectFC("01", (run,), fc, (3,)), aal116(), {}),
-        "group": quality.group_page(rows, [("sub-99", "no scan")], 10),
+        "group": quality.group_page(
+            rows, [("sub-99", "no scan")], Methods("FC [1].", "Software.", ("A work.",))
+        ),
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from page_parser import EVIL, Page, require_sound
 
 from fcforge.errors import DataError
+from fcforge.imaging.atlas import aal116
 from fcforge.report import judge
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Interval, Panel, Requirement
@@ -104,6 +105,15 @@ def test_pictures_keep_a_generator_of_negative_edges():
     assert judge.lowest_edge(found) == pytest.approx(-0.95)
     figure = judge.portrait_figure(below, real, -0.95)
     assert figure.axes[-1].get_ylim() == pytest.approx((-0.95, 1.0))
+
+
+def test_only_named_rois_are_grouped_by_brain_system():
+    """116 ROIs without names may be any atlas: nothing is drawn between them."""
+    fc = np.eye(116)
+    unnamed = Portrait(fc, fc, np.zeros(6670), np.ones(116))
+    named = unnamed._replace(systems=np.array(aal116().systems))
+    lines = [len(judge.portrait_figure(p, p).axes[0].lines) for p in (unnamed, named)]
+    assert lines == [0, 2 * (len(set(aal116().systems)) - 1)]
 
 
 def test_spectra_name_every_generator():

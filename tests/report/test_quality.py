@@ -11,7 +11,10 @@ from page_parser import EVIL, require_sound
 
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
+from fcforge.imaging.methods_text import Methods
 from fcforge.report import quality
+
+METHODS = Methods("FC was made [1].", "Software: fcforge 1.", (f"Power {EVIL} (2012).",))
 
 
 def run(fd: bool = True, coverage: np.ndarray | None = None, name: str = "bold.nii.gz") -> Run:
@@ -66,7 +69,7 @@ def rows() -> list[dict]:
 
 
 def test_group_page_lists_subjects_and_failures(rows):
-    html = quality.group_page(rows, [("sub-99", f"no scan {EVIL}")], 11)
+    html = quality.group_page(rows, [("sub-99", f"no scan {EVIL}")], METHODS)
     page = require_sound(html, tuple(f"{r['participant_id']}.html" for r in rows))
     assert "10 of 11 subjects have FC" in page.text
     assert "sub-99: no scan" in page.text
@@ -75,10 +78,12 @@ def test_group_page_lists_subjects_and_failures(rows):
     assert page.row("sub-03")[3] == "n/a"
     assert "sub.tsv" not in page.text
     assert {"href": "sub-03.html"} in page.of("a")
+    assert "FC was made [1]." in page.text
+    assert "[1] Power" in page.text
 
 
 def test_a_group_of_nobody():
-    page = require_sound(quality.group_page([], [("sub-1", "broken")], 1))
+    page = require_sound(quality.group_page([], [("sub-1", "broken")], METHODS))
     assert "0 of 1 subjects have FC" in page.text
 
 

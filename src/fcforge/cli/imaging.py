@@ -26,7 +26,7 @@ def fc(request: FCRequest) -> int:
 
 @takes(PreprocessRequest)
 def preprocess(request: PreprocessRequest) -> int:
-    """Bring raw scans to MNI space: basic, for data that never saw fMRIPrep."""
+    """Bring raw scans to MNI space: basic. T1w images are not used; prefer fMRIPrep."""
     from fcforge.imaging.raw.walk import preprocess_folder
     from fcforge.report import quality
 

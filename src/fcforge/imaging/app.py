@@ -12,7 +12,8 @@ from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas, is_aal, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.group import Row, mixed_trs, participant_rows, write_failed
-from fcforge.imaging.layouts import find_sources
+from fcforge.imaging.layouts import find_sources, made_by
+from fcforge.imaging.methods_text import Methods, describe_methods
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import (
     bids_label,
@@ -38,7 +39,9 @@ class QualityPages(Protocol):
     def subject_page(self, result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
         """Page of one subject."""
 
-    def group_page(self, rows: Sequence[Row], failed: Sequence[tuple[str, str]], total: int) -> str:
+    def group_page(
+        self, rows: Sequence[Row], failed: Sequence[tuple[str, str]], methods: Methods
+    ) -> str:
         """Page of all subjects."""
 
 
@@ -143,9 +146,17 @@ class _Maker:
             write_table(out / "participants.tsv", columns, [[r[c] for c in columns] for r in rows])
         for line in mixed_trs(rows):
             self.say(line)
+        methods = self.methods(len(rows), len(rows) + len(failed))
+        write_text(out / "methods.md", methods.markdown())
+        self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
-            page = self.pages.group_page(rows, failed, len(rows) + len(failed))
-            write_text(out / "group.html", page)
+            write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
+
+    def methods(self, n_done: int, total: int) -> Methods:
+        """The paragraph for a paper."""
+        source = next(iter(self.sources.values()))[0]
+        tool = made_by(self.request.source)
+        return describe_methods(self.request, self.atlas, source, tool, (n_done, total))
 
 
 def _remarks(result: SubjectFC, atlas: Atlas) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -207,6 +207,13 @@ def aal116() -> Atlas:
     _, codes, names, short, x, y, z, systems = zip(*rows, strict=True)
     xyz = np.array([x, y, z], dtype=float).T
     return Atlas("AAL116", names, systems, short, tuple(map(int, codes)), xyz)
+
+
+def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:
+    """AAL for its own names, abbreviations or codes; 116 ROIs without names may be any atlas."""
+    atlas = aal116()
+    spellings = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
+    return atlas if tuple(roi_names) in spellings else None
 
 
 def is_aal(name: str) -> bool:

@@ -160,6 +160,8 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     if columns is None and side_by_side and atlas.name == "AAL116":
         columns = slice(0, 116)
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
+    elif not raw.names and source.tool == "series":
+        warnings = (f"columns without names were taken for the ROIs of {atlas.name}, in order",)
     values = match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
     refuse_gaps(values, atlas.roi_names, str(source.path))
     report = {

@@ -13,6 +13,7 @@ from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.sources import Source, entities, nifti_files, read_json, source_of, stem_of
+from fcforge.text import printable
 
 _DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
 TO_MNI = (
@@ -255,13 +256,19 @@ def _few(names: Iterable[str]) -> str:
     return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
 
 
-def _generated_by(root: Path) -> str:
-    """Layout of the tool that dataset_description.json names, "" where it names none we know."""
+def made_by(root: Path) -> str:
+    """Tool and version that dataset_description.json names, "" where it names none."""
     info = read_json(root / "dataset_description.json")
-    made_by = info.get("GeneratedBy") or info.get("PipelineDescription") or []
-    made_by = made_by if isinstance(made_by, list) else [made_by]
-    names = " ".join(str(tool.get("Name", "")) for tool in made_by if isinstance(tool, dict))
-    text = re.sub(r"[^a-z]", "", names.lower())
+    found = info.get("GeneratedBy") or info.get("PipelineDescription") or []
+    tools = [tool for tool in (found if isinstance(found, list) else [found]) if tool]
+    named = [tool for tool in tools if isinstance(tool, dict)]
+    words = (f"{t.get('Name', '')} {t.get('Version', '')}".strip() for t in named)
+    return ", ".join(printable(word) for word in words)
+
+
+def _generated_by(root: Path) -> str:
+    """Layout of the tool that made a folder, "" where it is none we know."""
+    text = re.sub(r"[^a-z]", "", made_by(root).lower())
     known = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
     return next((layout for word, layout in known.items() if word in text), "")
 

@@ -15,7 +15,6 @@ from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
 from fcforge.report.frame import Section, picture, render
 from fcforge.report.table import Cell, Table, interval_cell
-from fcforge.sites.made_up import atlas_of
 from fcforge.studies.judge import paper
 from fcforge.studies.judge.experiment import Judgement
 from fcforge.studies.judge.panel import Interval, Panel, Requirement, summarise
@@ -235,7 +234,7 @@ def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> 
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
     figure = canvas(3.5, 3.75, left=0.19, right=0.98, top=0.94, bottom=0.12, wspace=0.12)
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.05), hspace=0.18)
-    systems = atlas_of(len(found.control)).systems
+    systems = found.systems.tolist() or [""] * len(found.control)
     for k, (title, fc) in enumerate((("control", found.control), ("patient", found.patient))):
         axes = figure.add_subplot(grid[0, k])
         figures.matrix(axes, fc, systems, named=False, vmin=-1, vmax=1)

@@ -10,6 +10,7 @@ import numpy as np
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.group import mixed_trs, numbers, outliers, site_rows
+from fcforge.imaging.methods_text import Methods
 from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, fc_figure
 from fcforge.report.frame import Section, render, short
 from fcforge.report.table import Cell, Table
@@ -74,9 +75,9 @@ def preprocess_page(
 
 
 def group_page(
-    rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], total: int
+    rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], methods: Methods
 ) -> str:
-    """Table of all subjects, what failed and why, and distributions over subjects."""
+    """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
     sites = [(s["site"], str(s["n"]), s["diagnosis"], s["tr"]) for s in site_rows(rows)]
     sections = [Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR"), sites))]
     if rows:
@@ -86,7 +87,10 @@ def group_page(
         sections.append(Section("Subjects", Table.of(columns, body, sortable=True)))
     warnings = [("serious", f"{who}: {why}") for who, why in failed]
     warnings += _cautions([*mixed_trs(rows), *outliers(rows)])
-    title = f"{len(rows)} of {total} subjects have FC"
+    cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
+    note = "Free to copy into a paper as it is; the same is in methods.md."
+    sections.append(Section("Methods", (methods.text, methods.software, *cited), note))
+    title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
     return _page(title, sections, warnings=warnings, home="")
 
 

@@ -47,6 +47,7 @@ def preprocess_folder(
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
     """
+    say("a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output")
     out, pages = request.out, pages if request.report else None
     refuse_foreign(out, request.source)
     runs = find_raw(request.source)

@@ -10,9 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
+from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
 from fcforge.runner.config import read_component, read_table, read_tables, resolve_dataset
 from fcforge.runner.config_files import read_config
@@ -177,6 +180,9 @@ def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> 
     records = _all_records(experiment, cohort, names, out / RECORDS, make, device, say)
     summary, seed = summarise(records), experiment.seeds[0]
     portraits = _portraits(panel, split_site(cohort, names[0], seed), seed, make, device)
+    if atlas := atlas_of_names(cohort.roi_names):
+        systems = np.array(atlas.systems)
+        portraits = {row: found._replace(systems=systems) for row, found in portraits.items()}
     write_portraits(out / "portraits.npz", portraits)
     return Judgement(
         experiment.title,

@@ -18,12 +18,16 @@ from fcforge.writing import write_bytes
 
 
 class Portrait(NamedTuple):
-    """What the figures need of one row: an example of each class, means and spectrum."""
+    """What the figures need of one row: an example of each class, means and spectrum.
+
+    `systems` names the brain system of every ROI; empty where the atlas is not known.
+    """
 
     control: np.ndarray
     patient: np.ndarray
     edge_mean: np.ndarray
     spectrum: np.ndarray
+    systems: np.ndarray = np.empty(0, dtype=np.str_)
 
 
 def portrait(batch: FCBatch) -> Portrait:
@@ -46,9 +50,9 @@ def _array(x: Tensor) -> np.ndarray:
 def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
     """Keep what the figures show, for ``fcforge report --judge``."""
     arrays = {
-        f"{i}|{name}|{field}": getattr(p, field).astype(np.float32)
+        f"{i}|{name}|{field}": value if value.dtype.kind == "U" else value.astype(np.float32)
         for i, (name, p) in enumerate(portraits.items())
-        for field in Portrait._fields
+        for field, value in p._asdict().items()
     }
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
