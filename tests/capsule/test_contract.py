@@ -125,7 +125,8 @@ def test_a_receipt_stays_at_home_and_proves_the_people(tmp_path):
     assert receipt.salt.encode() not in path.read_bytes()
     site = site_as_learned(capsule, cohort(), SITES[0])
     ids = [who for part in ("train", "val") for who in site.subject_ids[part]]
-    assert receipt.people == fingerprints(site.learning(with_val=True).fc.numpy(), ids)
+    learning = site.learning(with_val=True)
+    assert receipt.people == fingerprints(learning.fc.numpy(), ids, learning.y.numpy())
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -150,6 +151,9 @@ def test_an_audit_of_other_people_is_refused_for_every_site(place, tmp_path):
         with pytest.raises(DataError, match="not the data the capsule learned"):
             audit_capsule(capsule, site_as_learned(capsule, data, name), receipt)
     site = site_as_learned(capsule, cohort(), name)
+    turned = replace(site, train=replace(site.train, y=1 - site.train.y))
+    with pytest.raises(DataError, match="with the same diagnoses"):
+        audit_capsule(capsule, turned, receipt)
     other = read_receipt(receipt_of(paths[1 - place]))
     with pytest.raises(DataError, match="receipt is not of what the capsule learned"):
         audit_capsule(capsule, site, other)
@@ -158,12 +162,14 @@ def test_an_audit_of_other_people_is_refused_for_every_site(place, tmp_path):
 
 
 def test_a_receipt_without_ids_knows_the_scans_in_any_order():
-    fc = cohort().fc[:5]
-    receipt = LinkReceipt.of("A", fc, [])
-    receipt.require(receipt.commitment, fc[::-1], ["5", "4", "3", "2", "1"])
+    fc, y = cohort().fc[:5], np.array([0, 1, 1, 0, 0])
+    receipt = LinkReceipt.of("A", fc, [], y)
+    receipt.require(receipt.commitment, fc[::-1], ["5", "4", "3", "2", "1"], y[::-1])
     with pytest.raises(DataError, match="not the data"):
-        receipt.require(receipt.commitment, fc[:4], list("abcd"))
-    again = LinkReceipt.of("A", fc, [])
+        receipt.require(receipt.commitment, fc[:4], list("abcd"), y[:4])
+    with pytest.raises(DataError, match="not the data"):
+        receipt.require(receipt.commitment, fc, list("abcde"), y[::-1])
+    again = LinkReceipt.of("A", fc, [], y)
     assert again.commitment != receipt.commitment  # the salt
 
 

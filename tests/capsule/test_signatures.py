@@ -20,10 +20,12 @@ from fcforge.capsule import (
     with_audit,
 )
 from fcforge.capsule import container as box
+from fcforge.capsule.learning import learn_next
 from fcforge.capsule.ledger import canonical, sha256
 from fcforge.capsule.sealing import require_own_audit
 from fcforge.capsule.signing import public_hex, read_private, read_public, write_keys
 from fcforge.errors import CapsuleError
+from fcforge.sites import split_site
 
 
 @pytest.fixture
@@ -129,10 +131,46 @@ def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(line, tm
 
 
 def test_an_unsigned_seal_over_a_signed_ledger_is_an_error(tmp_path, keys):
-    capsule = open_capsule(two_hospitals(tmp_path, keys))
-    path = resealed(capsule, tmp_path / "x.capsule", None)
+    path = two_hospitals(tmp_path, keys)
+    with pytest.raises(CapsuleError, match=r"lines before yours are signed.*--sign"):
+        seal(open_capsule(path), tmp_path / "x.capsule")
+    parts = box.read_parts(path)
+    stripped = {**json.loads(parts[box.SEAL]), "public_key": "", "signature": ""}
+    forged = tmp_path / "y.capsule"
+    forged.write_bytes(box.pack({**parts, box.SEAL: canonical(stripped)}))
     with pytest.raises(CapsuleError, match="is not signed, though its ledger is"):
-        open_capsule(path)
+        open_capsule(forged)
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_lines_that_grew_in_memory_are_all_signed(before, tmp_path, keys):
+    """As `ForgeClassifier` makes them: several sites, then one seal with a key."""
+    chain = settings("majority")
+    capsule = None
+    if before:
+        learn(None, SITES[0], cohort(), tmp_path / "a.capsule", settings=chain,
+              options=LearnOptions(key=keys["a"]))  # fmt: skip
+        capsule = open_capsule(tmp_path / "a.capsule")
+    for name in SITES[before:3]:
+        site = split_site(cohort(), name, 0, chain.test_fraction, chain.val_fraction)
+        capsule = learn_next(capsule, chain, site)
+    path = tmp_path / "all.capsule"
+    if before:
+        with pytest.raises(CapsuleError, match="lines before yours are signed"):
+            seal(capsule, path)
+    seal(capsule, path, key=keys["b"])
+    a, b = hexes(keys, "a", "b")
+    signed_by = [entry["key"] for entry in open_capsule(path, require_signature=True).entries]
+    assert signed_by == [a] * before + [b] * (3 - before)
+
+
+def test_a_key_does_not_sign_over_lines_that_were_sealed_without(tmp_path, keys):
+    chain = settings("majority")
+    learn(None, SITES[0], cohort(), tmp_path / "a.capsule", settings=chain)
+    site = split_site(cohort(), SITES[1], 0, chain.test_fraction, chain.val_fraction)
+    capsule = learn_next(open_capsule(tmp_path / "a.capsule"), chain, site)
+    with pytest.raises(CapsuleError, match="lines before yours are not signed"):
+        seal(capsule, tmp_path / "b.capsule", key=keys["b"])
 
 
 def test_signatures_can_be_required(tmp_path):
@@ -160,8 +198,6 @@ def test_a_line_is_signed_where_the_others_are_and_only_there(tmp_path, keys):
 def test_a_seal_from_another_capsule_does_not_fit(tmp_path, keys):
     """All checksums can be made to fit; only a signature cannot."""
     path = two_hospitals(tmp_path, keys)
-    capsule = open_capsule(path)
-    resealed(replace(capsule, settings=capsule.settings), tmp_path / "x.capsule", None)
     parts = box.read_parts(tmp_path / "1.capsule")
     old = json.loads(box.read_parts(path)[box.SEAL])
     old["manifest_sha256"] = sha256(parts[box.MANIFEST])
@@ -193,3 +229,5 @@ def test_capsules_are_written_for_their_owner_only(tmp_path):
     learn(None, SITES[0], cohort(), path, settings=settings("majority"))
     assert path.stat().st_mode & 0o077 == 0
     assert (tmp_path / "a.capsule.receipt.json").stat().st_mode & 0o077 == 0
+    learn(None, SITES[0], cohort(), tmp_path / "folder", settings=settings("majority"))
+    assert [f.stat().st_mode & 0o077 for f in (tmp_path / "folder").iterdir()] == [0] * 6

@@ -75,7 +75,7 @@ def test_hand_over(tmp_path) -> None:
     arrived = str(post / "a.capsule")
     hospital(
         b, a, "learn", "--state", arrived, "--site", SITES[1], "--data", "data.npz",
-        "--out", str(post / "b.capsule"),
+        "--out", str(post / "b.capsule"), "--yes",
     )  # fmt: skip
     shown = hospital(b, a, "inspect", str(post / "b.capsule"))
     # A's accuracy after B is printed, from A's synthetic held-out set

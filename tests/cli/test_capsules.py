@@ -32,7 +32,16 @@ def chain(data, tmp_path_factory) -> tuple:
         "learn", "--site", names[0], "--data", path, "--out", first, "--method", "analytic"
     )
     went_on = fcforge(
-        "learn", "--site", names[1], "--data", path, "--out", second, "--state", first
+        "learn",
+        "--site",
+        names[1],
+        "--data",
+        path,
+        "--out",
+        second,
+        "--state",
+        first,
+        "--yes",
     )
     return first, second, started, went_on
 
@@ -73,6 +82,35 @@ def test_a_later_site_follows_the_capsule(chain, data, tmp_path):
     site = ("--site", cohort.site_names[1], "--data", path, "--out", tmp_path / "x.capsule")
     answer = fcforge("learn", *site, "--state", chain[0], "--held-out", 3)
     refused(answer, "--held-out was given together with --state")
+
+
+def test_going_on_is_asked_for_or_said(chain, data, tmp_path):
+    path, cohort = data
+    site = ("--site", cohort.site_names[1], "--data", path, "--out", tmp_path / "x.capsule")
+    answer = fcforge("learn", *site, "--state", chain[0])
+    refused(answer, "say --yes")
+    for words in (f"sites so far: {cohort.site_names[0]}", f"{cohort.site_names[0]}: nobody",
+                  "analytic/linear, 10 ROIs, seed 0", "nothing is promised"):  # fmt: skip
+        assert words in answer.err
+    assert not (tmp_path / "x.capsule").exists()
+
+
+def test_evaluate_compares_the_classes(data, tmp_path):
+    _, cohort = data
+    words = np.where(cohort.y == 1, "ASD", "TC")
+    names = {"site": cohort.site, "subject_id": cohort.subject_id}
+    np.savez(tmp_path / "words.npz", fc=cohort.fc, label=words, **names)
+    np.savez(
+        tmp_path / "other.npz", fc=cohort.fc, label=np.where(words == "TC", "NC", "MDD"), **names
+    )
+    out = tmp_path / "x.capsule"
+    site = ("--site", cohort.site_names[0], "--data", tmp_path / "words.npz", "--out", out)
+    assert fcforge("learn", *site, "--method", "majority", "--positive", "ASD").code == 0
+    refused(fcforge("evaluate", out, tmp_path / "other.npz", "--positive", "MDD"),
+            "the capsule's patients are 'ASD'")  # fmt: skip
+    refused(fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "TC"),
+            "The other way round")  # fmt: skip
+    assert fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "ASD").code == 0
 
 
 def test_a_config_gives_the_settings(data, tmp_path):

@@ -51,7 +51,7 @@ def learn(world, site, out, *more, state="public.capsule"):
         more = (*more, "--local", out.parent / f"{site}.home.json")
     return fcforge(
         "learn", "--state", folder / state, "--site", site, "--data", folder / f"{site}.npz",
-        "--out", out, *more,
+        "--out", out, "--yes", *more,
     )  # fmt: skip
 
 
@@ -110,6 +110,19 @@ def test_learning_tells_what_it_found_and_spends(world, tmp_path):
     assert "no promise of privacy is made" in exact.err
 
 
+def test_a_release_is_asked_for_or_said(world, merged, tmp_path):
+    folder, sites = world
+    args = ("learn", "--state", merged, "--site", sites[0], "--data", folder / f"{sites[0]}.npz",
+            "--local", folder / f"{sites[0]}.home.json", "--again", "--epsilon", 0.5,
+            "--sign", folder / f"{sites[0]}.pem", "--out", tmp_path / "x.capsule")  # fmt: skip
+    answer = fcforge(*args)
+    refused(answer, "say --yes")
+    for words in (f"sites so far: {', '.join(sorted(sites))}", "epsilon 0.5 (delta 0.001)",
+                  "6 axes, removes age", "around start "):  # fmt: skip
+        assert words in answer.err
+    assert not (tmp_path / "x.capsule").exists()
+
+
 def test_the_same_people_again_are_told_and_add_up(world, tmp_path):
     site, state = world[1][0], tmp_path / "1.capsule"
     good(learn(world, site, state))
@@ -144,7 +157,8 @@ def test_the_home_file_is_beside_the_data_wherever_a_release_goes(world, tmp_pat
     data = tmp_path / "house" / "own.npz"
     data.parent.mkdir()
     shutil.copy(folder / f"{sites[0]}.npz", data)
-    args = ("learn", "--state", folder / "public.capsule", "--site", sites[0], "--data", data)
+    args = ("learn", "--state", folder / "public.capsule", "--site", sites[0], "--data", data,
+            "--yes")  # fmt: skip
     good(fcforge(*args, "--out", tmp_path / "one.release"))
     assert (data.parent / f"{sites[0]}.home.json").exists()
     refused(fcforge(*args, "--out", tmp_path / "other" / "two.release"), "in an earlier release")

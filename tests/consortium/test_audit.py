@@ -9,7 +9,8 @@ import pytest
 import torch
 from small_consortium import empty, people, sites
 
-from fcforge.consortium import Home, write_consortium, write_home
+from fcforge.capsule.signing import read_private, write_keys
+from fcforge.consortium import Home, read_consortium, write_consortium, write_home
 from fcforge.consortium.audit import (
     audit_people,
     audit_release,
@@ -20,10 +21,11 @@ from fcforge.consortium.audit import (
     require_numbers,
 )
 from fcforge.consortium.learning import Budget, learn
-from fcforge.errors import DataError
+from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.releases import vector
 from fcforge.report import audits
+from fcforge.report.consortium import audit_words
 from fcforge.studies.audit_result import AuditPlan
 from real_runs import fcforge
 
@@ -108,7 +110,7 @@ def test_the_receipt_proves_the_people_in_any_order_and_among_others():
     shuffled = people().select(np.random.default_rng(0).permutation(len(people())))
     release, chosen = released_people(turn().group, shuffled, SITE, turn().home)
     assert release == turn().release
-    assert chosen.subject_id.tolist() == [i for i, _ in turn().home.receipts[0].people]
+    assert chosen.subject_id.tolist() == [i for i, *_ in turn().home.receipts[0].people]
 
 
 def test_other_people_are_refused_by_name():
@@ -133,8 +135,11 @@ def test_other_diagnoses_are_refused():
     exact = turn("none")
     y = mine().y.copy()
     y[0] = 1 - y[0]
-    with pytest.raises(DataError, match=r"not what these people add up to.*[Dd]iagnoses"):
-        audit_release(exact.group, replace(mine(), y=y), SITE, exact.home)
+    for made in (exact, turn()):
+        with pytest.raises(
+            DataError, match=rf"1 have another diagnosis \(first: {mine().subject_id[0]}"
+        ):
+            audit_release(made.group, replace(mine(), y=y), SITE, made.home)
     require_numbers(turn().release, everybody().rows)
     with pytest.raises(DataError, match="add up to"):
         require_numbers(turn().release, everybody().rows + 10.0)
@@ -160,6 +165,41 @@ def test_words_for_a_board():
     assert "There is no noise in this release" in audits.sentences(exact)[2]
 
 
+def test_an_audit_is_recorded_beside_its_release_and_leaves_with_it(tmp_path):
+    found = audit_release(turn().group, people(), SITE, turn().home, PLAN)
+    group = turn().group.audited(found)
+    (record,) = group.audits
+    assert record.release == turn().release.digest
+    assert group.digest == turn().group.digest
+    assert torch.equal(group.head.weight, turn().group.head.weight)
+    rows = {row["release"] for row in record.result["rows"] if not row["reference"]}
+    assert rows == {"release at epsilon 1"}  # what was tried without noise is not of this release
+    path = write_consortium(group, tmp_path / "x.capsule")
+    assert read_consortium(path).audits == (record,)
+    assert turn().group.merged(group).audits == group.merged(turn().group).audits == (record,)
+    assert group.withdrawn(SITE).audits == ()
+    assert group.withdrawn(SITE).merged(group).audits == ()
+    assert audit_words(group)[0].startswith(f"Audited by {SITE} on ")
+    with pytest.raises(CapsuleError, match="is of a release that is not here"):
+        empty().joined([record])
+
+
+def test_only_the_key_of_the_release_audits_it(tmp_path):
+    write_keys(tmp_path / "k.pem")
+    key = read_private(tmp_path / "k.pem")
+    found = audit_release(turn().group, people(), SITE, turn().home, PLAN)
+    with pytest.raises(CapsuleError, match="are not signed; its audit must be, too"):
+        turn().group.audited(found, key)
+    (record,) = turn().group.audited(found).audits
+    for wrong in (
+        {"release": "x"},
+        {"site": "Elsewhere"},
+        {"result": {**record.result, "rows": []}},
+    ):
+        with pytest.raises(CapsuleError, match="cannot be read"):
+            replace(record, **wrong).check()
+
+
 def test_the_command_audits_a_capsule_of_releases(tmp_path):
     capsule = write_consortium(turn().group, tmp_path / "group.capsule")
     home = write_home(turn().home, tmp_path / "home.json")
@@ -174,6 +214,11 @@ def test_the_command_audits_a_capsule_of_releases(tmp_path):
     told = json.loads(done.out)
     assert told["about"]["released"] == "release at epsilon 1"
     assert (tmp_path / "found" / "audit.md").exists()
+    recorded = tmp_path / "audited.capsule"
+    done = fcforge(*base, "--local", home, "--record", recorded)
+    assert done.code == 0, done.err
+    assert f"Audited by {SITE} on " in fcforge("inspect", recorded).out
+    assert fcforge("verify", recorded).code == 0
     refused = fcforge(*base)
     assert refused.code != 0
     assert "--local home.json" in refused.err

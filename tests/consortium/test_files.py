@@ -167,7 +167,7 @@ def test_only_the_hospital_withdraws_what_it_signed(group, keys):
         (lambda m, r: m.update(extra=1), "not a capsule of releases"),
         (lambda m, r: r.append(r[0]), "repeat each other"),
         (lambda m, r: r.reverse(), "in disorder"),
-        (lambda m, r: r[0].update(kind="scan"), "neither a release nor a withdrawal"),
+        (lambda m, r: r[0].update(kind="scan"), "not a release, a withdrawal or an audit"),
         (lambda m, r: r[0].update(numbers="x"), "where a tuple"),
     ],
 )

@@ -114,7 +114,7 @@ def test_evaluation_beside_the_majority_and_the_public_head(group):
     assert value.low < value.value < value.high
     assert set(found.rows) == {"consortium", "public head alone"}
     assert set(evaluate(empty(), NEW, Home()).rows) == {"consortium"}
-    receipt = Receipt("x", 1, "", 1.0, "", fingerprints(NEW.fc, NEW.subject_id.tolist()))
+    receipt = Receipt("x", 1, "", 1.0, "", fingerprints(NEW.fc, NEW.subject_id.tolist(), NEW.y))
     home = Home((receipt,), Threshold(0.0, 1.0, 3, group.digest))
     mine = evaluate(group, NEW, home)
     assert mine.learned == len(NEW)

@@ -85,7 +85,7 @@ def require_same_people(capsule: Capsule, site: Site, receipt: LinkReceipt | Non
     """Raise where the receipt does not prove that these are the people that were learned.
 
     The ledger holds a salted hash of them, in the order learned; ids that were renumbered, rows
-    that were shuffled and strangers under the site's name give another.
+    that were shuffled, other diagnoses and strangers under the site's name give another.
     """
     if receipt is None:
         raise DataError(
@@ -95,7 +95,8 @@ def require_same_people(capsule: Capsule, site: Site, receipt: LinkReceipt | Non
         )
     learned_ids = ids_learned(capsule, site)
     said = _entry(capsule, site.name)["commitment"]
-    receipt.require(said, learned_by(capsule, site).fc.numpy(), learned_ids)
+    mine = learned_by(capsule, site)
+    receipt.require(said, mine.fc.numpy(), learned_ids, mine.y.numpy())
 
 
 def ids_learned(capsule: Capsule, site: Site) -> list[str]:

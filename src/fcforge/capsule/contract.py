@@ -10,9 +10,11 @@ import numpy as np
 import torch
 
 from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.hemispheres import side_distance
 from fcforge.capsule.judging import scores
 from fcforge.capsule.prediction import references
 from fcforge.errors import CapsuleError, ConfigError, DataError
+from fcforge.graphs import edges, fisher_z
 from fcforge.methods import make_method
 from fcforge.metrics import cell_values
 from fcforge.runner.learners import build_learner
@@ -83,15 +85,9 @@ def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[s
     turned round show in a model that tells them apart the wrong way round.
     """
     flags, learning = [], site.learning(with_val=True)
-    away = [float(r.distances(learning.fc)["pattern"].median()) for _, r, _ in references(capsule)]
-    if away and min(away) > UNLIKE:
-        _refuse_unless(
-            ACCEPT_SCANS in accept,
-            f"its FC does not resemble that of {', '.join(capsule.sites)} (correlation with the "
-            f"nearest mean {1 - min(away):.2f}).",
-            site,
-            "Check the atlas and the order of the ROIs; if they are right, say --accept-scans.",
-        )
+    if odd := _odd_scans(capsule, learning.fc):
+        do = "Check the atlas and the order of the ROIs; if they are right, say --accept-scans."
+        _refuse_unless(ACCEPT_SCANS in accept, odd, site, do)
         flags.append(ACCEPT_SCANS)
     area, error = _auroc(capsule, learning.fc, learning.y.numpy())
     if area < 0.5 - TURNED * error:
@@ -105,6 +101,21 @@ def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[s
         )
         flags.append(ACCEPT_LABELS)
     return flags
+
+
+def _odd_scans(capsule: Capsule, fc: torch.Tensor) -> str:
+    """What is odd about a site's FC; empty where nothing is."""
+    known = [reference for _, reference, _ in references(capsule)]
+    away = [float(r.distances(fc)["pattern"].median()) for r in known]
+    if away and min(away) > UNLIKE:
+        return (
+            f"its FC does not resemble that of {', '.join(capsule.sites)} (correlation with the "
+            f"nearest mean {1 - min(away):.2f})."
+        )
+    mean = fisher_z(edges(fc)).double().mean(0)[None]
+    if any(float(side_distance(r.mean, mean)) > 1 for r in known):
+        return "its left and right hemispheres look swapped beside the sites before it."
+    return ""
 
 
 def _refuse_unless(accepted: bool, what: str, site: Site, do: str) -> None:

@@ -29,6 +29,7 @@ def learn_site(
     *,
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
+    agree: Callable[[Capsule], Any] = lambda capsule: None,
 ) -> Capsule:
     """Learn one site and seal the next capsule.
 
@@ -54,6 +55,7 @@ def learn_site(
         epsilon=request.epsilon,
         template=request.template or template,
         accept=request.accept,
+        agree=agree,
     )
     return learn(
         request.state,

@@ -12,8 +12,9 @@ subjects the scored network was not trained on.
 edges: ``inside``, the Mahalanobis distance within the k leading principal axes of the site's
 held-out set; ``outside``, the distance from their span; ``pattern``, one minus the correlation
 with the site's mean pattern. Each is divided by its limit, mean + 2.576 standard deviations among
-the site's real training subjects, widened for small sites (see `limits`). A scan beyond a limit
-at every site is unlike anything seen, and no probability should be read from it.
+the site's real training subjects, widened for small sites (see `limits`). ``sides`` says whether
+left and right are swapped (`fcforge.capsule.hemispheres`). A scan beyond a limit at every site is
+unlike anything seen, and no probability should be read from it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.capsule.hemispheres import side_distance
 from fcforge.capsule.ledger import rounded
 from fcforge.engine import Learner
 from fcforge.generators import make_generator
@@ -34,7 +36,8 @@ from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.types import Component, FCBatch
 
-DISTANCES = ("inside", "outside", "pattern")
+DISTANCES = ("inside", "outside", "pattern")  # with limits in the ledger
+SIDES = "sides"  # its limit is always 1
 AXES = 8
 QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
 TEMPERATURES = (0.2, 20.0)
@@ -125,6 +128,7 @@ class Reference(NamedTuple):
             "inside": (along / self.spread).norm(dim=1) / len(self.spread) ** 0.5,
             "outside": (away - along @ self.axes).norm(dim=1),
             "pattern": 1.0 - shape @ mean / norms,
+            SIDES: side_distance(self.mean, z),
         }
 
 
@@ -137,13 +141,16 @@ def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
     n, k = len(fc), len(reference.spread)
     wider = math.sqrt((n + 1) / max(n - k - 2, 1))
     found = {}
-    for name, values in reference.distances(fc).items():
+    distances = reference.distances(fc)
+    for name in DISTANCES:
+        values = distances[name]
         spread = float(values.std()) if n > 1 else 0.0
         bound = wider * (float(values.mean()) + QUANTILE * spread)
         found[name] = float(f"{max(bound, 1e-6):.4g}")
     return found
 
 
+_SAID = (*(f"{name} distance" for name in DISTANCES), "left and right look swapped")
 Known = list[tuple[str, Reference, dict[str, float]]]
 
 
@@ -164,12 +171,12 @@ def strangeness(known: Known, fc: Tensor) -> tuple[Tensor, list[str]]:
     each = []
     for _, reference, bounds in known:
         found = reference.distances(fc)
-        each.append(torch.stack([found[name] / bounds[name] for name in DISTANCES]))
+        limits_and_one = {**bounds, SIDES: 1.0}
+        each.append(torch.stack([v / limits_and_one[name] for name, v in found.items()]))
     ratios = torch.stack(each)  # (sites, distances, n)
     worst, which = ratios.max(1)
     odd, site = worst.min(0)
     names = [
-        f"nearest site {known[int(s)][0]}, {DISTANCES[int(which[s, i])]} distance"
-        for i, s in enumerate(site)
+        f"nearest site {known[int(s)][0]}, {_SAID[int(which[s, i])]}" for i, s in enumerate(site)
     ]
     return odd, names

@@ -149,6 +149,8 @@ class LearnOptions:
         This hospital's copy of a template that the settings name by its content.
     accept : sequence of str
         What may look odd (`contract.ACCEPT_LABELS`, `contract.ACCEPT_SCANS`); recorded.
+    agree : callable
+        Called with the capsule that is about to be continued; raises where it must not be.
     """
 
     key: Ed25519PrivateKey | None = None
@@ -158,6 +160,7 @@ class LearnOptions:
     epsilon: float | None = None
     template: str | Path | None = None
     accept: Sequence[str] = ()
+    agree: Callable[[Capsule], Any] = lambda capsule: None
 
 
 def learn(
@@ -204,7 +207,10 @@ def learn(
     spends = require_budget(settings, options.epsilon, f"site '{site_name}'")
     if spends:
         say(spends)
-    flags = require_alike(capsule, site, options.accept) if capsule is not None else []
+    flags = []
+    if capsule is not None:
+        options.agree(capsule)
+        flags = require_alike(capsule, site, options.accept)
     epochs, total = count(1), settings.training.epochs
     following = learn_next(
         capsule,

@@ -130,6 +130,23 @@ def sign_last(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, 
     return (*entries[:-1], {**named, "signature": sign(key, _signed_content(named))[1]})
 
 
+def first_new(entries: Sequence[Entry]) -> int:
+    """Place of the first line that was not sealed before: later ones grew on it in memory."""
+    first = len(entries) - 1
+    while first > 0 and not entries[first]["parent"]:
+        first -= 1
+    return first
+
+
+def sign_new(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
+    """The entries, every line that was not sealed before signed by its author, chained anew."""
+    first = first_new(entries)
+    signed = tuple(entries[:first])
+    for entry in entries[first:]:
+        signed = sign_last(append(signed, entry), key)
+    return signed
+
+
 def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) -> None:
     """Raise `CapsuleError` for a line whose signature is wrong or missing.
 

@@ -123,7 +123,7 @@ def check_line(entry: Entry) -> None:
     learns = entry.get("kind") == "learn"
     where = f"ledger line {entry['number'] + 1}"
     _check_table(LearnLine if learns else AuditLine, entry, where)
-    _check_sizes(entry, where)
+    check_sizes(entry, where)
     if learns and len({value is None for value in entry["reference"].values()}) != 1:
         raise CapsuleError(f"{where}: its limits are neither all there nor all missing.")
     if not learns and Audit.from_ledger(entry["result"]) is None:
@@ -154,7 +154,7 @@ def _check_value(hint: Any, value: Any, where: str) -> None:
             _check_table(inner, item, f"{where}.{key[:60]}")
 
 
-def _check_sizes(value: Any, where: str) -> None:
+def check_sizes(value: Any, where: str) -> None:
     """Raise for texts and lists that nobody would read."""
     inside = list(value.values()) + list(value) if isinstance(value, dict) else value
     if isinstance(value, str):
@@ -164,4 +164,4 @@ def _check_sizes(value: Any, where: str) -> None:
         if len(inside) > 2 * MAX_ITEMS:
             raise CapsuleError(f"{where} holds a list of {len(inside)} things.")
         for item in inside:
-            _check_sizes(item, where)
+            check_sizes(item, where)

@@ -1,8 +1,9 @@
 """Receipts: a hospital's own proof of whom it learned.
 
-The ledger holds a salted hash of the learned people and scans, in the order learned (the
-commitment). It tells nobody anything without the salt, which stays at home in the receipt, as
-does the list. An audit must be of the same people, or it would find nothing and look reassuring.
+The ledger holds a salted hash of the learned people, their scans and diagnoses, in the order
+learned (the commitment). It tells nobody anything without the salt, which stays at home in the
+receipt, as does the list. An audit must be of the same people, or it would find nothing and look
+reassuring.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ from fcforge.errors import DataError
 from fcforge.writing import write_bytes
 
 FORMAT = "fcforge-receipt"
-People = tuple[tuple[str, str], ...]
+Person = tuple[str, str, str]  # id, SHA-256 of the FC, diagnosis
+People = tuple[Person, ...]
 
 
-def fingerprints(fc: np.ndarray, ids: Sequence[str]) -> People:
-    """(id, SHA-256 of the FC) of every scan, in order."""
+def fingerprints(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
+    """(id, SHA-256 of the FC, diagnosis) of every scan, in order."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
     return tuple(
-        (str(i), hashlib.sha256(scan.tobytes()).hexdigest())
-        for i, scan in zip(ids, scans, strict=True)
+        (str(i), hashlib.sha256(scan.tobytes()).hexdigest(), str(int(diagnosis)))
+        for i, scan, diagnosis in zip(ids, scans, y, strict=True)
     )
 
 
+def read_people(data: Sequence[Sequence[str]]) -> People:
+    """People of a file; `ValueError` where they are not as `fingerprints` gives them."""
+    return tuple((str(who), str(scan), str(diagnosis)) for who, scan, diagnosis in data)
+
+
 def commitment(salt: str, people: Sequence[Sequence[str]]) -> str:
-    """Salted SHA-256 of people and scans, in order: tells nothing without the salt."""
+    """Salted SHA-256 of people, scans and diagnoses, in order: tells nothing without the salt."""
     return ledger.sha256(ledger.canonical([salt, [list(p) for p in people]]))
 
 
@@ -50,7 +57,7 @@ class LinkReceipt:
     Attributes
     ----------
     site, salt : str
-    people : tuple of (id, FC hash)
+    people : tuple of (id, FC hash, diagnosis)
         In the order learned; ids are empty where none were known.
     """
 
@@ -59,16 +66,16 @@ class LinkReceipt:
     people: People
 
     @classmethod
-    def of(cls, site: str, fc: np.ndarray, ids: Sequence[str]) -> LinkReceipt:
+    def of(cls, site: str, fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> LinkReceipt:
         """A new receipt, with a salt of its own."""
-        return cls(site, new_salt(), fingerprints(fc, ids or [""] * len(fc)))
+        return cls(site, new_salt(), fingerprints(fc, ids or [""] * len(fc), y))
 
     @property
     def commitment(self) -> str:
         """What the ledger says of them."""
         return commitment(self.salt, self.people)
 
-    def require(self, said: str, fc: np.ndarray, ids: Sequence[str]) -> None:
+    def require(self, said: str, fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> None:
         """Raise `DataError` unless these people are those of the receipt and of the ledger.
 
         Parameters
@@ -77,6 +84,7 @@ class LinkReceipt:
             Commitment of the ledger.
         fc : ndarray of shape (n, R, R)
         ids : sequence of str
+        y : ndarray of shape (n,)
         """
         where = f"site '{self.site}'"
         if self.commitment != said:
@@ -85,8 +93,8 @@ class LinkReceipt:
                 where=where,
                 do="Use the receipt that was written when this site was learned.",
             )
-        unnamed = all(not who for who, _ in self.people)
-        found = fingerprints(fc, [""] * len(fc) if unnamed else ids)
+        unnamed = all(not who for who, *_ in self.people)
+        found = fingerprints(fc, [""] * len(fc) if unnamed else ids, y)
         same = sorted(found) == sorted(self.people) if unnamed else found == self.people
         if not same:
             raise DataError(
@@ -94,7 +102,7 @@ class LinkReceipt:
                 "others.",
                 where=where,
                 do="Give exactly what `fcforge learn` was given: the same scans under the same "
-                "ids.",
+                "ids with the same diagnoses.",
             )
 
 
@@ -123,8 +131,7 @@ def read_receipt(path: str | Path) -> LinkReceipt:
         data = json.loads(Path(path).read_bytes())
         if data["format"] != FORMAT:
             raise ValueError("another format")
-        people = tuple((str(a), str(b)) for a, b in data["people"])
-        return LinkReceipt(str(data["site"]), str(data["salt"]), people)
+        return LinkReceipt(str(data["site"]), str(data["salt"]), read_people(data["people"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"is not a receipt of fcforge ({error}).",

@@ -71,6 +71,10 @@ class LearnRequest(Request):
         flag="--allow-real-subjects",
     )
     overwrite: bool = option(False, "Replace OUT.", flag="--overwrite")
+    yes: bool = option(
+        False, "Go on with what --state holds without asking; needed without a terminal.",
+        flag="--yes",
+    )  # fmt: skip
 
     @property
     def signature_required(self) -> bool | None:

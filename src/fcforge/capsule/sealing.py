@@ -45,7 +45,7 @@ def seal(
     capsule : Capsule
     out : path
     key : Ed25519PrivateKey, optional
-        Signs the manifest, which covers every part, and the ledger line that is new in it.
+        Signs the manifest, which covers every part, and the ledger lines that are new in it.
     allow_real_subjects : bool
         A method that keeps real subjects (or a generator that copies them) is refused without
         it; the permission is written into the ledger for everyone to read.
@@ -58,8 +58,11 @@ def seal(
         The same with its new id.
     """
     entries = flagged(capsule, allow_real_subjects)
-    if key is not None and not capsule.id:  # what was opened has lines of others only
-        entries = ledger.sign_last(entries, key)
+    if not capsule.id:  # what was opened has lines of others only
+        require_same_signing(entries[: ledger.first_new(entries)], key is not None)
+        entries = ledger.sign_new(entries, key) if key is not None else entries
+    elif key is None:
+        require_same_signing(entries, signs=False)
     capsule = replace(capsule, entries=entries, signed_by="")
     parts = {
         LEDGER: ledger.write(entries),

@@ -75,7 +75,8 @@ class Turn:
         """Who was learned, in the order learned."""
         parts = ("train", "val") if self.learns_val else ("train",)
         ids = [who for part in parts for who in self.site.subject_ids[part]]
-        return LinkReceipt.of(self.site.name, self.learned.fc.numpy(), ids)
+        learned = self.learned
+        return LinkReceipt.of(self.site.name, learned.fc.numpy(), ids, learned.y.numpy())
 
     @property
     def fresh(self) -> bool:

@@ -59,9 +59,17 @@ def _bar(what: str) -> Iterator[Report]:
         TimeRemainingColumn(),
         TextColumn("[dim]{task.fields[last]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, last="")
-        yield lambda done, total, last: bar.update(task, completed=done, total=total, last=last)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None, last="")
+
+    def report(done: int, total: int, last: str) -> None:
+        bar.start()  # at the first report: before it somebody may have to be asked
+        bar.update(task, completed=done, total=total, last=last)
+
+    try:
+        yield report
+    finally:
+        bar.stop()
 
 
 def _plain(what: str, every: float) -> Report:

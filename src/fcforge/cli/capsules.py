@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +23,7 @@ from fcforge.cli._options import (
     Trust,
     takes,
 )
-from fcforge.errors import FCForgeError
+from fcforge.errors import ConfigError, FCForgeError
 
 
 def mount(app: typer.Typer) -> None:
@@ -91,9 +92,13 @@ def learn(request: LearnRequest) -> None:
 def _learn_release(request: LearnRequest) -> None:
     from fcforge.consortium.turn import take_turn
     from fcforge.report.consortium import release_words
-    from fcforge.report.hospital import found_words
+    from fcforge.report.hospital import continued_group, found_words
 
-    done = take_turn(request, lambda found: say("\n".join(found_words(found))))
+    done = take_turn(
+        request,
+        lambda found: say("\n".join(found_words(found))),
+        lambda group: _agree(continued_group(group, request), request.yes),
+    )
     say(f"wrote {request.out}, which may leave; the home file beside the data must not.")
     _write_card(request.out)
     print("\n".join(release_words(done.release)))
@@ -101,13 +106,31 @@ def _learn_release(request: LearnRequest) -> None:
 
 def _learn_link(request: LearnRequest) -> None:
     from fcforge.capsule.first_site import learn_site
+    from fcforge.report.hospital import continued_chain
     from fcforge.report.inspect import inspect_words
 
+    def agree(capsule: Any) -> None:
+        _agree(continued_chain(capsule), request.yes)
+
     with progress_on_stderr("learning") as progress:
-        capsule = learn_site(request, progress=progress, say=say)
+        capsule = learn_site(request, progress=progress, say=say, agree=agree)
     say(f"sealed {request.out}; send this one file on, nothing else.")
     _write_card(request.out)
     print("\n".join(inspect_words(capsule)))
+
+
+def _agree(words: list[str], yes: bool) -> None:
+    """Show what is about to be continued, and ask unless `yes` was said."""
+    say("\n".join(words))
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            "there is no terminal on which to ask whether to go on with this.",
+            do="Read the lines above; if they are what you expect, say --yes.",
+        )
+    if not typer.confirm("Go on with this?", err=True):
+        raise typer.Exit(1)
 
 
 def merge(
@@ -298,7 +321,8 @@ def audit(request: AuditRequest) -> None:
         found, capsule = audit_as_asked(request, say)
     if capsule is not None and request.record is not None:
         audits.record(capsule, found, request.record, request.sign)
-        say(f"sealed {request.record} with the audit in its ledger.")
+    if request.record is not None:
+        say(f"sealed {request.record} with the audit inside.")
         _write_card(request.record)
     if request.out is not None:
         audits.write_files(found, request.out)

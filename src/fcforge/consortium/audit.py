@@ -9,7 +9,7 @@ than the whole site does: what is found here is more than the release itself giv
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
@@ -17,15 +17,17 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from fcforge.capsule.receipts import commitment, fingerprints
+from fcforge.capsule.container import require_place
+from fcforge.capsule.receipts import fingerprints
 from fcforge.capsule.requests import AuditRequest
-from fcforge.capsule.signing import read_public
-from fcforge.consortium.files import read_consortium
+from fcforge.capsule.signing import read_private
+from fcforge.consortium.files import write_consortium
 from fcforge.consortium.home import Home, Receipt, read_home
 from fcforge.consortium.learning import own_people
-from fcforge.consortium.members import Consortium
+from fcforge.consortium.members import Consortium, require_key
 from fcforge.consortium.records import Release
-from fcforge.errors import CapsuleError, ConfigError, DataError
+from fcforge.consortium.trusting import open_group
+from fcforge.errors import ConfigError, DataError
 from fcforge.privacy import attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.mechanisms import epsilon_of, gaussian_sigma
@@ -246,7 +248,7 @@ def audit_release(
         "released": release_name(epsilon),
         "epsilon": epsilon,
         "delta": release.delta,
-        "proved": f"{len(mine)} people and their scans, by the receipt",
+        "proved": f"{len(mine)} people, their scans and diagnoses, by the receipt",
     }
     return replace(found, about=about)
 
@@ -258,18 +260,23 @@ def audit_as_asked(request: AuditRequest) -> Audit:
             "an audit of a release needs the home file of one site.",
             do="Give --site NAME and --local home.json, as `fcforge learn` wrote it.",
         )
-    for name in ("generator", "halves", "reference", "record"):
+    for name in ("generator", "halves", "reference"):
         if getattr(request, name):
             raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)
     site, home = request.site[0], read_home(request.local, must_exist=True)
-    group = read_consortium(request.capsule)
-    trusted = [read_public(key) for key in request.trust]
-    if trusted and not all(r.key in trusted for r in group.of_site(site)):
-        raise CapsuleError(f"the releases of site '{site}' are not signed by a key you trust.")
-    cohort = load_sites(request.data, request.site, request.kind)
-    return audit_release(group, cohort, site, home, replace(PLAN, seed=request.seed))
+    group = open_group(request.capsule, request.trust)
+    key = read_private(request.sign) if request.sign is not None else None
+    if request.record is not None:  # before minutes of attacks
+        require_place(request.record)
+        require_key(group.of_site(site)[0], key, "audit")
+    cohort = load_sites(request.data, request.site, request.kind, request.positive)
+    plan = replace(PLAN, seed=request.seed)
+    found = audit_release(group, cohort, site, home, plan)
+    if request.record is not None:
+        write_consortium(group.audited(found, key), request.record)
+    return found
 
 
 def released_people(
@@ -277,27 +284,27 @@ def released_people(
 ) -> tuple[Release, Cohort]:
     """The last release whose people are in the data, and they in its order; else `DataError`."""
     mine = own_people(group, cohort, site)
-    here = dict(fingerprints(mine.fc, mine.subject_id.tolist()))
+    people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
+    here = {who: found for who, *found in people}
     releases = group.of_site(site)
     receipts = [home.receipt_of(release) for release in releases]
     for release, receipt in zip(releases[::-1], receipts[::-1], strict=True):
-        if all(here.get(i) == scan for i, scan in receipt.people):
+        if all(here.get(who) == found for who, *found in receipt.people):
             place = {i: k for k, i in enumerate(mine.subject_id.tolist())}
-            chosen = mine.select(np.array([place[i] for i, _ in receipt.people]))
-            people = fingerprints(chosen.fc, chosen.subject_id.tolist())
-            if commitment(receipt.salt, people) == release.commitment:
-                return release, chosen
+            return release, mine.select(np.array([place[i] for i, *_ in receipt.people]))
     raise _not_the_people(site, receipts[-1], here)
 
 
-def _not_the_people(site: str, receipt: Receipt, here: dict[str, str]) -> DataError:
-    missing = [i for i, _ in receipt.people if i not in here]
-    other = [i for i, scan in receipt.people if i in here and here[i] != scan]
-    said = [
-        f"{len(ids)} {what} (first: {ids[0]})"
-        for ids, what in ((missing, "are not in the data"), (other, "have another scan"))
-        if ids
-    ]
+def _not_the_people(site: str, receipt: Receipt, here: Mapping[str, list[str]]) -> DataError:
+    known = [(who, here.get(who, []), found) for who, *found in receipt.people]
+    differ = {
+        "are not in the data": [who for who, mine, _ in known if not mine],
+        "have another scan": [who for who, mine, found in known if mine[:1] not in ([], found[:1])],
+        "have another diagnosis": [
+            who for who, mine, found in known if mine[1:] not in ([], found[1:])
+        ],
+    }
+    said = [f"{len(ids)} {what} (first: {ids[0]})" for what, ids in differ.items() if ids]
     return DataError(
         f"these are not the {len(receipt.people)} people of release {receipt.wave}: "
         f"{' and '.join(said)}.",
@@ -309,7 +316,8 @@ def _not_the_people(site: str, receipt: Receipt, here: dict[str, str]) -> DataEr
 def require_numbers(release: Release, rows: np.ndarray) -> None:
     """Refuse where the released numbers cannot be these people's sum plus the stated noise.
 
-    The receipt proves people and scans, not diagnoses: others would be attacked in vain.
+    The receipt proves people, scans and diagnoses, not covariates: others would be attacked in
+    vain.
     """
     apart = np.asarray(release.numbers) - rows.sum(0)
     if release.noise_sd:
@@ -320,5 +328,5 @@ def require_numbers(release: Release, rows: np.ndarray) -> None:
         raise DataError(
             f"the numbers of release {release.wave} are not what these people add up to.",
             where=f"site '{release.site}'",
-            do="Check diagnoses and covariates: they must be those that were learned.",
+            do="Check the covariates: they must be those that were learned.",
         )

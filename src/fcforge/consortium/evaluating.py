@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fcforge.capsule.contract import require_classes, require_rois
 from fcforge.capsule.opening import open_capsule
 from fcforge.capsule.prediction import predict_fc
 from fcforge.capsule.receipts import fingerprints
@@ -62,6 +63,8 @@ def evaluate_file(
         return evaluate(open_group(capsule, trust), cohort, home)
     opened = open_capsule(capsule, trusted=public_keys(trust))
     require_valid(cohort, n_rois=opened.settings.n_rois)
+    require_rois(opened.settings, cohort.roi_names, "the data")
+    require_classes(opened.settings, cohort.classes, "the data")
     p, odd, _ = predict_fc(opened, cohort.fc)
     odds = np.where(odd > 1, np.nan, np.log(p / (1 - p)))
     return summed(cohort, {"the capsule": odds}, 0, ())
@@ -86,7 +89,7 @@ def evaluate(group: Consortium, cohort: Cohort, home: Home) -> Evaluation:
         notes += home.threshold.stale(group.digest)
     if both := group.start.public_among(cohort.subject_id.tolist()):
         notes.append(f"{len(both)} of these people are among the public ones: the numbers flatter.")
-    seen = len(home.seen(fingerprints(cohort.fc, cohort.subject_id.tolist())))
+    seen = len(home.seen(fingerprints(cohort.fc, cohort.subject_id.tolist(), cohort.y)))
     if seen:
         notes.append(f"{seen} of these people are in a release: the numbers flatter.")
     return summed(cohort, rows, seen, tuple(notes))

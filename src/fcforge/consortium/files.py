@@ -38,7 +38,7 @@ def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = Fa
     """Write a capsule of releases whole or not at all; only its owner may read it."""
     require_place(out, overwrite=overwrite)
     arrays = save_arrays(group.start.tensors())
-    records = b"".join(_line(r) for r in (*group.releases, *group.withdrawals))
+    records = b"".join(_line(r) for r in group.records)
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -47,8 +47,7 @@ def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = Fa
         "parts": {START: ledger.sha256(arrays), RECORDS: ledger.sha256(records)},
     }
     parts = {MANIFEST: ledger.canonical(manifest), START: arrays, RECORDS: records}
-    write_bytes(out, pack(parts, PARTS))
-    Path(out).chmod(0o600)
+    write_bytes(out, pack(parts, PARTS), private=True)
     return Path(out)
 
 
@@ -85,7 +84,7 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
         raise CapsuleError("its list of records is cut off.")
     found = [read_record(line, f"record {i + 1}") for i, line in enumerate(lines)]
     group = Consortium(start).joined(found)
-    if [r.digest for r in found] != [r.digest for r in (*group.releases, *group.withdrawals)]:
+    if [r.digest for r in found] != [r.digest for r in group.records]:
         raise CapsuleError("its records repeat each other, are withdrawn, or stand in disorder.")
     return group
 
@@ -106,7 +105,7 @@ def _line(record: Record) -> bytes:
 def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write one record alone: a few kilobytes that can be mailed and read."""
     require_place(out, overwrite=overwrite)
-    write_bytes(out, _line(record))
+    write_bytes(out, _line(record), private=True)
     return Path(out)
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.capsule.receipts import commitment
+from fcforge.capsule.receipts import People, Person, commitment, read_people
 from fcforge.consortium.records import Release
 from fcforge.errors import DataError
 from fcforge.writing import write_bytes
@@ -29,7 +29,7 @@ class Receipt:
     site, wave, start, epsilon
         As in the release; epsilon is None where nothing was promised.
     salt : str
-    people : tuple of (id, FC hash)
+    people : tuple of (id, FC hash, diagnosis)
         In the order learned.
     release : str
         Digest of the release.
@@ -40,7 +40,7 @@ class Receipt:
     start: str
     epsilon: float | None
     salt: str
-    people: tuple[tuple[str, str], ...]
+    people: People
     release: str = ""
 
     @property
@@ -79,14 +79,14 @@ class Home:
         """How many releases the site has made."""
         return max((r.wave for r in self.receipts if r.site == site), default=0)
 
-    def seen(self, people: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float | None]:
+    def seen(self, people: Sequence[Person]) -> dict[Person, float | None]:
         """Those among `people` (by id or scan) who are in earlier releases, and what they spent.
 
         None: somebody in a release without noise, whose budget is already unlimited.
         """
-        found: dict[tuple[str, str], float | None] = {}
+        found: dict[Person, float | None] = {}
         for receipt in self.receipts:
-            ids, scans = (set(part) for part in zip(*receipt.people, strict=True))
+            ids, scans, _ = (set(part) for part in zip(*receipt.people, strict=True))
             for person in people:
                 if person[0] in ids or person[1] in scans:
                     before = found.get(person, 0.0)
@@ -115,8 +115,7 @@ class Home:
 def write_home(home: Home, path: str | Path) -> Path:
     """Write the home file, whole or not at all, readable by its owner only."""
     data = {"format": FORMAT, **asdict(home)}
-    write_bytes(path, json.dumps(data, indent=1).encode())
-    Path(path).chmod(0o600)
+    write_bytes(path, json.dumps(data, indent=1).encode(), private=True)
     return Path(path)
 
 
@@ -139,8 +138,7 @@ def read_home(path: str | Path, *, must_exist: bool = False) -> Home:
 
 
 def _receipt(data: Mapping[str, Any]) -> Receipt:
-    people = tuple((str(a), str(b)) for a, b in data["people"])
-    return Receipt(**{**data, "people": people})
+    return Receipt(**{**data, "people": read_people(data["people"])})
 
 
 def _threshold(data: Mapping[str, Any] | None) -> Threshold | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcforge import __version__
 from fcforge.capsule import ledger
-from fcforge.capsule.receipts import fingerprints, new_salt
+from fcforge.capsule.receipts import Person, fingerprints, new_salt
 from fcforge.consortium.home import Home, Receipt, Threshold
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import (
@@ -111,7 +111,7 @@ def learn(
         Go on although the diagnoses look turned round.
     """
     mine = own_people(group, cohort, site)
-    people = fingerprints(mine.fc, mine.subject_id.tolist())
+    people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
     spent = require_budget(home, people, budget)
     x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
     y = torch.from_numpy(mine.y)
@@ -198,9 +198,16 @@ def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> Non
 def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
     """Refuse scans that are unlike the public people's: shuffled ROIs, another atlas."""
     features = start.features(torch.from_numpy(mine.fc), mine.covariates)
-    far, unlike = start.strangeness(features)
-    strange = int((torch.maximum(far, unlike) > 1).sum())
-    alike = float(likeness(features.mean(0)[None], start.arrays.mean))
+    mean = features.mean(0)[None]
+    if float(start.side(mean)) > 1:
+        raise DataError(
+            "its left and right hemispheres look swapped beside the public people's.",
+            where=f"site '{site}'",
+            do="Check the order of the ROIs and the orientation of the images.",
+        )
+    apart = torch.stack([*start.strangeness(features).values()])
+    strange = int((apart.amax(0) > 1).sum())
+    alike = float(likeness(mean, start.arrays.mean))
     limit = start.papers["limits"]["site"]
     if strange > 0.2 * len(mine) or alike < limit:
         raise DataError(
@@ -212,7 +219,7 @@ def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
         )
 
 
-def require_budget(home: Home, people: Sequence[tuple[str, str]], budget: Budget) -> float:
+def require_budget(home: Home, people: Sequence[Person], budget: Budget) -> float:
     """Most that one of these people will have spent; told and refused where it adds up unasked."""
     if budget.limit is not None:
         check_budget(budget.epsilon, budget.delta, "release")
@@ -297,12 +304,12 @@ def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) ->
     """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
     mine = own_people(group, cohort, site)
     x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
-    times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist()))
+    times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist(), mine.y))
     left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
     return fit_threshold(left_out, mine.y, group.digest)
 
 
-def times_released(group: Consortium, home: Home, people: Sequence[tuple[str, str]]) -> np.ndarray:
+def times_released(group: Consortium, home: Home, people: Sequence[Person]) -> np.ndarray:
     """In how many releases of the group each of these people is, (n,)."""
     here = {r.digest for r in group.releases}
     times = np.zeros(len(people))

@@ -14,10 +14,11 @@ from torch import Tensor
 from fcforge import __version__
 from fcforge.capsule import ledger
 from fcforge.consortium.public import PublicStart
-from fcforge.consortium.records import Record, Release, Withdrawal
+from fcforge.consortium.records import AuditRecord, Record, Release, Withdrawal
 from fcforge.errors import CapsuleError
 from fcforge.privacy.mechanisms import epsilon_of
 from fcforge.releases import vector
+from fcforge.studies.audit_result import Audit
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,7 +30,7 @@ MOST_PEOPLE = 1e6  # of one release
 
 @dataclass(frozen=True)
 class Consortium:
-    """A start, the releases of its hospitals, and what was withdrawn.
+    """A start, the releases of its hospitals, what was withdrawn, and what audits found.
 
     The head is a function of the set alone: any order of hospitals, any tree of merges ends in the
     same head, bit by bit (sums are exact, `math.fsum`). It is never stored, so it cannot be forged.
@@ -40,11 +41,19 @@ class Consortium:
     releases : tuple of Release
         Sorted by site, wave and digest.
     withdrawals : tuple of Withdrawal
+    audits : tuple of AuditRecord
+        Of releases that are here; they do not change the head.
     """
 
     start: PublicStart
     releases: tuple[Release, ...] = ()
     withdrawals: tuple[Withdrawal, ...] = ()
+    audits: tuple[AuditRecord, ...] = ()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """All of them, as they stand in a file."""
+        return (*self.releases, *self.withdrawals, *self.audits)
 
     @cached_property
     def total(self) -> Tensor:
@@ -75,7 +84,7 @@ class Consortium:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the start and all records: names this state of the consortium."""
+        """SHA-256 over start, releases and withdrawals: names this state of the consortium."""
         records = [r.digest for r in (*self.releases, *self.withdrawals)]
         return ledger.sha256(ledger.canonical([self.start.digest, records]))
 
@@ -91,11 +100,12 @@ class Consortium:
 
     def only(self, site: str) -> Consortium:
         """The start with this site's releases alone, to look at."""
-        return replace(self, releases=self.of_site(site), withdrawals=())
+        audits = tuple(a for a in self.audits if a.site == site)
+        return replace(self, releases=self.of_site(site), withdrawals=(), audits=audits)
 
     def joined(self, records: Iterable[Record]) -> Consortium:
         """The union with some records; whatever does not fit raises `CapsuleError` by name."""
-        every = {r.digest: r for r in (*self.releases, *self.withdrawals)}
+        every = {r.digest: r for r in self.records}
         for record in records:
             record.check()
             self._require_start(record)
@@ -109,6 +119,7 @@ class Consortium:
             self,
             releases=tuple(sorted(releases, key=lambda r: (r.site, r.wave, r.digest))),
             withdrawals=tuple(sorted(withdrawals, key=lambda w: (w.site, w.digest))),
+            audits=_audits_of(every, gone),
         )
 
     def merged(self, *others: Consortium) -> Consortium:
@@ -120,18 +131,37 @@ class Consortium:
                     f"({self.start.digest[:12]} and {other.start.digest[:12]}).",
                     do="Releases around one start cannot be moved to another; release again.",
                 )
-        return self.joined(r for other in others for r in (*other.releases, *other.withdrawals))
+        return self.joined(r for other in others for r in other.records)
 
     def withdrawn(self, site: str, key: Ed25519PrivateKey | None = None) -> Consortium:
         """The consortium as if `site` had never given anything, with the withdrawal on record."""
         releases = self.of_site(site)
-        _require_key(releases[0], key)
+        require_key(releases[0], key, "withdrawal")
         record = Withdrawal(
             site=site,
             start=self.start.digest,
             time=ledger.now(),
             fcforge=__version__,
             releases=tuple(r.digest for r in releases),
+        ).signed(key)
+        return self.joined([record])
+
+    def audited(self, found: Audit, key: Ed25519PrivateKey | None = None) -> Consortium:
+        """The consortium with what an audit of one of its releases found.
+
+        What was tried at other budgets than the release's own is not of this release.
+        """
+        release = next(r for r in self.releases if r.digest == found.about["release"])
+        require_key(release, key, "audit")
+        own = found.about["released"]
+        rows = tuple(row for row in found.rows if row.is_reference or row.release == own)
+        record = AuditRecord(
+            site=release.site,
+            start=self.start.digest,
+            time=ledger.now(),
+            fcforge=__version__,
+            release=release.digest,
+            result=replace(found, rows=rows).to_ledger(),
         ).signed(key)
         return self.joined([record])
 
@@ -189,15 +219,28 @@ def _require_own(every: Mapping[str, Record], withdrawals: Sequence[Withdrawal])
             )
 
 
-def _require_key(release: Release, key: Ed25519PrivateKey | None) -> None:
-    """A signed release is withdrawn by its own key."""
+def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord, ...]:
+    """Audits of the releases that are here; those of withdrawn ones are withdrawn with them."""
+    audits = [a for a in every.values() if isinstance(a, AuditRecord) and a.release not in gone]
+    for audit in audits:
+        release = every.get(audit.release)
+        if not isinstance(release, Release) or release.site != audit.site:
+            raise CapsuleError(
+                f"an audit of site '{audit.site}' is of a release that is not here.",
+                do="Merge the capsule that holds this release, too.",
+            )
+    return tuple(sorted(audits, key=lambda a: (a.site, a.time, a.digest)))
+
+
+def require_key(release: Release, key: Ed25519PrivateKey | None, what: str) -> None:
+    """Only the key that signed a release withdraws or audits it."""
     from fcforge.capsule.signing import public_hex
 
     given = public_hex(key.public_key()) if key is not None else ""
     if given != release.key:
         needed = f"signed by key {release.key[:16]}" if release.key else "not signed"
         raise CapsuleError(
-            f"the releases of site '{release.site}' are {needed}; a withdrawal must be, too.",
+            f"the releases of site '{release.site}' are {needed}; its {what} must be, too.",
             do="Name that private key with --sign." if release.key else "Leave --sign out.",
         )
 

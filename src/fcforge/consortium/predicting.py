@@ -59,14 +59,12 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray
     odds, strange = np.full(n, np.nan), np.full(n, np.nan)
     if here.any():
         x = group.start.features(torch.from_numpy(fc[here]), {k: v[here] for k, v in every.items()})
-        far, unlike = (part.numpy() for part in group.start.strangeness(x))
-        strange[here] = np.maximum(far, unlike)
+        apart = group.start.strangeness(x)
+        strange[here], worst = (part.numpy() for part in torch.stack([*apart.values()]).max(0))
         odds[here] = scores(group, x)
-        for i, out in zip(np.flatnonzero(here), far > unlike, strict=True):
+        for i, which in zip(np.flatnonzero(here), worst, strict=True):
             if strange[i] > 1:
-                why[i] = "lies further out than" if out else "has another pattern than"
-                why[i] += " the public people's scans"
-                odds[i] = np.nan
+                why[i], odds[i] = [*apart][which], np.nan
     return Judged(odds, strange, tuple(why))
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fcforge import __version__
+from fcforge.capsule.hemispheres import side_distance
 from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError, ConfigError
 from fcforge.graphs import log_features, n_rois_of
@@ -96,12 +97,22 @@ class PublicStart:
             return found
         return found - torch.from_numpy(self.confounds.effect(covariates))
 
-    def strangeness(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """How far out (limit 1) and how unlike the public mean (limit 1) scans are, each (n,)."""
+    def strangeness(self, features: Tensor) -> dict[str, Tensor]:
+        """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
         size = self.arrays.standardise(features).square().mean(1).sqrt()
         alike = likeness(features, self.arrays.mean)
         limits = self.papers["limits"]
-        return size / limits["size"], (1 - alike) / (1 - limits["likeness"])
+        return {
+            "lies further out than the public people's scans": size / limits["size"],
+            "has another pattern than the public people's scans": (1 - alike)
+            / (1 - limits["likeness"]),
+            "its left and right look swapped": self.side(features),
+        }
+
+    def side(self, features: Tensor) -> Tensor:
+        """Beyond 1 where left and right are swapped, (n,)."""
+        n_edges = self.n_rois * (self.n_rois - 1) // 2
+        return side_distance(self.arrays.mean[:n_edges], features[:, :n_edges])
 
 
 def likeness(features: Tensor, mean: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The two records of a consortium: a release of a site, and the withdrawal of one.
+"""The records of a consortium: a release of a site, the withdrawal of some, the audit of one.
 
 A record is canonical JSON, signed by its own hospital over all of its content, which names the
 start it belongs to. Nobody can rewrite another's record, and every number that left a hospital
@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fcforge.capsule import ledger
+from fcforge.capsule.lines import check_sizes
 from fcforge.errors import CapsuleError
+from fcforge.studies.audit_result import Audit
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -179,7 +181,35 @@ class Withdrawal(Record):
             raise CapsuleError("names no release.", where=f"withdrawal of site '{self.site}'")
 
 
-KINDS: dict[str, type[Record]] = {"release": Release, "withdrawal": Withdrawal}
+@dataclass(frozen=True)
+class AuditRecord(Record):
+    """A hospital attacked its own release and says what it found.
+
+    Attributes
+    ----------
+    release : str
+        Digest of the release.
+    result : dict
+        As `Audit.to_ledger` writes it.
+    """
+
+    release: str = ""
+    result: dict[str, Any] = field(default_factory=dict)
+
+    kind = "audit"
+
+    def check(self) -> None:
+        """Also: it is an audit of this site."""
+        super().check()
+        check_sizes(self.result, self.kind)
+        known = _HEX.fullmatch(self.release) and self.result.get("site") == self.site
+        if not known or Audit.from_ledger(self.result) is None:
+            raise CapsuleError("cannot be read.", where=f"audit of site '{self.site}'")
+
+
+KINDS: dict[str, type[Record]] = {
+    "release": Release, "withdrawal": Withdrawal, "audit": AuditRecord,
+}  # fmt: skip
 
 
 def read_record(data: bytes, what: str) -> Record:
@@ -192,7 +222,7 @@ def record_of(value: Mapping[str, Any], what: str) -> Record:
     content = dict(value)
     cls = KINDS.get(str(content.pop("kind", "")))
     if cls is None:
-        raise CapsuleError(f"{what} is neither a release nor a withdrawal.")
+        raise CapsuleError(f"{what} is not a release, a withdrawal or an audit.")
     known = {f.name: f.type for f in fields(cls)}
     if set(content) != set(known):
         odd = sorted(set(content) ^ set(known))[0]
@@ -211,6 +241,8 @@ def _typed(value: Any, wanted: str, what: str) -> Any:
         return value
     if wanted == "float" and (whole or isinstance(value, float)):
         return float(value)
+    if wanted.startswith("dict") and isinstance(value, dict):
+        return value
     if wanted.startswith("tuple") and isinstance(value, list):
         inside = wanted.removeprefix("tuple[").split(",")[0]
         return tuple(_typed(item, inside, what) for item in value)

@@ -23,7 +23,7 @@ def public_keys(trust: Sequence[str | Path]) -> list[str]:
 def open_group(path: str | Path, trust: Sequence[str | Path] = ()) -> Consortium:
     """Open a capsule of releases; every record must be signed by a trusted key, if any is given."""
     group = read_consortium(path)
-    require_trusted((*group.releases, *group.withdrawals), public_keys(trust), str(path))
+    require_trusted(group.records, public_keys(trust), str(path))
     return group
 
 
@@ -73,7 +73,7 @@ def verify(path: str | Path, trust: Sequence[str | Path] = ()) -> list[Check]:
         return [Check("capsule", False, error.what)]
     trusted = public_keys(trust)
     found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
-    for record in (*group.releases, *group.withdrawals):
+    for record in group.records:
         known = not trusted or record.key in trusted
         said = signer(record) if known else f"{signer(record)}, which is not trusted"
         found.append(Check(_title(record), known, said))

@@ -85,10 +85,15 @@ def start_file(
     return start
 
 
-def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
+def take_turn(
+    request: LearnRequest,
+    tell: Tell = lambda done: None,
+    agree: Callable[[Consortium], Any] = lambda group: None,
+) -> Learned:
     """Learn one site around a start: the release is written, and what stays at home.
 
-    `tell` is called with what was found and what is about to be spent, before anything is written.
+    `agree` is called with what is about to be continued, and raises where it must not be; `tell`
+    with what was found and what is about to be spent, before anything is written.
 
     The receipt is written first: should the disk fail in between, a release was counted that
     never left, not the other way round.
@@ -109,6 +114,7 @@ def take_turn(request: LearnRequest, tell: Tell = lambda done: None) -> Learned:
     given = request.release
     budget = Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
     require_one_mechanism(given)
+    agree(group)
     done = learn(
         group, cohort, request.site, home, budget, key, accept_labels=request.accept_labels
     )

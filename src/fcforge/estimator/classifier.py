@@ -430,7 +430,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         from fcforge.consortium.trusting import require_trusted
 
         group = read_consortium(path)
-        require_trusted((*group.releases, *group.withdrawals), trusted, str(path))
+        require_trusted(group.records, trusted, str(path))
         made = cls(method=RELEASES, start=str(path), **params)
         made.capsule_, made.home_, made._layout = group, Home(), None
         made.sites_, made.n_rois_ = group.sites, group.start.n_rois

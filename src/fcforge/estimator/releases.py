@@ -51,7 +51,7 @@ def add_release(
     given = dict(params or {})
     check_names("setting", given, ("mechanism", "epsilon", "delta", "again", "accept_labels"))
     accept = bool(given.pop("accept_labels", False))
-    ids = as_text([scan[:16] for _, scan in fingerprints(fc, [""] * len(fc))])
+    ids = as_text([scan[:16] for _, scan, _ in fingerprints(fc, [""] * len(fc), y)])
     sites = as_text([site] * len(fc))
     values = {name: np.asarray(v) for name, v in (covariates or {}).items()}
     people = Cohort("estimator", fc, y, sites, ids, (), values)

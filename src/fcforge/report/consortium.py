@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.audit import ceiling_of
-from fcforge.consortium.records import Record
+from fcforge.consortium.records import AuditRecord, Record
 from fcforge.consortium.trusting import signer
 from fcforge.releases import vector
+from fcforge.report.audits import verdict
 from fcforge.report.frame import render, render_text
 from fcforge.report.inspect import COMMONEST, Answer, Kind
 from fcforge.report.table import Bar, Table
+from fcforge.studies.audit_result import Audit
 from fcforge.text import counted, number
 
 PER_ROW = 5  # numbers of a release on one line
@@ -36,6 +37,8 @@ def record_words(record: Record) -> list[str]:
     """A ``.release`` file: a release, or the withdrawal of some."""
     if isinstance(record, Release):
         return release_words(record)
+    if isinstance(record, AuditRecord):
+        return [f"Audit by {record.site}, {record.time}, {signer(record)}, of {record.release}"]
     names = [f"  {digest}" for digest in asdict(record).get("releases", ())]
     return [f"Withdrawal by {record.site}, {record.time}, {signer(record)}, of", *names]
 
@@ -97,11 +100,11 @@ def release_table(group: Consortium) -> Table:
 
 def consortium_answers(group: Consortium) -> tuple[Answer, ...]:
     """The four questions of every capsule, for a capsule of releases."""
-    return (_signatures(group), _contents(group), _usefulness(group.start), _attack(group.releases))
+    return (_signatures(group), _contents(group), _usefulness(group.start), _attack(group))
 
 
 def _signatures(group: Consortium) -> Answer:
-    question, records = "Who signed it?", (*group.releases, *group.withdrawals)
+    question, records = "Who signed it?", group.records
     unsigned = sorted({r.site for r in records if not r.key})
     if not records:
         return Answer(question, "", "No hospital has given anything yet.")
@@ -149,15 +152,27 @@ def _usefulness(start: PublicStart) -> Answer:
     return Answer(question, "good" if bar.low > majority else "warn", say, (more,), (bar,))
 
 
-def _attack(releases: Sequence[Release]) -> Answer:
+def audit_words(group: Consortium) -> list[str]:
+    """What the hospitals found when they attacked their own releases."""
+    lines = []
+    for record in group.audits:
+        found = Audit.from_ledger(record.result)
+        told = verdict(found) if found is not None else None
+        if told is not None:
+            lines.append(f"Audited by {record.site} on {record.time}: {told.short} {told.full}")
+    return lines
+
+
+def _attack(group: Consortium) -> Answer:
     """What differential privacy promises, whatever the attack; nothing where it was not used."""
-    question = "Can an attacker tell who took part?"
+    question, releases = "Can an attacker tell who took part?", group.releases
     if not releases:
         return Answer(question, "", "Nobody took part yet.")
     exact = sorted({r.site for r in releases if r.mechanism == "none"})
     if exact:
         say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
-        return Answer(question, "alarm", say, ("Treat this capsule as patient data.",))
+        more = ("Treat this capsule as patient data.", *audit_words(group))
+        return Answer(question, "alarm", say, more)
     worst = max(releases, key=lambda r: r.spent)
     bound = ceiling_of(worst.spent, worst.delta)
     say = f"No attack can be right more than {100 * bound:.0f} times in 100; guessing gets 50."
@@ -165,6 +180,7 @@ def _attack(releases: Sequence[Release]) -> Answer:
         "That is for one person who took part and one who did not, whatever else the attacker "
         f"knows: differential privacy, epsilon {worst.spent:g} (delta {worst.delta:g}) per person, "
         f"largest at {worst.site}.",
+        *audit_words(group),
     )
     name = f"bound for epsilon {number(worst.spent, 2)}"
     bar = Bar(name, bound, line=0.5, line_is="guessing")
@@ -183,4 +199,5 @@ def consortium_json(group: Consortium) -> dict[str, Any]:
         "head_step": group.beta.tolist(),
         "releases": [asdict(r) for r in group.releases],
         "withdrawals": [asdict(w) for w in group.withdrawals],
+        "audits": [asdict(a) for a in group.audits],
     }

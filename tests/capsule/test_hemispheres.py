@@ -1,0 +1,100 @@
+"""Left and right: pairs told from a mean FC, swapped hemispheres told from its asymmetry."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from fcforge.capsule import learn, open_capsule, settings_for
+from fcforge.capsule.hemispheres import asymmetry, partners, side_distance, side_fit
+from fcforge.capsule.prediction import predict_fc
+from fcforge.consortium import Consortium, Home, make_public
+from fcforge.consortium.learning import Budget
+from fcforge.consortium.learning import learn as release
+from fcforge.consortium.predicting import judge
+from fcforge.errors import DataError
+from fcforge.graphs import edges
+from fcforge.releases.start import StartSettings
+from fcforge.sites.cohort import Cohort
+from fcforge.types import Component, LearnerSpec
+
+R, N, SITES = 24, 40, ("A", "B", "C")
+ALTERNATING = np.arange(R) ^ 1
+HALVES = (np.arange(R) + R // 2) % R
+
+
+def brains(places: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """FC of people whose partners are strongly connected and whose halves differ."""
+    rng, shape = np.random.default_rng(seed), np.random.default_rng(0)
+    both, one = shape.standard_normal((2, R, 12))
+    loading = both + both[places] + 0.7 * one
+    series = rng.standard_normal((n, 40, 12)) @ loading.T + 3 * rng.standard_normal((n, 40, R))
+    return np.stack([np.corrcoef(s.T) for s in series]).astype(np.float32)
+
+
+@cache
+def cohort() -> Cohort:
+    fc = brains(ALTERNATING, N * len(SITES), 1)
+    y = np.tile([0, 1], len(fc) // 2).astype(np.int64)
+    ids = np.array([f"s{i}" for i in range(len(fc))])
+    return Cohort("made up", fc, y, np.repeat(SITES, N), ids)
+
+
+def swapped(fc: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(fc[:, ALTERNATING][:, :, ALTERNATING])
+
+
+@pytest.mark.parametrize("places", [ALTERNATING, HALVES])
+def test_pairs_are_told_from_the_mean(places):
+    mean = edges(torch.from_numpy(brains(places, 40, 1))).double().mean(0)
+    np.testing.assert_array_equal(partners(mean), places)
+
+
+def test_without_pairs_nothing_is_said():
+    rng = np.random.default_rng(0)
+    mean = torch.from_numpy(rng.standard_normal(R * (R - 1) // 2))
+    assert partners(mean) is None
+    assert side_fit(mean, mean[None]) is None
+    assert side_distance(mean, mean[None]).tolist() == [0.0]
+    assert partners(torch.ones(45)) is None  # ten ROIs
+
+
+def test_asymmetry_by_hand():
+    upper = torch.tensor([[0.9, 0.1, 0.2, 0.3, 0.4, 0.8]])  # 12 13 14 23 24 34, partners 12 and 34
+    found = asymmetry(upper, torch.tensor([1, 0, 3, 2]))
+    torch.testing.assert_close(found, torch.tensor([[0.0, -0.3, -0.1, 0.1, 0.3, 0.0]]))
+
+
+def test_the_sign_turns_with_the_hemispheres():
+    fc = cohort().fc
+    mean, own = (edges(torch.from_numpy(x)).double() for x in (fc[:N], fc[N:]))
+    turned = edges(torch.from_numpy(swapped(fc[N:]))).double()
+    right, wrong = side_fit(mean.mean(0), own), side_fit(mean.mean(0), turned)
+    assert float(right.min()) > 0.2
+    torch.testing.assert_close(wrong, -right)
+
+
+def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_in_a_chain(tmp_path):
+    learner = LearnerSpec(Component("analytic"), Component("linear"))
+    learn(None, "A", cohort(), tmp_path / "a.capsule", settings=settings_for(learner, R))
+    turned = replace(cohort(), fc=swapped(cohort().fc))
+    with pytest.raises(DataError, match=r"left and right hemispheres look swapped.*--accept-scans"):
+        learn(tmp_path / "a.capsule", "B", turned, tmp_path / "b.capsule")
+    capsule = open_capsule(tmp_path / "a.capsule")
+    _, odd, why = predict_fc(capsule, turned.fc[N : N + 5])
+    assert (odd > 1).all()
+    assert {text.split(", ")[1] for text in why} == {"left and right look swapped"}
+    assert (predict_fc(capsule, cohort().fc[N : N + 5])[1] <= 1).all()
+
+
+def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_around_a_start():
+    group = Consortium(make_public(cohort(), ["A", "B"], settings=StartSettings(axes=4)))
+    turned = replace(cohort(), fc=swapped(cohort().fc))
+    with pytest.raises(DataError, match="left and right hemispheres look swapped"):
+        release(group, turned, "C", Home(), Budget())
+    found = judge(group, turned.fc[-5:], {})
+    assert np.isnan(found.odds).all()
+    assert set(found.why) == {"its left and right look swapped"}
+    assert np.isfinite(judge(group, cohort().fc[-5:], {}).odds).all()
