@@ -50,6 +50,11 @@ WANTED: dict[str, tuple[str, ...]] = {
     "paper_protocol_529": (THREE, 'learners=["FORGE"]'),
     **dict.fromkeys(("ablation_529", "ladder_529", "buffer_529"), (THREE,)),
     **dict.fromkeys(("tau_529", "lambda_529"), (THREE,)),
+    "twenty_sites": (),
+    **{
+        f"{name}_529+leaks": (ONE, *LEAKS)
+        for name in ("ablation", "ladder", "buffer", "tau", "lambda")
+    },
     # Closed form: give them the CPU cores (--device cpu).
     **dict.fromkeys(("releases_abide", "releases_529"), ()),
     **dict.fromkeys(("releases_abide_confounds", "releases_529_confounds"), ()),
