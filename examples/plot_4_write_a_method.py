@@ -20,11 +20,10 @@ on a CPU or lifts it over many site orders on a GPU; the method does not know wh
 
 # start of the method
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from fcforge.methods.base import Keeps, Method
+from fcforge.methods.base import Method
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,9 @@ class Average(Method):
     share: float = 0.5
     strength: float = 0.0
 
-    name: ClassVar[str] = "average"
-    title: ClassVar[str] = "Parameter averaging"
-    keeps: ClassVar[Keeps] = "nothing"
+    name = "average"
+    title = "Parameter averaging"
+    keeps = "nothing"
 
     def begin_site(self, model, lane, site, rng):
         """Remember where the parameters are now; the first site is free."""
@@ -45,9 +44,9 @@ class Average(Method):
         old = {f"old.{k}": v.clone() for k, v in lane.params.items()}
         return lane._replace(state={**lane.state, **old})
 
-    def loss(self, model, params, lane, batch, replay, key):
+    def loss(self, model, params, lane, batch, key):
         """Cross-entropy and the tether."""
-        loss, stats = super().loss(model, params, lane, batch, replay, key)
+        loss, stats = super().loss(model, params, lane, batch, key)
         for k, v in params.items():
             if f"old.{k}" in lane.state:
                 loss = loss + 0.5 * self.strength * ((v - lane.state[f"old.{k}"]) ** 2).sum()
@@ -65,9 +64,8 @@ class Average(Method):
 # end of the method
 
 # %%
-# To make it part of fcforge, put the class into its own file in ``fcforge/methods`` and add it
-# to the table there; the contract tests then find it by themselves. For this script the table is
-# enough.
+# To make it part of fcforge, put the class into its own file in ``fcforge/methods``: the table
+# `METHODS` and the contract tests find it there by themselves. In a script, add it to the table.
 from fcforge.methods import METHODS
 
 METHODS["average"] = Average

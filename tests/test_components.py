@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from fcforge.components import build, check_names, look_up
+from fcforge.components import build, check_names, classes_in, look_up
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
-from fcforge.methods import make_method
+from fcforge.methods import Method, make_method
 from fcforge.models import make_model
 from fcforge.settings import NotNegative
 from fcforge.sites import load_dataset
@@ -80,3 +80,13 @@ def test_every_kind_of_thing_is_refused_in_the_same_words(kind):
         make(Component(f"{name}x"))
     with pytest.raises(ConfigError, match=rf"^{kind} '{name}': unknown setting 'colour'\. "):
         make(Component(name, {"colour": 1}))
+
+
+def test_classes_of_a_package_are_found_by_their_own_names():
+    found = classes_in("fcforge.methods", Method)
+    assert list(found) == sorted(found)
+    assert {"er", "derpp", "joint", "forge_ridge"} <= set(found)
+    assert all(cls.name == name and issubclass(cls, Method) for name, cls in found.items())
+    # what only serves others has no name of its own
+    assert not {"Rehearsal", "TwoBatches", "SyntheticMemory"} & {c.__name__ for c in found.values()}
+    assert found["finetune"] is not Method

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Collection, Iterable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 from fcforge import settings
@@ -26,6 +28,15 @@ def check_names(
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known, where=where)
+
+
+def classes_in(package: str, base: type[Any]) -> dict[str, Any]:
+    """Classes of a package's modules that derive from `base` and have a name of their own."""
+    places = import_module(package).__path__
+    modules = [import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(places)]
+    found: list[Any] = [c for m in modules for c in vars(m).values() if isinstance(c, type)]
+    own = [c for c in found if issubclass(c, base) and c is not base and "name" in vars(c)]
+    return {c.name: c for c in sorted(own, key=lambda c: c.name)}
 
 
 def build(kind: str, component: Component, table: Mapping[str, type[T]], **given: Any) -> T:

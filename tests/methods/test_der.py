@@ -35,7 +35,7 @@ def test_derpp_uses_its_first_draw_for_labels_and_its_second_for_logits():
         torch.full((6,), 1 / 6),
     )
     method = make_method(Component("derpp", {"alpha": 0.3, "beta": 0.7, "replay": 3}))
-    got = float(method.loss(model, params, lane, batch, twice, KEY)[0])
+    got = float(method.loss(model, params, lane, batch._replace(replay=twice), KEY)[0])
     all_z = twice.inputs["edges"] @ params["head.0.weight"].T
     expected = (
         F.cross_entropy(z["now"], batch.y)

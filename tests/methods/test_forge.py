@@ -54,7 +54,11 @@ def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
     batch = Batch({k: v[rows] for k, v in x.items()}, world.bank.y[rows])
     replay = Replay({k: v[old] for k, v in x.items()}, world.bank.y[old], u, r, weight)
     loss, _ = chosen.method.loss(
-        chosen.model, lane.params, lane, batch, replay, torch.tensor(0, dtype=torch.int32)
+        chosen.model,
+        lane.params,
+        lane,
+        batch._replace(replay=replay),
+        torch.tensor(0, dtype=torch.int32),
     )
     w, b = lane.params["head.0.weight"], lane.params["head.0.bias"]
     z, edges = x["edges"] @ w.T + b, x["edges"]
@@ -95,7 +99,7 @@ def test_joint_forward_lets_batch_norm_see_both():
         )
         key = torch.tensor(0, dtype=torch.int32)
         _, moments[forward] = chosen.method.loss(
-            chosen.model, lane.params, lane, batch, replay, key
+            chosen.model, lane.params, lane, batch._replace(replay=replay), key
         )
         both = {k: torch.cat([v[:6], v[20:26]]) for k, v in x.items()}
         together = chosen.model.apply(lane.params, lane.stats, both, train=True, key=key).stats

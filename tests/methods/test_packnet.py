@@ -108,7 +108,7 @@ def test_dropout_stays_on_at_later_sites_and_batch_norm_does_not_move():
     losses = []
     for key in (1, 2):
         key = torch.tensor(key, dtype=torch.int32)
-        loss, stats = method.loss(net, lane.params, lane, batch, None, key)
+        loss, stats = method.loss(net, lane.params, lane, batch, key)
         losses.append(float(loss))
         assert all(torch.equal(v, stats[k]) for k, v in lane.stats.items())
     assert losses[0] != losses[1]

@@ -80,5 +80,5 @@ def test_ugcl_loss_is_the_sum_of_its_terms():
         assert float(term) > 0, name
         only = dict.fromkeys(terms, 0.0) | {name: 0.7}
         method = make_method(Component("ugcl", only))
-        got, _ = method.loss(net, params, lane, batch, replay, KEY)
+        got, _ = method.loss(net, params, lane, batch._replace(replay=replay), KEY)
         torch.testing.assert_close(got, base + 0.7 * term, msg=name)

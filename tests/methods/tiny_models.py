@@ -36,7 +36,12 @@ def tiny():
 def loss_of(method: str, settings: dict, replay_size: int = 3):
     model, params, lane, batch, replay, z = tiny()
     method = make_method(Component(method, {"replay": replay_size, **settings}))
-    return float(method.loss(model, params, lane, batch, replay, KEY)[0]), batch, replay, z
+    return (
+        float(method.loss(model, params, lane, batch._replace(replay=replay), KEY)[0]),
+        batch,
+        replay,
+        z,
+    )
 
 
 def logistic(n: int = 9, seed: int = 0):

@@ -7,11 +7,8 @@ import torch
 
 from fcforge import graphs
 from fcforge.models import layers
-from fcforge.models.gae import GAE, decode, reconstruction_loss
-from fcforge.models.gat import GAT
-from fcforge.models.gcn import GCN
+from fcforge.models.convolutions import GAE, GAT, GCN, SAGE, decode, reconstruction_loss
 from fcforge.models.graph_transformer import attend
-from fcforge.models.sage import SAGE
 from fcforge.randomness import torch_rng
 
 pyg = pytest.importorskip("torch_geometric.nn")

@@ -140,12 +140,12 @@ def make_step(
     low = training.precision == "bfloat16"
 
     def step(lane: Lane, opt: Adam, rows: Tensor, key: Tensor) -> tuple[Lane, Adam]:
-        batch = Batch(gather(inputs, rows), y[rows])
         replay = method.recall(lane, inputs, fold(key, 1)) if replaying else None
+        batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
             with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():
-                return method.loss(model, params, lane, batch, replay, fold(key, 2))
+                return method.loss(model, params, lane, batch, fold(key, 2))
 
         grads, stats = torch.func.grad(objective, has_aux=True)(lane.params)
         masked = method.after_grad(grads, lane)

@@ -1,4 +1,4 @@
-"""Generators of FC matrices by name.
+"""Generators of FC matrices by name. To add one, write its file: `GENERATORS` finds the class.
 
 =============  ==========================================================  =================
 name           model                                                       valid by
@@ -18,36 +18,12 @@ released       a public start and the site's release                       const
 
 from __future__ import annotations
 
-from fcforge.components import build
+from fcforge.components import build, classes_in
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.bootstrap import Bootstrap
-from fcforge.generators.brainnetgan import BrainNetGAN
-from fcforge.generators.corr_flow import CorrFlow
-from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.dp_flow import DPFlow
-from fcforge.generators.edge_gauss import EdgeGauss
-from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.gr_spd_gan import GRSPDGAN
-from fcforge.generators.regate import ReGATE
-from fcforge.generators.released import Released
 from fcforge.releases.start import Start
 from fcforge.types import Component
 
-GENERATORS: dict[str, type[Generator]] = {
-    cls.name: cls
-    for cls in (
-        FCMVAE,
-        ReGATE,
-        BrainNetGAN,
-        GRSPDGAN,
-        CorrGauss,
-        CorrFlow,
-        DPFlow,
-        Bootstrap,
-        EdgeGauss,
-        Released,
-    )
-}
+GENERATORS: dict[str, type[Generator]] = classes_in(__name__, Generator)
 
 
 def make_generator(component: Component, start: Start | None = None) -> Generator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,9 +19,9 @@ class Bootstrap(Generator):
     The upper end of every fidelity scale and of every privacy risk: its state *is* the site.
     """
 
-    name: ClassVar[str] = "bootstrap"
-    releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = "real subjects"
-    min_subjects: ClassVar[int] = 1
+    name = "bootstrap"
+    releases = "real subjects"
+    min_subjects = 1
 
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Keep the subjects."""

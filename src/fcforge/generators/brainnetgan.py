@@ -8,7 +8,7 @@ on the diagnosis, the edge baseline and the schedule are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -85,8 +85,8 @@ class BrainNetGAN(WGAN):
         Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
-    name: ClassVar[str] = "brainnetgan"
-    betas: ClassVar[tuple[float, float]] = (0.0, 0.9)
+    name = "brainnetgan"
+    betas = (0.0, 0.9)
     width: Size = 8
     project: Literal["none", "clip"] = "none"
 

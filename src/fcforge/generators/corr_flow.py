@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -83,7 +82,7 @@ class CorrFlow(CorrGauss):
         As in `corr_gauss`.
     """
 
-    name: ClassVar[str] = "corr_flow"
+    name = "corr_flow"
     rank: Size | None = 64
     jitter: NotNegative = 0.3
     hidden: Size = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ class CorrGauss(Generator):
     identifiable data. Release samples, not states.
     """
 
-    name: ClassVar[str] = "corr_gauss"
+    name = "corr_gauss"
     shrink: ShareBelowOne = 0.02
     covariance_shrink: Share = 0.1
     rank: Size | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +16,7 @@ from fcforge.generators.corr_flow import flow_init, flow_loss, integrate
 from fcforge.generators.layers import Params, adam, frozen, normal, uniform, with_prefix
 from fcforge.generators.matching import decode
 from fcforge.graphs import log_edges, n_rois_of
-from fcforge.privacy.mechanisms import (
-    Noise,
-    read_template,
-    secret_rng,
-    sigma_for,
-    spent,
-)
+from fcforge.privacy.mechanisms import Noise, read_template, secret_rng, sigma_for, spent
 from fcforge.settings import Fraction, Positive, ShareBelowOne, Size
 from fcforge.types import FCBatch
 
@@ -92,7 +86,7 @@ class DPFlow(Generator):
     Abadi et al., Deep learning with differential privacy, CCS 2016.
     """
 
-    name: ClassVar[str] = "dp_flow"
+    name = "dp_flow"
     public: str = ""
     epsilon: Positive = 8.0
     delta: Fraction = 1e-3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ class EdgeGauss(Generator):
     structure beyond the mean: what a metric must be able to tell from real FC.
     """
 
-    name: ClassVar[str] = "edge_gauss"
+    name = "edge_gauss"
 
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Class means and pooled variances."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -126,8 +126,8 @@ class GRSPDGAN(WGAN):
         As in `WGAN`.
     """
 
-    name: ClassVar[str] = "gr_spd_gan"
-    betas: ClassVar[tuple[float, float]] = (0.5, 0.9)
+    name = "gr_spd_gan"
+    betas = (0.5, 0.9)
     alpha: Fraction = 0.05
     width: Annotated[int, at_least(4)] = 256
     graph_weight: NotNegative = 0.2

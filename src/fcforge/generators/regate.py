@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -79,7 +79,7 @@ class ReGATE(Generator):
         Samples are not positive semidefinite by construction; "clip" projects them.
     """
 
-    name: ClassVar[str] = "regate"
+    name = "regate"
     d_z: Size | None = None
     rank: Size = 5
     hidden: Size = 256

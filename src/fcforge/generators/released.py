@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -44,8 +44,8 @@ class Released(Generator):
     noise: Noise = "secret"
     start: Start | None = field(default=None, repr=False, compare=False)
 
-    name: ClassVar[str] = "released"
-    needs_start: ClassVar[bool] = True
+    name = "released"
+    needs_start = True
 
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """The release of the site; either diagnosis can be drawn from it."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
 from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
@@ -102,14 +102,14 @@ class Analytic(Method):
     projection: Count = 0
     public_weight: Positive = 0.5
 
-    name: ClassVar[str] = "analytic"
-    title: ClassVar[str] = "Analytic ridge"
-    source: ClassVar[str] = "sufficient statistics of ridge regression"
-    keeps: ClassVar[Keeps] = "statistics"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = "statistics"
-    models: ClassVar[tuple[str, ...]] = ("linear",)
+    name = "analytic"
+    title = "Analytic ridge"
+    source = "sufficient statistics of ridge regression"
+    keeps = "statistics"
+    depends_on = "set"
+    fits = False
+    from_public = "statistics"
+    models = ("linear",)
 
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""

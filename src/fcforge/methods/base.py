@@ -20,7 +20,9 @@ from fcforge.replay.memory import Replay, recall
 from fcforge.settings import Checked
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]
+DependsOn = Literal["order", "set", "site", "all"]
 State = dict[str, Tensor]
+Loss = tuple[Tensor, Params]  # and the batch-norm statistics after the step
 
 
 class Lane(NamedTuple):
@@ -50,10 +52,13 @@ class Batch(NamedTuple):
     inputs : dict of Tensor
         What `Model.prepare` made of the FC; the subject is the first dimension.
     y : Tensor of shape (b,), int64
+    replay : Replay or None
+        Remembered subjects that come with them; None while nobody is remembered.
     """
 
     inputs: Inputs
     y: Tensor
+    replay: Replay | None = None
 
 
 def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -104,7 +109,7 @@ class Method(Checked):
     title: ClassVar[str] = "fine-tuning"
     source: ClassVar[str] = ""
     keeps: ClassVar[Keeps] = "nothing"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
+    depends_on: ClassVar[DependsOn] = "order"
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"
@@ -182,15 +187,7 @@ class Method(Checked):
         """Remembered subjects of one step; `inputs` holds all rows of the bank."""
         return recall(lane.state, inputs, *self.draw(lane, key))
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Scalar loss of `params` and the batch-norm statistics after the step."""
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         return cross_entropy(out.logits, batch.y) + out.penalty, out.stats

@@ -6,12 +6,12 @@ Upper references, not methods a consortium could use: both keep real subjects.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import DependsOn, Lane, Method
 from fcforge.models.base import Model
 from fcforge.replay.bank import SiteView
 from fcforge.replay.declared import Declared
@@ -30,13 +30,13 @@ class Cumulative(Method):
 
     warm: bool = False
 
-    name: ClassVar[str] = "cumulative"
-    title: ClassVar[str] = "Cumulative"
-    source: ClassVar[str] = "upper reference"
-    keeps: ClassVar[Keeps] = "real subjects"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
-    transient: ClassVar[tuple[str, ...]] = ("fresh.",)
+    name = "cumulative"
+    title = "Cumulative"
+    source = "upper reference"
+    keeps = "real subjects"
+    depends_on: ClassVar[DependsOn] = "set"
+    row_keys = (ROWS,)
+    transient = ("fresh.",)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Remember the untrained network, to start from it again at every site."""
@@ -73,6 +73,6 @@ class Cumulative(Method):
 class Joint(Cumulative):
     """One network trained once on the union of all sites; every stage shows that network."""
 
-    name: ClassVar[str] = "joint"
-    title: ClassVar[str] = "Joint"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "all"
+    name = "joint"
+    title = "Joint"
+    depends_on = "all"

@@ -6,7 +6,7 @@ r"""Dark experience replay: stay close to the logits stored with remembered subj
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,9 +44,9 @@ class DER(TwoBatches):
     alpha: NotNegative = 0.5
     form: Literal["mean", "sum"] = "mean"
 
-    name: ClassVar[str] = "der"
-    title: ClassVar[str] = "DER"
-    source: ClassVar[str] = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
+    name = "der"
+    title = "DER"
+    source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
 
     @property
     def draws(self) -> int:
@@ -76,9 +76,9 @@ class DERPP(DER):
 
     beta: NotNegative = 0.5
 
-    name: ClassVar[str] = "derpp"
-    title: ClassVar[str] = "DER++"
-    source: ClassVar[str] = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
+    name = "derpp"
+    title = "DER++"
+    source = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
 
     @property
     def draws(self) -> int:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
 from fcforge.models.base import Inputs, Model
 from fcforge.privacy.mechanisms import (
@@ -91,14 +90,14 @@ class DPAnalytic(Method):
     penalty: NotNegative = 1.0
     noise: Noise = "secret"
 
-    name: ClassVar[str] = "dp_analytic"
-    title: ClassVar[str] = "Analytic ridge, differentially private"
-    source: ClassVar[str] = "Gaussian mechanism on sufficient statistics"
-    keeps: ClassVar[Keeps] = "statistics"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "order"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = ""
-    models: ClassVar[tuple[str, ...]] = ("linear",)
+    name = "dp_analytic"
+    title = "Analytic ridge, differentially private"
+    source = "Gaussian mechanism on sufficient statistics"
+    keeps = "statistics"
+    depends_on = "order"
+    fits = False
+    from_public = ""
+    models = ("linear",)
 
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""

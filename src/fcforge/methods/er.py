@@ -6,7 +6,7 @@ r"""Experience replay: every step also trains on remembered subjects.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -32,9 +32,9 @@ class ER(TwoBatches):
     strength: NotNegative = 1.0
     weighting: Literal["mean", "sum"] = "mean"
 
-    name: ClassVar[str] = "er"
-    title: ClassVar[str] = "ER"
-    source: ClassVar[str] = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
+    name = "er"
+    title = "ER"
+    source = "Chaudhry et al. 2019 (arXiv 1902.10486); Mammoth er"
 
     @property
     def draws(self) -> int:

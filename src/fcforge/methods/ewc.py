@@ -6,12 +6,12 @@ r"""Elastic weight consolidation: hold on to the parameters past sites need.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.methods.shared import penalty
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import SiteView
@@ -56,10 +56,10 @@ class EWC(Method):
     gamma: NotNegative = 1.0
     fisher: Literal["exact", "empirical", "batched"] = "exact"
 
-    name: ClassVar[str] = "ewc"
-    title: ClassVar[str] = "EWC"
-    source: ClassVar[str] = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
-    keeps: ClassVar[Keeps] = "statistics"
+    name = "ewc"
+    title = "EWC"
+    source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
+    keeps = "statistics"
 
     def after_grad(self, grads: Params, lane: Lane) -> Params:
         """Add the gradient of the penalty."""

@@ -15,11 +15,11 @@ the authors' code; every difference is a field.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Self
 
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.models.base import Inputs, Model, Params
@@ -49,10 +49,10 @@ class Forge(SyntheticMemory):
     forward: ReplayForward = "joint"
     refresh: Size = 5
 
-    name: ClassVar[str] = "forge"
-    title: ClassVar[str] = "FORGE"
-    source: ClassVar[str] = "the FORGE paper"
-    captures: ClassVar[bool] = True
+    name = "forge"
+    title = "FORGE"
+    source = "the FORGE paper"
+    captures = True
 
     @classmethod
     def paper(cls) -> Self:
@@ -83,18 +83,11 @@ class Forge(SyntheticMemory):
         """Slots of one step from the active subjects, with replacement."""
         return draw_slots(self.active(lane.state), key, self.replay_size, self.site_weight)
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Current cross-entropy, replay cross-entropy, logits and readout distillation."""
+        replay = batch.replay
         if replay is None:
-            return super().loss(model, params, lane, batch, None, key)
+            return super().loss(model, params, lane, batch, key)
         now, then = both_batches(
             model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
         )

@@ -13,11 +13,11 @@ subjects for any other model are drawn from the same numbers by the generator ``
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.methods.shared.public import head_params, require_log_features
 from fcforge.models.base import Model
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
@@ -46,15 +46,15 @@ class ForgeRelease(Method):
     delta: Fraction = 1e-3
     noise: Noise = "secret"
 
-    name: ClassVar[str] = "forge_release"
-    title: ClassVar[str] = "FORGE from releases"
-    source: ClassVar[str] = "a public start and the Gaussian mechanism"
-    keeps: ClassVar[Keeps] = "statistics"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = "head and axes"
-    needs_start: ClassVar[bool] = True
-    models: ClassVar[tuple[str, ...]] = ("linear",)
+    name = "forge_release"
+    title = "FORGE from releases"
+    source = "a public start and the Gaussian mechanism"
+    keeps = "statistics"
+    depends_on = "set"
+    fits = False
+    from_public = "head and axes"
+    needs_start = True
+    models = ("linear",)
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""

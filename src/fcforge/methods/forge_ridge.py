@@ -20,7 +20,7 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,12 +81,12 @@ class ForgeRidge(SyntheticMemory):
     rounds: Size = 10
     balance: Share = 0.0
 
-    name: ClassVar[str] = "forge_ridge"
-    title: ClassVar[str] = "FORGE, closed form"
-    source: ClassVar[str] = "the FORGE paper's objective with squared loss"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = "head"
-    models: ClassVar[tuple[str, ...]] = ("linear",)
+    name = "forge_ridge"
+    title = "FORGE, closed form"
+    source = "the FORGE paper's objective with squared loss"
+    fits = False
+    from_public = "head"
+    models = ("linear",)
 
     def learn_public(
         self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator

@@ -6,13 +6,12 @@ r"""Learning without forgetting: the last network teaches on the new site's subj
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Method, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Method, cross_entropy
 from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
@@ -47,27 +46,19 @@ class LwF(Method):
     temperature: Positive = 2.0
     scale_t2: bool = True
 
-    name: ClassVar[str] = "lwf"
-    title: ClassVar[str] = "LwF"
-    source: ClassVar[str] = "Li and Hoiem 2016 (ECCV)"
+    name = "lwf"
+    title = "LwF"
+    source = "Li and Hoiem 2016 (ECCV)"
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """The network so far becomes the teacher."""
         return with_teacher(lane) if site.position > 0 else lane
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Cross-entropy and distillation on the same forward pass."""
         old = teacher(lane)
         if old is None:
-            return super().loss(model, params, lane, batch, replay, key)
+            return super().loss(model, params, lane, batch, key)
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         taught = model.apply(*old, batch.inputs).logits
         weight = self.strength * (self.temperature**2 if self.scale_t2 else 1.0)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.models.base import Inputs, Model
 from fcforge.replay.bank import SiteView
 
@@ -17,13 +16,13 @@ from fcforge.replay.bank import SiteView
 class Majority(Method):
     """Constant prediction: the class frequencies of the training subjects seen so far."""
 
-    name: ClassVar[str] = "majority"
-    title: ClassVar[str] = "Majority class"
-    source: ClassVar[str] = "reference: floor"
-    keeps: ClassVar[Keeps] = "statistics"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = ""
+    name = "majority"
+    title = "Majority class"
+    source = "reference: floor"
+    keeps = "statistics"
+    depends_on = "set"
+    fits = False
+    from_public = ""
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody seen yet."""

@@ -8,13 +8,13 @@ the weights of sites 1..t. A subject comes without its site, so all t networks l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Method, cross_entropy
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
@@ -77,10 +77,10 @@ class PackNet(Method):
     norm: Literal["freeze", "per_site"] = "freeze"
     retrain_rate: Positive = 0.1
 
-    name: ClassVar[str] = "packnet"
-    title: ClassVar[str] = "PackNet"
-    source: ClassVar[str] = "Mallya and Lazebnik 2018 (CVPR)"
-    keeps: ClassVar[Keeps] = "statistics"
+    name = "packnet"
+    title = "PackNet"
+    source = "Mallya and Lazebnik 2018 (CVPR)"
+    keeps = "statistics"
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """All matrices free (owner 0), no site yet."""
@@ -154,15 +154,7 @@ class PackNet(Method):
             for k in lane.params
         }
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Cross-entropy; batch norm as the first site left it where it is frozen."""
         frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1 and self.norm == "freeze"
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)

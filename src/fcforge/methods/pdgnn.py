@@ -11,22 +11,17 @@ This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
+from fcforge.methods.base import Batch, Lane, Loss, Method
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
-from fcforge.replay.buffer import (
-    admit,
-    farthest_first_priority,
-    random_priority,
-    weighted_priority,
-)
+from fcforge.replay.buffer import admit, farthest_first_priority, random_priority, weighted_priority
 from fcforge.settings import Count
 
 
@@ -73,11 +68,11 @@ class PDGNN(Method):
     sampler: Literal["degree", "random", "kcenter"] = "degree"
     balanced: bool = True
 
-    name: ClassVar[str] = "pdgnn"
-    title: ClassVar[str] = "PDGNN-TEM"
-    source: ClassVar[str] = "Zhang et al. 2024 (KDD), at graph level"
-    keeps: ClassVar[Keeps] = "real subjects"
-    models: ClassVar[tuple[str, ...]] = ("tem",)
+    name = "pdgnn"
+    title = "PDGNN-TEM"
+    source = "Zhang et al. 2024 (KDD), at graph level"
+    keeps = "real subjects"
+    models = ("tem",)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory of embeddings."""
@@ -92,18 +87,10 @@ class PDGNN(Method):
         }
         return lane._replace(state=memory)
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Current batch and the whole memory as one batch."""
         if self.memory == 0 and not self.balanced:
-            return super().loss(model, params, lane, batch, replay, key)
+            return super().loss(model, params, lane, batch, key)
         memory = lane.state
         x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])
         y = torch.cat([batch.y, memory["memory.y"]])

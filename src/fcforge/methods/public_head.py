@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 
@@ -17,14 +16,14 @@ from fcforge.replay.bank import PublicView
 class PublicHead(Method):
     """Ridge on the public people; no site changes it."""
 
-    name: ClassVar[str] = "public_head"
-    title: ClassVar[str] = "Public head alone"
-    source: ClassVar[str] = "reference: what a start is worth by itself"
-    depends_on: ClassVar[Literal["order", "set", "site", "all"]] = "set"
-    fits: ClassVar[bool] = False
-    from_public: ClassVar[str] = "head"
-    needs_start: ClassVar[bool] = True
-    models: ClassVar[tuple[str, ...]] = ("linear",)
+    name = "public_head"
+    title = "Public head alone"
+    source = "reference: what a start is worth by itself"
+    depends_on = "set"
+    fits = False
+    from_public = "head"
+    needs_start = True
+    models = ("linear",)
 
     def check_model(self, model: Model) -> None:
         """A start speaks about the whole matrix logarithm."""

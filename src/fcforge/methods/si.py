@@ -9,11 +9,10 @@ r"""Synaptic intelligence: importance from how much each parameter lowered the l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
-from fcforge.methods.base import Keeps, Lane, Method
+from fcforge.methods.base import Lane, Method
 from fcforge.methods.shared import penalty
 from fcforge.models.base import Model, Params
 from fcforge.replay.bank import SiteView
@@ -40,10 +39,10 @@ class SI(Method):
     strength: NotNegative = 1.0
     damping: Positive = 0.1
 
-    name: ClassVar[str] = "si"
-    title: ClassVar[str] = "SI"
-    source: ClassVar[str] = "Zenke, Poole and Ganguli 2017 (ICML)"
-    keeps: ClassVar[Keeps] = "statistics"
+    name = "si"
+    title = "SI"
+    source = "Zenke, Poole and Ganguli 2017 (ICML)"
+    keeps = "statistics"
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Path integral at zero."""

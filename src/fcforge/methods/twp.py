@@ -8,14 +8,14 @@ r"""Topology-aware weight preserving: protect what the loss and what the graph a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay
+from fcforge.methods.base import Batch, Lane, Loss, Method
 from fcforge.methods.shared import penalty
 from fcforge.models import fused
 from fcforge.models.base import Model, Params
@@ -97,25 +97,17 @@ class TWP(Method):
     topology_strength: NotNegative = 100.0
     beta: NotNegative = 0.0
 
-    name: ClassVar[str] = "twp"
-    title: ClassVar[str] = "TWP"
-    source: ClassVar[str] = "Liu, Yang and Wang 2021 (AAAI)"
-    keeps: ClassVar[Keeps] = "statistics"
-    models: ClassVar[tuple[str, ...]] = ("gcn", "gat", "sage", "gae")
+    name = "twp"
+    title = "TWP"
+    source = "Liu, Yang and Wang 2021 (AAAI)"
+    keeps = "statistics"
+    models = ("gcn", "gat", "sage", "gae")
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Cross-entropy; with beta also the L1 norm of its gradient."""
 
         def plain(p: Params) -> tuple[Tensor, Any]:
-            value, stats = super(TWP, self).loss(model, p, lane, batch, replay, key)
+            value, stats = super(TWP, self).loss(model, p, lane, batch, key)
             return value, (value, stats)
 
         if self.beta == 0:

@@ -15,13 +15,13 @@ features, and the network before this site as the teacher.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
 from fcforge.models.base import Inputs, Model, Params
@@ -57,7 +57,7 @@ def local_divergence(old: Tensor, new: Tensor, near: Tensor, tau: float) -> Tens
     return kl.sum() / near.any(-1).sum().clamp(min=1)
 
 
-class Look(NamedTuple):
+class GraphView(NamedTuple):
     """What a graph network makes of some subjects: nodes (n, R, F), readout (n, 2 F), logits."""
 
     nodes: Tensor
@@ -67,12 +67,12 @@ class Look(NamedTuple):
 
 def look(
     model: Any, params: Params, stats: Params, inputs: Inputs, key: Tensor | None
-) -> tuple[Look, Params]:
+) -> tuple[GraphView, Params]:
     """All three, in training mode with a `key`, and the batch-norm statistics after it."""
     train = key is not None
     nodes, stats = model.encode(params, stats, inputs, train, key)
     readout = mean_max(nodes)
-    return Look(nodes, readout, model.classify(params, readout, key)), stats
+    return GraphView(nodes, readout, model.classify(params, readout, key)), stats
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ class UGCL(Rehearsal):
     local_weight: NotNegative = 0.5
     tau: Positive = 1.0
 
-    name: ClassVar[str] = "ugcl"
-    title: ClassVar[str] = "UGCL (reconstruction)"
-    source: ClassVar[str] = "after Hoang et al. 2023 (TMLR), from its abstract"
-    models: ClassVar[tuple[str, ...]] = ("gcn", "gat", "sage")
+    name = "ugcl"
+    title = "UGCL (reconstruction)"
+    source = "after Hoang et al. 2023 (TMLR), from its abstract"
+    models = ("gcn", "gat", "sage")
 
     @property
     def draws(self) -> int:
@@ -117,28 +117,20 @@ class UGCL(Rehearsal):
         """Fill the memory, drop the teacher."""
         return without_teacher(super().end_site(model, lane, site, rng))
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Current and remembered subjects as one batch, the teacher on the remembered ones."""
-        old = teacher(lane)
+        old, replay = teacher(lane), batch.replay
         if replay is None or old is None:
-            return super().loss(model, params, lane, batch, None, key)
+            return super().loss(model, params, lane, batch, key)
         n = batch.y.shape[0]
         both = {k: torch.cat([v, replay.inputs[k]]) for k, v in batch.inputs.items()}
         now, stats = look(model, params, lane.stats, both, key)
         with torch.no_grad():
             then, _ = look(model, *old, replay.inputs, None)
         loss = cross_entropy(now.logits[:n], batch.y)
-        return loss + self.remembered(Look(*(part[n:] for part in now)), then, replay), stats
+        return loss + self.remembered(GraphView(*(part[n:] for part in now)), then, replay), stats
 
-    def remembered(self, now: Look, then: Look, replay: Replay) -> Tensor:
+    def remembered(self, now: GraphView, then: GraphView, replay: Replay) -> Tensor:
         """What remembered subjects add to the loss, the teacher's view of them being `then`."""
         near = neighbours(replay.inputs)
         cosine = F.cosine_similarity(now.readout, then.readout, dim=-1)

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from fcforge.components import build
 from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.models.convolutions import GAE, GAT, GCN, SAGE
 from fcforge.models.edge import MLP, Linear
-from fcforge.models.gae import GAE
-from fcforge.models.gat import GAT
-from fcforge.models.gcn import GCN
 from fcforge.models.graph_transformer import GraphTransformer
-from fcforge.models.sage import SAGE
 from fcforge.models.tem import TEM
 from fcforge.types import Component
 
-MODELS: dict[str, type[Model]] = {
-    "gcn": GCN,
-    "gat": GAT,
-    "sage": SAGE,
-    "graph_transformer": GraphTransformer,
-    "gae": GAE,
-    "linear": Linear,
-    "mlp": MLP,
-    "tem": TEM,
-}
+CLASSES = (GCN, GAT, SAGE, GraphTransformer, GAE, Linear, MLP, TEM)
+MODELS: dict[str, type[Model]] = {cls.name: cls for cls in CLASSES}
 
 
 def make_model(component: Component, n_rois: int) -> Model:

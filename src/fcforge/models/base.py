@@ -13,6 +13,7 @@ from fcforge.settings import Checked, Size
 
 Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
+Key = Tensor | None  # int32 scalar that dropout is drawn from; without one nothing is dropped
 
 
 def gather(inputs: Inputs, rows: Tensor) -> Inputs:
@@ -72,13 +73,7 @@ class Model(Checked, ABC):
 
     @abstractmethod
     def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
+        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
     ) -> Output:
         """Logits and readout of a prepared batch.
 

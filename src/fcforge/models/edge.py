@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,8 +11,7 @@ from torch import Tensor
 from fcforge import graphs
 from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
-from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.message_passing import dropout_key, head_keys
+from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import ShareBelowOne, Size
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
@@ -56,8 +55,8 @@ class Linear(Model):
 
     features: Features = "z"
 
-    name: ClassVar[str] = "linear"
-    lr: ClassVar[float] = 3e-5
+    name = "linear"
+    lr = 3e-5
 
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""
@@ -69,13 +68,7 @@ class Linear(Model):
         return {"edges": edge_features(fc, self.features)}
 
     def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
+        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
     ) -> Output:
         """Logits of a prepared batch."""
         x = inputs["edges"]
@@ -99,8 +92,8 @@ class MLP(Model):
     dropout: ShareBelowOne = 0.5
     norm: layers.Norm = "none"
     features: Features = "z"
-    name: ClassVar[str] = "mlp"
-    lr: ClassVar[float] = 1e-4
+    name = "mlp"
+    lr = 1e-4
 
     def init(self, rng: torch.Generator) -> Params:
         """As ``torch.nn.Linear`` draws."""
@@ -118,13 +111,7 @@ class MLP(Model):
         return {"edges": edge_features(fc, self.features)}
 
     def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
+        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
     ) -> Output:
         """Logits and first hidden layer of a prepared batch."""
         h = layers.linear(inputs["edges"], params["embed.weight"])
@@ -132,8 +119,8 @@ class MLP(Model):
             self.norm, h, params["embed.bias"], params, stats, "norm", train
         )
         embedding = torch.relu(h)
-        dropped = layers.dropout(embedding, self.dropout, dropout_key(key, 0))
-        keys = head_keys(key, 1)
+        dropped = layers.dropout(embedding, self.dropout, layers.dropout_key(key, 0))
+        keys = layers.head_keys(key, 1)
         return Output(
             layers.head(params, "head", dropped, self.dropout, keys), embedding, new_stats
         )

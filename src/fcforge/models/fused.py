@@ -89,7 +89,30 @@ def mean_max(h: Tensor) -> Tensor:
     return _MeanMax.apply(h[None])[0].squeeze(0)
 
 
-class _MeanMax(torch.autograd.Function):
+class _OfLanes(torch.autograd.Function):
+    """Operation on tensors whose first dimension is the lane: what vmap adds joins the lanes."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        out = cls.apply(*_merge(info.batch_size, in_dims, args))
+        parts = out if isinstance(out, tuple) else (out,)
+        split = tuple(x.reshape(info.batch_size, -1, *x.shape[1:]) for x in parts)
+        return (split, (0,) * len(split)) if isinstance(out, tuple) else (split[0], 0)
+
+
+class _Gradient(_OfLanes):
+    """A gradient that is itself not differentiable again."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
+        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
+
+
+class _MeanMax(_OfLanes):
     """Of h (lanes, n, R, F); also returns where the maximum is."""
 
     @staticmethod
@@ -106,36 +129,16 @@ class _MeanMax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
         return _MeanMaxBackward.apply(grad, *ctx.saved_tensors, ctx.n_rois)
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
-        out = _MeanMax.apply(*_merge(info.batch_size, in_dims, args))
-        return _split(info.batch_size, out), (0, 0)
 
-
-class _MeanMaxBackward(torch.autograd.Function):
-    """Gradient of h; itself not differentiable again."""
+class _MeanMaxBackward(_Gradient):
+    """Gradient of h."""
 
     @staticmethod
     def forward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
         return _module().mean_max_backward(grad.contiguous(), where.contiguous(), n_rois)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
-        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, int]:
-        (out,) = _split(
-            info.batch_size, (_MeanMaxBackward.apply(*_merge(info.batch_size, in_dims, args)),)
-        )
-        return out, 0
-
-
-class _Dropout(torch.autograd.Function):
+class _Dropout(_OfLanes):
     """Of x (lanes, n) and key (lanes,); linear in x, so the gradient is dropped alike."""
 
     @staticmethod
@@ -151,70 +154,32 @@ class _Dropout(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _Dropout.apply(grad, *ctx.saved_tensors, ctx.dropped), None, None
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, int]:
-        out = _Dropout.apply(*_merge(info.batch_size, in_dims, args))
-        return out.reshape(info.batch_size, -1, *out.shape[1:]), 0
 
-
-class _Forward(torch.autograd.Function):
+class _Forward(_OfLanes):
     """Of h (lanes, n, F), weight and bias (lanes, F), key (lanes,)."""
 
     @staticmethod
-    def forward(
-        h: Tensor, weight: Tensor, bias: Tensor, key: Tensor, dropped: int, epsilon: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return _module().forward(h.contiguous(), weight, bias, key, dropped, epsilon, ROWS)
+    def forward(h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return _module().forward(h.contiguous(), *rest, ROWS)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        h, weight, bias, key, dropped, _ = inputs
-        _, mean, inverse_sd = output
-        ctx.mark_non_differentiable(mean, inverse_sd)
-        ctx.save_for_backward(h, weight, bias, key, mean, inverse_sd)
-        ctx.dropped = dropped
+        *saved, ctx.dropped, _ = inputs
+        _, *moments = output
+        ctx.mark_non_differentiable(*moments)
+        ctx.save_for_backward(*saved, *moments)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        dh, dw, db = _Backward.apply(grad, *ctx.saved_tensors, ctx.dropped)
-        return dh, dw, db, None, None, None
+        return (*_Backward.apply(grad, *ctx.saved_tensors, ctx.dropped), None, None, None)
+
+
+class _Backward(_Gradient):
+    """Gradients of h, weight and bias, from that of the output and what `_Forward` saved."""
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
-        out = _Forward.apply(*_merge(info.batch_size, in_dims, args))
-        return _split(info.batch_size, out), (0, 0, 0)
-
-
-class _Backward(torch.autograd.Function):
-    """Gradients of h, weight and bias; itself not differentiable again."""
-
-    @staticmethod
-    def forward(
-        grad: Tensor,
-        h: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        key: Tensor,
-        mean: Tensor,
-        inverse_sd: Tensor,
-        dropped: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return _module().backward(
-            grad.contiguous(), h.contiguous(), weight, bias, key, mean, inverse_sd, dropped, ROWS
-        )
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[None, ...]:
-        raise RuntimeError("a fused layer has a first derivative only: use `fused.off`")
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
-        out = _Backward.apply(*_merge(info.batch_size, in_dims, args))
-        return _split(info.batch_size, out), (0, 0, 0)
+    def forward(grad: Tensor, h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return _module().backward(grad.contiguous(), h.contiguous(), *rest, ROWS)
 
 
 def _module() -> Any:
@@ -232,7 +197,3 @@ def _merge(size: int, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) ->
             value = whole.reshape(-1, *whole.shape[2:])
         merged.append(value)
     return merged
-
-
-def _split(size: int, out: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return tuple(x.reshape(size, -1, *x.shape[1:]) for x in out)

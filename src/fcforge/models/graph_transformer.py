@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from fcforge import graphs
 from fcforge.models import layers
-from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.message_passing import HEAD_WIDTHS, dropout_key, head_keys
-from fcforge.settings import Share, ShareBelowOne, Size
+from fcforge.models.base import Inputs, Key, Params
+from fcforge.models.message_passing import GraphModel
+from fcforge.settings import ShareBelowOne, Size
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: int) -> Tensor:
@@ -36,7 +35,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: 
 
 
 @dataclass(frozen=True)
-class GraphTransformer(Model):
+class GraphTransformer(GraphModel):
     """3 blocks of 128, dropout 0.3, learning rate 5e-4 (paper); 4 heads, 8 coordinates.
 
     Node features and Laplacian coordinates are embedded and added. A block is attention over
@@ -44,22 +43,19 @@ class GraphTransformer(Model):
     and followed by the norm. Readout and head are those of the other graph models.
     """
 
-    hidden: Size = 128
     depth: Size = 3
     dropout: ShareBelowOne = 0.3
     heads: Size = 4
     coordinates: Size = 8
-    norm: layers.Norm = "batch"
-    tau: Share = 0.4
-    edges: graphs.EdgeKind = "positive"
-    name: ClassVar[str] = "graph_transformer"
-    lr: ClassVar[float] = 5e-4
+    name = "graph_transformer"
+    lr = 5e-4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         layers.check_heads(self.where(), self.heads, self.hidden)
 
-    def _norms(self) -> list[str]:
+    def norms(self) -> list[str]:
+        """Two in every block: after attention and after the feed-forward network."""
         return [f"block{i}.norm_{part}" for i in range(self.depth) for part in ("attn", "ffn")]
 
     def init(self, rng: torch.Generator) -> Params:
@@ -72,16 +68,9 @@ class GraphTransformer(Model):
             params |= layers.init_linear(rng, f"block{i}.out", width, width)
             params |= layers.init_linear(rng, f"block{i}.ffn_up", width, 2 * width)
             params |= layers.init_linear(rng, f"block{i}.ffn_down", 2 * width, width)
-        for name in self._norms():
+        for name in self.norms():
             params |= layers.init_norm(self.norm, name, width)
-        return params | layers.init_head(rng, "head", (2 * width, *HEAD_WIDTHS))
-
-    def init_stats(self) -> Params:
-        """Running mean 0 and variance 1 of every batch norm."""
-        stats: Params = {}
-        for name in self._norms():
-            stats |= layers.init_norm_stats(self.norm, name, self.hidden)
-        return stats
+        return params | self.init_head(rng)
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask, node features (n, R, R) and Laplacian coordinates (n, R, k)."""
@@ -96,45 +85,28 @@ class GraphTransformer(Model):
     def _linear(self, params: Params, name: str, h: Tensor) -> Tensor:
         return layers.linear(h, params[f"{name}.weight"]) + params[f"{name}.bias"]
 
-    def _block(
-        self,
-        params: Params,
-        stats: Params,
-        i: int,
-        h: Tensor,
-        blocked: Tensor,
-        train: bool,
-        key: Tensor | None,
+    def encode(
+        self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
-        block = f"block{i}"
-        zero = torch.zeros_like(params[f"{block}.out.bias"])
-        q, k, v = self._linear(params, f"{block}.qkv", h).chunk(3, dim=-1)
-        mixed = self._linear(params, f"{block}.out", attend(q, k, v, blocked, self.heads))
-        h = h + layers.dropout(mixed, self.dropout, dropout_key(key, 2 * i))
-        h, first = layers.normalise(self.norm, h, zero, params, stats, f"{block}.norm_attn", train)
-        up = torch.relu(self._linear(params, f"{block}.ffn_up", h))
-        down = self._linear(params, f"{block}.ffn_down", up)
-        h = h + layers.dropout(down, self.dropout, dropout_key(key, 2 * i + 1))
-        h, second = layers.normalise(self.norm, h, zero, params, stats, f"{block}.norm_ffn", train)
-        return h, first | second
+        """Node embeddings (n, R, hidden) and the new running statistics."""
+        new_stats: Params = {}
+        zero = torch.zeros_like(params["place.bias"])
 
-    def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
-    ) -> Output:
-        """Logits, 2F readout and statistics of a prepared batch."""
+        def added(h: Tensor, move: Tensor, norm: str, number: int) -> Tensor:
+            """One half of a block: dropout, skip connection, norm."""
+            h = h + layers.dropout(move, self.dropout, layers.dropout_key(key, number))
+            h, found = layers.normalise(self.norm, h, zero, params, stats, norm, train)
+            new_stats.update(found)
+            return h
+
         h = self._linear(params, "embed", inputs["features"])
         h = h + self._linear(params, "place", inputs["places"])
-        new_stats: Params = {}
         for i in range(self.depth):
-            h, block_stats = self._block(params, stats, i, h, inputs["blocked"], train, key)
-            new_stats |= block_stats
-        embedding = layers.mean_max(h)
-        keys = head_keys(key, len(HEAD_WIDTHS) - 1)
-        logits = layers.head(params, "head", embedding, self.dropout, keys)
-        return Output(logits, embedding, new_stats)
+            q, k, v = self._linear(params, f"block{i}.qkv", h).chunk(3, dim=-1)
+            seen = attend(q, k, v, inputs["blocked"], self.heads)
+            mixed = self._linear(params, f"block{i}.out", seen)
+            h = added(h, mixed, f"block{i}.norm_attn", 2 * i)
+            up = torch.relu(self._linear(params, f"block{i}.ffn_up", h))
+            down = self._linear(params, f"block{i}.ffn_down", up)
+            h = added(h, down, f"block{i}.norm_ffn", 2 * i + 1)
+        return h, new_stats

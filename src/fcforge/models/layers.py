@@ -6,6 +6,7 @@ Everything works under ``torch.func.vmap`` and ``torch.compile``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -14,11 +15,12 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.models import fused
-from fcforge.models.base import Params
-from fcforge.randomness import keep_mask
+from fcforge.models.base import Key, Params
+from fcforge.randomness import fold, keep_mask
 
 Norm = Literal["batch", "layer", "none"]
 MOMENTUM, EPSILON = 0.1, 1e-5
+HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
 
 
 def uniform(rng: torch.Generator, shape: tuple[int, ...], bound: float) -> Tensor:
@@ -50,13 +52,34 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     return flat.reshape(*x.shape[:-1], weight.shape[0])
 
 
-def dropout(x: Tensor, p: float, key: Tensor | None) -> Tensor:
+def dropout(x: Tensor, p: float, key: Key) -> Tensor:
     """Inverted dropout drawn from the int32 scalar `key`; without a key nothing is dropped."""
     if key is None or p == 0.0:
         return x
     if fused.fits(x):
         return fused.dropout(x, p, key)
     return x * keep_mask(key, tuple(x.shape), p)
+
+
+def dropout_key(key: Key, number: int) -> Key:
+    """Dropout key of layer `number`, or None where nothing is dropped."""
+    return None if key is None else fold(key, number)
+
+
+def convolution_keys(key: Key, depth: int) -> Sequence[Key]:
+    """Dropout keys of `depth` convolutions: those of `dropout_key`, none for the last."""
+    if key is None:
+        return [None] * depth
+    numbers = torch.arange(depth, dtype=torch.int32, device=key.device)
+    return [*fold(key, numbers).unbind()[:-1], None]
+
+
+def head_keys(key: Key, n: int) -> tuple[Tensor, ...] | None:
+    """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
+    if key is None:
+        return None
+    numbers = torch.arange(HEAD_KEYS, HEAD_KEYS + n, dtype=torch.int32, device=key.device)
+    return fold(key, numbers).unbind()
 
 
 def init_norm(kind: str, name: str, width: int) -> Params:
@@ -124,13 +147,7 @@ def layer_norm(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def normalise(
-    kind: str,
-    h: Tensor,
-    offset: Tensor,
-    params: Params,
-    stats: Params,
-    name: str,
-    train: bool,
+    kind: str, h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
 ) -> tuple[Tensor, Params]:
     """Normalisation layer `name` of ``h + offset``; returns its new statistics too."""
     if kind == "none":
@@ -152,7 +169,7 @@ def norm_relu_dropout(
     name: str,
     train: bool,
     p: float,
-    key: Tensor | None,
+    key: Key,
 ) -> tuple[Tensor, Params]:
     """`normalise`, ReLU and `dropout`: on a GPU, in training with batch norm, one fused layer."""
     if kind != "batch" or not train or not fused.fits(h):
@@ -206,13 +223,7 @@ def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Param
     return params
 
 
-def head(
-    params: Params,
-    name: str,
-    x: Tensor,
-    p: float,
-    keys: tuple[Tensor, ...] | None,
-) -> Tensor:
+def head(params: Params, name: str, x: Tensor, p: float, keys: tuple[Tensor, ...] | None) -> Tensor:
     """Fully connected network: linear, ReLU, dropout, ..., linear.
 
     Parameters

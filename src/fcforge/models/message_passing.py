@@ -1,9 +1,8 @@
-"""What GCN, GAT, GraphSAGE and GAE share: convolutions, readout and head."""
+"""What the graph networks share: settings, readout and head; layers of graph convolution."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,27 +10,22 @@ from torch import Tensor
 
 from fcforge.graphs import EdgeKind
 from fcforge.models import layers
-from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.randomness import fold
+from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
 
 HEAD_WIDTHS = (64, 32, 2)
-HEAD_KEYS = 1000  # dropout keys of the head start here, those of layer l are l
 
 
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """Layers of graph convolution, mean+max readout and the authors' head 2F-64-32-2.
-
-    Dropout follows every convolution but the last, as in the authors' code: after it, it would
-    disturb the maximum of the readout, which FORGE distils.
+    """A network over ROIs with mean+max readout and the authors' head 2F-64-32-2.
 
     Attributes
     ----------
     hidden, depth, dropout
         Width and number of layers and drop probability (paper, hyper-parameter table).
     norm : {"batch", "layer", "none"}
-        After every convolution. ``batch`` is the authors'; its running statistics follow the
+        After every layer. ``batch`` is the authors'; its running statistics follow the
         last site and no penalty on parameters protects them.
     tau, edges
         Threshold of an edge; ``positive`` (authors) or ``absolute`` correlations.
@@ -45,6 +39,56 @@ class GraphModel(Model):
     edges: EdgeKind = "positive"
 
     @abstractmethod
+    def norms(self) -> list[str]:
+        """Names of the normalisation layers, each ``hidden`` wide."""
+
+    @abstractmethod
+    def encode(
+        self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
+    ) -> tuple[Tensor, Params]:
+        """Node embeddings (n, R, hidden) and the new running statistics."""
+
+    def init_stats(self) -> Params:
+        """Running mean 0 and variance 1 of every batch norm."""
+        stats: Params = {}
+        for name in self.norms():
+            stats |= layers.init_norm_stats(self.norm, name, self.hidden)
+        return stats
+
+    def init_head(self, rng: torch.Generator) -> Params:
+        """The head as ``torch.nn.Linear`` draws it."""
+        return layers.init_head(rng, "head", (2 * self.hidden, *HEAD_WIDTHS))
+
+    def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:
+        """Logits (n, 2) of readouts (n, 2 hidden)."""
+        keys = layers.head_keys(key, len(HEAD_WIDTHS) - 1)
+        return layers.head(params, "head", embedding, self.dropout, keys)
+
+    def penalty(self, params: Params, nodes: Tensor, inputs: Inputs) -> Tensor | float:
+        """What the model adds to the training loss, from its nodes (n, R, hidden)."""
+        return 0.0
+
+    def apply(
+        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+    ) -> Output:
+        """Logits, 2F readout and statistics of a prepared batch; in training the penalty."""
+        nodes, new_stats = self.encode(params, stats, inputs, train, key)
+        embedding = layers.mean_max(nodes)
+        logits = self.classify(params, embedding, key)
+        training = train or key is not None
+        penalty = self.penalty(params, nodes, inputs) if training else 0.0
+        return Output(logits, embedding, new_stats, penalty)
+
+
+@dataclass(frozen=True)
+class ConvolutionModel(GraphModel):
+    """Layers of graph convolution.
+
+    Dropout follows every convolution but the last, as in the authors' code: after it, it would
+    disturb the maximum of the readout, which FORGE distils.
+    """
+
+    @abstractmethod
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Parameters of convolution `layer`, from `n_in` to ``hidden`` features."""
 
@@ -56,73 +100,30 @@ class GraphModel(Model):
         propagation and is left to the normalisation, which can often do without adding it.
         """
 
+    def norms(self) -> list[str]:
+        """One after every convolution."""
+        return [f"norm{i}" for i in range(self.depth)]
+
     def init(self, rng: torch.Generator) -> Params:
         """Convolutions as PyG draws them, norms at identity, head as ``torch.nn.Linear``."""
         params: Params = {}
-        for i in range(self.depth):
+        for i, name in enumerate(self.norms()):
             params |= self.init_layer(rng, i, self.n_rois if i == 0 else self.hidden)
-            params |= layers.init_norm(self.norm, f"norm{i}", self.hidden)
-        return params | layers.init_head(rng, "head", (2 * self.hidden, *HEAD_WIDTHS))
-
-    def init_stats(self) -> Params:
-        """Running mean 0 and variance 1 of every batch norm."""
-        stats: Params = {}
-        for i in range(self.depth):
-            stats |= layers.init_norm_stats(self.norm, f"norm{i}", self.hidden)
-        return stats
+            params |= layers.init_norm(self.norm, name, self.hidden)
+        return params | self.init_head(rng)
 
     def encode(
-        self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Tensor | None
+        self, params: Params, stats: Params, inputs: Inputs, train: bool, key: Key
     ) -> tuple[Tensor, Params]:
         """Node embeddings (n, R, hidden) and the new running statistics."""
-        h = inputs["features"]
         new_stats: Params = {}
-        keys = convolution_keys(key, self.depth)
-        for i in range(self.depth):
+        h = inputs["features"]
+        keys = layers.convolution_keys(key, self.depth)
+        for i, name in enumerate(self.norms()):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]
             h, layer_stats = layers.norm_relu_dropout(
-                self.norm, h, bias, params, stats, f"norm{i}", train, self.dropout, keys[i]
+                self.norm, h, bias, params, stats, name, train, self.dropout, keys[i]
             )
             new_stats |= layer_stats
         return h, new_stats
-
-    def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
-    ) -> Output:
-        """Logits, 2F readout and statistics of a prepared batch."""
-        nodes, new_stats = self.encode(params, stats, inputs, train, key)
-        embedding = layers.mean_max(nodes)
-        return Output(self.classify(params, embedding, key), embedding, new_stats)
-
-    def classify(self, params: Params, embedding: Tensor, key: Tensor | None) -> Tensor:
-        """Logits (n, 2) of readouts (n, 2 hidden)."""
-        keys = head_keys(key, len(HEAD_WIDTHS) - 1)
-        return layers.head(params, "head", embedding, self.dropout, keys)
-
-
-def dropout_key(key: Tensor | None, number: int) -> Tensor | None:
-    """Dropout key of layer `number`, or None where nothing is dropped."""
-    return None if key is None else fold(key, number)
-
-
-def convolution_keys(key: Tensor | None, depth: int) -> Sequence[Tensor | None]:
-    """Dropout keys of `depth` convolutions: those of `dropout_key`, none for the last."""
-    if key is None:
-        return [None] * depth
-    numbers = torch.arange(depth, dtype=torch.int32, device=key.device)
-    return [*fold(key, numbers).unbind()[:-1], None]
-
-
-def head_keys(key: Tensor | None, n: int) -> tuple[Tensor, ...] | None:
-    """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
-    if key is None:
-        return None
-    numbers = torch.arange(HEAD_KEYS, HEAD_KEYS + n, dtype=torch.int32, device=key.device)
-    return fold(key, numbers).unbind()

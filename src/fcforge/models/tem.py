@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from fcforge import graphs
 from fcforge.models import layers
-from fcforge.models.base import Inputs, Model, Output, Params
-from fcforge.models.message_passing import dropout_key
+from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
 
 
@@ -55,9 +54,9 @@ class TEM(Model):
     tau: Share = 0.4
     edges: graphs.EdgeKind = "positive"
     te: Literal["pooled", "nodes"] = "pooled"
-    name: ClassVar[str] = "tem"
-    lr: ClassVar[float] = 1e-3
-    belongs_to: ClassVar[str] = "pdgnn"
+    name = "tem"
+    lr = 1e-3
+    belongs_to = "pdgnn"
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
@@ -73,17 +72,11 @@ class TEM(Model):
         return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(
-        self,
-        params: Params,
-        stats: Params,
-        inputs: Inputs,
-        *,
-        train: bool = False,
-        key: Tensor | None = None,
+        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
     ) -> Output:
         """Logits and hidden layer of a prepared batch."""
         embedding = torch.relu(layers.linear(inputs["topology"], params["embed.weight"]))
         if self.te == "nodes":
             embedding = layers.mean_max(embedding)
-        dropped = layers.dropout(embedding, self.dropout, dropout_key(key, 0))
+        dropped = layers.dropout(embedding, self.dropout, layers.dropout_key(key, 0))
         return Output(layers.linear(dropped, params["head.weight"]), embedding, {})

@@ -212,10 +212,7 @@ def _ratio(own: np.ndarray, shadows: np.ndarray, inside: np.ndarray) -> np.ndarr
     mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
     mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
     ratio = np.zeros(len(own))
-    for mean, mask, count, sign in (
-        (mean_in, inside, n_in, 1.0),
-        (mean_out, ~inside, n_out, -1.0),
-    ):
+    for mean, mask, count, sign in ((mean_in, inside, n_in, 1.0), (mean_out, ~inside, n_out, -1.0)):
         freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
         spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
         floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY

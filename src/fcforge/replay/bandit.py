@@ -78,10 +78,7 @@ class Bandit(Checked):
         """
         weight = 1.0 - self.gamma if self.form == "paper" else 1.0
         new_s, new_b = self.gamma * s + weight * outer, self.gamma * b + weight * gain
-        return (
-            torch.where(seen[:, None, None], new_s, s),
-            torch.where(seen[:, None], new_b, b),
-        )
+        return (torch.where(seen[:, None, None], new_s, s), torch.where(seen[:, None], new_b, b))
 
     def posterior(self, s: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         r"""Mean :math:`A^{-1} b` (arms, 2) and precision A (arms, 2, 2); covariance is

@@ -215,12 +215,7 @@ class HCTS(Checked):
             state["hcts.psi.mean"] * gain[:, None],
             seen,
         )
-        return {
-            "hcts.site.s": s,
-            "hcts.site.b": b,
-            "hcts.sample.s": v,
-            "hcts.sample.b": d,
-        }
+        return {"hcts.site.s": s, "hcts.site.b": b, "hcts.sample.s": v, "hcts.sample.b": d}
 
     def _choose(
         self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
@@ -362,11 +357,7 @@ def look_at(
 
 
 def look_again(
-    before: Look,
-    forward: Callable[[Tensor], Output],
-    rows: Tensor,
-    dev_rows: Tensor,
-    dev_y: Tensor,
+    before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev_rows: Tensor, dev_y: Tensor
 ) -> Look:
     """`look_at` under a new head on the same readouts: only logits have changed."""
     logits = torch.stack([forward(r).logits for r in rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ class FCMVAE(VAESettings, LaneGenerator):
     Its fields, one per choice, are those of `fcm_vae.settings.VAESettings`.
     """
 
-    name: ClassVar[str] = "fcm_vae"
+    name = "fcm_vae"
 
     def learn_lanes(
         self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]

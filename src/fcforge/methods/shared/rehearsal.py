@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Keeps, Lane, Method, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, cross_entropy
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay.bank import SiteView
@@ -42,8 +42,8 @@ class Rehearsal(Method):
     replay: Size = 32
     rule: Rule = "reservoir"
 
-    keeps: ClassVar[Keeps] = "real subjects"
-    row_keys: ClassVar[tuple[str, ...]] = (ROWS,)
+    keeps = "real subjects"
+    row_keys = (ROWS,)
 
     @property
     def draws(self) -> int:
@@ -91,18 +91,11 @@ class TwoBatches(Rehearsal, ABC):
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Loss from the current subjects' cross-entropy and the logits z (b, 2) of the others."""
 
-    def loss(
-        self,
-        model: Model,
-        params: Params,
-        lane: Lane,
-        batch: Batch,
-        replay: Replay | None,
-        key: Tensor,
-    ) -> tuple[Tensor, Params]:
+    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """`combine` of both batches; cross-entropy alone while nobody is remembered."""
+        replay = batch.replay
         if replay is None:
-            return super().loss(model, params, lane, batch, replay, key)
+            return super().loss(model, params, lane, batch, key)
         now, then = both_batches(
             model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
         )

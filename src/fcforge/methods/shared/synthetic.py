@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Keeps, Lane, Method, State
+from fcforge.methods.base import Lane, Method, State
 from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay.bank import SiteView
@@ -91,10 +91,10 @@ class SyntheticMemory(Method):
     sum_sites: bool = False
     sampler: HCTS = field(default_factory=HCTS)
 
-    presets: ClassVar[tuple[str, ...]] = ("paper", "official")
-    keeps: ClassVar[Keeps] = "synthetic subjects"
-    needs_generator: ClassVar[bool] = True
-    row_keys: ClassVar[tuple[str, ...]] = (ROWS, "dev.row")
+    presets = ("paper", "official")
+    keeps = "synthetic subjects"
+    needs_generator = True
+    row_keys = (ROWS, "dev.row")
 
     @classmethod
     def paper(cls) -> Self:
