@@ -20,12 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
 
-from fcforge.generators.checks import N_CLASSES
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import to_coordinates
 from fcforge.generators.fcm_vae.training import sampled_elbo
-from fcforge.generators.layers import trainable
+from fcforge.generators.layers import N_CLASSES, trainable
 from fcforge.randomness import torch_rng
 from fcforge.sites import load_dataset, split_site
 from fcforge.types import Component, FCBatch

@@ -21,12 +21,11 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 
-from fcforge.generators.checks import N_CLASSES, device_rng
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as vae
 from fcforge.generators.fcm_vae.generator import to_coordinates
 from fcforge.generators.fcm_vae.training import sampled_elbo
-from fcforge.generators.layers import trainable
+from fcforge.generators.layers import N_CLASSES, device_rng, trainable
 from fcforge.graphs import adjacency, node_features
 from fcforge.randomness import torch_rng
 from fcforge.replay.hcts import HCTS, Look, held_out

@@ -1,6 +1,6 @@
 import torch
 
-from fcforge.generators.bootstrap import Bootstrap
+from fcforge.generators.references import Bootstrap
 from fcforge.randomness import torch_rng
 
 

@@ -7,7 +7,8 @@ import torch
 from simulated_site import simulate
 
 from fcforge.errors import DataError
-from fcforge.generators.checks import check_site, check_y, device_rng
+from fcforge.generators.base import check_site, check_y
+from fcforge.generators.layers import device_rng
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 

@@ -1,6 +1,6 @@
 import torch
 
-from fcforge.generators.edge_gauss import EdgeGauss
+from fcforge.generators.references import EdgeGauss
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch

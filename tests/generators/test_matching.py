@@ -2,8 +2,13 @@ import pytest
 import torch
 
 from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.gaussian import within_class_variance
-from fcforge.generators.matching import FEW, decode, matched_scale, target_means
+from fcforge.generators.gaussian import (
+    FEW,
+    decode,
+    matched_scale,
+    target_means,
+    within_class_variance,
+)
 from fcforge.graphs import edges, from_edges
 from fcforge.randomness import torch_rng
 

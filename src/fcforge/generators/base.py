@@ -10,11 +10,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fcforge.generators.checks import check_site, check_y, device_rng
+from fcforge.errors import DataError
+from fcforge.generators.layers import N_CLASSES, device_rng
 from fcforge.settings import Checked
 from fcforge.types import FCBatch
 
 GeneratorState = dict[str, Tensor]
+RNGs = Sequence[torch.Generator]
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,7 @@ class Generator(Checked, ABC):
         """Learn from one site's training subjects. Raises `DataError` on a site it cannot use."""
         return self.fit_lanes([batch], [rng])[0]
 
-    def fit_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
+    def fit_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """One state per site, each as if its site were alone; no site is learnt if one is bad."""
         counts = [check_site(batch, self.name, self.min_subjects) for batch in batches]
         learnt = self.learn_lanes(batches, rngs)
@@ -50,9 +50,7 @@ class Generator(Checked, ABC):
         with torch.no_grad():
             return FCBatch(self.draw(state, y, device_rng(rng, y.device)), y)
 
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """States of checked sites, one after another."""
         return [self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)]
 
@@ -82,9 +80,7 @@ class LaneGenerator(Generator):
         return self.learn_lanes([batch], [rng])[0]
 
     @abstractmethod
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """States of checked sites of equal ROIs, trained in the same steps."""
 
 
@@ -92,3 +88,55 @@ def in_shares(patients: float, n: int) -> Tensor:
     """Labels (n,), controls first, with this share of patients but at least one of each class."""
     count = min(max(round(n * patients), 1), n - 1)
     return (torch.arange(n) >= n - count).long()
+
+
+def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
+    """Subjects per class (2,), or a `DataError` that says why generator `name` cannot learn.
+
+    A site with one class only is accepted: the generator then makes that class alone and
+    `check_y` refuses the other.
+    """
+    where = f"generator '{name}'"
+    if len(batch) < min_subjects:
+        raise DataError(
+            f"{len(batch)} training subjects are too few (at least {min_subjects}).",
+            where=where,
+            do="Merge the site with another one or leave it out.",
+        )
+    if not bool(torch.isfinite(batch.fc).all()):
+        bad = (~torch.isfinite(batch.fc)).flatten(1).any(1).nonzero().flatten().tolist()
+        raise DataError(
+            f"FC of training subjects {bad[:10]} holds NaN or infinity.",
+            where=where,
+            do="Flat ROIs must be stored as correlation 0; drop the subjects otherwise.",
+        )
+    if float(batch.fc.abs().max()) > 1.0 + 1e-3:
+        raise DataError(
+            f"FC reaches {float(batch.fc.abs().max()):.3g}, so it is not a correlation.",
+            where=where,
+            do="Give Pearson correlations, not Fisher z.",
+        )
+    require_classes(batch.y, where)
+    return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)
+
+
+def require_classes(y: Tensor, where: str) -> None:
+    """Raise `DataError` for diagnoses that are neither 0 (control) nor 1 (patient)."""
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise DataError(
+            "diagnoses other than 0 and 1.", where=where, do="Code control 0, patient 1."
+        )
+
+
+def check_y(y: Tensor, counts: Tensor, name: str) -> Tensor:
+    """`y` as int64 on the state's device; `DataError` for a class the site did not have."""
+    y = y.to(device=counts.device, dtype=torch.int64)
+    require_classes(y, f"generator '{name}'")
+    for label in range(N_CLASSES):
+        if int(counts[label]) == 0 and bool((y == label).any()):
+            raise DataError(
+                f"diagnosis {label} was asked for but no training subject had it.",
+                where=f"generator '{name}'",
+                do="Sample only diagnoses that the site had.",
+            )
+    return y

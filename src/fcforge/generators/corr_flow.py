@@ -7,21 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fcforge.generators import layers as nn
 from fcforge.generators.base import GeneratorState
-from fcforge.generators.checks import N_CLASSES, device_rng
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import mirrored_normal
-from fcforge.generators.layers import (
-    Params,
-    frozen,
-    linear,
-    linear_init,
-    normal,
-    step,
-    trainable,
-    uniform,
-    with_prefix,
-)
+from fcforge.generators.layers import Params
 from fcforge.graphs import log_edges
 from fcforge.settings import NotNegative, Positive, Size
 from fcforge.types import FCBatch
@@ -30,17 +20,17 @@ from fcforge.types import FCBatch
 def flow_init(k: int, hidden: int, rng: torch.Generator, gain: float) -> Params:
     """Parameters of `velocity` in k dimensions; a `gain` of 0 starts it at v = 0."""
     params: Params = {}
-    linear_init(params, "in", k + N_CLASSES + 1, hidden, rng)
-    linear_init(params, "hidden", hidden, hidden, rng)
-    linear_init(params, "out", hidden, k, rng, gain=gain)
+    nn.linear_init(params, "in", k + nn.N_CLASSES + 1, hidden, rng)
+    nn.linear_init(params, "hidden", hidden, hidden, rng)
+    nn.linear_init(params, "out", hidden, k, rng, gain=gain)
     return params
 
 
 def velocity(params: Params, x: Tensor, y: Tensor, t: Tensor) -> Tensor:
     """MLP v([x, onehot y, t]) with SELU, as DiffeoCFM's; (n, k) to (n, k)."""
-    onehot = torch.eye(N_CLASSES, dtype=x.dtype, device=x.device)[y]
-    h = torch.selu(linear(params, "in", torch.cat([x, onehot, t[:, None]], -1)))
-    return linear(params, "out", torch.selu(linear(params, "hidden", h)))
+    onehot = torch.eye(nn.N_CLASSES, dtype=x.dtype, device=x.device)[y]
+    h = torch.selu(nn.linear(params, "in", torch.cat([x, onehot, t[:, None]], -1)))
+    return nn.linear(params, "out", torch.selu(nn.linear(params, "hidden", h)))
 
 
 def flow_loss(params: Params, x0: Tensor, x1: Tensor, y: Tensor, t: Tensor) -> Tensor:
@@ -102,31 +92,31 @@ class CorrFlow(CorrGauss):
         state["spread"] = spread / state["unit"]
         residual = log_edges(batch.fc, self.shrink) - state["mean"][batch.y]
         scores = residual @ state["axes"].T / state["unit"]
-        state |= frozen(self._train(scores, batch.y, state["spread"], rng), "flow.")
+        state |= nn.frozen(self._train(scores, batch.y, state["spread"], rng), "flow.")
         return self.matched(state, batch, rng)
 
     def _train(self, scores: Tensor, y: Tensor, spread: Tensor, rng: torch.Generator) -> Params:
         """Fit v to the straight paths from Gaussian draws to the (jittered) scores."""
         k, device = scores.shape[1], scores.device
-        params = trainable(flow_init(k, self.hidden, rng, gain=0.1), device)
+        params = nn.trainable(flow_init(k, self.hidden, rng, gain=0.1), device)
         optimiser = torch.optim.AdamW(
             list(params.values()), lr=self.lr, weight_decay=self.weight_decay
         )
-        rng = device_rng(rng, device)
+        rng = nn.device_rng(rng, device)
         for epoch in range(self.epochs):
             optimiser.param_groups[0]["lr"] = self.lr * min(1.0, (epoch + 1) / 10)
             order = torch.randperm(len(y), generator=rng, device=device)
             for index in order.split(self.batch_size):
                 n = len(index)
-                x1 = scores[index] + self.jitter * spread * normal(n, k, rng=rng)
-                x0 = spread * normal(n, k, rng=rng)
-                step(optimiser, flow_loss(params, x0, x1, y[index], uniform(n, rng=rng)))
+                x1 = scores[index] + self.jitter * spread * nn.normal(n, k, rng=rng)
+                x0 = spread * nn.normal(n, k, rng=rng)
+                nn.step(optimiser, flow_loss(params, x0, x1, y[index], nn.uniform(n, rng=rng)))
         return params
 
     def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Gaussian draws moved by the flow along its axes; the Gaussian's own outside them."""
         groups = y if self.antithetic else None
         x0 = state["spread"] * mirrored_normal(len(y), len(state["spread"]), rng, groups)
-        x1 = integrate(with_prefix(state, "flow."), x0, y, self.steps)
+        x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.steps)
         own = mirrored_normal(len(y), len(state["diagonal"]), rng, groups) * state["diagonal"]
         return state["unit"] * x1 @ state["axes"] + own

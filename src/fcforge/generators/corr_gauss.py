@@ -10,9 +10,15 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import device_rng
-from fcforge.generators.gaussian import class_means, residual_factors, residual_noise
-from fcforge.generators.matching import decode, matched_scale, target_means
+from fcforge.generators.gaussian import (
+    class_means,
+    decode,
+    matched_scale,
+    residual_factors,
+    residual_noise,
+    target_means,
+)
+from fcforge.generators.layers import device_rng
 from fcforge.graphs import edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 from fcforge.types import FCBatch

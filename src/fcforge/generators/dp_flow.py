@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from fcforge.generators import layers as nn
 from fcforge.generators.base import Generator, GeneratorState
-from fcforge.generators.checks import N_CLASSES, device_rng
 from fcforge.generators.corr_flow import flow_init, flow_loss, integrate
-from fcforge.generators.layers import Params, adam, frozen, normal, uniform, with_prefix
-from fcforge.generators.matching import decode
+from fcforge.generators.gaussian import decode
+from fcforge.generators.layers import Params
 from fcforge.graphs import log_edges, n_rois_of
 from fcforge.privacy.mechanisms import Noise, read_template, secret_rng, sigma_for, spent
 from fcforge.settings import Fraction, Positive, ShareBelowOne, Size
@@ -131,10 +131,10 @@ class DPFlow(Generator):
         rate = min(1.0, self.batch_size / len(batch))
         sigma = sigma_for(self.epsilon, self.delta, rate, self.steps)
         params = self._train(scores, batch.y, rate, sigma, secret_rng(self.noise, rng))
-        had = torch.stack([(batch.y == c).any() for c in range(N_CLASSES)])
+        had = torch.stack([(batch.y == c).any() for c in range(nn.N_CLASSES)])
         return {
             **frame,
-            **frozen(params, "flow."),
+            **nn.frozen(params, "flow."),
             "counts": had.to(torch.int64),  # how many there are of each is not released
             "epsilon": torch.tensor(spent(rate, sigma, self.steps, self.delta)),
             "secret": torch.tensor(int(self.noise == "secret")),
@@ -148,13 +148,13 @@ class DPFlow(Generator):
         k, device = scores.shape[1], scores.device
         start = flow_init(k, self.hidden, rng, gain=0.0)
         params = {name: v.to(device) for name, v in start.items()}
-        optimiser = adam(params, lr=self.lr)
-        rng = device_rng(rng, device)
+        optimiser = nn.adam(params, lr=self.lr)
+        rng = nn.device_rng(rng, device)
         for _ in range(self.steps):
-            chosen = uniform(len(y), rng=rng) < rate  # Poisson
+            chosen = nn.uniform(len(y), rng=rng) < rate  # Poisson
             x1, x1_y = scores[chosen], y[chosen]
-            x0 = normal(len(x1), self.draws, k, rng=rng)
-            t = uniform(len(x1), self.draws, rng=rng)
+            x0 = nn.normal(len(x1), self.draws, k, rng=rng)
+            t = nn.uniform(len(x1), self.draws, rng=rng)
             grads = per_subject_gradients(params, x1, x1_y, x0, t)
             noisy = noisy_gradient(grads, self.clip, sigma, rate * len(y), rng)
             for name, value in params.items():
@@ -164,9 +164,9 @@ class DPFlow(Generator):
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Valid matrices by construction, one per diagnosis."""
-        x0 = normal(len(y), len(state["axes"]), rng=rng)
-        x1 = integrate(with_prefix(state, "flow."), x0, y, self.ode_steps)
-        own = normal(len(y), len(state["mean"]), rng=rng) * state["diagonal"]
+        x0 = nn.normal(len(y), len(state["axes"]), rng=rng)
+        x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.ode_steps)
+        own = nn.normal(len(y), len(state["mean"]), rng=rng) * state["diagonal"]
         return decode(state["mean"] + (x1 * state["unit"]) @ state["axes"] + own, y, state["start"])
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:

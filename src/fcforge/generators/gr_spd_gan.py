@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import GeneratorState
-from fcforge.generators.checks import N_CLASSES
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
-from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init
+from fcforge.generators.layers import N_CLASSES, Params, linear, linear_init, norm, norm_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least

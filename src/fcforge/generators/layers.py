@@ -1,4 +1,4 @@
-"""Parameters of plain layers, drawn from an explicit generator (torch.nn uses a global one)."""
+"""Layers drawn from an explicit generator (torch.nn uses a global one), and their training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
+N_CLASSES = 2
 
 
 def normal(*shape: int, rng: torch.Generator) -> Tensor:
@@ -19,6 +20,14 @@ def normal(*shape: int, rng: torch.Generator) -> Tensor:
 def uniform(*shape: int, rng: torch.Generator) -> Tensor:
     """Numbers between 0 and 1 on the device of `rng`."""
     return torch.rand(*shape, generator=rng, device=rng.device)
+
+
+def device_rng(rng: torch.Generator, device: torch.device) -> torch.Generator:
+    """Generator on `device` continuing `rng`: `rng` itself on its own device."""
+    if rng.device.type == device.type:
+        return rng
+    seed = int(torch.randint(2**62, (1,), generator=rng))
+    return torch.Generator(device=device).manual_seed(seed)
 
 
 def linear_init(

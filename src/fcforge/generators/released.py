@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.generators.base import Generator, GeneratorState, in_shares
-from fcforge.generators.checks import N_CLASSES
+from fcforge.generators.layers import N_CLASSES
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import synthetic, vector

@@ -14,20 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import GeneratorState, LaneGenerator
-from fcforge.generators.checks import device_rng
-from fcforge.generators.layers import (
-    Params,
-    adam,
-    frozen,
-    normal,
-    stacked,
-    step,
-    trainable,
-    uniform,
-    unstacked,
-    with_prefix,
-)
+from fcforge.generators import layers as nn
+from fcforge.generators.base import GeneratorState, LaneGenerator, RNGs
+from fcforge.generators.layers import Params
 from fcforge.settings import Positive, Size
 from fcforge.types import FCBatch
 
@@ -103,17 +92,15 @@ class WGAN(LaneGenerator):
         """Term of the generator's loss per lane; subject i of both has diagnosis i."""
         return 0.0
 
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """Adversarial training of all sites in the same steps."""
         seen = [self.see(batch.fc) for batch in batches]
         starts = [self.start(b, rng) for b, rng in zip(batches, rngs, strict=True)]
         trained, distance = self._train(
             [x for x, _ in seen], [batch.y for batch in batches], starts, rngs
         )
-        lanes = zip(unstacked(trained, len(seen)), distance, seen, strict=True)
-        return [{**frozen(p, "net."), **back, "distance": gap} for p, gap, (_, back) in lanes]
+        lanes = zip(nn.unstacked(trained, len(seen)), distance, seen, strict=True)
+        return [{**nn.frozen(p, "net."), **back, "distance": gap} for p, gap, (_, back) in lanes]
 
     def _train(
         self,
@@ -126,25 +113,25 @@ class WGAN(LaneGenerator):
         n, device = len(real), real[0].device
         lift = (lambda f: f) if n == 1 else torch.func.vmap
         make, score = lift(self.make), lift(self.score)
-        gen, critic = (trainable(stacked(part), device) for part in zip(*starts, strict=True))
-        gen_opt, critic_opt = (adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic))
+        gen, critic = (nn.trainable(nn.stacked(part), device) for part in zip(*starts, strict=True))
+        gen_opt, critic_opt = (nn.adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic))
         drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
         distance = torch.zeros(self.steps, n, device=device)
         for i in range(self.steps):
             for _ in range(self.n_critic):
                 x, y_, noise, t = drawn(True)
                 loss, gap = critic_loss(score, critic, x, make(gen, noise, y_).detach(), y_, t)
-                step(critic_opt, loss.sum())
+                nn.step(critic_opt, loss.sum())
                 distance[i] = gap.detach()
             x, y_, noise, _ = drawn(False)
             fake = make(gen, noise, y_)
             loss = -score(critic, fake, y_).mean(-1) + self.regulariser(fake, x, y_)
-            step(gen_opt, loss.sum())
+            nn.step(gen_opt, loss.sum())
         return gen, distance.mT
 
     def generate(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
-        return self.make(with_prefix(state, "net."), normal(len(y), self.noise, rng=rng), y)
+        return self.make(nn.with_prefix(state, "net."), nn.normal(len(y), self.noise, rng=rng), y)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Critic's distance at the end."""
@@ -160,14 +147,14 @@ def _drawer(
 ) -> Callable[[bool], Drawn]:
     """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
     bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device
-    rngs = [device_rng(rng, device) if len(rngs) == 1 else rng for rng in rngs]
+    rngs = [nn.device_rng(rng, device) if len(rngs) == 1 else rng for rng in rngs]
     starts = [sum(map(len, y[:i])) for i in range(len(y))]
 
     def one(lane: int, between: bool) -> tuple[Tensor, Tensor, Tensor]:
         rng = rngs[lane]
         index = torch.randint(len(y[lane]), (size,), generator=rng, device=rng.device)
-        noise = normal(size, n_noise, rng=rng)
-        return index + starts[lane], noise, uniform(size, rng=rng) if between else noise[:, 0]
+        noise = nn.normal(size, n_noise, rng=rng)
+        return index + starts[lane], noise, nn.uniform(size, rng=rng) if between else noise[:, 0]
 
     def drawn(between: bool) -> Drawn:
         lanes = [one(i, between) for i in range(len(y))]

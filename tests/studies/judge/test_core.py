@@ -3,7 +3,7 @@ import torch
 
 from fcforge.errors import DataError
 from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.edge_gauss import EdgeGauss
+from fcforge.generators.references import EdgeGauss
 from fcforge.randomness import torch_rng
 from fcforge.studies.judge import judge
 from fcforge.studies.judge.core import collapse_warnings, judge_fidelity

@@ -10,16 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import GeneratorState, LaneGenerator
-from fcforge.generators.checks import N_CLASSES
+from fcforge.generators.base import GeneratorState, LaneGenerator, RNGs
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.lanes import train_together
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train
-from fcforge.generators.gaussian import class_means, residual_factors
-from fcforge.generators.layers import Params, frozen, moved, normal, with_prefix
-from fcforge.generators.matching import decode, matched_scale, target_means
+from fcforge.generators.gaussian import (
+    class_means,
+    decode,
+    matched_scale,
+    residual_factors,
+    target_means,
+)
+from fcforge.generators.layers import N_CLASSES, Params, frozen, moved, normal, with_prefix
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch
@@ -36,9 +40,7 @@ class FCMVAE(VAESettings, LaneGenerator):
 
     name = "fcm_vae"
 
-    def learn_lanes(
-        self, batches: Sequence[FCBatch], rngs: Sequence[torch.Generator]
-    ) -> list[GeneratorState]:
+    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """Train on every site and prepare conditional sampling.
 
         Networks of several sites are trained together, those on a GPU always. What comes before

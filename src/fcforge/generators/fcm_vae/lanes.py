@@ -17,11 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.generators.checks import device_rng
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import CURVE, as_curve, kl_weight, negative_elbo, start
-from fcforge.generators.layers import Params, normal
+from fcforge.generators.layers import Params, device_rng, normal
 from fcforge.speed import Graphed
 
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch.optim.Adam's

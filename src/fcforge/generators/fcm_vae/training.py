@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fcforge.generators.checks import N_CLASSES, device_rng
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.gaussian import class_means, within_class_variance
-from fcforge.generators.layers import Params, adam, normal, trainable
+from fcforge.generators.layers import N_CLASSES, Params, adam, device_rng, normal, trainable
 
 CURVE = ("kl", "reconstruction", "label_nll")
 

@@ -1,4 +1,4 @@
-"""Independent edges: right means and variances, nothing else. A calibration point."""
+"""Generators that only mark the ends of a scale: real subjects again, and independent edges."""
 
 from __future__ import annotations
 
@@ -9,9 +9,36 @@ from torch import Tensor
 
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.generators.gaussian import class_means, within_class_variance
-from fcforge.generators.layers import normal
+from fcforge.generators.layers import N_CLASSES, normal
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.types import FCBatch
+
+
+@dataclass(frozen=True)
+class Bootstrap(Generator):
+    """Draws training subjects of the asked class with replacement.
+
+    The upper end of every fidelity scale and of every privacy risk: its state *is* the site.
+    """
+
+    name = "bootstrap"
+    releases = "real subjects"
+    min_subjects = 1
+
+    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+        """Keep the subjects."""
+        return {"fc": batch.fc.clone(), "y": batch.y.clone()}
+
+    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+        """A random training subject of each asked class."""
+        index = torch.zeros_like(y)
+        for label in range(N_CLASSES):
+            pool = (state["y"] == label).nonzero().flatten()
+            asked = y == label
+            if pool.numel():
+                n = int(asked.sum())
+                index[asked] = pool[torch.randint(len(pool), (n,), generator=rng, device=y.device)]
+        return state["fc"][index]
 
 
 @dataclass(frozen=True)
