@@ -75,6 +75,11 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
+def people(n: int) -> str:
+    """1 person, 2 people."""
+    return "1 person" if n == 1 else f"{n} people"
+
+
 def memory(n_bytes: float) -> str:
     """Bytes in the unit a person would say, by thousands as disks are sold.
 

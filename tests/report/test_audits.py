@@ -135,20 +135,3 @@ def test_rows_without_a_link_to_a_person_show_a_dash():
     some = Measured(0.7, 0.6, 0.8)
     table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
     assert [cell.text for cell in table.rows[0]] == ["r", "a", "0.700", "0.700", "–", "0.700"]
-
-
-def test_utility_and_attack_in_one_table_and_one_figure():
-    some = [
-        audits.TradeOff("exact", Measured(0.70, 0.66, 0.74), Measured(1.0, 0.99, 1.0)),
-        audits.TradeOff("epsilon 1", Measured(0.69, 0.65, 0.73), Measured(0.52, 0.46, 0.58)),
-    ]
-    table = audits.tradeoff_table(some, "AAA")
-    assert table.markdown().splitlines()[2:] == [
-        "| exact | 0.700 [0.660, 0.740] | 1.000 [0.990, 1.000] |",
-        "| epsilon 1 | 0.690 [0.650, 0.730] | 0.520 [0.460, 0.580] |",
-    ]
-    (axes,) = audits.tradeoff_figure(some, 0.55, "AAA").axes
-    assert [t.get_text() for t in axes.texts] == ["exact", "epsilon 1"]
-    dots = [line.get_xydata().tolist() for line in axes.lines if line.get_marker() == "o"]
-    assert dots == [[[1.0, 0.70]], [[0.52, 0.69]]]
-    assert [0.55, 0.55] in [list(line.get_ydata()) for line in axes.lines]  # the majority class

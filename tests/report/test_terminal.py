@@ -9,6 +9,7 @@ import pytest
 from fcforge.capsule.opening import STEPS, Check, intact
 from fcforge.capsule.prediction import Prediction
 from fcforge.report import terminal
+from fcforge.report.frame import spoken
 from fcforge.runner.collect import RunProgress
 from fcforge.runner.environment import Place
 from fcforge.runner.run import Cost
@@ -47,13 +48,13 @@ def plan():
 
 def test_plan(plan):
     told = "24 runs = 64 site trainings (96 without shared prefixes)"
-    assert terminal.plan_text(plan, Place("cpu", 1)) == f"{told} on cpu, 1 worker"
+    assert spoken("plan", plan=plan, place=Place("cpu", 1)) == f"{told} on cpu, 1 worker"
     there = Place("cpu", 4, "tcp://a:1")
-    assert terminal.plan_text(plan, there) == f"{told} on cpu, cluster tcp://a:1"
+    assert spoken("plan", plan=plan, place=there) == f"{told} on cpu, cluster tcp://a:1"
 
 
 def test_cost(plan):
-    assert terminal.cost_text(Cost(64, 10, 600.0, 178_000), plan, 2).splitlines() == [
+    assert spoken("cost", cost=Cost(64, 10, 600.0, 178_000), plan=plan, jobs=2).splitlines() == [
         "site trainings  64 (96 without shared prefixes)",
         "still to do     10",
         "estimated time  10 min of training on 2 idle CPU workers",
@@ -64,7 +65,7 @@ def test_cost(plan):
 def test_status():
     learners = {"ewc/gcn": {"done": 3, "asked": 24}, "base": {"done": 24, "asked": 24}}
     found = RunProgress("Small", "runs/x", 70, 128, learners, 2_000_000)
-    assert terminal.status_text(found).splitlines() == [
+    assert spoken("status", found=found).splitlines() == [
         "Small: 70 of 128 site trainings done",
         "  ewc/gcn  3/24 runs",
         "  base     24/24 runs",

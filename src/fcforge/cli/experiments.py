@@ -102,7 +102,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
-    from fcforge.report.terminal import cost_text
+    from fcforge.report.frame import spoken
     from fcforge.runner.config import load_experiment
     from fcforge.runner.environment import place_to_train
     from fcforge.runner.run import estimate, leak_notes, prepare
@@ -115,18 +115,19 @@ def run(
     for note in leak_notes(experiment):
         say(note, style="red")
     if dry_run:
-        print(cost_text(estimate(prepared, Store(folder), place.jobs), prepared.plan, place.jobs))
+        cost = estimate(prepared, Store(folder), place.jobs)
+        print(spoken("cost", cost=cost, plan=prepared.plan, jobs=place.jobs))
         return
     _train(prepared, folder, place)
     _report(folder, folder / "report.html", as_json)
 
 
 def _train(prepared: Any, folder: Path, place: Any) -> None:
-    from fcforge.report.terminal import plan_text
+    from fcforge.report.frame import spoken
     from fcforge.runner.run import train
     from fcforge.text import duration
 
-    say(plan_text(prepared.plan, place))
+    say(spoken("plan", plan=prepared.plan, place=place))
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
@@ -139,11 +140,11 @@ def _train(prepared: Any, folder: Path, place: Any) -> None:
 
 def status(folder: Folder, as_json: AsJson = False) -> None:
     """Show the progress of a run."""
-    from fcforge.report.terminal import status_text
+    from fcforge.report.frame import spoken
     from fcforge.runner.collect import progress_of
 
     found = progress_of(folder)
-    print(json.dumps(found.to_json(), indent=1) if as_json else status_text(found))
+    print(json.dumps(found.to_json(), indent=1) if as_json else spoken("status", found=found))
 
 
 def report(
@@ -162,9 +163,9 @@ def report(
 
 
 def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
+    from fcforge.report.pages import report_folder
     from fcforge.report.results import as_json as table_json
     from fcforge.report.results import print_findings, print_table
-    from fcforge.report.run_folder import report_folder
 
     rows, findings = report_folder(folder, page, **sections)
     print_findings(findings)

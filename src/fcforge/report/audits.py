@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fcforge.capsule import Capsule, seal, with_audit
 from fcforge.capsule.sealing import require_own_audit
 from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
-from fcforge.report.figures import MUTED, SERIES, canvas, drawn
-from fcforge.report.frame import Section, render_text
+from fcforge.report.frame import Section, text_lines
 from fcforge.report.table import Bar, Cell, Heading, Table
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
-from fcforge.text import bracket, number, printable
+from fcforge.text import bracket, number
 from fcforge.writing import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLUMNS = (
     Heading("release", words=True),
@@ -139,9 +134,7 @@ def sentences(audit: Audit) -> list[str]:
     board = None
     if "released" in about:  # the audit of a release
         board = [audit.row(about["released"], attack).auc for attack in (SAMPLE, KNOWN)]
-    return render_text(
-        "audit.txt.j2", told=told, about=about, budget=budget, board=board
-    ).splitlines()
+    return text_lines("audit.txt.j2", told=told, about=about, budget=budget, board=board)
 
 
 def _surest(audit: Audit, rows: Iterable[AuditRow]) -> AuditRow | None:
@@ -167,38 +160,3 @@ def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> 
         "person, smaller is safer, whatever the attack; synthetic held-out subjects, counts, "
         "accuracies and temperature in the same file are outside that budget."
     )
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    """How useful something is that is released, and how well the strongest attack does on it."""
-
-    name: str
-    utility: Measured
-    attack: Measured
-
-
-def tradeoff_table(points: Sequence[TradeOff], measure: str = "accuracy") -> Table:
-    """What is released, what it is good for, what it gives away."""
-    rows = [(p.name, _cell(p.utility), _cell(p.attack)) for p in points]
-    return Table.of(("released", measure, "strongest attack, AUC"), rows)
-
-
-@drawn
-def tradeoff_figure(
-    points: Sequence[TradeOff], majority: float, measure: str = "accuracy"
-) -> Figure:
-    """Utility over attack, both with intervals; up and to the left is good."""
-    figure = canvas(5.2, 3.4, left=0.13, right=0.97, top=0.97, bottom=0.15)
-    axes = figure.subplots()
-    axes.axhline(majority, color=MUTED, lw=1, ls=(0, (4, 4)))
-    axes.axvline(0.5, color=MUTED, lw=1, ls=(0, (4, 4)))
-    for k, p in enumerate(points):
-        colour = SERIES[k % len(SERIES)]
-        axes.plot([p.attack.low, p.attack.high], [p.utility.value] * 2, color=colour, lw=1.4)
-        axes.plot([p.attack.value] * 2, [p.utility.low, p.utility.high], color=colour, lw=1.4)
-        axes.plot(p.attack.value, p.utility.value, "o", color=colour, ms=6)
-        at, shift = (p.attack.value, p.utility.value), (6, 4)
-        axes.annotate(printable(p.name), at, shift, textcoords="offset points", color=colour)
-    axes.set(xlabel="strongest attack, AUC (0.5 is guessing)", ylabel=measure, xlim=(0.4, 1.02))
-    return figure

@@ -17,7 +17,7 @@ from fcforge.capsule.saliency import MOST_ROIS, saliency_of
 from fcforge.capsule.summary import summary
 from fcforge.report import figures
 from fcforge.report.audits import section as audit_section
-from fcforge.report.frame import Section, picture, render, short
+from fcforge.report.frame import picture, render, short
 from fcforge.report.inspect import Answer, answers, audits_of, inspect_words, people
 from fcforge.report.saliency import saliency_parts
 from fcforge.report.shelf import BROKEN, Chain, Item, reason
@@ -101,7 +101,10 @@ def capsule_page(view: CapsuleView, chains: Sequence[Chain], home: str) -> str:
         "capsule.html.j2",
         **values,
         held_out=_held_out(capsule),
-        audits=[_audit(capsule, *found) for found in audits_of(capsule)],
+        audits=[
+            audit_section(found, ", ".join(filter(None, (short(site, 60), time))))
+            for _, time, site, found in audits_of(capsule)
+        ],
         saliency=_saliency(capsule),
         ledger=[(e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]],
         people=people,
@@ -120,13 +123,6 @@ def _held_out(capsule: Capsule) -> Markup | str:
     lines = figures.named_lines(found)
     figure = figures.stage_lines(lines, capsule.sites, "after learning", (0.0, 1.02))
     return picture(figure, "accuracy on each site's synthetic held-out set after every site")
-
-
-def _audit(capsule: Capsule, number_: int, time: str, site: str, found: Any) -> Section:
-    title = ", ".join(filter(None, (short(site, 60), time)))
-    if found is None:  # somebody's JSON that is not an audit of fcforge
-        return Section(title, capsule.entries[number_]["result"])
-    return audit_section(found, title)
 
 
 def _written(entry: Entry) -> str:

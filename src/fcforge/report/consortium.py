@@ -12,7 +12,7 @@ from fcforge.consortium.records import AuditRecord, Record
 from fcforge.consortium.trusting import signer
 from fcforge.releases import vector
 from fcforge.report.audits import verdict
-from fcforge.report.frame import render, render_text
+from fcforge.report.frame import render, text_lines
 from fcforge.report.inspect import COMMONEST, Answer, Kind
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
@@ -23,14 +23,14 @@ PER_ROW = 5  # numbers of a release on one line
 
 def start_words(start: PublicStart) -> list[str]:
     """What a start is made of, in words."""
-    return _lines("start.txt.j2", **start_facts(start))
+    return text_lines("start.txt.j2", **start_facts(start))
 
 
 def release_words(release: Release) -> list[str]:
     """Everything that left a hospital: at most half a printed page."""
     shown = [f"{v:.9g}" for v in release.numbers]
     rows = [shown[k : k + PER_ROW] for k in range(0, len(shown), PER_ROW)]
-    return _lines("release.txt.j2", release=release, rows=rows)
+    return text_lines("release.txt.j2", release=release, rows=rows)
 
 
 def record_words(record: Record) -> list[str]:
@@ -45,7 +45,7 @@ def record_words(record: Record) -> list[str]:
 
 def consortium_words(group: Consortium) -> list[str]:
     """Who gave what around which start, and what follows for trust."""
-    return _lines(
+    return text_lines(
         "consortium.txt.j2",
         group=group,
         answers=consortium_answers(group),
@@ -185,10 +185,6 @@ def _attack(group: Consortium) -> Answer:
     name = f"bound for epsilon {number(worst.spent, 2)}"
     bar = Bar(name, bound, line=0.5, line_is="guessing")
     return Answer(question, "good" if worst.spent <= 1 else "warn", say, more, (bar,))
-
-
-def _lines(template: str, **values: Any) -> list[str]:
-    return render_text(template, **values).splitlines()
 
 
 def consortium_json(group: Consortium) -> dict[str, Any]:

@@ -8,25 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fcforge import stats
 from fcforge.metrics import accuracy_curve, cell_values, finite, forgetting_curve, score_matrix
 from fcforge.report.figures import span
-from fcforge.stats import (
-    Comparer,
-    Comparison,
-    Estimate,
-    Row,
-    bootstrap,
-    findings,
-    group,
-    leaks_on,
-    longest,
-    means,
-    per_site,
-    rows,
-    with_majority,
-)
+from fcforge.stats import Comparison, Estimate, Finding, Row
 from fcforge.stats.bootstrap import interval
-from fcforge.stats.findings import Finding
 from fcforge.types import RunResult
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
@@ -109,7 +95,7 @@ def curves(runs: Sequence[RunResult], n_draws: int) -> tuple[Curve, Curve]:
         a = full[..., 1:, :]
         return np.concatenate([accuracy_curve(a), forgetting_curve(a)], axis=-1)
 
-    points, draws = bootstrap(runs, "accuracy", statistic, n_draws=n_draws)
+    points, draws = stats.bootstrap(runs, "accuracy", statistic, n_draws=n_draws)
     mean = points.mean(0)
     low, high = interval(mean, draws)
     return Curve(mean[:n], low[:n], high[:n]), Curve(mean[n:], low[n:], high[n:])
@@ -181,7 +167,7 @@ def _asked(groups: Groups, learners: Sequence[str], majority: str) -> list[tuple
 
 
 def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: int) -> list[Forest]:
-    comparer, forests = Comparer(n_draws=n_draws), []
+    comparer, forests = stats.Comparer(n_draws=n_draws), []
     for title, note, partners in _asked(groups, learners, majority) if learners else ():
         items = [
             (learner, other, comparer.compare(groups[learner], groups[other]))
@@ -202,31 +188,31 @@ def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
 
 
 def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
-    return {name: means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
+    return {name: stats.means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
 
 
 def contents(
     results: Sequence[RunResult], *, keeps: Mapping[str, str], expected: int | None, n_draws: int
 ) -> Contents:
     """Everything the page shows about `results`."""
-    everything = with_majority(results)
-    ranking = rows(everything, keeps=keeps, n_draws=n_draws)
+    everything = stats.with_majority(results)
+    ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].mean, nan=-1.0))
-    usable = {k: [r for r in v if finite(r)] for k, v in group(everything).items()}
+    usable = {k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()}
     groups = {r.learner: usable[r.learner] for r in ranking if usable[r.learner]}
     majority = next(r.learner for r in ranking if r.is_majority)
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
-    found = {k: curves(longest(runs), n_draws) for k, runs in groups.items()}
+    found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
     return Contents(
         rows=ranking,
-        findings=findings(results, expected=expected, against_majority=_vs_majority(forests)),
-        leaks=leaks_on(results),
+        findings=stats.findings(results, expected=expected, against_majority=_vs_majority(forests)),
+        leaks=stats.leaks_on(results),
         forests=forests,
         accuracy={k: c[0] for k, c in found.items()},
         forgetting={k: c[1] for k, c in found.items()},
         since={k: since_learned(groups[k]) for k in learners},
-        matrices=[_matrices(k, longest(groups[k])) for k in learners],
-        sites={k: per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
+        matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
+        sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
         more={k: _more(runs) for k, runs in groups.items()},
     )

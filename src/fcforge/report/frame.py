@@ -135,14 +135,21 @@ def templates() -> jinja2.Environment:
     env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
     env.globals.update(heat=heat, share=share, ticks=ticks)
     env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
-    env.filters.update(number=text.number, counted=text.counted, p_value=text.p_value)
+    words = (text.number, text.counted, text.p_value, text.memory, text.duration, text.people)
+    env.filters.update({word.__name__: word for word in words})
     return env
 
 
-def render_text(template: str, **values: Any) -> str:
-    """Plain text for a terminal, line by line without what cannot be seen."""
+def text_lines(template: str, **values: Any) -> list[str]:
+    """Lines of plain text for a terminal, without what cannot be seen."""
     plain = templates().overlay(autoescape=False)
-    return plain.get_template(template).render(**values)
+    return plain.get_template(template).render(**values).splitlines()
+
+
+def spoken(what: str, **values: Any) -> str:
+    """What a command prints: a macro of ``terminal.txt.j2``; no value can break its line."""
+    plain = templates().overlay(autoescape=False, finalize=lambda v: text.printable(str(v)))
+    return getattr(plain.get_template("terminal.txt.j2").module, what)(**values).strip("\n")
 
 
 def render(template: str, **values: Any) -> str:

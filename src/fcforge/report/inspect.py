@@ -11,7 +11,7 @@ from fcforge.capsule.ledger import SMALL_CELL, learned
 from fcforge.capsule.summary import OwnTest, arrays, audited_sites, budget, own_tests
 from fcforge.methods import METHODS
 from fcforge.report.audits import budget_words, sentences, verdict
-from fcforge.report.frame import render_text
+from fcforge.report.frame import text_lines
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
 from fcforge.text import counted, memory
@@ -127,13 +127,12 @@ def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{100 * value:.1f} %"
 
 
-def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit | None]]:
+def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit]]:
     """Number in the ledger, time, site and contents of every recorded audit."""
     return [
         (entry["number"], entry["time"], str(entry["result"].get("site", "")), found)
         for entry in capsule.entries
-        if entry["kind"] == "audit"
-        for found in [Audit.from_ledger(entry["result"])]
+        if entry["kind"] == "audit" and (found := Audit.from_ledger(entry["result"]))
     ]
 
 
@@ -141,7 +140,7 @@ def _attack(capsule: Capsule) -> Answer:
     """The strongest attack of all audits of what travels now."""
     question = "Can an attacker tell who took part?"
     last = max(entry["number"] for entry in learned(capsule.entries))
-    audits = [a for number, _, _, a in audits_of(capsule) if a is not None and number > last]
+    audits = [a for number, _, _, a in audits_of(capsule) if number > last]
     told = [v for v in map(verdict, audits) if v is not None]
     if not told:
         say = "Not measured: no audit of this capsule is recorded."
@@ -158,7 +157,7 @@ def _attack(capsule: Capsule) -> Answer:
 def inspect_words(capsule: Capsule) -> list[str]:
     """Lines that say who contributed, when, what is kept, and how well it works."""
     stages, learner = learned(capsule.entries), capsule.settings.learner
-    text = render_text(
+    return text_lines(
         "inspect.txt.j2",
         capsule=capsule,
         method=METHODS[learner.method.name].title,
@@ -171,7 +170,6 @@ def inspect_words(capsule: Capsule) -> list[str]:
         audits=[_audit_words(capsule, *found) for found in audits_of(capsule)],
         missing=_not_audited(capsule),
     )
-    return text.splitlines()
 
 
 def people(counts: dict[str, int | None]) -> str:
@@ -194,13 +192,13 @@ def held_out_table(capsule: Capsule) -> Table | None:
 
 
 def _audit_words(
-    capsule: Capsule, number: int, time: str, site: str, audit: Audit | None
+    capsule: Capsule, number: int, time: str, site: str, audit: Audit
 ) -> tuple[str, str, list[str]]:
     """When, of which site and state of the capsule, and what was found."""
     later = [e["site"] for e in learned(capsule.entries[number:])]
     about = f"site {site}" if site else "no site named"
     about += f"; {', '.join(later)} came after it" if later else ""
-    return time, about, sentences(audit) if audit else [str(capsule.entries[number]["result"])]
+    return time, about, sentences(audit)
 
 
 def _not_audited(capsule: Capsule) -> list[str]:

@@ -34,47 +34,30 @@ Summary = Mapping[str, Mapping[str, Interval]]
 # Groups of metrics; every group is one table with a line per generator.
 FIDELITY = {
     "Validity, moments, class effect": {
-        "active_units": "active units",
-        "psd_share": "PSD share",
-        "min_eigenvalue": "min eig.",
-        "edge_mean_r": "edge-mean r",
-        "variance_ratio": "variance ratio",
-        "sd_ratio": "SD ratio",
-        "class_difference_r": "class-diff. r",
-        "class_difference_norm": "class-diff. norm",
+        "active_units": "active units", "psd_share": "PSD share", "min_eigenvalue": "min eig.",
+        "edge_mean_r": "edge-mean r", "variance_ratio": "variance ratio", "sd_ratio": "SD ratio",
+        "class_difference_r": "class-diff. r", "class_difference_norm": "class-diff. norm",
     },
     "Spectrum and topology (distance from held-out subjects; 0 is best)": {
-        "spectrum_distance": "spectrum",
-        "topology_strength": "strength KS",
-        "topology_clustering": "clustering KS",
-        "topology_efficiency": "efficiency KS",
+        "spectrum_distance": "spectrum", "topology_strength": "strength KS",
+        "topology_clustering": "clustering KS", "topology_efficiency": "efficiency KS",
         "topology_modularity": "modularity KS",
     },
     "Two-sample tests and coverage (against held-out subjects)": {
-        "mmd2": "MMD²",
-        "c2st_auc": "C2ST AUC",
-        "precision": "precision",
-        "recall": "recall",
-        "density": "density",
-        "coverage": "coverage",
+        "mmd2": "MMD²", "c2st_auc": "C2ST AUC", "precision": "precision", "recall": "recall",
+        "density": "density", "coverage": "coverage",
     },
     "Train on synthetic, test on real": {
-        "tstr_linear_acc": "TSTR linear",
-        "tstr_linear_auc": "its AUC",
-        "tstr_gcn_acc": "TSTR GCN",
-        "tstr_gcn_auc": "its AUC",
+        "tstr_linear_acc": "TSTR linear", "tstr_linear_auc": "its AUC",
+        "tstr_gcn_acc": "TSTR GCN", "tstr_gcn_auc": "its AUC",
     },
-}
+}  # fmt: skip
 WHOLE = ("active_units",)
 ACCURACY = ("acc", "pre", "rec", "f1")
 TITLES = {
-    "linear": "ridge on edges",
-    "gae": "GAE",
-    "gat": "GAT",
-    "gcn": "GCN",
-    "sage": "GraphSAGE",
+    "linear": "ridge on edges", "gae": "GAE", "gat": "GAT", "gcn": "GCN", "sage": "GraphSAGE",
     "graph_transformer": "GraphTransformer",
-}
+}  # fmt: skip
 
 
 def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:

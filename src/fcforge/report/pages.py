@@ -1,4 +1,4 @@
-"""A consortium's pages as plain files: an overview, one page per run, capsule and audit.
+"""Pages as plain files: the report of one run; an overview with a page per run, capsule and audit.
 
 No server: open index.html, or mail the folder. Links are relative, every page is one file that
 loads nothing.
@@ -12,23 +12,21 @@ from pathlib import Path
 
 from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
+from fcforge.report import shelf
 from fcforge.report.audits import section, verdict
 from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
 from fcforge.report.consortium import consortium_answers, consortium_page
-from fcforge.report.frame import render
-from fcforge.report.run import numbers_of, page_of
-from fcforge.report.run_folder import read_folder
-from fcforge.report.shelf import (
-    BROKEN,
-    Item,
-    chain_of,
-    find_items,
-    lineage,
-    reason,
-    require_plain_run,
-)
+from fcforge.report.frame import Section, render
+from fcforge.report.judge import folder_section
+from fcforge.report.results import as_csv, as_markdown
+from fcforge.report.run import About, numbers_of, page_of
+from fcforge.report.shelf import BROKEN, Item, reason
+from fcforge.runner.collect import collect_some, kept_by
+from fcforge.runner.store import Store
+from fcforge.stats import Finding, Row
 from fcforge.studies.audit_inputs import read_audit
 from fcforge.text import counted, with_interval
+from fcforge.types import RunResult
 from fcforge.writing import write_text
 
 INDEX = "index.html"
@@ -58,10 +56,37 @@ class Listed:
     share: float = 1.0
 
 
+def report_folder(
+    folder: Path, page: Path, *, audits: Sequence[Path] = (), judged: Sequence[Path] = ()
+) -> tuple[list[Row], list[Finding]]:
+    """Write the page, table.csv and table.md of a run folder; returns the table and its cautions.
+
+    `audits` are audit.json files of ``fcforge audit --out``, `judged` folders of ``fcforge judge``;
+    each becomes a section of the page.
+    """
+    sections = [*map(folder_section, judged), *(section(read_audit(p)) for p in audits)]
+    results, about = read_folder(folder, sections)
+    found = numbers_of(results, about)
+    ranking = sorted(found.rows, key=lambda r: not r.is_majority)  # the majority class first
+    write_text(page, page_of(results, about, found))
+    write_text(folder / "table.csv", as_csv(ranking))
+    write_text(folder / "table.md", as_markdown(ranking))
+    return ranking, found.findings
+
+
+def read_folder(
+    folder: Path, sections: Sequence[Section] = (), home: str = ""
+) -> tuple[list[RunResult], About]:
+    """Results of a run folder and what its page says besides them."""
+    store = Store(folder)
+    results, asked = collect_some(store)
+    experiment = store.read_experiment()["experiment"]
+    about = About(experiment["title"], kept_by(store), asked, experiment, None, sections, home=home)
+    return results, about
+
+
 def write_pages(
-    folder: str | Path,
-    out: str | Path | None = None,
-    say: Say = lambda text: None,
+    folder: str | Path, out: str | Path | None = None, say: Say = lambda text: None
 ) -> Path:
     """Write the pages of everything below a folder; returns the overview.
 
@@ -79,13 +104,13 @@ def write_pages(
     if not root.is_dir():
         raise FCForgeError("no such folder.", where=str(root), do="Give a folder to look into.")
     to = Path(out) if out is not None else root / "pages"
-    items, cut = find_items(root)
+    items, cut = shelf.find_items(root)
     views = [view_capsule(item) for item in items if item.kind == "capsule"]
-    chains = lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
+    chains = shelf.lineage((v.item.page, v.ancestry) for v in views if v.ancestry)
     others = [_write(item, to, say) for item in items if item.kind != "capsule"]
     for view in views:
         say(f"capsule {view.item.name}")
-        own = chain_of(chains, view.facts.get("id", ""))
+        own = shelf.chain_of(chains, view.facts.get("id", ""))
         write_text(to / view.item.page, capsule_page(view, own, INDEX))
     _remove_old(to, {item.page for item in items})
     about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
@@ -121,7 +146,7 @@ def _write(item: Item, to: Path, say: Say) -> Listed:
 
 
 def _write_run(item: Item, to: Path) -> Listed:
-    require_plain_run(item.path)
+    shelf.require_plain_run(item.path)
     results, about = read_folder(item.path, home=INDEX)
     found = numbers_of(results, about)
     write_text(to / item.page, page_of(results, about, found))

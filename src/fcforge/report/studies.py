@@ -12,7 +12,7 @@ from fcforge.report.table import Table, interval_table
 from fcforge.stats import Estimate
 from fcforge.studies.tables import Finished, Line, PaperTable
 from fcforge.studies.unseen import Study
-from fcforge.text import number, with_interval
+from fcforge.text import bracket, number, with_interval
 
 
 def paper_markdown(table: PaperTable, runs: Finished | None = None) -> str:
@@ -59,10 +59,7 @@ def _cell(e: Estimate | None) -> str:
 
 def _difference(line: Line) -> str:
     d = line.difference
-    if d is None:
-        return ""
-    low, high = number(d.low, sign=True), number(d.high, sign=True)
-    return f"{number(d.difference, sign=True)} [{low}, {high}]"
+    return f"{number(d.difference, sign=True)} {bracket(d.low, d.high, sign=True)}" if d else ""
 
 
 def stages(runs: Finished, n_draws: int = 200) -> str:
