@@ -41,25 +41,19 @@ def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
 
 @contextmanager
 def _bar(what: str) -> Iterator[Report]:
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[last]}"),
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("[dim]{task.fields[last]}"),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = rich.Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task(what, total=None, last="")
 
     def report(done: int, total: int, last: str) -> None:

@@ -9,19 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fcforge.cli import _options as given
 from fcforge.cli._console import progress_on_stderr, say
-from fcforge.cli._options import (
-    EXPERIMENTS,
-    AsJson,
-    Cluster,
-    Config,
-    Device,
-    DryRun,
-    Folder,
-    Jobs,
-    Out,
-    Overrides,
-)
 from fcforge.errors import FCForgeError
 
 
@@ -40,16 +29,16 @@ def mount(app: typer.Typer) -> None:
         calibration,
         motion,
     ):
-        app.command(rich_help_panel=EXPERIMENTS)(command)
-    app.command("list", rich_help_panel=EXPERIMENTS)(list_things)
-    app.command(rich_help_panel=EXPERIMENTS)(judge)
+        app.command(rich_help_panel=given.EXPERIMENTS)(command)
+    app.command("list", rich_help_panel=given.EXPERIMENTS)(list_things)
+    app.command(rich_help_panel=given.EXPERIMENTS)(judge)
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Run folder to write.")] = Path("runs/demo"),
-    jobs: Jobs = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    jobs: given.Jobs = 0,
+    device: given.Device = "auto",
+    as_json: given.AsJson = False,
 ) -> None:
     """Let four simulated hospitals learn in turn and write a report; minutes on a laptop."""
     from importlib.resources import as_file, files
@@ -74,9 +63,9 @@ def init(
 
 
 def check(
-    target: Annotated[Path, typer.Argument(help="Config, .npz file or data folder.")],
-    overrides: Overrides = None,
-    as_json: AsJson = False,
+    target: Annotated[Path, typer.Argument(help="given.Config, .npz file or data folder.")],
+    overrides: given.Overrides = None,
+    as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
     from fcforge.report.terminal import check_lines
@@ -92,14 +81,14 @@ def check(
 
 
 def run(
-    config: Config,
-    overrides: Overrides = None,
-    out: Out = None,
-    dry_run: DryRun = False,
-    jobs: Jobs = 0,
-    device: Device = "auto",
-    cluster: Cluster = "",
-    as_json: AsJson = False,
+    config: given.Config,
+    overrides: given.Overrides = None,
+    out: given.Out = None,
+    dry_run: given.DryRun = False,
+    jobs: given.Jobs = 0,
+    device: given.Device = "auto",
+    cluster: given.Cluster = "",
+    as_json: given.AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
     from fcforge.report.frame import spoken
@@ -138,7 +127,7 @@ def _train(prepared: Any, folder: Path, place: Any) -> None:
     say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
 
 
-def status(folder: Folder, as_json: AsJson = False) -> None:
+def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the progress of a run."""
     from fcforge.report.frame import spoken
     from fcforge.runner.collect import progress_of
@@ -148,15 +137,15 @@ def status(folder: Folder, as_json: AsJson = False) -> None:
 
 
 def report(
-    folder: Folder,
+    folder: given.Folder,
     out: Annotated[Path | None, typer.Option(help="HTML file [FOLDER/report.html].")] = None,
     audit: Annotated[
         list[Path] | None, typer.Option(help="audit.json of `fcforge audit`; may be repeated.")
     ] = None,
     judge: Annotated[
-        list[Path] | None, typer.Option(help="Folder of `fcforge judge`; may be repeated.")
+        list[Path] | None, typer.Option(help="given.Folder of `fcforge judge`; may be repeated.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
     _report(folder, out or folder / "report.html", as_json, audits=audit or (), judged=judge or ())
@@ -164,21 +153,26 @@ def report(
 
 def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
     from fcforge.report.pages import report_folder
-    from fcforge.report.results import as_json as table_json
-    from fcforge.report.results import print_findings, print_table
+    from fcforge.report.results import print_findings
 
     rows, findings = report_folder(folder, page, **sections)
     print_findings(findings)
     say(f"report: {page}")
+    _print_rows(rows, as_json)
+
+
+def _print_rows(rows: Any, as_json: bool) -> None:
+    from fcforge.report import results
+
     if as_json:
-        print(table_json(rows), end="")
+        print(results.as_json(rows), end="")
     else:
-        print_table(rows)
+        results.print_table(rows)
 
 
 def list_things(
     what: Annotated[str, typer.Argument(help="datasets, models, generators or methods.")],
-    as_json: AsJson = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """List what a config can name."""
     from fcforge.cli._catalogue import catalogue
@@ -193,7 +187,10 @@ def list_things(
 
 
 def judge(
-    config: Config, overrides: Overrides = None, out: Out = None, device: Device = "auto"
+    config: given.Config,
+    overrides: given.Overrides = None,
+    out: given.Out = None,
+    device: given.Device = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     from fcforge.report.judge import write_judgement
@@ -208,8 +205,8 @@ def judge(
 
 
 def pages(
-    folder: Annotated[Path, typer.Argument(help="Folder with runs, capsules and audits.")],
-    out: Annotated[Path | None, typer.Option(help="Folder to write [FOLDER/pages].")] = None,
+    folder: Annotated[Path, typer.Argument(help="given.Folder with runs, capsules and audits.")],
+    out: Annotated[Path | None, typer.Option(help="given.Folder to write [FOLDER/pages].")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Open the overview.")] = False,
 ) -> None:
     """Write pages of all runs, capsules and audits below a folder: plain files to open or mail."""
@@ -222,14 +219,14 @@ def pages(
 
 
 def tune(
-    config: Config,
-    overrides: Overrides = None,
+    config: given.Config,
+    overrides: given.Overrides = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write [runs/<name of the config>_tune].")
+        Path | None, typer.Option(help="given.Folder to write [runs/<name of the config>_tune].")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
-    jobs: Jobs = 0,
-    device: Device = "auto",
+    jobs: given.Jobs = 0,
+    device: given.Device = "auto",
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
     from fcforge.runner.config import load_experiment
@@ -245,11 +242,11 @@ def tune(
 
 
 def unseen(
-    folder: Folder,
+    folder: given.Folder,
     metric: Annotated[str, typer.Option(help="accuracy, balanced_accuracy, auroc, ...")] = (
         "accuracy"
     ),
-    as_json: AsJson = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
     from fcforge.studies.unseen import unseen_of
@@ -257,7 +254,7 @@ def unseen(
     _show(unseen_of(folder, metric), as_json)
 
 
-def calibration(folder: Folder, as_json: AsJson = False) -> None:
+def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the Brier score and calibration error of a run, site by site."""
     from fcforge.studies.unseen import calibration_of
 
@@ -274,24 +271,19 @@ def _show(tables: list[Any], as_json: bool) -> None:
 
 
 def motion(
-    config: Config,
-    overrides: Overrides = None,
+    config: given.Config,
+    overrides: given.Overrides = None,
     phenotypes: Annotated[
         Path | None, typer.Option(help="Table with SUB_ID and func_mean_fd, such as ABIDE's.")
     ] = None,
     beside: Annotated[
         Path | None, typer.Option(help="Run folder whose learners are shown beside it.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: given.AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
-    from fcforge.report.results import as_json as table_json
-    from fcforge.report.results import print_table
     from fcforge.runner.config import load_experiment
     from fcforge.studies.motion import motion_rows
 
     found = motion_rows(load_experiment(config, overrides or []), phenotypes, beside)
-    if as_json:
-        print(table_json(found), end="")
-    else:
-        print_table(found)
+    _print_rows(found, as_json)

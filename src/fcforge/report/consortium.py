@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,10 +14,10 @@ from fcforge.consortium.trusting import signer
 from fcforge.releases import vector
 from fcforge.report.audits import verdict
 from fcforge.report.frame import render, text_lines
-from fcforge.report.inspect import COMMONEST, Answer, Kind
+from fcforge.report.inspect import COMMONEST, Answer, answer
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
-from fcforge.text import counted, number
+from fcforge.text import number
 
 PER_ROW = 5  # numbers of a release on one line
 
@@ -100,56 +101,27 @@ def release_table(group: Consortium) -> Table:
 
 def consortium_answers(group: Consortium) -> tuple[Answer, ...]:
     """The four questions of every capsule, for a capsule of releases."""
-    return (_signatures(group), _contents(group), _usefulness(group.start), _attack(group))
-
-
-def _signatures(group: Consortium) -> Answer:
-    question, records = "Who signed it?", group.records
-    unsigned = sorted({r.site for r in records if not r.key})
-    if not records:
-        return Answer(question, "", "No hospital has given anything yet.")
-    if unsigned:
-        say = f"Not everybody: {', '.join(unsigned)} did not sign."
-        return Answer(question, "warn", say, ("Whoever had the file could have made those.",))
-    say = f"Every hospital signed its own numbers ({counted(len(group.sites), 'hospital')})."
-    return Answer(question, "good", say, ("Nobody can change another's release.",))
-
-
-def _contents(group: Consortium) -> Answer:
-    n = group.start.arrays.n_axes + 2
+    unsigned = sorted({r.site for r in group.records if not r.key})
     exact = sorted({r.site for r in group.releases if r.mechanism == "none"})
-    public = group.start.papers["people"]
-    more = [
-        f"The start was made from {public} public people; no hospital is in it.",
-        "The head is not in the file: whoever opens it computes it from the releases.",
-    ]
-    kind: Kind = "good"
-    if exact:
-        kind = "alarm"
-        more.append(f"WARNING: exact numbers without noise from {', '.join(exact)}.")
-    if group.withdrawals:
-        names = ", ".join(sorted({w.site for w in group.withdrawals}))
-        more.append(f"Withdrawn, and no longer in the model: {names}.")
-    say = f"A public start and {n} numbers for each of {counted(len(group.releases), 'release')}."
-    return Answer("What travels?", kind, say, tuple(more))
+    withdrawn = sorted({w.site for w in group.withdrawals})
+    return (
+        answer("releases_signed", group=group, unsigned=unsigned),
+        answer("releases_travel", group=group, exact=exact, withdrawn=withdrawn),
+        _works(group.start),
+        _attacked(group, exact),
+    )
 
 
-def _usefulness(start: PublicStart) -> Answer:
-    question, found = "Does it work on real people?", start.papers["unseen_site"]
-    if not isinstance(found.get("accuracy"), float) or not isinstance(found.get("majority"), float):
-        return Answer(question, "warn", "Not known: the public people are too few to tell.")
-    accuracy, majority, n = found["accuracy"], found["majority"], int(found["people"])
-    say = (
-        f"The public start alone is right for {100 * accuracy:.1f} %; {COMMONEST} gets "
-        f"{100 * majority:.1f} %."
-    )
-    half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / max(n, 1))
-    bar = Bar("public start", accuracy, accuracy - half, accuracy + half, majority, COMMONEST)
-    more = (
-        f"Measured on {n} people at public sites it has not seen. What the hospitals add is "
-        "measured at home: `fcforge evaluate`."
-    )
-    return Answer(question, "good" if bar.low > majority else "warn", say, (more,), (bar,))
+def _works(start: PublicStart) -> Answer:
+    found = start.papers["unseen_site"]
+    accuracy, majority, n = (found.get(key) for key in ("accuracy", "majority", "people"))
+    bars = []
+    if isinstance(accuracy, float) and isinstance(majority, float):
+        half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / max(int(n), 1))
+        between = (accuracy, accuracy - half, accuracy + half)
+        bars.append(Bar("public start", *between, majority, COMMONEST))
+    bar = bars[0] if bars else None
+    return answer("releases_work", *bars, bar=bar, n=n, commonest=COMMONEST)
 
 
 def audit_words(group: Consortium) -> list[str]:
@@ -163,28 +135,16 @@ def audit_words(group: Consortium) -> list[str]:
     return lines
 
 
-def _attack(group: Consortium) -> Answer:
+def _attacked(group: Consortium, exact: Sequence[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing where it was not used."""
-    question, releases = "Can an attacker tell who took part?", group.releases
-    if not releases:
-        return Answer(question, "", "Nobody took part yet.")
-    exact = sorted({r.site for r in releases if r.mechanism == "none"})
-    if exact:
-        say = f"Nothing is promised at {', '.join(exact)}: the numbers are exact."
-        more = ("Treat this capsule as patient data.", *audit_words(group))
-        return Answer(question, "alarm", say, more)
-    worst = max(releases, key=lambda r: r.spent)
+    worst = max(group.releases, key=lambda r: r.spent, default=None)
+    facts = {"exact": exact, "worst": worst, "audits": audit_words(group) if worst else ()}
+    if worst is None or exact:
+        return answer("releases_attacked", **facts, bound=None)
     bound = ceiling_of(worst.spent, worst.delta)
-    say = f"No attack can be right more than {100 * bound:.0f} times in 100; guessing gets 50."
-    more = (
-        "That is for one person who took part and one who did not, whatever else the attacker "
-        f"knows: differential privacy, epsilon {worst.spent:g} (delta {worst.delta:g}) per person, "
-        f"largest at {worst.site}.",
-        *audit_words(group),
-    )
     name = f"bound for epsilon {number(worst.spent, 2)}"
     bar = Bar(name, bound, line=0.5, line_is="guessing")
-    return Answer(question, "good" if worst.spent <= 1 else "warn", say, more, (bar,))
+    return answer("releases_attacked", bar, **facts, bound=bound)
 
 
 def consortium_json(group: Consortium) -> dict[str, Any]:

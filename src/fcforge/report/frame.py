@@ -146,10 +146,10 @@ def text_lines(template: str, **values: Any) -> list[str]:
     return plain.get_template(template).render(**values).splitlines()
 
 
-def spoken(what: str, **values: Any) -> str:
-    """What a command prints: a macro of ``terminal.txt.j2``; no value can break its line."""
+def spoken(what: str, template: str = "terminal.txt.j2", **values: Any) -> str:
+    """What a command prints: a macro of a template of words; no value can break its line."""
     plain = templates().overlay(autoescape=False, finalize=lambda v: text.printable(str(v)))
-    return getattr(plain.get_template("terminal.txt.j2").module, what)(**values).strip("\n")
+    return getattr(plain.get_template(template).module, what)(**values).strip("\n")
 
 
 def render(template: str, **values: Any) -> str:

@@ -51,8 +51,8 @@ def _continued(
 ) -> list[str]:
     keyring = read_keyring()
     known = [(who, keyring.said(key) if key else "") for who, key in signers]
-    asked = {"what": what, "sites": sites, "signers": known, "settings": settings}
-    return spoken("continued", **asked, budget=spends).splitlines()
+    asked: dict[str, Any] = {"sites": sites, "signers": known, "settings": settings}
+    return spoken("continued", about=what, **asked, budget=spends).splitlines()
 
 
 def evaluation_text(found: Evaluation) -> str:
