@@ -232,10 +232,15 @@ def centre_edges(x: Tensor) -> Tensor:
     validation (REPRODUCIBILITY.md).
     """
     n_rois = n_rois_of(x.shape[1])
-    i, j = torch.triu_indices(n_rois, n_rois, 1, device=x.device)
-    strength = torch.zeros(x.shape[0], n_rois, dtype=x.dtype, device=x.device)
-    strength = strength.index_add(1, i, x).index_add(1, j, x) / n_rois
-    return x - strength[:, i] - strength[:, j] + strength.mean(1, keepdim=True)
+    by_roi = x.split(list(range(n_rois - 1, 0, -1)), dim=1)  # edges of ROI i with those after it
+    total = x.new_zeros(x.shape[0], n_rois)
+    for i, row in enumerate(by_roi):
+        total[:, i] += row.sum(1)
+        total[:, i + 1 :] += row
+    strength = total / n_rois
+    taken = strength - strength.mean(1, keepdim=True) / 2
+    left = [row - taken[:, i, None] - taken[:, i + 1 :] for i, row in enumerate(by_roi)]
+    return torch.cat(left, dim=1)
 
 
 def log_matrix(fc: Tensor, shrink: float = 0.4) -> Tensor:

@@ -107,7 +107,8 @@ class Site:
 
     def learning(self, *, with_val: bool) -> FCBatch:
         """What a learner trains on: train, plus val where nothing is chosen on val."""
-        return FCBatch.concat([self.train, self.val]) if with_val else self.train
+        together = with_val and len(self.val)
+        return FCBatch.concat([self.train, self.val]) if together else self.train
 
     @property
     def n_rois(self) -> int:

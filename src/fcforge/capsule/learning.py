@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor
+
 from fcforge.capsule import ledger, measuring
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, ChainSettings, Subjects
@@ -74,6 +76,7 @@ def learn_next(
     site: Site,
     *,
     template: str | Path | None = None,
+    weight: Tensor | None = None,
     tick: Tick = lambda: None,
     time_stamp: str | None = None,
 ) -> Capsule:
@@ -89,6 +92,8 @@ def learn_next(
         The hospital's own subjects, split. `test` may be empty.
     template : path, optional
         This hospital's copy of a template that the settings name by its content.
+    weight : Tensor, optional
+        What each learned subject counts, for methods that weigh; recorded as a flag.
     tick : callable
         Called after every epoch.
     time_stamp : str, optional
@@ -97,7 +102,7 @@ def learn_next(
     check_turn(capsule, settings, site.name, site.n_rois)
     turn = Turn(capsule, settings, site, template)
     started = time.perf_counter()
-    lane = turn.train(with_val=turn.learns_val, tick=tick)
+    lane = turn.train(with_val=turn.learns_val, tick=tick, weight=weight)
     seconds = time.perf_counter() - started
     packed, remembered = turn.packed(lane)
     held_out = measuring.held_out(turn, capsule)
@@ -114,7 +119,7 @@ def learn_next(
         "metrics": measuring.metrics(turn.learner, lane, held_out, sites, site),
         "calibration": measuring.calibration(turn, lane, held_out),
         "reference": measuring.reference(turn, held_out),
-        "flags": [],
+        "flags": [] if weight is None else ["weighted subjects"],
         "environment": describe("cpu"),
         "seconds": round(seconds, 3),
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fcforge.capsule.contents import Capsule, ChainSettings, Subjects
 from fcforge.capsule.receipts import LinkReceipt
@@ -99,10 +100,10 @@ class Turn:
         parts = (capsule.lane.params, capsule.lane.stats, state)
         return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
-    def train(self, *, with_val: bool, tick: Tick) -> Lane:
-        """Lane after the site."""
+    def train(self, *, with_val: bool, tick: Tick, weight: Tensor | None = None) -> Lane:
+        """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
         spec = self.spec
-        view = self.bench.view(self.site, spec, with_val=with_val)
+        view = replace(self.bench.view(self.site, spec, with_val=with_val), weight=weight)
         job = Job(self.lane, view, spec.seed, spec.order)
         with one_thread():
             (lane,) = learn_site(self.learner, [job], self.bench.bank, spec.training, tick=tick)

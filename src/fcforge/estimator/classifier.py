@@ -1,4 +1,4 @@
-"""The scikit-learn face: ``ForgeClassifier().partial_fit(X, y, site="NYU")``.
+"""The scikit-learn face: ``ForgeClassifier().fit(X, y, site=hospital)``.
 
 >>> from sklearn.pipeline import make_pipeline
 >>> from nilearn.connectome import ConnectivityMeasure
@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,35 +18,45 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from fcforge.components import check_names
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.estimator.hand_over import read_capsule, write_capsule
 from fcforge.estimator.inputs import (
     InputError,
     Layout,
-    as_site,
+    any_layout,
+    as_input_error,
     edges_as_fc,
     layout_of,
     numbers_as_fc,
-    positive_class,
-    require_stated,
     to_matrices,
+)
+from fcforge.estimator.learning import learn_subjects
+from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
+from fcforge.estimator.people import (
+    Subjects,
+    columns_of,
+    in_order,
+    positive_class,
+    site_names,
     two_classes,
+    weights_of,
 )
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import Capsule, ChainSettings
+    from fcforge.capsule.contents import Capsule
     from fcforge.consortium import Consortium, Home
 
 Covariates = Mapping[str, Any] | None
-RELEASES = "forge_release"
 
 
 class ForgeClassifier(ClassifierMixin, BaseEstimator):
     """A continual learner of FC with the methods of scikit-learn.
 
-    `fit` learns one site from scratch; `partial_fit` learns one more site, and what the model
-    still knows of the earlier ones is up to the method. No site is kept unless the method says
-    so (``fcforge list methods``).
+    `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
+    one after another, and what the model still knows of the earlier ones is up to the method. No
+    site is kept unless the method says so (``fcforge list methods``).
+
+    Settings of the parts can be set one by one as ``method__penalty``, ``model__hidden``,
+    ``generator__rank`` or ``training__weight_decay``, in a search over parameters too.
 
     Parameters
     ----------
@@ -86,6 +95,13 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         Which of the two classes of y is the patients, e.g. ``"ASD"``. Of 0 and 1 it is 1, of
         words that say it (ASD and TC) the patients'; of others the second in sorted order, but
         then a capsule is refused until it is said.
+    site_order : sequence, optional
+        Order in which the sites of `site` are learned, all of them named; by default that of
+        their appearance. Sites that are not among the subjects (left out by a fold) are passed
+        over.
+    class_weight : dict, "balanced" or None
+        What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
+        a call). Only for methods that weigh exactly, i.e. "analytic".
 
     Attributes
     ----------
@@ -97,11 +113,21 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
     sites_ : tuple of str
     n_rois_ : int
     n_features_in_ : int
+    coef_ : ndarray of shape (1, edges)
+        Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
+        order `edges`, where X holds matrices), so that `decision_function` is
+        ``arctanh(X) @ coef_[0] + intercept_``; with features="any" it is
+        ``X @ coef_[0] + intercept_``. Other models have no `coef_`.
+    intercept_ : ndarray of shape (1,)
     """
 
     capsule_: Capsule | Consortium
     home_: Home
     classes_: np.ndarray
+    sites_: tuple[str, ...]
+    n_rois_: int
+    _layout: Layout | None
+    _second_is_patient: bool
 
     def __init__(
         self,
@@ -124,6 +150,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         val_fraction: float = 0.2,
         start: Any = None,
         positive: Any = None,
+        site_order: Sequence[Any] | None = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
     ) -> None:
         self.method = method
         self.model = model
@@ -144,6 +172,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         self.val_fraction = val_fraction
         self.start = start
         self.positive = positive
+        self.site_order = site_order
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -151,138 +181,102 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; `deep` adds the settings of the parts (``method__penalty``)."""
+        found: dict[str, Any] = super().get_params(deep=False)
+        return found | nested(self) if deep else found
+
+    def set_params(self, **params: Any) -> ForgeClassifier:
+        """Set parameters, and settings of the parts by ``part__name``."""
+        inner = {k: v for k, v in params.items() if k.partition("__")[0] in HELD_IN and "__" in k}
+        super().set_params(**{k: v for k, v in params.items() if k not in inner})
+        with as_input_error():
+            set_nested(self, inner)
+        return self
+
     # -- learning --------------------------------------------------------------------------------
     def fit(
-        self, X: Any, y: Any, site: str = "site-1", covariates: Covariates = None
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Covariates = None,
+        sample_weight: Any = None,
     ) -> ForgeClassifier:
-        """Learn one site from scratch.
+        """Learn from scratch, one site after another.
 
         Parameters
         ----------
         X : array of shape (n, R, R), (n, edges) or (n, T, R), or list of (T, R) arrays
         y : array of shape (n,)
             Any two classes; see `positive`.
-        site : str
-            Its name decides the randomness together with `seed`.
-        covariates : mapping of name to array of shape (n,), optional
+        site : array of shape (n,), str or int, optional
+            Site of each subject, or one for all; None is one site, "site-1". Names are texts or
+            whole numbers (1, 1.0 and "1" are one site); an empty or missing one is refused. The
+            names decide the randomness together with `seed`.
+        covariates : mapping or data frame of columns of shape (n,), optional
             What the start removes (``forge_release``).
+        sample_weight : array of shape (n,), optional
+            What each subject counts, exactly; see `class_weight`.
         """
-        return self._learn(X, y, site, None, covariates, first=True)
+        return self._learn(X, y, site, None, covariates, sample_weight, first=True)
 
     def partial_fit(
         self,
         X: Any,
         y: Any,
         classes: Sequence[Any] | None = None,
-        site: str | None = None,
+        site: Any = None,
         covariates: Covariates = None,
+        sample_weight: Any = None,
     ) -> ForgeClassifier:
-        """Learn one more site.
+        """Learn one more site, or several.
 
         Parameters
         ----------
-        X, y
-            As in `fit`; one hospital's subjects.
+        X, y, site, covariates, sample_weight
+            As in `fit`; sites are new each time, by default site-1, site-2, ...
         classes : sequence of two, optional
             All classes, where the first site may lack one; by default those of `y`.
-        site : str, optional
-            Name of the hospital, new each time; by default site-1, site-2, ...
-        covariates
-            As in `fit`.
         """
         first = not hasattr(self, "capsule_")
-        name = site or f"site-{1 if first else len(self.capsule_.sites) + 1}"
-        return self._learn(X, y, name, classes, covariates, first=first)
+        return self._learn(X, y, site, classes, covariates, sample_weight, first=first)
 
     def _learn(
         self,
         X: Any,
         y: Any,
-        site: str,
+        site: Any,
         classes: Sequence[Any] | None,
         covariates: Covariates,
+        sample_weight: Any,
         *,
         first: bool,
     ) -> ForgeClassifier:
         if y is None:
             raise InputError("ForgeClassifier requires y to be passed, but the target y is None.")
-        fc, labels, layout = self._read(X, y, reset=first)
-        known = labels if classes is None else np.asarray(classes)
-        known = two_classes(labels, np.unique(known) if first else self.classes_)
-        try:
-            patient = positive_class(known, self.positive)
-            code = (labels == patient).astype(np.int64)
-            if self.method == RELEASES:
-                require_stated(known, self.positive)
-                self._add_release(fc, code, site, covariates, first=first)
-            else:
-                control = known[0] if patient == known[1] else known[1]
-                self._add_link(fc, code, site, np.array([control, patient]), first=first)
-        except FCForgeError as error:
-            raise InputError(error.what, where=error.where, do=error.do) from error
+        X, labels = self._validate(X, y, reset=first)
+        known = np.unique(labels if classes is None else np.asarray(classes))
+        known = two_classes(labels, known if first else self.classes_)
+        weight = weights_of(X, labels, sample_weight, self.class_weight, self.method)
+        default = f"site-{1 if first else len(self.capsule_.sites) + 1}"
+        names = site_names(site, len(X), default)
+        order = tuple(in_order(names, self.site_order))
+        columns = columns_of(covariates, len(X))
+        fc, layout = self._as_fc(X, None if first else self._layout)
+        patient = positive_class(known, self.positive)
+        code = (labels == patient).astype(np.int64)
+        subjects = Subjects(fc, code, names, order, weight, columns)
+        with as_input_error():
+            learn_subjects(self, subjects, known, patient, first=first)
         self.classes_, self._layout = known, layout
         self._second_is_patient = bool(patient == known[1])
-        self.sites_, self.n_rois_ = self.capsule_.sites, fc.shape[1]
+        self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
         return self
 
-    def _add_link(
-        self, fc: np.ndarray, code: np.ndarray, site: str, known: np.ndarray, *, first: bool
-    ) -> None:
-        from fcforge.capsule.learning import learn_next
-
-        before: Any = None if first else self.capsule_
-        settings = self._settings(fc.shape[1], known) if first else before.settings
-        self.capsule_ = learn_next(before, settings, as_site(fc, code, site, settings))
-
-    def _add_release(
-        self, fc: np.ndarray, code: np.ndarray, site: str, covariates: Covariates, *, first: bool
-    ) -> None:
-        from fcforge.consortium import Home
-        from fcforge.estimator.releases import add_release, begin
-
-        if self.features != "fc":
-            raise ConfigError("releases speak about FC.", do="Set features='fc'.")
-        group: Any = begin(self.start) if first else self.capsule_
-        home = Home() if first else self.home_
-        self.capsule_, self.home_ = add_release(
-            group, home, fc, code, site, covariates, self.method_params
-        )
-
-    def _settings(self, n_rois: int, classes: np.ndarray) -> ChainSettings:
-        from fcforge.capsule.contents import settings_for
-        from fcforge.methods import METHODS
-        from fcforge.types import Component, LearnerSpec, Training
-
-        def part(name: str, params: Mapping[str, Any] | None) -> Component:
-            return Component(name, dict(params or {}))
-
-        method = METHODS.get(self.method)
-        model = self.model or next(iter(method.models if method else ()), "gcn")
-        if self.features == "any" and model not in ("linear", "mlp"):
-            raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
-        own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
-        check_names("training setting", self.training or {}, [f.name for f in fields(Training)])
-        training = Training(**{**own, **(self.training or {})})
-        generator = part(self.generator, self.generator_params) if self.generator else None
-        learner = LearnerSpec(
-            part(self.method, self.method_params), part(model, self.model_params), generator
-        )
-        return settings_for(
-            learner,
-            n_rois,
-            seed=self.seed,
-            training=training,
-            val_fraction=self.val_fraction,
-            held_out=self.held_out,
-            calibrate=self.calibrate,
-            classes=tuple(classes.tolist()),  # control, patient
-        )
-
     # -- reading X -------------------------------------------------------------------------------
-    def _read(
-        self, X: Any, y: Any = None, *, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray, Layout | None]:
-        """FC (n, R, R), labels and the layout of vectorised edges."""
+    def _validate(self, X: Any, y: Any = None, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
         X = to_matrices(X, self.kind) if self.features == "fc" else X
         common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
         if y is None:
@@ -291,15 +285,18 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             X, labels = validate_data(self, X, y, **common)
             check_classification_targets(labels)
             labels = column_or_1d(labels, warn=True)
-        X = np.asarray(X, dtype=np.float64)
         if X.ndim > 3:
             raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
+        return X if X.dtype == np.float32 else X.astype(np.float64), labels
+
+    def _as_fc(self, X: np.ndarray, layout: Layout | None) -> tuple[np.ndarray, Layout | None]:
+        """FC (n, R, R) and the layout of vectorised edges, found where it is not known."""
         if self.features == "any":
-            return numbers_as_fc(X), labels, None
+            return numbers_as_fc(X), None
         if X.ndim == 3:
-            return X.astype(np.float32), labels, None
-        layout = layout_of(X, self.edges) if reset else self._layout
-        return edges_as_fc(X, layout or layout_of(X, self.edges)), labels, layout
+            return X.astype(np.float32, copy=False), None
+        layout = layout or layout_of(X, self.edges)
+        return edges_as_fc(X, layout), layout
 
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Covariates = None) -> np.ndarray:
@@ -311,13 +308,14 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         from fcforge.speed import one_thread
 
         check_is_fitted(self, "capsule_")
-        fc, _, _ = self._read(X, reset=False)
+        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
         if self.method == RELEASES:
             from fcforge.estimator.releases import log_odds
 
-            return self._of_second(log_odds(self.capsule_, fc, covariates))  # type: ignore[arg-type]
+            columns = columns_of(covariates, len(fc))
+            return self._of_second(log_odds(self.capsule_, fc, columns))  # type: ignore[arg-type]
         capsule: Any = self.capsule_
         learner = build_learner(capsule.settings.learner, self.n_rois_)
         x = torch.from_numpy(np.ascontiguousarray(fc))
@@ -330,6 +328,29 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
     def _of_second(self, odds: np.ndarray) -> np.ndarray:
         """Log odds of ``classes_[1]`` from those of the patients."""
         return odds if self._second_is_patient else -odds
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the columns of X, (1, edges)."""
+        return self._linear()[0]
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Log odds where all edges are zero, (1,)."""
+        return self._linear()[1]
+
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        from fcforge.estimator.linear import head_of
+
+        check_is_fitted(self, "capsule_")
+        weight, bias = head_of(self.capsule_, in_z=self.features == "fc")
+        if self.features == "any":
+            layout, p = any_layout(self.n_features_in_), self.n_features_in_
+        else:
+            layout = self._layout or Layout(self.n_rois_, self.edges, False)
+            p = len(layout.indices()[0])
+        rows, cols = (index[:p] for index in layout.indices())
+        return self._of_second(weight[rows, cols][None]), self._of_second(np.array([bias]))
 
     def predict_proba(self, X: Any, covariates: Covariates = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2)."""
@@ -352,32 +373,9 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         overwrite: bool = False,
     ) -> str:
         """Seal what was learnt (no pickle); returns the capsule's id."""
-        from fcforge.capsule.receipts import receipt_of, write_receipt
-        from fcforge.capsule.sealing import seal
-
         check_is_fitted(self, "capsule_")
-        if self.features == "any":
-            raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
-        if self.method == RELEASES:
-            return self._write_group(path, key, overwrite)
-        require_stated(self.classes_, self.positive)
         allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
-        sealed: Capsule = seal(self.capsule_, path, key=key, **allowed)  # type: ignore[arg-type]
-        self.capsule_ = sealed
-        if sealed.receipt is not None:
-            write_receipt(sealed.receipt, receipt_of(path))
-        return sealed.id
-
-    def _write_group(self, path: str | Path, key: Any, overwrite: bool) -> str:
-        from fcforge.consortium import write_consortium
-
-        if key is not None:
-            raise ConfigError(
-                "a release is signed when it is made.", do="Use `fcforge learn --sign`."
-            )
-        group: Any = self.capsule_
-        write_consortium(group, path, overwrite=overwrite)
-        return group.digest
+        return write_capsule(self, path, key, **allowed)
 
     @classmethod
     def from_capsule(
@@ -393,46 +391,4 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         **params
             How X is read: `edges`, `kind`.
         """
-        from fcforge.capsule.opening import open_capsule
-        from fcforge.consortium.files import is_consortium
-
-        if is_consortium(path):
-            return cls._from_group(path, trusted, params)
-        capsule = open_capsule(path, trusted=trusted)
-        settings, learner = capsule.settings, capsule.settings.learner
-        training = asdict(settings.training)
-        made = cls(
-            method=learner.method.name,
-            model=learner.model.name,
-            generator=learner.generator.name if learner.generator else None,
-            method_params=dict(learner.method.params),
-            model_params=dict(learner.model.params),
-            generator_params=dict(learner.generator.params) if learner.generator else None,
-            **{name: training.pop(name) for name in ("epochs", "batch_size", "lr")},
-            training=training,
-            seed=settings.seed,
-            held_out=settings.held_out,
-            calibrate=settings.calibrate,
-            val_fraction=settings.val_fraction,
-            positive=settings.classes[1],
-            **params,
-        )
-        made.capsule_, made.sites_, made.n_rois_ = capsule, capsule.sites, settings.n_rois
-        made.classes_, made._layout = np.unique(np.array(settings.classes)), None
-        made._second_is_patient = bool(settings.classes[1] == made.classes_[1])
-        return made
-
-    @classmethod
-    def _from_group(
-        cls, path: str | Path, trusted: Sequence[str], params: Mapping[str, Any]
-    ) -> ForgeClassifier:
-        from fcforge.consortium import Home, read_consortium
-        from fcforge.consortium.trusting import require_trusted
-
-        group = read_consortium(path)
-        require_trusted(group.records, trusted, str(path))
-        made = cls(method=RELEASES, start=str(path), **params)
-        made.capsule_, made.home_, made._layout = group, Home(), None
-        made.sites_, made.n_rois_ = group.sites, group.start.n_rois
-        made.classes_, made._second_is_patient = np.array([0, 1]), True
-        return made
+        return read_capsule(cls, path, trusted, params)

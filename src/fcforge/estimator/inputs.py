@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError
 from fcforge.sites.check import TOLERANCE, not_correlations
 from fcforge.sites.reading import Kind, looks_like_fc, refuse_transposed, to_fc
-
-if TYPE_CHECKING:
-    from fcforge.capsule.contents import ChainSettings
-    from fcforge.types import Site
 
 Order = Literal["nilearn", "upper"]
 NOT_FC = (
@@ -96,14 +94,19 @@ def _lowest(X: np.ndarray, layout: Layout) -> np.ndarray:
 
 def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
     """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
+    largest = np.abs(X).max(initial=0)
+    if np.isfinite(largest) and largest > 1 + TOLERANCE:
+        raise InputError(f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC)
     rows, cols = layout.indices()
-    fc = np.empty((len(X), layout.n_rois, layout.n_rois))
-    fc[:, rows, cols] = fc[:, cols, rows] = X
-    if np.isfinite(X).all() and np.abs(X).max(initial=0) > 1 + TOLERANCE:
-        raise InputError(
-            f"X goes up to |r| = {np.abs(X).max():.3g}, beyond a correlation.", do=NOT_FC
-        )
-    return _symmetric(fc)
+    fc = np.empty((len(X), layout.n_rois, layout.n_rois), dtype=np.float32)
+    fc[:, rows, cols] = fc[:, cols, rows] = np.clip(X, -1, 1)
+    fc[:, np.arange(layout.n_rois), np.arange(layout.n_rois)] = 1.0
+    return fc
+
+
+def any_layout(p: int) -> Layout:
+    """Where any p numbers lie in made-up matrices: the beginning of the upper triangle."""
+    return Layout(max(3, math.ceil((1 + math.sqrt(1 + 8 * p)) / 2)), "upper", False)
 
 
 def numbers_as_fc(X: np.ndarray) -> np.ndarray:
@@ -113,8 +116,9 @@ def numbers_as_fc(X: np.ndarray) -> np.ndarray:
     about 24; larger numbers are cut). Missing places up to the next triangle are 0.
     """
     p = X.shape[1]
-    n_rois = max(3, math.ceil((1 + math.sqrt(1 + 8 * p)) / 2))
-    rows, cols = (index[:p] for index in np.triu_indices(n_rois, 1))
+    n_rois = any_layout(p).n_rois
+    rows, cols = any_layout(p).indices()
+    rows, cols = rows[:p], cols[:p]
     fc = np.zeros((len(X), n_rois, n_rois), dtype=np.float32)
     fc[:, rows, cols] = fc[:, cols, rows] = np.tanh(0.2 * X)
     fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
@@ -176,78 +180,12 @@ def _require_correlations(fc: np.ndarray) -> None:
             raise InputError(what, where=f"X[{i}]", do=NOT_FC)
 
 
-def as_site(fc: np.ndarray, code: np.ndarray, name: str, settings: ChainSettings) -> Site:
-    """A site that is all training; a validation part is cut only where one is used.
-
-    Parameters
-    ----------
-    fc : ndarray of shape (n, R, R), float32
-    code : ndarray of shape (n,)
-        0 or 1.
-    name : str
-    settings : ChainSettings
-    """
-    from fcforge.randomness import numpy_rng
-    from fcforge.types import FCBatch, Site
-
-    val = np.zeros(len(code), dtype=bool)
-    if settings.training.selection == "inner_val" or settings.calibrate == "inner_val":
-        rng = numpy_rng(settings.seed, "split", name)
-        for label in (0, 1):
-            members = rng.permutation(np.flatnonzero(code == label))
-            val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
-    batch = FCBatch.from_numpy(fc, code)
-    nobody = {"train": (), "val": (), "test": ()}
-    return Site(name, batch.select(~val), batch.select(val), batch.select(slice(0, 0)), nobody)
-
-
-def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """`known` itself when it is two classes and `labels` holds no other; else `InputError`.
-
-    The words are those scikit-learn's checks expect.
-    """
-    if len(known) > 2:
-        from sklearn.utils.multiclass import type_of_target
-
-        kind = type_of_target(labels)
-        raise InputError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
-    if len(known) < 2:
-        raise InputError("Classifier can't train when only one class is present: 1 class.")
-    odd = sorted(set(np.unique(labels).tolist()) - set(known.tolist()))
-    if odd:
-        raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
-    return known
-
-
-def _words(known: np.ndarray) -> dict[int, Any]:
-    """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
-    from fcforge.sites.participants import label_of
-
-    values = known.tolist()
-    if all(isinstance(v, (bool, int, float)) for v in values):
-        return dict(enumerate(values)) if values in ([0, 1], [-1, 1]) else {}
+@contextmanager
+def as_input_error() -> Iterator[None]:
+    """Errors of fcforge as `InputError`, which is a ValueError as scikit-learn promises."""
     try:
-        found = {label_of(str(v)): v for v in values}
-    except FCForgeError:
-        return {}
-    return found if len(found) == 2 else {}
-
-
-def positive_class(known: np.ndarray, positive: Any) -> Any:
-    """The patients' class: the one that is named, or says it by itself, or the second sorted."""
-    if positive is None:
-        return _words(known).get(1, known[1])
-    if positive not in known.tolist():
-        raise InputError(f"positive={positive!r} is neither of {known.tolist()}.")
-    return positive
-
-
-def require_stated(known: np.ndarray, positive: Any) -> None:
-    """Raise `InputError` where nobody said which class is the patients, before it leaves."""
-    if positive is None and not _words(known):
-        raise InputError(
-            f"which of {known.tolist()} is the patients?",
-            do=f"Say it: ForgeClassifier(positive={known.tolist()[1]!r}).",
-        )
+        yield
+    except InputError:
+        raise
+    except FCForgeError as error:
+        raise InputError(error.what, where=error.where, do=error.do) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.consortium.public import without_covariates
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError
+from fcforge.estimator.people import Subjects
 from fcforge.sites.cohort import Cohort, as_text
 
-Covariates = Mapping[str, Any] | None
+SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
 
 
 def begin(start: Any) -> Consortium:
@@ -38,10 +40,8 @@ def begin(start: Any) -> Consortium:
 def add_release(
     group: Consortium,
     home: Home,
-    fc: np.ndarray,
-    y: np.ndarray,
+    subjects: Subjects,
     site: str,
-    covariates: Covariates,
     params: Mapping[str, Any] | None,
 ) -> tuple[Consortium, Home]:
     """The consortium with the release of one more site, and what stays at home.
@@ -49,20 +49,18 @@ def add_release(
     A person is known by the scan: the same scan in a second release is told, as everywhere.
     """
     given = dict(params or {})
-    check_names("setting", given, ("mechanism", "epsilon", "delta", "again", "accept_labels"))
+    check_names("setting", given, SETTINGS)
     accept = bool(given.pop("accept_labels", False))
-    ids = as_text([scan[:16] for _, scan, _ in fingerprints(fc, [""] * len(fc), y)])
-    sites = as_text([site] * len(fc))
-    values = {name: np.asarray(v) for name, v in (covariates or {}).items()}
-    people = Cohort("estimator", fc, y, sites, ids, (), values)
+    fc, n = subjects.fc, len(subjects.fc)
+    ids = as_text([scan[:16] for _, scan, _ in fingerprints(fc, [""] * n, subjects.code)])
+    people = Cohort("estimator", fc, subjects.code, as_text([site] * n), ids, (), subjects.columns)
     done = learn(group, people, site, home, Budget(**given), accept_labels=accept)
     return done.group, done.home
 
 
-def log_odds(group: Consortium, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
+def log_odds(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> np.ndarray:
     """Calibrated log odds (n,) of the consortium's head; every scan by itself."""
-    values = {name: np.asarray(v) for name, v in (covariates or {}).items()}
-    if without_covariates(group.start, values, len(fc)).any():
+    if without_covariates(group.start, covariates, len(fc)).any():
         names = ", ".join(group.start.removes)
         raise InputError(
             f"the start removes {names}, which X does not tell.",
@@ -70,7 +68,7 @@ def log_odds(group: Consortium, fc: np.ndarray, covariates: Covariates) -> np.nd
         )
     parts = [
         group.start.features(
-            torch.from_numpy(fc[i : i + 1]), {n: v[i : i + 1] for n, v in values.items()}
+            torch.from_numpy(fc[i : i + 1]), {n: v[i : i + 1] for n, v in covariates.items()}
         )
         for i in range(len(fc))
     ]

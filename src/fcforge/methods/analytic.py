@@ -29,8 +29,28 @@ from fcforge.settings import Count, NotNegative, Positive
 
 
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
-    r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q)."""
-    return torch.linalg.qr(torch.cat([root, rows.to(root)]), mode="r").R
+    r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
+
+    With fewer rows than columns, the rotation that makes the leading columns triangular is
+    applied to the rest as one matrix product: half the time of a decomposition of all of them.
+    """
+    every = torch.cat([root, rows.to(root)]) if len(root) else rows.to(root)
+    m, q = every.shape
+    if m >= q:
+        return torch.linalg.qr(every, mode="r").R
+    turned = torch.linalg.qr(every[:, :m]).Q.T @ every
+    turned[:, :m].triu_()
+    return turned
+
+
+def gram(z: Tensor, blocks: int = 8) -> Tensor:
+    r""":math:`Z Z^\top` (m, m) of Z (m, p); the half above the diagonal is not computed twice."""
+    out = z.new_empty(len(z), len(z))
+    parts = torch.arange(len(z), device=z.device).chunk(blocks)
+    for rows in (slice(int(p[0]), int(p[-1]) + 1) for p in parts if len(p)):
+        out[rows, : rows.stop] = z[rows] @ z[: rows.stop].T
+        out[: rows.start, rows] = out[rows, : rows.start].T
+    return out
 
 
 class Ridge(NamedTuple):
@@ -59,11 +79,12 @@ def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
     one, x, t = root[:, 0], root[:, 1:-1], root[:, -1]
     n = float(one @ one)
     mean = (one @ x) / n
-    sd = torch.sqrt(((x * x).sum(0) / n - mean**2).clamp(min=1e-12))
+    z = torch.addr(x, one, mean, alpha=-1)  # centred: orthogonal to `one`
+    sd = torch.sqrt(z.square().sum(0) / n)
     sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
-    z = (x - one[:, None] * mean) / sd  # centred: orthogonal to `one`
+    z /= sd
     u = t - one * ((one @ t) / n)
-    value, vector = torch.linalg.eigh(z @ z.T)
+    value, vector = torch.linalg.eigh(gram(z))
     value = value.clamp(min=0)
     along = vector.T @ u
 
@@ -109,6 +130,7 @@ class Analytic(Method):
     depends_on = "set"
     fits = False
     from_public = "statistics"
+    weighs = True
     models = ("linear",)
 
     def check_model(self, model: Model) -> None:
@@ -148,14 +170,18 @@ class Analytic(Method):
         self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
     ) -> Lane:
         """Statistics of the public people, each worth `public_weight` of a site's own."""
-        return self._add(model, lane, public.inputs(model), public.y, self.public_weight)
+        worth = torch.full_like(public.y, self.public_weight, dtype=torch.float64)
+        return self._add(model, lane, public.inputs(model), public.y, worth)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's statistics and solve again."""
-        return self._add(model, lane, site.inputs(model), site.y, 1.0)
+        return self._add(model, lane, site.inputs(model), site.y, site.weight)
 
-    def _add(self, model: Model, lane: Lane, inputs: Inputs, y: Tensor, worth: float) -> Lane:
-        rows = self.statistics_rows(model, inputs, y) * worth**0.5
+    def _add(
+        self, model: Model, lane: Lane, inputs: Inputs, y: Tensor, worth: Tensor | None
+    ) -> Lane:
+        rows = self.statistics_rows(model, inputs, y)
+        rows = rows if worth is None else rows * worth.to(rows).sqrt()[:, None]
         root = add_to_root(lane.state["root"], rows)
         ridge = ridge_from_root(root, self._penalties(rows.shape[1] - 2))
         weight = self._to_edges(ridge.weight, inputs["edges"].double())

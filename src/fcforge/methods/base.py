@@ -92,6 +92,8 @@ class Method(Checked):
         engine), whatever its own `learn_public` does, in a word or two, or "" for nothing.
     needs_start
         Whether it cannot do without a start.
+    weighs
+        Whether subjects may count unequally (`SiteView.weight`).
     models
         Names of the models it works on (empty: all).
     captures
@@ -114,6 +116,7 @@ class Method(Checked):
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"
     needs_start: ClassVar[bool] = False
+    weighs: ClassVar[bool] = False
     models: ClassVar[tuple[str, ...]] = ()
     captures: ClassVar[bool] = False
     row_keys: ClassVar[tuple[str, ...]] = ()

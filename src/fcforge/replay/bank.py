@@ -182,6 +182,8 @@ class SiteView:
         The public people, in a run that has a start.
     seed : int
         Of the run, for what depends on the site alone (`rng`).
+    weight : Tensor of shape (n,) or None
+        What each training subject counts, for methods that weigh; None: all alike.
     """
 
     name: str
@@ -194,6 +196,7 @@ class SiteView:
     leaked: Tensor | None = None
     public: PublicView | None = None
     seed: int = 0
+    weight: Tensor | None = None
 
     @property
     def start(self) -> Start:

@@ -1,0 +1,190 @@
+"""Who the rows of X are: their site, their class, what each counts, their covariates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import _check_sample_weight
+
+from fcforge.errors import FCForgeError
+from fcforge.estimator.inputs import InputError
+
+NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
+
+
+class Subjects(NamedTuple):
+    """The subjects of one call.
+
+    Attributes
+    ----------
+    fc : ndarray of shape (n, R, R), float32
+    code : ndarray of shape (n,)
+        0 control, 1 patient.
+    site : ndarray of shape (n,)
+    order : tuple of str
+        Sites in the order learned.
+    weight : ndarray of shape (n,) or None
+    columns : mapping of name to ndarray of shape (n,)
+        Covariates.
+    """
+
+    fc: np.ndarray
+    code: np.ndarray
+    site: np.ndarray
+    order: tuple[str, ...]
+    weight: np.ndarray | None
+    columns: Mapping[str, np.ndarray]
+
+    def by_site(self) -> Iterator[tuple[str, Subjects]]:
+        """The subjects of each site, in order."""
+        for name in self.order:
+            rows = slice(None) if len(self.order) == 1 else self.site == name
+            weight = None if self.weight is None else self.weight[rows]
+            columns = {key: values[rows] for key, values in self.columns.items()}
+            mine = (self.fc[rows], self.code[rows], self.site[rows])
+            yield name, Subjects(*mine, (name,), weight, columns)
+
+
+# -- sites -----------------------------------------------------------------------------------------
+def site_names(site: Any, n: int, default: str) -> np.ndarray:
+    """Site of each of n subjects, as text, (n,).
+
+    None: all are of one site, `default`. One name: all are of it. An array: one name per subject.
+    A name is a text or a whole number (1, 1.0 and "1" are the same site); anything else, an empty
+    text and NaN among them, raises `InputError`.
+    """
+    if site is None:
+        return np.full(n, default, dtype=object)
+    values = np.asarray(site, dtype=object)
+    if values.ndim == 0:
+        return np.full(n, _name(values.item(), "site"), dtype=object)
+    if values.shape != (n,):
+        raise InputError(
+            f"site has shape {values.shape}, but X has {n} subjects.",
+            do=f"Give one name, or an array of shape ({n},).",
+        )
+    return np.array([_name(v, f"site[{i}]") for i, v in enumerate(values)], dtype=object)
+
+
+def _name(value: Any, where: str) -> str:
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)  # pandas turns numbers into floats where one is missing
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    if not (whole or (isinstance(value, str) and value.strip())):
+        raise InputError(f"{value!r} is no name of a site.", where=where, do=NAMES)
+    return str(value).strip()
+
+
+def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
+    """The sites of some subjects as they are learned: as they appear, or as `site_order` says.
+
+    Sites of `site_order` that are not there (left out by a fold) are passed over.
+    """
+    there = list(dict.fromkeys(names.tolist()))
+    if site_order is None:
+        return there
+    if isinstance(site_order, str):
+        raise InputError(f"site_order={site_order!r} is one text.", do="Give a list of sites.")
+    order = [_name(v, "site_order") for v in site_order]
+    if len(set(order)) != len(order):
+        raise InputError(f"site_order={order} names a site twice.")
+    lost = [name for name in there if name not in order]
+    if lost:
+        raise InputError(f"site_order={order} does not say when site '{lost[0]}' is learned.")
+    return [name for name in order if name in there]
+
+
+# -- weights and covariates ------------------------------------------------------------------------
+def weights_of(
+    X: np.ndarray, y: np.ndarray, sample_weight: Any, class_weight: Any, method: str
+) -> np.ndarray | None:
+    """What each subject counts, (n,), or None where all count alike.
+
+    The weights of samples and classes multiply. "balanced" balances the classes of all subjects
+    of this call. A method that trains everybody alike refuses.
+    """
+    from fcforge.methods import METHODS
+
+    if sample_weight is None and class_weight is None:
+        return None
+    if method in METHODS and not METHODS[method].weighs:
+        able = ", ".join(name for name, each in METHODS.items() if each.weighs)
+        raise InputError(
+            f"method '{method}' cannot weigh subjects: it takes no sample_weight or class_weight.",
+            do=f"Choose a method that weighs exactly ({able}), or leave the weights out.",
+        )
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if class_weight is not None:
+        weight = weight * compute_sample_weight(class_weight, y)
+    empty = [label for label in np.unique(y).tolist() if not weight[y == label].sum() > 0]
+    if empty:
+        raise InputError(
+            f"all sample weights of class {empty[0]!r} are zero: two classes are needed."
+        )
+    return weight
+
+
+def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
+    """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
+    found = {str(k): np.asarray(covariates[k]) for k in (() if covariates is None else covariates)}
+    for name, values in found.items():
+        if values.shape != (n,):
+            raise InputError(
+                f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
+            )
+    return found
+
+
+# -- classes ---------------------------------------------------------------------------------------
+def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """`known` itself when it is two classes and `labels` holds no other; else `InputError`.
+
+    The words are those scikit-learn's checks expect.
+    """
+    if len(known) > 2:
+        kind = type_of_target(labels)
+        raise InputError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(known) < 2:
+        raise InputError("Classifier can't train when only one class is present: 1 class.")
+    odd = sorted(set(np.unique(labels).tolist()) - set(known.tolist()))
+    if odd:
+        raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
+    return known
+
+
+def _words(known: np.ndarray) -> Mapping[int, Any]:
+    """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
+    from fcforge.sites.participants import label_of
+
+    values = known.tolist()
+    if all(isinstance(v, (bool, int, float)) for v in values):
+        return dict(enumerate(values)) if values in ([0, 1], [-1, 1]) else {}
+    try:
+        found = {label_of(str(v)): v for v in values}
+    except FCForgeError:
+        return {}
+    return found if len(found) == 2 else {}
+
+
+def positive_class(known: np.ndarray, positive: Any) -> Any:
+    """The patients' class: the one that is named, or says it by itself, or the second sorted."""
+    if positive is None:
+        return _words(known).get(1, known[1])
+    if positive not in known.tolist():
+        raise InputError(f"positive={positive!r} is neither of {known.tolist()}.")
+    return positive
+
+
+def require_stated(known: np.ndarray, positive: Any) -> None:
+    """Raise `InputError` where nobody said which class is the patients, before it leaves."""
+    if positive is None and not _words(known):
+        raise InputError(
+            f"which of {known.tolist()} is the patients?",
+            do=f"Say it: ForgeClassifier(positive={known.tolist()[1]!r}).",
+        )

@@ -1,0 +1,103 @@
+"""Sites, weights and covariates of the rows of X."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fcforge.estimator import ForgeClassifier
+from fcforge.estimator.people import columns_of, in_order, site_names, weights_of
+
+
+@pytest.mark.parametrize(
+    ("site", "names"),
+    [
+        (None, ["site-1"] * 3),
+        ("NYU", ["NYU"] * 3),
+        (7, ["7"] * 3),
+        (["b", "a", "b"], ["b", "a", "b"]),
+        (np.array([1, 2, 1]), ["1", "2", "1"]),
+        (np.array([1.0, 2.0, 1.0]), ["1", "2", "1"]),
+        (pd.Series([" x", "y ", "x"], index=[5, 6, 7]), ["x", "y", "x"]),
+        (pd.Categorical(["u", "v", "u"]), ["u", "v", "u"]),
+    ],
+)
+def test_names_of_sites(site, names) -> None:
+    assert site_names(site, 3, "site-1").tolist() == names
+
+
+@pytest.mark.parametrize(
+    ("site", "message"),
+    [
+        ("", "'' is no name of a site"),
+        ("  ", "is no name of a site"),
+        (np.nan, "nan is no name"),
+        (True, "True is no name"),
+        (["a", "", "b"], r"site\[1\]: '' is no name"),
+        (["a", None, "b"], r"site\[1\]: None is no name"),
+        ([1.0, 2.0, np.nan], r"site\[2\]: nan is no name"),
+        (pd.Series(["a", pd.NA, "b"]), r"site\[1\]"),
+        ([1.5, 2.0, 1.0], r"site\[0\]: 1.5 is no name"),
+        (["a", "b"], r"shape \(2,\), but X has 3 subjects"),
+        ([["a"], ["b"], ["c"]], r"shape \(3, 1\)"),
+        ({"a": 1}, "is no name"),
+    ],
+)
+def test_what_is_no_site_is_refused(site, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        site_names(site, 3, "site-1")
+
+
+def test_order_of_sites() -> None:
+    names = np.array(["b", "a", "b", "c"], dtype=object)
+    assert in_order(names, None) == ["b", "a", "c"]
+    assert in_order(names, ["c", "x", "a", "b"]) == ["c", "a", "b"]  # x is not there
+    with pytest.raises(ValueError, match="when site 'c' is learned"):
+        in_order(names, ["a", "b"])
+    with pytest.raises(ValueError, match="names a site twice"):
+        in_order(names, ["a", "b", "c", "a"])
+    with pytest.raises(ValueError, match="Give a list"):
+        in_order(names, "abc")
+
+
+def test_weights_multiply_and_are_refused_where_they_cannot_count() -> None:
+    X, y = np.zeros((4, 1)), np.array([0, 0, 0, 1])
+    assert weights_of(X, y, None, None, "analytic") is None
+    assert weights_of(X, y, [1, 2, 3, 4], {0: 2.0}, "analytic").tolist() == [2, 4, 6, 4]
+    balanced = weights_of(X, y, None, "balanced", "analytic")
+    assert balanced.tolist() == pytest.approx([2 / 3] * 3 + [2])
+    for wrong, message in (([1, -1, 1, 1], "Negative"), ([1, 1, 1, 0], "class 1 are zero")):
+        with pytest.raises(ValueError, match=message):
+            weights_of(X, y, wrong, None, "analytic")
+    with pytest.raises(ValueError, match=r"'ewc' cannot weigh subjects.*analytic"):
+        weights_of(X, y, None, "balanced", "ewc")
+
+
+def test_a_weight_of_two_is_the_subject_twice(subjects) -> None:
+    fc, y, _ = subjects
+    count = 1 + np.arange(len(y)) % 3
+    weighted = ForgeClassifier().fit(fc, y, sample_weight=count)
+    repeated = ForgeClassifier().fit(np.repeat(fc, count, axis=0), np.repeat(y, count))
+    expected = repeated.decision_function(fc)
+    np.testing.assert_allclose(weighted.decision_function(fc), expected, rtol=1e-4, atol=1e-4)
+    half = ForgeClassifier(class_weight={0: 1, 1: 50}).fit(fc, y)
+    assert (half.predict(fc) == 1).mean() > (ForgeClassifier().fit(fc, y).predict(fc) == 1).mean()
+    assert weighted.capsule_.entries[-1]["flags"] == ["weighted subjects"]
+    # with a validation part cut out, weights follow their subjects
+    cut = ForgeClassifier(calibrate="inner_val").fit(fc, y, sample_weight=count)
+    plain = ForgeClassifier().fit(fc, y, sample_weight=count)
+    np.testing.assert_allclose(
+        cut.decision_function(fc) * cut.capsule_.temperature,
+        plain.decision_function(fc),
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
+def test_covariates_of_a_mapping_or_a_frame() -> None:
+    assert columns_of(None, 2) == {}
+    table = pd.DataFrame({"age": [20, 30]}, index=[7, 9])
+    assert columns_of(table, 2)["age"].tolist() == [20, 30]
+    with pytest.raises(ValueError, match="covariate 'age' has shape"):
+        columns_of({"age": [1, 2, 3]}, 2)
