@@ -8,7 +8,7 @@ a real and a synthetic subject with equal edges give equal graphs.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -246,8 +246,35 @@ def centre_edges(x: Tensor) -> Tensor:
 def log_matrix(fc: Tensor, shrink: float = 0.4) -> Tensor:
     r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
     eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
-    value, vector = symmetric_eigen((1 - shrink) * fc + shrink * eye)
-    return (vector * torch.log(value.clamp(min=1e-6))[..., None, :]) @ vector.transpose(-1, -2)
+    return _SymmetricLog.apply((1 - shrink) * fc + shrink * eye)
+
+
+class _SymmetricLog(torch.autograd.Function):
+    r"""Matrix logarithm whose gradient holds for repeated eigenvalues, too (Daleckii-Krein).
+
+    .. math:: \nabla = V \big( (V^\top G V) \circ L \big) V^\top,\quad
+        L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j},\quad L_{ii} = 1 / v_i
+
+    The gradient of eigenvectors, which autograd would go through, is infinite there.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> Tensor:
+        value, vector = symmetric_eigen(matrix)
+        log = torch.log(value.clamp(min=1e-6))
+        ctx.save_for_backward(value, log, vector)
+        return (vector * log[..., None, :]) @ vector.transpose(-1, -2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        value, log, vector = ctx.saved_tensors
+        apart = value[..., :, None] - value[..., None, :]
+        same = apart.abs() < 1e-9
+        rise = (log[..., :, None] - log[..., None, :]) / torch.where(same, 1.0, apart)
+        slope = torch.where(value > 1e-6, 1 / value.clamp(min=1e-6), 0.0)
+        rise = torch.where(same, slope[..., :, None], rise)
+        inside = vector.transpose(-1, -2) @ (grad + grad.transpose(-1, -2)) @ vector
+        return vector @ (inside * rise / 2) @ vector.transpose(-1, -2)
 
 
 def log_edges(fc: Tensor, shrink: float = 0.4) -> Tensor:

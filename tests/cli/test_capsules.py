@@ -180,3 +180,22 @@ def test_keys_are_never_overwritten(tmp_path):
     before = (tmp_path / "k.pem").read_bytes()
     refused(fcforge("keys", "new", tmp_path / "k.pem"), "exists already")
     assert (tmp_path / "k.pem").read_bytes() == before
+
+
+def test_predict_says_why(chain, data, tmp_path):
+    path, _ = data
+    out = tmp_path / "why"
+    answer = fcforge("predict", chain[1], path, "--explain", out)
+    assert answer.code == 0, answer.err
+    assert "index.html, edges.csv and matrices.npz" in answer.err
+    lines = (out / "edges.csv").read_text().splitlines()
+    assert lines[0].startswith("subject,roi_a,roi_b,fc,reference_fc,contribution")
+    explained = {line.split(",")[0] for line in lines[1:]}
+    ok = {line.split(",")[0] for line in answer.out.splitlines() if ",ok," in line}
+    assert explained == ok
+    assert np.load(out / "matrices.npz")["contribution"].shape == (len(ok), 10, 10)
+    page = (out / "index.html").read_text()
+    assert "Deletion test" in page
+    refused_atlas = fcforge("predict", chain[1], path, "--explain", out, "--atlas", "AAL116")
+    assert refused_atlas.code == 2
+    assert "116 ROIs, the model 10" in refused_atlas.err

@@ -209,6 +209,12 @@ def predict(
     scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
     out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
     local: Local = None,
+    explain: Annotated[
+        Path | None, typer.Option(help="Folder for a page and tables that say why.")
+    ] = None,
+    atlas: Annotated[
+        str, typer.Option(help="Atlas of the scans, for --explain [AAL by its ROI names].")
+    ] = "",
     kind: Kind = "auto",
     trust: Trust = None,
     as_json: AsJson = False,
@@ -228,6 +234,15 @@ def predict(
         print(text.rstrip("\n"))
     else:
         write_text(out, f"{text.rstrip()}\n")
+    if explain is not None:
+        from fcforge.consortium.explaining import explain_file
+        from fcforge.imaging.atlas import load_atlas
+        from fcforge.report.explaining import write_explanation
+
+        places = load_atlas(atlas) if atlas else None
+        why = explain_file(capsule, scans, found.rows, kind, trust or (), places)
+        write_explanation(why, found.rows, explain, found.capsule)
+        say(f"wrote {explain}/index.html, edges.csv and matrices.npz")
     raise typer.Exit(0 if any(row.usable for row in found.rows) else 1)
 
 

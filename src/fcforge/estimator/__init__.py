@@ -1,6 +1,7 @@
 """The scikit-learn face of fcforge."""
 
 from fcforge.estimator.classifier import ForgeClassifier
+from fcforge.estimator.explaining import edge_stability
 from fcforge.estimator.inputs import InputError
 
-__all__ = ["ForgeClassifier", "InputError"]
+__all__ = ["ForgeClassifier", "InputError", "edge_stability"]

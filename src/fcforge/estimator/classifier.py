@@ -43,7 +43,9 @@ from fcforge.estimator.people import (
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule
+    from fcforge.capsule.explanation import Explanation, Stability
     from fcforge.consortium import Consortium, Home
+    from fcforge.imaging.atlas import Atlas
 
 Covariates = Mapping[str, Any] | None
 
@@ -112,6 +114,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         Of ``forge_release``: who was in each release. It stays at home.
     sites_ : tuple of str
     n_rois_ : int
+    mean_fc_ : ndarray of shape (R, R)
+        Mean FC of the people learned from; not part of a capsule.
     n_features_in_ : int
     coef_ : ndarray of shape (1, edges)
         Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
@@ -128,6 +132,8 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
     n_rois_: int
     _layout: Layout | None
     _second_is_patient: bool
+    mean_fc_: np.ndarray
+    _n_seen: int = 0
 
     def __init__(
         self,
@@ -272,6 +278,10 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self._layout = known, layout
         self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
+        seen = 0 if first else self._n_seen
+        before = seen * self.mean_fc_ if seen else 0.0
+        self._n_seen = seen + len(fc)
+        self.mean_fc_ = (before + fc.sum(0, dtype=np.float64)) / self._n_seen
         return self
 
     # -- reading X -------------------------------------------------------------------------------
@@ -307,10 +317,7 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         from fcforge.runner.learners import build_learner
         from fcforge.speed import one_thread
 
-        check_is_fitted(self, "capsule_")
-        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
-        if fc.shape[1] != self.n_rois_:
-            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        fc = self._scans(X)
         if self.method == RELEASES:
             from fcforge.estimator.releases import log_odds
 
@@ -324,6 +331,14 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
             u = torch.cat([scores(learner, capsule.lane, x[i : i + 1]) for i in range(len(x))])
         u = u.double() / capsule.temperature
         return self._of_second((u[:, 1] - u[:, 0]).numpy())
+
+    def _scans(self, X: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs."""
+        check_is_fitted(self, "capsule_")
+        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
+        if fc.shape[1] != self.n_rois_:
+            raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
+        return fc
 
     def _of_second(self, odds: np.ndarray) -> np.ndarray:
         """Log odds of ``classes_[1]`` from those of the patients."""
@@ -362,6 +377,36 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         """The likelier class of each subject, (n,)."""
         odds = self.decision_function(X, covariates)
         return self.classes_[(odds > 0).astype(int)]
+
+    def explain(
+        self,
+        X: Any,
+        covariates: Covariates = None,
+        *,
+        reference: np.ndarray | None = None,
+        atlas: Atlas | None = None,
+        stability: Stability | None = None,
+    ) -> Explanation:
+        """Which edges, ROIs and networks moved each scan's decision value.
+
+        Exact for models that are linear in Fisher z, integrated gradients for all others: `base`
+        plus the contributions is `decision_function`.
+
+        Parameters
+        ----------
+        X, covariates
+            As in `decision_function`.
+        reference : ndarray of shape (R, R) or (n, R, R), optional
+            Scan to compare with; by default the mean of the people it learned from (of a
+            capsule: of its synthetic or public people).
+        atlas : Atlas, optional
+            Names, networks and places of the ROIs; AAL is known by its names.
+        stability : Stability, optional
+            Of `edge_stability`; says which edges are to be believed.
+        """
+        from fcforge.estimator.explaining import explain
+
+        return explain(self, self._scans(X), covariates, reference, atlas, stability)
 
     # -- capsules --------------------------------------------------------------------------------
     def to_capsule(

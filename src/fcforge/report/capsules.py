@@ -11,18 +11,19 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.capsule.contents import Capsule
+from fcforge.capsule.explanation import explain_capsule
 from fcforge.capsule.ledger import Entry, canonical, learned, sha256
 from fcforge.capsule.opening import STEPS, Check, open_capsule, verify
-from fcforge.capsule.saliency import MOST_ROIS, saliency_of
 from fcforge.capsule.summary import summary
 from fcforge.report import figures
 from fcforge.report.audits import section as audit_section
+from fcforge.report.explaining import average_parts
 from fcforge.report.frame import picture, render, short
 from fcforge.report.inspect import Answer, answers, audits_of, inspect_words, people
-from fcforge.report.saliency import saliency_parts
 from fcforge.report.shelf import BROKEN, Chain, Item, reason
 
 MOST_BYTES = 256 << 20
+MOST_SUBJECTS, MOST_ROIS = 16, 500  # of a picture of what the model uses
 MOST_SHOWN, MOST_LINES = 4_000, 400  # characters of one ledger line; lines
 
 
@@ -105,7 +106,7 @@ def capsule_page(view: CapsuleView, chains: Sequence[Chain], home: str) -> str:
             audit_section(found, ", ".join(filter(None, (short(site, 60), time))))
             for _, time, site, found in audits_of(capsule)
         ],
-        saliency=_saliency(capsule),
+        uses=_uses(capsule),
         ledger=[(e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]],
         people=people,
     )
@@ -130,14 +131,18 @@ def _written(entry: Entry) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n... (cut here)"
 
 
-def _saliency(capsule: Capsule) -> dict[str, Any]:
+def _uses(capsule: Capsule) -> dict[str, Any]:
     """What the model uses, in pictures; never a reason not to show the page."""
     if capsule.settings.n_rois > MOST_ROIS:
         return {"problem": f"pictures are drawn for up to {MOST_ROIS} ROIs."}
+    fc = capsule.held_out.batch().fc.numpy()
+    # evenly, so that every site is among them; without any, the weights at no connectivity
+    some = np.linspace(0, len(fc) - 1, min(len(fc), MOST_SUBJECTS)).round().astype(int)
+    fc = fc[some] if len(fc) else np.eye(capsule.settings.n_rois)[None]
     try:
-        found = saliency_of(capsule)
+        found = explain_capsule(capsule, fc)
     except BROKEN as error:
         return {"problem": reason(error)}
-    if found.constant:
+    if not found.strength.any():
         return {"problem": "the model's answer does not depend on the scan."}
-    return saliency_parts(found)
+    return average_parts(found)

@@ -1,0 +1,335 @@
+"""Why a model said so: which edges, ROIs and networks moved each scan's score.
+
+What is shown is what *this model* used. It is no proof that an edge has to do with the illness;
+whether another sample of people would give the same edges is told by `Stability`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fcforge.errors import DataError
+from fcforge.graphs import edges
+from fcforge.imaging.atlas import Atlas, aal116, names_only
+from fcforge.models.attribution import Deletion, Scorer, attribute, delete
+from fcforge.randomness import torch_rng
+from fcforge.text import no_formula, printable
+from fcforge.writing import write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fcforge.capsule.contents import Capsule
+
+BELIEVED = 0.7  # share of trainings that must agree about an edge
+FALSE = 1.0  # edges that may be believed by chance, on average
+DELETED, DRAWS = 0.01, 20  # of the deletion test: share of the edges, random choices
+HALVES = "random halves of the people"
+
+
+@dataclass(frozen=True)
+class Stability:
+    r"""How often trainings on other people agree about an edge (stability selection).
+
+    An edge is to be believed where at least 70 % of the trainings have it among their q strongest
+    and give its weight the same sign. With :math:`q = \sqrt{(2 \cdot 0.7 - 1) E}` trainings on
+    random halves believe at most one edge by chance, on average; splits that share more people
+    than halves do agree more readily than they should.
+
+    Attributes
+    ----------
+    same_sign, in_top : ndarray of shape (E,)
+        Share of the trainings with the commoner sign; with the edge among the largest.
+    weight : ndarray of shape (E,)
+        Mean over the trainings of the gradient by the edge's Fisher z.
+    n : int
+        Trainings.
+    over : str
+        What differs between them.
+
+    References
+    ----------
+    Meinshausen and Buhlmann (2010), Stability selection.
+    """
+
+    same_sign: np.ndarray
+    in_top: np.ndarray
+    weight: np.ndarray
+    n: int
+    over: str = HALVES
+
+    @classmethod
+    def of(cls, weights: np.ndarray, over: str = HALVES) -> Stability:
+        """Of the weights (k, E) of k trainings, at least two."""
+        if len(weights) < 2:
+            raise DataError("stability needs at least two trainings.", do="Use more seeds.")
+        size = np.abs(weights)
+        q = max(1, int(np.sqrt((2 * BELIEVED - 1) * FALSE * size.shape[1])))
+        limit = np.sort(size, axis=1)[:, -q, None]
+        sign = np.maximum((weights > 0).mean(0), (weights < 0).mean(0))
+        top = ((size >= limit) & (size > 0)).mean(0)
+        return cls(sign, top, weights.mean(0), len(weights), over)
+
+    @property
+    def believed(self) -> np.ndarray:
+        """Whether each edge is to be believed, (E,) bool."""
+        return (self.same_sign >= BELIEVED) & (self.in_top >= BELIEVED)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What moved the scores of n scans; E edges of R ROIs, upper triangle row by row.
+
+    ``base + contribution.sum(1)`` is `score` up to `gap`.
+
+    Attributes
+    ----------
+    subjects : tuple of str
+    contribution, slope, fc : ndarray of shape (n, E)
+        What each edge added to the log odds; the mean gradient by its Fisher z (positive where a
+        stronger edge raises the score); its correlation.
+    score, base : ndarray of shape (n,)
+        Calibrated log odds of `positive`; those of the reference scan.
+    reference_fc : ndarray of shape (E,)
+    reference : str
+        Who the reference scan is.
+    positive : str
+        The class that positive contributions speak for.
+    exact : bool
+        A linear model's own terms; else integrated gradients.
+    atlas : Atlas
+        Names of the ROIs; networks and places where they are known.
+    deletion : Deletion
+        Whether the edges it names matter more than others.
+    stability : Stability or None
+    """
+
+    subjects: tuple[str, ...]
+    contribution: np.ndarray
+    slope: np.ndarray
+    fc: np.ndarray
+    score: np.ndarray
+    base: np.ndarray
+    reference_fc: np.ndarray
+    reference: str
+    positive: str
+    exact: bool
+    atlas: Atlas
+    deletion: Deletion
+    stability: Stability | None = None
+
+    @property
+    def gap(self) -> np.ndarray:
+        """What the contributions leave unexplained, (n,): rounding, quadrature, jumps."""
+        return self.score - self.base - self.contribution.sum(1)
+
+    @property
+    def strength(self) -> np.ndarray:
+        """Mean size of each edge's contribution (its slope's where there is no scan), (E,)."""
+        return np.abs(self.contribution if self.contribution.any() else self.slope).mean(0)
+
+    def matrix(self, scan: int = 0, values: np.ndarray | None = None) -> np.ndarray:
+        """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
+        found = np.zeros((self.atlas.n_rois,) * 2)
+        i, j = self.ends
+        found[i, j] = found[j, i] = self.contribution[scan] if values is None else values
+        return found
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """First and second ROI of every edge."""
+        i, j = np.triu_indices(self.atlas.n_rois, 1)
+        return i, j
+
+    def rois(self, scan: int = 0) -> np.ndarray:
+        """What each ROI added, (R,): half of each of its edges, so that the sum is the same."""
+        return self.matrix(scan).sum(1) / 2
+
+    def networks(self, scan: int = 0) -> pd.DataFrame:
+        """What the edges within and between networks added; the upper triangle sums to all.
+
+        One row and column per network (or lobe) of the atlas; empty where it has none.
+        """
+        import pandas as pd
+
+        names = networks_of(self.atlas)
+        member = np.array([[s == n for s in self.atlas.systems] for n in names], dtype=float)
+        if not names:
+            return pd.DataFrame()
+        total = member @ self.matrix(scan) @ member.T
+        total[np.diag_indices_from(total)] /= 2
+        return pd.DataFrame(total, index=list(names), columns=list(names))
+
+    def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
+        """The `n` edges (all, unless given) that moved one scan's score most, strongest first."""
+        import pandas as pd
+
+        found = self.contribution[scan]
+        order = np.argsort(-np.abs(found), kind="stable")[:n]
+        i, j = (side[order] for side in self.ends)
+        named = np.array([no_formula(printable(name)) for name in self.atlas.roi_names])
+        table = {
+            "subject": no_formula(printable(self.subjects[scan])),
+            "roi_a": named[i],
+            "roi_b": named[j],
+            "fc": self.fc[scan][order],
+            "reference_fc": self.reference_fc[order],
+            "contribution": found[order],
+        }
+        if self.stability is not None:
+            table["same_sign"] = self.stability.same_sign[order]
+            table["in_top"] = self.stability.in_top[order]
+            table["believed"] = self.stability.believed[order]
+        return pd.DataFrame(table)
+
+    def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
+        """Tables of all scans as CSV; written to `path` where one is given."""
+        import pandas as pd
+
+        tables = [self.edges(k, n) for k in range(len(self.subjects))]
+        text = pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
+        if path is not None:
+            write_text(Path(path), text)
+        return text
+
+    def connectome(self, scan: int = 0, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+        """Adjacency (R, R) of the `n` strongest edges, and coordinates (R, 3) in mm.
+
+        >>> plot_connectome(*explanation.connectome())  # doctest: +SKIP
+        >>> view_connectome(*explanation.connectome())  # doctest: +SKIP
+        """
+        if not len(self.atlas.places):
+            raise DataError(
+                "where these ROIs lie is not known.",
+                do="Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...).",
+            )
+        found = self.contribution[scan].copy()
+        found[np.argsort(-np.abs(found), kind="stable")[n:]] = 0.0
+        return self.matrix(values=found), self.atlas.places
+
+    def turned(self, positive: str) -> Explanation:
+        """The same for the other class: every sign the other way round."""
+        turned = ("contribution", "slope", "score", "base")
+        return replace(self, positive=positive, **{k: -getattr(self, k) for k in turned})
+
+
+def networks_of(atlas: Atlas) -> tuple[str, ...]:
+    """Networks in the order of their first ROI; none where the atlas does not know them."""
+    return tuple(dict.fromkeys(atlas.systems)) if any(atlas.systems) else ()
+
+
+def explain(
+    scorer: Scorer,
+    fc: np.ndarray,
+    reference: np.ndarray,
+    *,
+    atlas: Atlas,
+    said: str,
+    positive: str,
+    subjects: Any = None,
+    offset: np.ndarray | float = 0.0,
+) -> Explanation:
+    """Explain the scores of scans (n, R, R) against a reference scan (R, R).
+
+    Parameters
+    ----------
+    scorer : Scorer
+    fc, reference : ndarray
+    atlas : Atlas
+    said : str
+        Who the reference is.
+    positive : str
+    subjects : sequence of str, optional
+    offset : float or ndarray of shape (n,)
+        What covariates add to each scan's score, whatever its edges.
+    """
+    scans, ref = torch.from_numpy(np.asarray(fc)).double(), torch.from_numpy(np.asarray(reference))
+    found = attribute(scorer, scans, ref)
+    n, k = len(scans), max(1, round(DELETED * found.contribution.shape[1]))
+    return Explanation(
+        subjects=tuple(subjects or (f"scan {k + 1}" for k in range(n))),
+        contribution=found.contribution.numpy(),
+        slope=found.slope.numpy(),
+        fc=edges(scans).numpy(),
+        score=found.score.numpy() + offset,
+        base=np.full(n, float(found.base)) + offset,
+        reference_fc=edges(ref).numpy(),
+        reference=said,
+        positive=positive,
+        exact=scorer.exact,
+        atlas=atlas,
+        deletion=delete(scorer, scans, ref, found, k, DRAWS, torch_rng(0, "deletion test", k)),
+    )
+
+
+def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None) -> Atlas:
+    """The atlas a model's ROIs are shown on: the one given, AAL by its names, or names alone.
+
+    116 ROIs without names may be any atlas. A given atlas must have the model's ROIs.
+    """
+    atlas = given if given is not None else aal116()
+    known = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
+    if given is None:
+        names = roi_names or tuple(f"ROI {k + 1}" for k in range(n_rois))
+        return atlas if roi_names in known else names_only("unknown", names)
+    if atlas.n_rois != n_rois:
+        raise DataError(f"atlas '{atlas.name}' has {atlas.n_rois} ROIs, the model {n_rois}.")
+    if roi_names and roi_names not in known:
+        k = next(
+            k for k, (a, b) in enumerate(zip(atlas.roi_names, roi_names, strict=True)) if a != b
+        )
+        raise DataError(
+            f"ROI {k + 1} is '{atlas.roi_names[k]}' in atlas '{atlas.name}', the model has "
+            f"'{roi_names[k]}' there.",
+            do="Give the atlas that the model's scans were made with.",
+        )
+    return atlas
+
+
+# -- a chained capsule --------------------------------------------------------------------------
+def scorer_of(capsule: Capsule) -> Scorer:
+    """Calibrated log odds of a capsule's model, in float64."""
+    from fcforge.methods.base import Lane, Method
+    from fcforge.runner.learners import build_learner
+
+    settings, lane = capsule.settings, capsule.lane
+    learner = build_learner(settings.learner, settings.n_rois)
+    as_double = Lane(
+        *({k: v.double() if v.is_floating_point() else v for k, v in p.items()} for p in lane)
+    )
+
+    def score(fc: torch.Tensor) -> torch.Tensor:
+        u = learner.method.logits(learner.model, as_double, learner.model.prepare(fc))
+        return (u[:, 1] - u[:, 0]) / capsule.temperature
+
+    plain = type(learner.method).logits is Method.logits
+    return Scorer.of(learner.model, score, plain=plain)
+
+
+def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:
+    """Mean of the synthetic held-out subjects, else no connectivity at all; and its name."""
+    if len(capsule.held_out):
+        fc = capsule.held_out.batch().fc.double().mean(0).numpy()
+        return fc, "the mean of the capsule's synthetic subjects"
+    return np.eye(capsule.settings.n_rois), "a scan without any connectivity"
+
+
+def explain_capsule(
+    capsule: Capsule, fc: np.ndarray, subjects: Any = None, atlas: Atlas | None = None
+) -> Explanation:
+    """Explain what a chained capsule says of scans (n, R, R)."""
+    from fcforge.speed import one_thread
+
+    reference, said = reference_of(capsule)
+    settings = capsule.settings
+    with one_thread():
+        return explain(
+            scorer_of(capsule), fc, reference, said=said, subjects=subjects,
+            atlas=atlas_for(settings.n_rois, settings.roi_names, atlas),
+            positive=str(settings.classes[1]),
+        )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Why the estimator said so, and whether an edge is to be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedShuffleSplit
+
+from fcforge.capsule import explanation
+from fcforge.capsule.explanation import Explanation, Stability, atlas_for, reference_of
+from fcforge.estimator.inputs import InputError
+from fcforge.imaging.atlas import Atlas
+from fcforge.models.attribution import Scorer, slope_at
+from fcforge.speed import one_thread
+
+if TYPE_CHECKING:
+    from fcforge.estimator.classifier import ForgeClassifier
+
+
+def explain(
+    model: ForgeClassifier,
+    fc: np.ndarray,
+    covariates: Mapping[str, Any] | None,
+    reference: np.ndarray | None,
+    atlas: Atlas | None,
+    stability: Stability | None,
+) -> Explanation:
+    """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
+    from fcforge.consortium import Consortium
+
+    made: Any = model.capsule_
+    if model.features == "any":
+        raise InputError(
+            "columns are arbitrary numbers (features='any'), not edges between ROIs.",
+            do="Use coef_ of a linear model, or features='fc'.",
+        )
+    ref = _given(reference, model.n_rois_)
+    positive = str(model.classes_[1])
+    if isinstance(made, Consortium):
+        from fcforge.consortium.explaining import explain_group
+
+        model.decision_function(fc, covariates)  # says which covariate is missing
+        values = {k: np.asarray(v) for k, v in (covariates or {}).items()}
+        found = explain_group(made, fc, values, atlas=atlas, reference=ref)
+    else:
+        said = "the reference that was given"
+        if ref is None:
+            ref, said = _own(model)
+        shown = atlas_for(made.settings.n_rois, made.settings.roi_names, atlas)
+        with one_thread():
+            found = explanation.explain(
+                explanation.scorer_of(made), fc, ref, atlas=shown, said=said, positive=positive
+            )
+    found = replace(found, stability=stability, positive=positive)
+    return found if model._second_is_patient else found.turned(positive)
+
+
+def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
+    """The reference as one FC matrix; several are averaged."""
+    if reference is None:
+        return None
+    found = np.asarray(reference, dtype=float)
+    found = found.mean(0) if found.ndim == 3 else found
+    if found.shape != (n_rois, n_rois) or not np.isfinite(found).all():
+        raise InputError(
+            f"the reference has the shape {np.shape(reference)}, or holds NaN.",
+            do=f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average.",
+        )
+    return found
+
+
+def _own(model: ForgeClassifier) -> tuple[np.ndarray, str]:
+    mean = getattr(model, "mean_fc_", None)
+    if mean is not None:
+        return mean, "the mean of the people it learned from"
+    return reference_of(model.capsule_)  # type: ignore[arg-type]
+
+
+def edge_stability(
+    model: ForgeClassifier, X: Any, y: Any, *, draws: int = 20, seed: int = 0, **fit: Any
+) -> Stability:
+    """How far trainings on other people agree about each edge.
+
+    Clones of `model` learn random halves of the people, in complementary pairs, each half with
+    its share of both classes; what is compared is the weight of each edge at the mean scan.
+
+    Parameters
+    ----------
+    model : ForgeClassifier
+        Fitted or not; it is left as it is.
+    X, y
+        As in `ForgeClassifier.fit`, for instance the people it learned from.
+    draws : int
+        Trainings; two for each random division in halves.
+    seed : int
+    **fit
+        Further arguments of `fit`; arrays of one entry per person are divided, too.
+    """
+    labels = np.asarray(y)
+    halves = StratifiedShuffleSplit(max(1, draws // 2), test_size=0.5, random_state=seed)
+    weights = []
+    for pair in halves.split(np.zeros(len(labels)), labels):
+        for half in pair:
+            given = {k: _part(v, half, len(labels)) for k, v in fit.items()}
+            part = X[half] if hasattr(X, "shape") else [X[i] for i in half]
+            weights.append(_weights(clone(model).fit(part, labels[half], **given)))
+    return Stability.of(np.stack(weights))
+
+
+def _part(value: Any, rows: np.ndarray, n: int) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _part(v, rows, n) for k, v in value.items()}
+    whole = isinstance(value, str) or np.ndim(value) == 0 or len(value) != n
+    return value if whole else np.asarray(value)[rows]
+
+
+def _weights(model: ForgeClassifier) -> np.ndarray:
+    """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
+    from fcforge.consortium import Consortium, explaining
+
+    made: Any = model.capsule_
+    group = isinstance(made, Consortium)
+    scorer: Scorer = explaining.scorer_of(made) if group else explanation.scorer_of(made)
+    with one_thread():
+        found = slope_at(scorer, torch.from_numpy(model.mean_fc_)).numpy()
+    return found if model._second_is_patient else -found

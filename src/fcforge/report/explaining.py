@@ -1,0 +1,257 @@
+"""Why a model said so, in pictures: a glass brain (nilearn), networks, tables of edges."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from fcforge.capsule.explanation import BELIEVED, Explanation, networks_of
+from fcforge.capsule.prediction import Prediction
+from fcforge.report import figures
+from fcforge.report.figures import png
+from fcforge.report.frame import Section, picture, render
+from fcforge.report.table import Cell, Heading, Table
+from fcforge.text import counted, number
+from fcforge.writing import write_bytes, write_text
+
+EDGES, LISTED, SHOWN = 60, 15, 20  # edges in a picture and a table; scans on a page
+CSV_EDGES = 500  # of each scan
+COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
+    "#6a3d9a", "#b8a500", "#1b1b1b",
+)  # fmt: skip
+CAUTION = (
+    "What is shown is what this model used, for this scan, against the reference. It does not "
+    "say that an edge has to do with the illness, and no diagnosis should rest on it."
+)
+
+
+def network_colours(systems: Sequence[str]) -> dict[str, str]:
+    """A colour for every network, in the order of their first ROI."""
+    return {s: COLOURS[k % len(COLOURS)] for k, s in enumerate(dict.fromkeys(systems))}
+
+
+def glass_brain(found: Explanation, signed: np.ndarray, size: np.ndarray) -> Markup | str:
+    """The strongest edges (R, R) over four projections; nothing where places are not known.
+
+    Red edges speak for the positive class, blue ones against it. A dot's size is what its ROI
+    contributes, its colour the network.
+    """
+    places, most = found.atlas.places, float(np.abs(signed).max())
+    if not len(places) or not most:
+        return ""
+    import matplotlib as mpl
+
+    mpl.use("Agg", force=False)
+    from matplotlib.figure import Figure
+    from nilearn.plotting import plot_connectome
+
+    colours = network_colours(found.atlas.systems)
+    figure = Figure(figsize=(9.6, 3.3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nilearn's and matplotlib's notices on their own API
+        plot_connectome(
+            signed, places, node_color=[colours[s] for s in found.atlas.systems],
+            node_size=4 + 46 * (size / size.max()) ** 2, edge_cmap="RdBu_r", edge_vmin=-most,
+            edge_vmax=most, edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
+            node_kwargs={"edgecolors": "white", "linewidths": 0.4}, display_mode="lyrz",
+            figure=figure, annotate=True, colorbar=False,
+        )  # fmt: skip
+        return png(figure, "Glass brain with the strongest edges")
+
+
+def strongest(values: np.ndarray, n: int) -> np.ndarray:
+    """Places of the `n` largest values that are not zero, largest first."""
+    order = np.argsort(-np.abs(values), kind="stable")[:n]
+    return order[values[order] != 0]
+
+
+def average_parts(found: Explanation) -> dict[str, Any]:
+    """What a model uses over several scans: pictures and numbers for a capsule's page."""
+    atlas, average = found.atlas, found.strength.mean()
+    times = found.strength / average
+    way = np.sign(found.slope.mean(0))
+    top = strongest(times, EDGES)
+    matrix = found.matrix(values=times)
+    signed = np.zeros_like(times)
+    signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
+    # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
+    scale = {"cmap": figures.SEQUENTIAL, "vmin": 0.0, "vmax": np.quantile(matrix, 0.995)}
+    drawn = figures.fc_figure(matrix, atlas.systems, "times the average edge", **scale)
+    mean = found.matrix(values=found.fc.mean(0)) + np.eye(atlas.n_rois)
+    fc = figures.fc_figure(mean, atlas.systems, "correlation", vmin=-1, vmax=1)
+    n = len(found.subjects) if found.contribution.any() else 0
+    i, j = found.ends
+    return {
+        "n": n,
+        "exact": found.exact,
+        "edges": picture(drawn, "strength of every edge in the model's answer"),
+        "fc": picture(fc, "mean FC of the synthetic subjects") if n else "",
+        "systems": between_networks(found) if networks_of(atlas) else None,
+        "colours": network_colours(atlas.systems) if networks_of(atlas) else {},
+        "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
+        "n_edges": EDGES,
+        "top": [(atlas.roi_names[i[k]], atlas.roi_names[j[k]], times[k], way[k]) for k in top[:12]],
+    }
+
+
+def between_networks(found: Explanation) -> np.ndarray:
+    """Mean strength of the edges within and between networks over the mean of all, (S, S).
+
+    1 is an average edge; NaN where a network has no edge of its own.
+    """
+    atlas, strength = found.atlas, found.matrix(values=found.strength)
+    names = networks_of(atlas)
+    member = np.array([[s == name for s in atlas.systems] for name in names], dtype=float)
+    n_edges = member @ (1 - np.eye(atlas.n_rois)) @ member.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (member @ strength @ member.T) / n_edges / found.strength.mean()
+
+
+# -- the page of `predict --explain` --------------------------------------------------------------
+def write_explanation(
+    found: Explanation, rows: Sequence[Prediction], folder: Path, capsule: str
+) -> None:
+    """Write edges.csv, matrices.npz and index.html into a folder."""
+    import io
+
+    out = io.BytesIO()
+    np.savez_compressed(
+        out,
+        subject=np.array(found.subjects),
+        contribution=np.stack([found.matrix(k) for k in range(len(found.subjects))]),
+        roi_names=np.array(found.atlas.roi_names),
+        coordinates=found.atlas.places,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    found.to_csv(folder / "edges.csv", CSV_EDGES)
+    write_bytes(folder / "matrices.npz", out.getvalue())
+    write_text(folder / "index.html", explanation_page(found, rows, capsule))
+
+
+def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: str) -> str:
+    """The page: one section per scan, the first `SHOWN` of them."""
+    how = "exact: the terms of a linear model" if found.exact else "integrated gradients"
+    silent = [row for row in rows if row.status != "ok"]
+    sections = [_scan_section(found, k) for k in range(min(SHOWN, len(found.subjects)))]
+    if silent:
+        words = [(row.subject, row.status, row.note) for row in silent]
+        table = Table.of(("scan", Heading("status", words=True), Heading("why", words=True)), words)
+        sections.append(Section("Not explained", table, "No answer was given for these scans."))
+    left = len(found.subjects) - SHOWN
+    notes = [("caution", CAUTION)]
+    if left > 0:
+        notes.append(("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz."))
+    return render(
+        "sections.html.j2",
+        title="Why it said so",
+        kind=f"explanation of capsule {capsule[:12]}",
+        home="",
+        lead=f"Log odds of {found.positive}, edge by edge ({how}), against {found.reference}.",
+        warnings=notes,
+        sections=sections,
+    )
+
+
+def _scan_section(found: Explanation, k: int) -> Section:
+    signed = np.zeros(found.contribution.shape[1])
+    top = strongest(found.contribution[k], EDGES)
+    signed[top] = found.contribution[k][top]
+    size = np.abs(found.matrix(k)).sum(1)
+    image = glass_brain(found, found.matrix(values=signed), size)
+    body: list[Any] = [_sum_words(found, k)]
+    if image:
+        box = '<figure class="card"><div class="scroll plain" tabindex="0">{}</div>{}</figure>'
+        body.append(Markup(box).format(image, _legend(found)))
+    body += [edge_table(found, k), *_network_table(found, k), _deletion_words(found, k)]
+    return Section(found.subjects[k], tuple(body))
+
+
+def _sum_words(found: Explanation, k: int) -> str:
+    base, total, gap = found.base[k], found.score[k], found.gap[k]
+    for_, against = (found.contribution[k].clip(*c).sum() for c in ((0, None), (None, 0)))
+    words = (
+        f"Log odds {number(total, 2, sign=True)} = {number(base, 2, sign=True)} (reference) "
+        f"{number(for_, 2, sign=True)} (edges that speak for {found.positive}) "
+        f"{number(against, 2, sign=True)} (edges against)"
+    )
+    small = abs(gap) <= 0.01 * max(abs(total - base), 1e-9)
+    return words + ("." if small else f" {number(gap, 2, sign=True)} (not explained by edges).")
+
+
+def _legend(found: Explanation) -> Markup:
+    line = '<li><i class="{}" style="background:{}"></i>{}</li>'
+    colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
+    items = [("bar", "#b2182b", f"speaks for {found.positive}"), ("bar", "#2166ac", "against it")]
+    items += [("dot", colour, name) for name, colour in colours.items()]
+    lines = Markup("").join(Markup(line).format(*item) for item in items)
+    return Markup('<ul class="legend gap">{}</ul>').format(lines)
+
+
+def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
+    """The edges that moved one scan's score most."""
+    table = found.edges(k, n)
+    heads = [
+        Heading("edge", words=True),
+        *map(Heading, ("FC", "reference", "adds to the log odds")),
+    ]
+    rows: list[list[Any]] = [
+        [
+            f"{row.roi_a} – {row.roi_b}",
+            number(row.fc, 2, sign=True),
+            number(row.reference_fc, 2, sign=True),
+            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
+        ]
+        for row in table.itertuples()
+    ]
+    note = "How far another sample of people would give the same edges was not measured."
+    if found.stability is not None:
+        heads.append(Heading("to be believed", words=True))
+        for row, cells in zip(table.itertuples(), rows, strict=True):
+            cells.append(belief(row.believed, row.same_sign, row.in_top))
+        note = belief_note(found.stability.n, found.stability.over)
+    return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
+
+
+def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
+    """Whether an edge is to be believed, and why."""
+    below = f"same sign {100 * same_sign:.0f} %, among the strongest {100 * in_top:.0f} %"
+    return Cell("yes" if believed else "not to be believed", (below,))
+
+
+def belief_note(n: int, over: str) -> str:
+    """What `belief` says."""
+    return (
+        f"To be believed: the same sign, and among the strongest, in at least "
+        f"{100 * BELIEVED:.0f} % of {n} trainings on {over}."
+    )
+
+
+def _network_table(found: Explanation, k: int) -> list[Table]:
+    names = networks_of(found.atlas)
+    if not names:
+        return []
+    total = found.networks(k)
+    pairs = [(a, b) for x, a in enumerate(names) for b in names[x:]]
+    pairs = sorted(pairs, key=lambda p: -abs(total.loc[p]))[:LISTED]
+    rows = [
+        (a if a == b else f"{a} – {b}", number(total.loc[a, b], 3, sign=True)) for a, b in pairs
+    ]
+    heads = (Heading("networks", words=True), Heading("add to the log odds"))
+    return [Table.of(heads, rows, title="Within and between networks")]
+
+
+def _deletion_words(found: Explanation, k: int) -> str:
+    tested = found.deletion
+    top, random = float(tested.explained[k]), tested.random[k].numpy()
+    return (
+        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference the "
+        f"log odds move by {number(top, 2)} towards it; with as many random edges by "
+        f"{number(random.mean(), 2)} ({number(random.min(), 2)} to {number(random.max(), 2)} in "
+        f"{len(random)} draws)."
+    )

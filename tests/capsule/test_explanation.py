@@ -1,0 +1,122 @@
+"""What an explanation says: sums, tables, networks, nilearn's matrices, who is believed."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fcforge.capsule import Capsule, settings_for
+from fcforge.capsule.contents import Subjects
+from fcforge.capsule.explanation import Stability, atlas_for, explain_capsule
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import Atlas, aal116
+from fcforge.methods import Lane
+from fcforge.types import Component, FCBatch, LearnerSpec
+
+R = 4
+ATLAS = Atlas("four", ("a", "b", "c", "d"), ("x", "x", "y", "y"), xyz=np.arange(12.0).reshape(4, 3))
+
+
+def capsule(n: int = 3) -> Capsule:
+    """Margin = atanh(fc01) - 2 atanh(fc23), each over 0.2; held-out scans have fc01 = 0.5."""
+    weight = torch.zeros(2, R * (R - 1) // 2)
+    weight[1, 0], weight[1, -1] = 1.0, -2.0
+    lane = Lane({"head.0.weight": weight, "head.0.bias": torch.tensor([0.0, 0.3])}, {}, {})
+    fc = torch.eye(R).repeat(n, 1, 1)
+    fc[:, 0, 1] = fc[:, 1, 0] = 0.5
+    none = torch.zeros(n, dtype=torch.int64)
+    held_out = Subjects.of(FCBatch(fc, none), none, none.to(torch.uint8))
+    made = settings_for(LearnerSpec(Component("finetune"), Component("linear")), R)
+    nobody = Subjects.none(R)
+    return Capsule(made, ("A",), lane, nobody, held_out if n else nobody, ())
+
+
+def scan(first=0.7, last=0.4):
+    fc = np.eye(R, dtype=np.float32)
+    fc[0, 1] = fc[1, 0] = first
+    fc[2, 3] = fc[3, 2] = last
+    return fc[None]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return explain_capsule(capsule(), scan(), ["=sub-1"], ATLAS)
+
+
+def test_by_hand(found):
+    first = (np.arctanh(0.7) - np.arctanh(0.5)) / 0.2
+    last = -2 * np.arctanh(0.4) / 0.2
+    np.testing.assert_allclose(found.contribution[0], [first, 0, 0, 0, 0, last], rtol=1e-6)
+    assert found.base[0] == pytest.approx(0.3 + np.arctanh(0.5) / 0.2, rel=1e-6)
+    assert found.exact
+    assert abs(found.gap[0]) < 1e-9
+    np.testing.assert_allclose(found.rois(), [first / 2, first / 2, last / 2, last / 2], rtol=1e-6)
+    networks = found.networks()
+    assert networks.loc["x", "x"] == pytest.approx(first)
+    assert networks.loc["y", "y"] == pytest.approx(last)
+    assert networks.loc["x", "y"] == 0
+    turned = found.turned("control")
+    assert turned.score[0] == -found.score[0]
+    assert abs(turned.gap[0]) < 1e-9
+
+
+def test_tables_and_nilearn(found, tmp_path):
+    text = found.to_csv(tmp_path / "edges.csv", 2)
+    table = pd.read_csv(io.StringIO(text))
+    assert list(table.columns) == [
+        "subject",
+        "roi_a",
+        "roi_b",
+        "fc",
+        "reference_fc",
+        "contribution",
+    ]
+    assert table.roi_a.tolist() == ["c", "a"]  # the stronger first
+    assert table.subject[0] == "'=sub-1"  # no formula for a spreadsheet
+    assert (tmp_path / "edges.csv").read_text() == text
+    adjacency, xyz = found.connectome(n=1)
+    assert np.count_nonzero(adjacency) == 2
+    assert np.array_equal(adjacency, adjacency.T)
+    assert xyz.shape == (R, 3)
+    with pytest.raises(DataError, match="where these ROIs lie is not known"):
+        replace(found, atlas=atlas_for(R, ())).connectome()
+
+
+def test_without_held_out_subjects_the_reference_is_no_connectivity():
+    bare = explain_capsule(capsule(0), scan())
+    assert "without any connectivity" in bare.reference
+    assert bare.base[0] == pytest.approx(0.3)
+    assert bare.networks().empty
+    weights = explain_capsule(capsule(0), np.eye(R)[None])
+    np.testing.assert_allclose(weights.strength, [5, 0, 0, 0, 0, 10], rtol=1e-6)
+
+
+def test_an_atlas_must_have_the_models_rois():
+    own = aal116()
+    assert atlas_for(116, own.roi_names) is own
+    assert atlas_for(116, own.abbreviations) is own
+    assert not len(atlas_for(116, ()).places)  # unnamed: any atlas of 116 ROIs
+    assert not len(atlas_for(116, own.roi_names[::-1]).places)
+    assert atlas_for(R, ATLAS.roi_names, ATLAS) is ATLAS
+    with pytest.raises(DataError, match="116 ROIs, the model 4"):
+        atlas_for(R, (), own)
+    with pytest.raises(DataError, match="ROI 2 is 'b' in atlas 'four', the model has 'B' there"):
+        atlas_for(R, ("a", "B", "c", "d"), ATLAS)
+
+
+def test_stability_by_hand():
+    """40 edges: q = sqrt(0.4 * 40) = 4 strongest. Edge 0 always is; 1 is but turns; 2 never is."""
+    weights = np.tile(np.linspace(0.01, 0.02, 40), (10, 1))
+    weights[:, 0], weights[:, 1], weights[::2, 1] = 1.0, 1.0, -1.0
+    weights[:, 2] = 0.001
+    found = Stability.of(weights)
+    assert found.in_top[:3].tolist() == [1.0, 1.0, 0.0]
+    assert found.same_sign[:3].tolist() == [1.0, 0.5, 1.0]
+    assert found.believed[:3].tolist() == [True, False, False]
+    with pytest.raises(DataError, match="at least two"):
+        Stability.of(weights[:1])

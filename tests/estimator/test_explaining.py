@@ -1,0 +1,110 @@
+"""explain and edge_stability as a user calls them; simulated diseases are found again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from small_consortium import people, sites, start
+
+from fcforge.errors import DataError
+from fcforge.estimator import ForgeClassifier, InputError, edge_stability
+from fcforge.imaging.atlas import Atlas
+from fcforge.sites.made_up import atlas_of
+from fcforge.sites.recipes import recipe_of
+from fcforge.sites.simulated import _population, simulate
+
+R = 24
+LOG = {"model_params": {"features": "log"}, "method_params": {"centre": False}}
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    return simulate("easy", n_rois=R, n_sites=2, scale=0.6, seed=3)
+
+
+@pytest.fixture(scope="module")
+def fitted(cohort):
+    first = cohort.site == cohort.site_names[0]
+    model = ForgeClassifier().fit(cohort.fc[first], cohort.y[first])
+    return model.partial_fit(cohort.fc[~first], cohort.y[~first])
+
+
+def test_contributions_add_up_to_the_decision(fitted, cohort):
+    found = fitted.explain(cohort.fc[:5])
+    np.testing.assert_allclose(fitted.mean_fc_, cohort.fc.mean(0), atol=1e-6)
+    assert found.exact
+    assert found.positive == "1"
+    total = found.base + found.contribution.sum(1)
+    np.testing.assert_allclose(total, fitted.decision_function(cohort.fc[:5]), atol=1e-5)
+
+
+def test_edges_of_nilearn_give_the_same(fitted, cohort):
+    lower = cohort.fc[:, *np.tril_indices(R, -1)]
+    model = ForgeClassifier().fit(lower, cohort.y)
+    whole = ForgeClassifier().fit(cohort.fc, cohort.y)
+    a, b = model.explain(lower[:2]), whole.explain(cohort.fc[:2])
+    np.testing.assert_allclose(a.contribution, b.contribution, atol=1e-5)
+
+
+def test_the_sign_is_that_of_the_second_class(cohort):
+    """ASD is the patients' class and comes first in sorted order."""
+    y = np.where(cohort.y == 1, "ASD", "TC")
+    turned = ForgeClassifier().fit(cohort.fc, y).explain(cohort.fc[:2])
+    plain = ForgeClassifier().fit(cohort.fc, cohort.y).explain(cohort.fc[:2])
+    assert turned.positive == "TC"
+    np.testing.assert_allclose(turned.contribution, -plain.contribution, atol=1e-12)
+
+
+def test_releases_with_covariates():
+    fc, y = people().fc, people().y
+    site = sites()[2]
+    here = people().site == site
+    model = ForgeClassifier("forge_release", start=start(), method_params={"mechanism": "none"})
+    model.fit(fc[here], y[here], site=site)
+    found = model.explain(fc[:3])
+    assert "public people" in found.reference
+    np.testing.assert_allclose(found.score, model.decision_function(fc[:3]), atol=1e-6)
+    assert np.abs(found.gap).max() < 1e-8
+
+
+@pytest.mark.parametrize("params", [{}, LOG])
+def test_the_disease_is_found_better_than_by_chance(params, cohort):
+    """The simulator's own pattern against the trained weights: no rank correlation by chance."""
+    truth = _population(atlas_of(R), recipe_of("easy", None, None), 3)[1][np.triu_indices(R, 1)]
+    model = ForgeClassifier(**params).fit(cohort.fc, cohort.y)
+    patients = model.explain(cohort.fc[cohort.y == 1])
+    effect = patients.contribution.mean(0)  # all patients against the mean of everybody
+    centred = truth - truth.mean()
+    assert spearmanr(patients.slope.mean(0), centred).statistic > 0.25
+    top = np.argsort(-effect)[: len(effect) // 10]
+    strong = np.abs(centred) > np.quantile(np.abs(centred), 0.8)
+    assert strong[top].mean() > 0.3  # by chance 0.2
+    assert (patients.deletion.explained > patients.deletion.random.mean(1)).all()
+
+
+def test_stability_of_a_disease_and_of_none(cohort):
+    model = ForgeClassifier(**LOG)
+    found = edge_stability(model, cohort.fc, cohort.y, draws=10)
+    assert found.n == 10
+    shown = model.fit(cohort.fc, cohort.y).explain(cohort.fc[:1], stability=found)
+    table = shown.edges(n=20)
+    assert {"same_sign", "in_top", "believed"} <= set(table.columns)
+    nothing = np.random.default_rng(0).permutation(cohort.y)
+    chance = edge_stability(model, cohort.fc, nothing, draws=10)
+    assert chance.believed.sum() <= 3
+    assert found.in_top.max() > 0.5
+
+
+def test_what_is_refused(fitted, cohort):
+    with pytest.raises(ValueError, match="X has 10 features"):
+        fitted.explain(simulate(n_rois=10, n_sites=2, scale=0.2).fc[:2])
+    with pytest.raises(InputError, match=r"the reference has the shape \(3, 3\)"):
+        fitted.explain(cohort.fc[:1], reference=np.eye(3))
+    other = Atlas("small", ("a", "b"), ("", ""))
+    with pytest.raises(DataError, match="atlas 'small' has 2 ROIs, the model 24"):
+        fitted.explain(cohort.fc[:1], atlas=other)
+    edges = cohort.fc[:, 0, 1:9]
+    any_ = ForgeClassifier(features="any", method_params={"centre": False})
+    with pytest.raises(InputError, match="arbitrary numbers"):
+        any_.fit(edges, cohort.y).explain(edges)
