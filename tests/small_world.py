@@ -84,7 +84,8 @@ def learner_spec(
 def run_spec(
     learner: LearnerSpec, sites: int = 3, seed: int = 0, training: Training = TRAINING
 ) -> RunSpec:
-    start = PUBLIC if METHODS[learner.method.name].needs_start else None
+    method = METHODS.get(learner.method.name)  # none: a pipeline
+    start = PUBLIC if method and method.needs_start else None
     return RunSpec(Component("simulated"), learner, order()[:sites], seed, training, start=start)
 
 

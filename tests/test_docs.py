@@ -168,8 +168,8 @@ def test_examples_compile_and_have_a_title(script):
 
 def test_there_are_the_examples_that_were_promised():
     promised = "first_run see_forgetting own_data write_a_method two_hospitals read_an_audit"
-    promised += " consortium"
-    assert [p.stem.split("_", 2)[2] for p in EXAMPLES] == promised.split()
+    promised += " consortium any_pipeline"
+    assert {p.stem.split("_", 2)[2] for p in EXAMPLES} >= set(promised.split())
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)

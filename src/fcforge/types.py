@@ -298,6 +298,7 @@ class RunSpec(Checked):
         data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
         data["learner"].pop("start")  # and this of the run's start
+        data["learner"]["method"]["params"].pop("folder", None)  # of a pipeline's module
         if self.start and self.start.sha256:
             data["start"].pop("dataset")
         if self.data_sha256:

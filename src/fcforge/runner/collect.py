@@ -10,6 +10,7 @@ import numpy as np
 
 from fcforge.errors import StoreError
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.pipelines import kept_between_sites
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
 from fcforge.types import RunResult
@@ -93,10 +94,8 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
 
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
-    from fcforge.methods import METHODS
-
     experiment, _, _ = stored_plan(store)
-    return {le.title: METHODS[le.method.name].keeps for le in experiment.learners}
+    return {learner.title: kept_between_sites(learner) for learner in experiment.learners}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.config_files import ConfigFiles, Place, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.pipelines import read_pipeline
 from fcforge.settings import checked, make
 from fcforge.types import Component, Leaks, LearnerSpec, PublicSpec, Training
 
@@ -242,10 +243,13 @@ def _learners(config: ConfigFile, files: ConfigFiles, *, paper: bool) -> tuple[L
     _check_named_settings(config, files)
     defaults = read_table(LearnerDefaults, config.learner_defaults, files, "learner_defaults")
     where = files.where(("learner",))
-    rows = [
-        _learner(table, config, defaults, f"{where}: learner {i}", paper)
-        for i, table in enumerate(config.learner)
-    ]
+    rows = []
+    for i, table in enumerate(config.learner):
+        place = f"{where}: learner {i}"
+        if isinstance(table, Mapping) and "estimator" in table:
+            rows.append(read_pipeline(table, place, Path(where).resolve().parent))
+        else:
+            rows.append(_learner(table, config, defaults, place, paper))
     titles = [row.title for row in rows]
     for title in titles:
         if titles.count(title) > 1:
@@ -304,5 +308,9 @@ def _learner(
 def _row(table: Mapping[str, Any], where: str) -> LearnerTable:
     said = checked(LearnerTable, table, where)
     if "method" not in said:
-        raise ConfigError("it names no method.", where=where, do='Add method = "...".')
+        raise ConfigError(
+            "it names no method.",
+            where=where,
+            do='Add method = "..." or estimator = "module:function".',
+        )
     return LearnerTable(**said)

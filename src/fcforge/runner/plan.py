@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from fcforge.methods import METHODS
+from fcforge.runner.pipelines import depends_on, pipeline_of
 from fcforge.types import RunSpec
 
 
@@ -114,13 +114,14 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
     nodes: dict[str, Node] = {}
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
-        how = METHODS[spec.learner.method.name].depends_on
+        how = depends_on(spec.learner)
         harmonised = spec.harmonise != "none"
         node_spec = replace(spec, order=canonical(prefix, how, sites, keep_first=harmonised))
         key = node_spec.key
         if key not in nodes:
             parent = None
-            if len(node_spec.order) > 1 and how in ("order", "set"):
+            stored = pipeline_of(spec.learner) is None  # an estimator is made anew every time
+            if stored and len(node_spec.order) > 1 and how in ("order", "set"):
                 parent = add(spec, node_spec.order[:-1])
             nodes[key] = Node(node_spec, parent, whole=how == "all" and bool(prefix))
         return key

@@ -13,12 +13,14 @@ from fcforge.runner.collect import describe_sites
 from fcforge.runner.environment import Place, bfloat16_works, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import Store
 from fcforge.runner.work import Progress, missing_nodes
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
+from fcforge.types import LearnerSpec
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,11 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
     cohort = load_dataset(experiment.dataset) if cohort is None else cohort
     require_valid(cohort)
     for learner in experiment.learners:
-        build_learner(learner, cohort.n_rois, has_start=experiment.start is not None)
+        pipeline = pipeline_of(learner)
+        if pipeline:
+            pipeline.make()
+        else:
+            build_learner(learner, cohort.n_rois, has_start=experiment.start is not None)
     require_covariates(
         cohort.covariates, experiment.confounds, cohort.subject_id.tolist(), "[confounds]"
     )
@@ -109,7 +115,8 @@ def _refuse_another(store: Store, there: Mapping[str, Any], experiment: Experime
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
     differs = [name for name in SAME if getattr(stored, name) != getattr(experiment, name)]
-    differs += [f"learner '{t}'" for t in old.keys() & new.keys() if old[t] != new[t]]
+    both = old.keys() & new.keys()
+    differs += [f"learner '{t}'" for t in both if _decides(old[t]) != _decides(new[t])]
     if not old.keys() & new.keys():
         differs.append("learners")
     if differs:
@@ -118,6 +125,12 @@ def _refuse_another(store: Store, there: Mapping[str, Any], experiment: Experime
             where=str(store.root),
             do="Choose another --out, or delete the folder.",
         )
+
+
+def _decides(learner: LearnerSpec) -> LearnerSpec:
+    """The row without the place of its pipeline's module."""
+    params = {k: v for k, v in learner.method.params.items() if k != "folder"}
+    return replace(learner, method=replace(learner.method, params=params))
 
 
 MOST_LANES = 128  # together on a GPU: from there on more lanes win little

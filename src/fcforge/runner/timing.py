@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fcforge.runner.execute import generator_name
+from fcforge.runner.pipelines import depends_on, pipeline_of
 from fcforge.runner.plan import Node, Plan
 from fcforge.runner.store import LANE, Store
 from fcforge.runner.work import Work, missing_nodes
@@ -68,17 +69,26 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
         rates = _rates(shop, todo)
         seconds, disk = 0.0, sum(rates[_learner(node)].second.scores for node in missing)
         for node in todo:
-            method = shop.learner(node.spec).method
-            together = node.whole or method.depends_on == "set"
-            seen = node.spec.order if together else node.spec.order[-1:]
-            epochs = node.spec.training.epochs if method.fits else 0
-            subject_epochs = epochs * sum(counts[s] for s in seen)
+            subject_epochs = _epochs(shop, node) * sum(counts[s] for s in _seen(node))
             seconds += rates[_learner(node)].seconds(node, subject_epochs)
     for rate in {generator_name(n): rates[_learner(n)] for n in todo if generator_name(n)}.values():
         seconds += rate.generator_seconds
         disk += rate.generator_bytes
     sizes = {n.key: rates[_learner(n)].state(n.depth) for n in todo if n.continued}
     return seconds, disk + most_at_once(plan, store.done(), sizes, jobs)
+
+
+def _seen(node: Node) -> tuple[str, ...]:
+    """Sites that a node trains on: all so far, or the last."""
+    anew = node.parent is None and pipeline_of(node.spec.learner) is not None
+    together = anew or node.whole or depends_on(node.spec.learner) == "set"
+    return node.spec.order if together else node.spec.order[-1:]
+
+
+def _epochs(shop: Workshop, node: Node) -> int:
+    if pipeline_of(node.spec.learner):
+        return 1
+    return node.spec.training.epochs if shop.learner(node.spec).method.fits else 0
 
 
 def _learner(node: Node) -> str:
@@ -105,7 +115,8 @@ def _rate(shop: Workshop, node: Node) -> Rate:
     stages = []
     for (short, long), site in zip(zip(once, thrice, strict=True), node.spec.order, strict=False):
         n = float(np.sum(shop.cohort.site == site))
-        epoch = max(long.rest - short.rest, 0.0) / 2
+        pipeline = pipeline_of(node.spec.learner)  # all it does goes with the subjects
+        epoch = short.rest if pipeline else max(long.rest - short.rest, 0.0) / 2
         stages.append(Stage(epoch / n, max(short.rest - 2 * epoch, 0.0), long.state, long.scores))
     generators = [p for p in shop.store.generators.rglob("*") if p.is_file()]
     each = sum(p.stat().st_size for p in generators) // max(len(generators), 1)

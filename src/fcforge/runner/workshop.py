@@ -31,6 +31,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench, as_it_was
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
+from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.pools import fit_generator, fit_generators, synthetic_size
 from fcforge.runner.public import Public, make_run_start
@@ -160,12 +161,8 @@ class Workshop:
         return self._evaluators[key]
 
     def scores(self, spec: RunSpec, lane: Lane) -> dict[str, np.ndarray]:
-        """Scores on every site; one not learned yet is harmonised without its diagnoses."""
-        found = self.evaluator(spec).scores(lane)
-        if spec.harmonise == "combat" and spec.order:
-            strangers = self.evaluator(spec, labelled=False).scores(lane)
-            found |= {site: p for site, p in strangers.items() if site not in spec.order}
-        return found
+        """Scores on every site."""
+        return _scored(spec, lambda labelled: self.evaluator(spec, labelled).scores(lane))
 
     def fit_generator(self, spec: RunSpec, site: str) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
@@ -231,8 +228,7 @@ class Workshop:
         total = 0
         for key, value in lane.state.items():
             if key in method.row_keys:
-                n_rois = self.cohort.n_rois
-                total += int((value >= 0).sum()) * n_rois * (n_rois - 1) // 2 * 4
+                total += int((value >= 0).sum()) * _edge_bytes(self.cohort.n_rois)
             elif not key.startswith(method.transient):
                 total += value.numel() * value.element_size()
         return total
@@ -240,12 +236,16 @@ class Workshop:
     # -- training ------------------------------------------------------------------------------
     def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
-        self.pretrain([n.spec for n in nodes if n.parent is None])
-        for node in (n for n in nodes if n.depth == 0):
+        for node in nodes:
+            if pipeline := pipeline_of(node.spec.learner):
+                self._run_pipeline(node, pipeline)
+        ours = [n for n in nodes if pipeline_of(n.spec.learner) is None]
+        self.pretrain([n.spec for n in ours if n.parent is None])
+        for node in (n for n in ours if n.depth == 0):
             self.write(node, self.first_lane(node.spec), 0.0)
-        for node in (n for n in nodes if n.whole):
+        for node in (n for n in ours if n.whole):
             self._run_whole(node, tick)
-        rest = [n for n in nodes if n.depth > 0 and not n.whole]
+        rest = [n for n in ours if n.depth > 0 and not n.whole]
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         for node in rest:
             lane = self.load_lane(node)
@@ -321,17 +321,61 @@ class Workshop:
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
         tensors, pools = self._tensors(node, lane)
-        meta = {
-            "spec": node.spec.to_json(),
-            "parent": node.parent,
+        facts = {
             "seconds": seconds,
             "memory_bytes": self.memory_bytes(node, lane),
             "pools": [list(p) for p in pools],
-            "environment": describe(self.device),
         }
-        scores = self.scores(node.spec, lane)
         stored = tensors if node.depth and node.continued else None
-        self.store.write_node(node.key, meta, scores, stored)
+        self._store_node(node, facts, self.scores(node.spec, lane), stored)
+
+    def _store_node(
+        self,
+        node: Node,
+        facts: dict[str, Any],
+        scores: dict[str, np.ndarray],
+        tensors: dict[str, Tensor] | None = None,
+    ) -> None:
+        fixed = {"spec": node.spec.to_json(), "parent": node.parent}
+        meta = {**fixed, **facts, "environment": describe(self.device)}
+        self.store.write_node(node.key, meta, scores, tensors)
+
+    def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
+        """Train an estimator on the public people and the node's sites, and store its scores."""
+        spec, started = node.spec, time.perf_counter()
+        sites, fixed = self.sites(spec), spec.training.selection == "fixed"
+        own = [sites[name].learning(with_val=fixed) for name in spec.order]
+        parts = ([self.public(spec).people] if spec.start else []) + own
+        fitted = train(pipeline, parts, spec.seed, spec.order) if parts else None
+
+        def scored(labelled: bool) -> dict[str, np.ndarray]:
+            tests = {name: site.test for name, site in self.sites(spec, labelled).items()}
+            if fitted is None:  # nobody to learn from yet
+                return {name: np.full(len(t), 0.5, np.float32) for name, t in tests.items()}
+            return {name: scores(fitted, pipeline, test) for name, test in tests.items()}
+
+        subjects = sum(map(len, own)) if pipeline.keeps == "cumulative" else 0
+        facts = {
+            "seconds": time.perf_counter() - started,
+            "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
+            "pools": [],
+        }
+        self._store_node(node, facts, _scored(spec, scored))
+
+
+def _edge_bytes(n_rois: int) -> int:
+    """What the FC edges of a subject take."""
+    return n_rois * (n_rois - 1) // 2 * 4
+
+
+def _scored(
+    spec: RunSpec, scores: Callable[[bool], dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Scores on every site; one not learned yet is harmonised without its diagnoses."""
+    found = scores(True)
+    if spec.harmonise == "combat" and spec.order:
+        found |= {site: p for site, p in scores(False).items() if site not in spec.order}
+    return found
 
 
 def _forget_oldest(cache: dict[Any, Any], most: int) -> None:

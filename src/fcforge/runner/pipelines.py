@@ -1,0 +1,263 @@
+"""Any scikit-learn estimator as a row of the table: named in a config, or handed over in Python.
+
+The estimator is made afresh for every node and trained on what its `keeps` allows: the training
+parts of all sites so far at once (``cumulative``), of the last site alone (``independent``), or of
+one site after another by its own ``partial_fit``. It is never stored, as that would take a pickle:
+a node of ``partial_fit`` walks through its sites from the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module, util
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from fcforge.errors import ConfigError, FCForgeError
+from fcforge.methods import METHODS
+from fcforge.randomness import derive
+from fcforge.settings import Checked, checked
+from fcforge.types import Component, FCBatch, LearnerSpec
+
+PIPELINE = "pipeline"  # method and model of such a row
+_HANDED: dict[str, Any] = {}  # estimators given as objects, by the hash of their settings
+_TRAITS = {  # keeps: what the model depends on, and what the table says is kept
+    "cumulative": ("set", "real subjects"),
+    "independent": ("site", "nothing"),
+    "partial_fit": ("order", "fitted estimator"),
+}
+
+
+@dataclass(frozen=True)
+class Pipeline(Checked):
+    """What decides an estimator's row.
+
+    Attributes
+    ----------
+    estimator : str
+        ``module:function`` (or class), or the class of an object that was handed over.
+    keeps : {"cumulative", "independent", "partial_fit"}
+    input : {"edges", "matrices"}
+        FC as (n, R (R - 1) / 2), below the diagonal in nilearn's order, or as (n, R, R).
+    folder : str
+        Where the module may lie; does not count.
+    sha256 : str
+        Of the module's source and the estimator's settings, so that another estimator is
+        another run.
+    """
+
+    kind: ClassVar[str] = "learner"
+    estimator: str
+    keeps: Literal["cumulative", "independent", "partial_fit"]
+    input: Literal["edges", "matrices"] = "edges"
+    folder: str = ""
+    sha256: str = ""
+
+    @property
+    def depends_on(self) -> str:
+        """As of `fcforge.methods.Method`."""
+        return _TRAITS[self.keeps][0]
+
+    @property
+    def kept(self) -> str:
+        """What the results table says is kept between sites."""
+        return _TRAITS[self.keeps][1]
+
+    def make(self) -> Any:
+        """A fresh, unfitted estimator."""
+        from sklearn.base import clone
+
+        if self.sha256 in _HANDED:
+            return clone(_HANDED[self.sha256], safe=False)
+        where = f"estimator '{self.estimator}'"
+        if ":" not in self.estimator:
+            raise ConfigError(
+                "it was handed over as an object and is not known in this process.",
+                where=where,
+                do="Train with jobs=1, or give the name of a function that makes it.",
+            )
+        return clone(_call(_function(self.estimator, self.folder), where), safe=False)
+
+
+def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
+    """The pipeline of a row; None where it is one of our methods."""
+    return Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
+
+
+def depends_on(learner: LearnerSpec) -> str:
+    """What the model of a row depends on, see `fcforge.methods.Method`."""
+    return (pipeline_of(learner) or METHODS[learner.method.name]).depends_on
+
+
+def kept_between_sites(learner: LearnerSpec) -> str:
+    """What a row keeps between sites, for the results table."""
+    pipeline = pipeline_of(learner)
+    return pipeline.kept if pipeline else METHODS[learner.method.name].keeps
+
+
+def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> LearnerSpec:
+    """Row of a ``[[learner]]`` that names an estimator; whatever cannot work is refused here."""
+    from sklearn.base import clone
+
+    said = dict(table)
+    given, title, start = said.pop("estimator"), said.pop("title", ""), said.pop("start", True)
+    if "keeps" not in said:
+        raise ConfigError(
+            "an estimator says what it is trained on.",
+            where=where,
+            do="Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'.",
+        )
+    named, shown = isinstance(given, str), given if isinstance(given, str) else type(given).__name__
+    settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
+    found = Pipeline(shown, folder=str(folder) if named else "", **settings)
+    made = found.make() if named else clone(given, safe=False)
+    _require_usable(made, found, where)
+    digest = hashlib.sha256(_described(made).encode() + (_source(found) if named else b""))
+    found = replace(found, sha256=digest.hexdigest()[:32])
+    if not named:
+        _HANDED[found.sha256] = made
+    title = title or shown.rpartition(":")[2]
+    return LearnerSpec(
+        Component(PIPELINE, asdict(found)), Component(PIPELINE), title=title, start=start
+    )
+
+
+def _described(value: Any) -> str:
+    """Class and settings of an estimator, and of what is in them: the same in every process."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{k!r}: {_described(v)}' for k, v in sorted(value.items()))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_described, value))}]"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+    if hasattr(value, "__qualname__"):  # a function or a class
+        code = getattr(value, "__code__", None)
+        does = (code.co_code, code.co_consts) if code else ""
+        return f"{value.__module__}.{value.__qualname__}{does}"
+    if hasattr(value, "get_params"):
+        return _described(type(value)) + _described(value.get_params(deep=False))
+    return repr(value)
+
+
+def _source(pipeline: Pipeline) -> bytes:
+    file = _module(pipeline.estimator.partition(":")[0], pipeline.folder).__file__
+    return Path(file).read_bytes() if file and Path(file).is_file() else b""
+
+
+def _module(name: str, folder: str) -> ModuleType:
+    """Module of that name: the .py file in the folder as it is now, else an installed one."""
+    beside = Path(folder, f"{name}.py")
+    if folder and folder not in sys.path:
+        sys.path.append(folder)  # for what the module itself imports
+    spec = util.spec_from_file_location(f"_fcforge_{name}", beside) if beside.is_file() else None
+    if spec is None or spec.loader is None:
+        return import_module(name)
+    module = sys.modules[spec.name] = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _function(name: str, folder: str) -> Callable[[], Any]:
+    where = f"estimator '{name}'"
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(_module(module, folder), function, None)
+    except Exception as error:
+        raise ConfigError(
+            f"module '{module}' cannot be imported ({type(error).__name__}: {error}).",
+            where=where,
+            do=f"Install it, or put {module}.py into {folder}.",
+        ) from error
+    if not callable(found):
+        raise ConfigError(
+            f"module '{module}' has no function '{function}'.",
+            where=where,
+            do="Write module:function; the function returns an unfitted estimator.",
+        )
+    return found
+
+
+def _call(function: Callable[[], Any], where: str) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        raise ConfigError(
+            f"the function fails ({type(error).__name__}: {error}).",
+            where=where,
+            do="It takes no arguments and returns an unfitted estimator.",
+        ) from error
+
+
+def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
+    """Raise `ConfigError` unless it is an instance that can be trained and can score."""
+    learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
+    missing = [name for name in (learns, "predict") if not hasattr(estimator, name)]
+    if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
+        missing.append("predict_proba or decision_function")
+    if missing or isinstance(estimator, type):
+        what = "a class" if isinstance(estimator, type) else f"a {type(estimator).__name__}"
+        without = f" without {missing[0]}" if missing else ""
+        raise ConfigError(
+            f"estimator '{pipeline.estimator}' is {what}{without}.",
+            where=where,
+            do="Give an unfitted classifier of scikit-learn's kind.",
+        )
+
+
+def train(pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequence[str]) -> Any:
+    """The estimator after some training parts; all are given to it at once unless partial_fit.
+
+    Every ``random_state`` that is None is set from the seed and the order.
+    """
+    estimator = pipeline.make()
+    if hasattr(estimator, "get_params"):
+        free = [k for k, v in estimator.get_params().items() if v is None and _random(k)]
+        stays = pipeline.keeps == "partial_fit"  # one estimator, which goes from site to site
+        number = derive(seed, *(() if stays else order), PIPELINE) % 2**32
+        estimator.set_params(**dict.fromkeys(free, number))
+    try:
+        if pipeline.keeps == "partial_fit":
+            for part in parts:
+                estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), classes=[0, 1])
+        else:
+            every = FCBatch.concat(parts)
+            estimator.fit(_inputs(every, pipeline), every.y.numpy())
+    except Exception as error:
+        raise FCForgeError(
+            f"estimator '{pipeline.estimator}' cannot be trained ({error}).",
+            where=f"sites {' > '.join(order)}, seed {seed}",
+        ) from error
+    return estimator
+
+
+def _random(name: str) -> bool:
+    return name.rpartition("__")[2] == "random_state"
+
+
+def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
+    fc = batch.fc.numpy().astype(np.float64)
+    below = np.tril_indices(fc.shape[-1], -1)
+    return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
+
+
+def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch) -> np.ndarray:
+    """P(patient) (n,): predicted, or the logistic function of the decision function."""
+    x = _inputs(batch, pipeline)
+    if hasattr(estimator, "predict_proba"):
+        classes = [int(c) for c in getattr(estimator, "classes_", (0, 1))]
+        found = np.asarray(estimator.predict_proba(x))
+        found = found[:, classes.index(1)] if 1 in classes else np.zeros(len(batch))
+    else:
+        found = 1 / (1 + np.exp(-np.clip(np.asarray(estimator.decision_function(x)), -50, 50)))
+    if found.shape != (len(batch),) or not np.isfinite(found).all():
+        raise FCForgeError(
+            f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, "
+            f"or not all finite, for {len(batch)} subjects."
+        )
+    return found.astype(np.float32)

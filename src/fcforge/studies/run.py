@@ -1,0 +1,118 @@
+"""`fcforge.run`: an experiment from Python, with any scikit-learn estimator among its learners."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fcforge.errors import ConfigError
+from fcforge.runner.collect import collect, kept_by
+from fcforge.runner.config import parse_experiment
+from fcforge.runner.config_files import ConfigFiles, read_config
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.work import Progress
+from fcforge.stats import Row, rows
+from fcforge.stats.table import records
+from fcforge.types import RunResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment gave.
+
+    Attributes
+    ----------
+    runs : list of RunResult
+        Raw scores of every run.
+    keeps : dict
+        What each learner keeps between sites, by its title.
+    """
+
+    runs: list[RunResult]
+    keeps: dict[str, str]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One row per learner, with intervals."""
+        return rows(self.runs, keeps=self.keeps)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a table, see `fcforge.stats.table`."""
+        import pandas as pd
+
+        return pd.DataFrame(records(self.rows))
+
+
+def run(
+    experiment: str | Path | Mapping[str, Any],
+    learners: Sequence[Mapping[str, Any]] = (),
+    *,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    device: str = "cpu",
+    progress: Progress = lambda done, total, what: None,
+) -> Results:
+    """Train every learner over the site orders, as ``fcforge run`` does.
+
+    Parameters
+    ----------
+    experiment : path or mapping
+        A config file, or its content: ``{"dataset": {...}, "experiment": {...}}``.
+    learners : sequence of mapping
+        Rows beside those of the config, as in ``[[learner]]``. ``estimator`` may be an unfitted
+        scikit-learn estimator itself.
+    out : path, optional
+        Run folder, for `fcforge report` and to continue; without it nothing is left on disk.
+    jobs : int
+        Worker processes. With more than one, a script needs ``if __name__ == "__main__":``, and
+        estimators are given by name, ``"module:function"``: workers cannot see an object.
+    device : str
+        Of networks: cpu or cuda.
+    progress : callable
+        Told (site trainings done, in all, what was done last).
+
+    Returns
+    -------
+    Results
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> sites = {"name": "simulated", "n_sites": 2, "scale": 0.1, "n_rois": 8}
+    >>> row = {"title": "ridge", "estimator": RidgeClassifier(), "keeps": "cumulative"}
+    >>> run({"dataset": sites}, [row]).table["learner"].tolist()
+    ['majority class', 'ridge']
+    """
+    files, folder = _read(experiment)
+    files.data["learner"] = [*files.data.get("learner", ()), *learners]
+    if jobs > 1 and any(not isinstance(row.get("estimator", ""), str) for row in learners):
+        raise ConfigError(
+            f"jobs = {jobs}, but worker processes cannot see an estimator given as an object.",
+            do="Set jobs=1, or name a function that makes it: estimator='module:function'.",
+        )
+    prepared = prepare(parse_experiment(files, folder))
+    # one job: in this process, where objects are known and a script needs no guard
+    here = 1 if jobs == 1 and device == "cpu" else None
+    place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
+    with place as root:
+        store = open_store(prepared, root)
+        run_experiment(prepared, store, jobs=jobs, device=device, group=here, progress=progress)
+        return Results(collect(store)[0], kept_by(store))
+
+
+def _read(experiment: str | Path | Mapping[str, Any]) -> tuple[ConfigFiles, Path]:
+    """The config, and the folder that its paths start from."""
+    if isinstance(experiment, Mapping):
+        said = deepcopy(dict(experiment))
+        return ConfigFiles(said, (("experiment", said),)), Path.cwd()
+    return read_config(experiment), Path(experiment).resolve().parent
