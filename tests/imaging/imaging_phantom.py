@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.raw.corrections import slice_times
 from fcforge.imaging.raw.motion import rigid
-from fcforge.imaging.raw.slice_timing import slice_times
 
 
 @dataclass(frozen=True)

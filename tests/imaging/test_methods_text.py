@@ -10,12 +10,12 @@ import pytest
 
 from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.denoise import COMPONENTS, PRESETS
-from fcforge.imaging.layouts import FINDERS
-from fcforge.imaging.methods_text import REGRESSORS, TOOLS, Methods, _table, describe_methods
+from fcforge.imaging.layouts import LAYOUTS
+from fcforge.imaging.methods_text import Methods, describe_methods, words
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.sources import Source
 
-WORKS = dict(line.split("\t") for line in _table().splitlines())
+WORKS = words()["works"]
 
 
 def made(
@@ -48,7 +48,7 @@ def test_the_default_of_fmriprep_in_full():
     assert "nilearn" in found.software
 
 
-@pytest.mark.parametrize("tool", FINDERS)
+@pytest.mark.parametrize("tool", LAYOUTS)
 @pytest.mark.parametrize("denoise", [*PRESETS, *COMPONENTS])
 def test_every_number_in_the_text_has_its_reference(tool, denoise):
     found = made(tool, denoise=denoise)
@@ -116,8 +116,14 @@ def test_an_own_atlas_is_named_and_not_cited():
 
 
 def test_tables_are_whole():
-    assert {*FINDERS, "fcforge"} == set(TOOLS)
-    assert set(COMPONENTS) == set(REGRESSORS) | {"scrub", "ica_aroma"}
+    assert {*LAYOUTS, "fcforge"} == set(words()["tools"])
+    assert set(COMPONENTS) == set(words()["regressors"]) | {"scrub", "ica_aroma"}
+
+
+def test_every_work_is_cited_by_something():
+    text = " ".join(v for name, table in words().items() for v in table.values() if name != "works")
+    cited = {*re.findall(r"\[?([a-z]+\d{4})\]?", text), "abraham2014", "wang2024", "power2012"}
+    assert cited | {"pruim2015"} == set(WORKS)
 
 
 def test_markdown_lists_the_works():

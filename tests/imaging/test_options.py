@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.imaging.layouts import FINDERS
+from fcforge.imaging.layouts import LAYOUTS
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.imaging.raw.slice_timing import ORDERS
+from fcforge.imaging.raw.corrections import ORDERS
 from fcforge.imaging.sources import Source
 
 A = Path("in"), Path("out")
@@ -34,7 +34,7 @@ def test_values_out_of_bounds(change, match):
 def test_choices_are_those_of_the_code():
     from typing import get_args, get_type_hints
 
-    assert set(get_args(get_type_hints(FCRequest)["layout"])) == {"auto", *FINDERS}
+    assert set(get_args(get_type_hints(FCRequest)["layout"])) == {"auto", *LAYOUTS}
     orders = get_args(get_type_hints(PreprocessRequest)["slice_order"])
     assert set(orders) == {"", *ORDERS}
 

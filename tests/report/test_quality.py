@@ -21,7 +21,7 @@ def run(fd: bool = True, coverage: np.ndarray | None = None, name: str = "bold.n
     rng = np.random.default_rng(0)
     moved = np.abs(rng.normal(0.2, 0.05, 40)) if fd else None
     source = SimpleNamespace(path=Path("/data") / name)
-    done = {"denoise": "simple", "kept": ["motion", "wm_csf"]}
+    done = {"denoise": "simple", "kept": ["motion", "wm_csf"], "HighPassHz": None, "Detrend": True}
     series = rng.normal(size=(40, 116))
     warnings = (f"too short {EVIL}",)
     return Run(source, series, 2.0, coverage, moved, rng.normal(size=(50, 40)), done, warnings)
@@ -43,6 +43,8 @@ def test_subject_page_shows_everything():
     assert page.rows.index(page.row(names[2])) < page.rows.index(page.row(names[5]))
     assert f"1 ROIs without signal, FC set to 0: {names[3]}." in page.text
     assert page.row("kept") == ["kept", "motion, wm_csf"]
+    assert page.row("HighPassHz") == ["HighPassHz", "none"]
+    assert page.row("Detrend") == ["Detrend", "yes"]
     assert page.row("atlas.name") == ["atlas.name", EVIL]
     assert "40" in page.text
     assert html.count("<svg") == 2

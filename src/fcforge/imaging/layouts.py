@@ -1,21 +1,31 @@
 """Where fMRIPrep, XCP-D, C-PAC, DPABI and plain folders keep their files, and which are wanted.
 
-Every finder turns a folder into `Source` records, one per run; nothing is read here.
+`LAYOUTS` says it tool by tool; `find_sources` turns a folder into `Source` records, one per run.
+Nothing is read here.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.sources import Source, entities, nifti_files, read_json, source_of, stem_of
+from fcforge.imaging.sources import (
+    Source,
+    entities,
+    is_nifti,
+    nifti_files,
+    read_json,
+    source_of,
+    stem_of,
+)  # fmt: skip
 from fcforge.text import printable
 
-_DPABI_NAMES = re.compile(r"ROISignals_(?P<id>.+)\.(mat|txt)$")
 TO_MNI = (
     "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
     "If it is in MNI space after all: --layout nifti."
@@ -25,133 +35,122 @@ _OF_TOOLS = ("desc-confounds", "desc-correlation", "relmat", "_motion.", "_cover
 _NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
 
-def _fmriprep(root: Path, request: FCRequest) -> Iterator[Source]:
-    description = "smoothAROMAnonaggr" if "ica_aroma" in request.denoise else "preproc"
-    for path in nifti_files(root, f"sub-*/**/*_desc-{description}_bold"):
-        run = re.sub(r"_space-[^_]+|_res-[^_]+|_desc-.*$", "", stem_of(path.name))
-        source = source_of(
-            path,
-            "scan",
-            "fmriprep",
-            motion=_first(  # fMRIPrep before 20.2 wrote _regressors
-                path.with_name(f"{run}_desc-confounds_timeseries.tsv"),
-                path.with_name(f"{run}_desc-confounds_regressors.tsv"),
-            ),
-            mask=_first(
-                path.with_name(path.name.replace(f"desc-{description}_bold", "desc-brain_mask"))
-            ),
-        )
-        if source.space.startswith("MNI"):
-            yield source
+@dataclass(frozen=True)
+class Files:
+    """Files of one kind in a tool's folder.
+
+    Attributes
+    ----------
+    pattern : str
+        Below the folder.
+    kind : {"scan", "series"}
+    run : str
+        What a file's name has beyond that of its run, as a regular expression.
+    motion : tuple of str
+        Patterns of the motion table, after the name of the run; the first that is there.
+    motion_folder : callable
+        Where that table lies; by default beside the file.
+    of_atlas : bool
+        The name has to say the atlas that was asked for.
+    denoised : bool
+        The tool has already regressed and filtered.
+    about : callable
+        What the BIDS name does not say: fields of `Source`, or None where the file is another.
+    """
+
+    pattern: str
+    kind: Literal["scan", "series"]
+    run: str = "$"
+    motion: tuple[str, ...] = ()
+    motion_folder: Callable[[Path], Path] = lambda path: path.parent
+    of_atlas: bool = False
+    denoised: bool = True
+    about: Callable[[Path, FCRequest], dict[str, Any] | None] = lambda path, request: {}
 
 
-def _xcpd(root: Path, request: FCRequest) -> Iterator[Source]:
-    have = set()
-    for path in root.glob("sub-*/**/*_timeseries.tsv"):
-        if _names_atlas(path, request.atlas) and "stat-mean" in path.name:
-            source = source_of(path, "series", "xcpd", denoised=True, motion=_xcpd_motion(path))
-            have.add(_run_of(source))
-            yield source
-    for path in nifti_files(root, "sub-*/**/*_desc-denoised_bold"):  # parcellate it ourselves
-        source = source_of(path, "scan", "xcpd", denoised=True, motion=_xcpd_motion(path))
-        if _run_of(source) not in have:
-            yield source
+def _of_fmriprep(path: Path) -> Path:
+    """Folder of fMRIPrep's confounds beside HALFpipe's own folder."""
+    func = next(p for p in path.parents if p.name == "func")
+    top = next(p for p in path.parents if p.name.startswith("sub-")).parent
+    return top.parent / "fmriprep" / func.relative_to(top)
 
 
-def _run_of(source: Source) -> tuple[str, ...]:
-    return source.subject, source.session, source.task, source.run
+def _dpabi(path: Path, request: FCRequest) -> dict[str, Any] | None:
+    match = re.match(r"ROISignals_(?P<id>.+)\.(mat|txt)$", path.name)
+    if not match or (path.suffix == ".mat" and path.with_suffix(".txt").exists()):
+        return None  # both are written; one is enough
+    subject = match["id"]
+    top = next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
+    second = re.match(r"S(\d+)_", top.name)  # S2_Results holds the second session
+    base = top.parent if top.name.endswith("Results") else top
+    folder = base / "RealignParameter" / subject
+    motion = (folder / f"FD_{kind}_{subject}.txt" for kind in ("Power", "Jenkinson"))
+    return {
+        "subject": subject.removeprefix("sub-"),
+        "session": second[1] if second else "",
+        "task": "rest",
+        "motion": next((path for path in motion if path.exists()), None),
+    }
 
 
-def _xcpd_motion(path: Path) -> Path | None:
-    run = re.sub(r"_(space|seg|atlas|res|den|stat|desc)-.*$", "", path.name)
-    names = (f"{run}_motion.tsv", f"{run}_desc-filtered_motion.tsv")
-    return _first(*(path.with_name(name) for name in names))
-
-
-def _cpac(root: Path, request: FCRequest) -> Iterator[Source]:
-    for path in root.glob("**/func/**/*_timeseries.1D"):
-        if _names_atlas(path, request.atlas) and "desc-Mean" in path.name:
-            run = re.sub(r"_(space|reg|atlas|res|desc)-.*$", "", path.name)
-            motion = _first(*sorted(path.parent.glob(f"{run}*framewise-displacement-power.1D")))
-            yield source_of(path, "series", "cpac", denoised=True, motion=motion)
-
-
-def _dpabi(root: Path, request: FCRequest) -> Iterator[Source]:
-    for path in root.glob("**/ROISignals_*/ROISignals_*"):
-        match = _DPABI_NAMES.match(path.name)
-        if not match or (path.suffix == ".mat" and path.with_suffix(".txt").exists()):
-            continue  # both are written; one is enough
-        subject = match["id"]
-        top = next(p for p in path.parents if p.name.startswith("ROISignals_")).parent
-        second = re.match(r"S(\d+)_", top.name)  # S2_Results holds the second session
-        base = top.parent if top.name.endswith("Results") else top
-        folder = base / "RealignParameter" / subject
-        yield Source(
-            subject=subject.removeprefix("sub-"),
-            path=path,
-            kind="series",
-            tool="dpabi",
-            session=second[1] if second else "",
-            task="rest",
-            denoised=True,
-            motion=_first(
-                folder / f"FD_Power_{subject}.txt", folder / f"FD_Jenkinson_{subject}.txt"
-            ),
-        )
-
-
-def _halfpipe(root: Path, request: FCRequest) -> Iterator[Source]:
-    for path in root.glob("**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv"):
-        if _names_atlas(path, request.atlas):
-            run = re.sub(r"_feature-.*$", "", path.name)
-            func = next(p for p in path.parents if p.name == "func")
-            top = next(p for p in path.parents if p.name.startswith("sub-")).parent
-            folder = top.parent / "fmriprep" / func.relative_to(top)
-            motion = _first(folder / f"{run}_desc-confounds_timeseries.tsv")
-            yield source_of(path, "series", "halfpipe", denoised=True, motion=motion)
-
-
-def _hcp(root: Path, request: FCRequest) -> Iterator[Source]:
+def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
     """The Human Connectome Project's own folders: runs with one name in every subject."""
-    for path in nifti_files(root, "**/MNINonLinear/Results/*/*fMRI*"):
-        stem = stem_of(path.name)
-        if stem == path.parent.name and ".d" not in path.name:
-            task = "rest" if "REST" in stem else stem.split("_")[1].lower()
-            subject = path.parents[3].name
-            run = "".join(c for c in stem if c.isalnum())
-            about = {"space": "MNI152NLin6Asym", "task": task, "run": run}
-            yield source_of(path, "scan", "hcp", subject=subject, **about)
+    stem = stem_of(path.name)
+    if stem != path.parent.name or ".d" in path.name:
+        return None
+    task = "rest" if "REST" in stem else stem.split("_")[1].lower()
+    run = "".join(c for c in stem if c.isalnum())
+    return {"subject": path.parents[3].name, "space": "MNI152NLin6Asym", "task": task, "run": run}
 
 
-def _scans(root: Path, request: FCRequest) -> Iterator[Source]:
-    for path in nifti_files(root, "**/*"):
-        name = stem_of(path.name)
-        other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
-        if not (other or name.startswith("atlas-") or path.name.endswith("series.nii")):
-            yield source_of(path, "scan", "nifti", subject=name, task="rest", space="MNI152")
+def _scan(path: Path, request: FCRequest) -> dict[str, Any] | None:
+    name = stem_of(path.name)
+    other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
+    if other or name.startswith("atlas-") or path.name.endswith("series.nii"):
+        return None
+    return {"subject": name, "task": "rest", "space": "MNI152"}
 
 
-def _series(root: Path, request: FCRequest) -> Iterator[Source]:
-    for path in root.glob("**/*"):
-        name = path.name.lower()
-        other = name.startswith(_NOT_SERIES) or any(part in name for part in _OF_TOOLS)
-        tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
-        if path.suffix.lower() in SUFFIXES and not other and not tagged:
-            stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
-            name = stem.removeprefix("ROISignals_")
-            yield source_of(path, "series", "series", subject=name, task="rest", denoised=True)
+def _series(path: Path, request: FCRequest) -> dict[str, Any] | None:
+    name = path.name.lower()
+    other = name.startswith(_NOT_SERIES) or any(part in name for part in _OF_TOOLS)
+    tagged = _atlas_of(path) and not _names_atlas(path, request.atlas)
+    if path.suffix.lower() not in SUFFIXES or other or tagged:
+        return None
+    stem = re.sub(r"_(rois_[a-z0-9]+|timeseries|ts|bold)$", "", path.stem)
+    return {"subject": stem.removeprefix("ROISignals_"), "task": "rest"}
 
 
-FINDERS: dict[str, Callable[[Path, FCRequest], Iterable[Source]]] = {
-    "fmriprep": _fmriprep,
-    "xcpd": _xcpd,
-    "cpac": _cpac,
-    "dpabi": _dpabi,
-    "halfpipe": _halfpipe,
-    "hcp": _hcp,
-    "nifti": _scans,
-    "series": _series,
-}
+_XCPD_RUN = r"_(space|seg|atlas|res|den|stat|desc)-.*$"
+_XCPD_MOTION = ("_motion.tsv", "_desc-filtered_motion.tsv")
+# Where a tool has files of several kinds, a run is taken from the first that has it.
+LAYOUTS: dict[str, tuple[Files, ...]] = {
+    "fmriprep": (
+        Files(
+            "sub-*/**/*_desc-preproc_bold.nii*", "scan", r"_space-[^_]+|_res-[^_]+|_desc-.*$",
+            # fMRIPrep before 20.2 wrote _regressors
+            ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv"), denoised=False,
+        ),
+    ),
+    "xcpd": (
+        Files("sub-*/**/*_stat-mean*_timeseries.tsv", "series", _XCPD_RUN, _XCPD_MOTION,
+              of_atlas=True),
+        Files("sub-*/**/*_desc-denoised_bold.nii*", "scan", _XCPD_RUN, _XCPD_MOTION),
+    ),
+    "cpac": (
+        Files("**/func/**/*_desc-Mean*_timeseries.1D", "series",
+              r"_(space|reg|atlas|res|desc)-.*$", ("*framewise-displacement-power.1D",),
+              of_atlas=True),
+    ),
+    "dpabi": (Files("**/ROISignals_*/ROISignals_*", "series", about=_dpabi),),
+    "halfpipe": (
+        Files("**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv", "series", r"_feature-.*$",
+              ("_desc-confounds_timeseries.tsv",), _of_fmriprep, of_atlas=True),
+    ),
+    "hcp": (Files("**/MNINonLinear/Results/*/*fMRI*.nii*", "scan", denoised=False, about=_hcp),),
+    "nifti": (Files("**/*.nii*", "scan", denoised=False, about=_scan),),
+    "series": (Files("**/*", "series", about=_series),),
+}  # fmt: skip
 
 
 def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None) -> list[Source]:
@@ -182,14 +181,43 @@ def _layouts(request: FCRequest) -> list[str]:
     if request.layout != "auto":
         return [request.layout]
     tool = _generated_by(request.source)
-    return [tool] if tool else list(FINDERS)
+    return [tool] if tool else list(LAYOUTS)
 
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
     """Every run, but for the output folder and the people's table, which are not input."""
-    skip = {request.out, request.participants}
-    found = FINDERS[layout](request.source, request)
-    return [s for s in found if skip.isdisjoint({s.path, *s.path.parents})]
+    skip, found = {request.out, request.participants}, list[Source]()
+    for files in LAYOUTS[layout]:
+        have = {_run_of(source) for source in found}
+        for source in _sources(layout, files, request):
+            if skip.isdisjoint({source.path, *source.path.parents}) and _run_of(source) not in have:
+                found.append(source)
+    return found
+
+
+def _run_of(source: Source) -> tuple[str, ...]:
+    return source.subject, source.session, source.task, source.run
+
+
+def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
+    pattern, fmriprep = files.pattern, layout == "fmriprep"
+    if fmriprep and "ica_aroma" in request.denoise:
+        pattern = pattern.replace("preproc", "smoothAROMAnonaggr")
+    for path in request.source.glob(pattern):
+        more = files.about(path, request)
+        if (files.of_atlas and not _names_atlas(path, request.atlas)) or more is None:
+            continue
+        if files.kind == "scan" and not is_nifti(path):
+            continue
+        run, folder = re.sub(files.run, "", stem_of(path.name)), files.motion_folder(path)
+        tables = [p for name in files.motion for p in sorted(folder.glob(run + name))]
+        fields = {"denoised": files.denoised, "motion": tables[0] if tables else None, **more}
+        if fmriprep:
+            mask = path.with_name(re.sub(r"desc-\w+_bold", "desc-brain_mask", path.name))
+            fields["mask"] = mask if mask.exists() else None
+        source = source_of(path, files.kind, layout, **fields)
+        if not fmriprep or source.space.startswith("MNI"):
+            yield source
 
 
 def _refuse_native(sources: Iterable[Source], root: Path) -> None:
@@ -241,7 +269,7 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
         )
         return DataError(what, where=str(root), do=TO_MNI)
     what = "no scan and no time series found."
-    do = f"Looked for the layouts {', '.join(FINDERS)}; name one with --layout."
+    do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     if any(root.glob("**/*.d*series.nii")):
         what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
         do = "Give the scans in MNI volume space, or series that another tool parcellated."
@@ -286,7 +314,3 @@ def _names_atlas(path: Path, atlas: str) -> bool:
 def _plain(name: str) -> str:
     text = re.sub(r"[^a-z0-9]", "", name.lower())
     return "aal" if text in {"aal", "aal116", "aalmaskpad"} else text
-
-
-def _first(*paths: Path) -> Path | None:
-    return next((path for path in paths if path.exists()), None)

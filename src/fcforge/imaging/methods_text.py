@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -11,35 +13,11 @@ from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import software
 from fcforge.imaging.sources import Source
 
-# References stand by their keys in references.tsv; `describe_methods` numbers them.
-TOOLS = {
-    "fmriprep": "Scans had been preprocessed by {made_by} [esteban2019].",
-    "xcpd": "Scans had been denoised by {made_by} [mehta2024].",
-    "cpac": "ROI time series had been made and denoised by {made_by} [craddock2013].",
-    "dpabi": "ROI time series had been made and denoised by DPABI / DPARSF [yan2016].",
-    "halfpipe": "ROI time series had been made and denoised by {made_by} [waller2022].",
-    "hcp": "Scans had been preprocessed by the minimal pipelines of the HCP [glasser2013].",
-    "nifti": "Scans had been brought to MNI space before.",
-    "series": "ROI time series had been made and denoised before.",
-    "fcforge": "Raw scans had been brought to MNI space by fcforge preprocess: rigid realignment, "
-    "slice timing where known, one affine registration of the mean functional image to the "
-    "MNI152 template; T1-weighted images were not used.",
-}
-NAMES = {"fmriprep": "fMRIPrep", "xcpd": "XCP-D", "cpac": "C-PAC", "halfpipe": "HALFpipe"}
-ATLASES = {
-    "aal": "tzourio2002", "schaefer": "schaefer2018", "harvardoxford": "desikan2006",
-    "cc": "craddock2012", "destrieux": "destrieux2010", "msdl": "varoquaux2011",
-    "difumo": "dadi2020", "gordon": "gordon2016",
-}  # fmt: skip
-REGRESSORS = {
-    "motion": "24 motion regressors (six parameters, derivatives and the squares of both "
-    "[friston1996])",
-    "wm_csf": "the mean signals of white matter and cerebrospinal fluid",
-    "global_signal": "the global signal",
-    "compcor": "the anatomical CompCor components [behzadi2007]",
-    "high_pass": "discrete cosines slower than 128 s",
-    "non_steady_state": "indicators of non-steady-state volumes",
-}
+
+@lru_cache(maxsize=1)
+def words() -> dict[str, dict[str, str]]:
+    """Sentences by layout, names of tools, works by atlas, regressors in words, and the works."""
+    return tomllib.loads(files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8"))
 
 
 class Methods(NamedTuple):
@@ -74,7 +52,8 @@ def describe_methods(
         Subjects with FC, and all of them.
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
-    sentences = [TOOLS[tool].format(made_by=made_by or NAMES.get(tool, tool))]
+    name = made_by or words()["names"].get(tool, tool)
+    sentences = [words()["tools"][tool].format(made_by=name)]
     if source.kind == "scan":
         sentences.append(_signals(request, atlas))
     else:
@@ -83,23 +62,17 @@ def describe_methods(
         sentences += _denoising(request, confounds=source.tool == "fmriprep")
     sentences.append(_connectivity(request, source, *done))
     text, keys = _numbered(" ".join(sentences))
-    works = dict(line.split("\t") for line in _table().splitlines())
     found = software()
     versions = ", ".join(f"{k} {found[k]}" for k in ("nilearn", "nibabel", "scipy", "numpy"))
     said = f"Software: fcforge {found['fcforge']} with {versions}."
-    return Methods(text, said, tuple(works[key] for key in keys))
-
-
-def _table() -> str:
-    return files("fcforge.imaging").joinpath("references.tsv").read_text(encoding="utf-8")
+    return Methods(text, said, tuple(words()["works"][key] for key in keys))
 
 
 def _named(atlas: Atlas) -> str:
     plain = re.sub(r"[^a-z0-9]", "", atlas.name.lower())
-    key = next(
-        (work for name, work in ATLASES.items() if re.match(rf"{name}(\d|sub|$)", plain)), ""
-    )
-    return f"{atlas.name} [{key}]" if key else atlas.name
+    known = words()["atlases"].items()
+    cited = [f" [{work}]" for name, work in known if re.match(rf"{name}(\d|sub|$)", plain)]
+    return f"{atlas.name}{''.join(cited)}"
 
 
 def _signals(request: FCRequest, atlas: Atlas) -> str:
@@ -114,10 +87,11 @@ def _signals(request: FCRequest, atlas: Atlas) -> str:
 def _denoising(request: FCRequest, *, confounds: bool) -> list[str]:
     denoise = request.denoising
     chosen = denoise.parameters.get("strategy", ()) if confounds else ()
-    words = [REGRESSORS[part] for part in chosen if part in REGRESSORS]
+    known = dict(words()["regressors"])
     if denoise.parameters.get("wm_csf") == "full":
-        words = [w + " with derivatives and squares" if "matter" in w else w for w in words]
-    taken = f"regressed on {', '.join(words)} [wang2024]" if words else "not regressed on confounds"
+        known["wm_csf"] += " with derivatives and squares"
+    named = ", ".join(known[part] for part in chosen if part in known)
+    taken = f"regressed on {named} [wang2024]" if named else "not regressed on confounds"
     said = [f"Series were detrended and {taken}."]
     if "ica_aroma" in chosen:
         said.insert(0, "Of the scans those denoised by ICA-AROMA [pruim2015] were used.")

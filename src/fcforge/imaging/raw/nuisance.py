@@ -65,15 +65,16 @@ def mni_tissues(shape: tuple[int, int, int], affine: np.ndarray) -> Tissues:
 
 @lru_cache(maxsize=1)
 def _tissues(shape: tuple[int, int, int], values: tuple[float, ...]) -> Tissues:
+    import nibabel as nib
     from nilearn import datasets
+    from nilearn.image import resample_img
     from scipy.ndimage import binary_erosion
 
-    affine = np.array(values).reshape(4, 4)
     image = datasets.load_mni152_brain_mask(resolution=2)
-    brain = np.asarray(image.dataobj) > 0
-    grey, white, pure_white = (
+    brain, grey, white, pure_white = (
         np.asarray(mask.dataobj) > 0
         for mask in (
+            image,
             datasets.load_mni152_gm_mask(resolution=2),
             datasets.load_mni152_wm_mask(resolution=2),
             datasets.load_mni152_wm_mask(resolution=2, threshold=0.95),
@@ -81,19 +82,10 @@ def _tissues(shape: tuple[int, int, int], values: tuple[float, ...]) -> Tissues:
     )
     inner = binary_erosion(brain, iterations=6)
     masks = (brain, binary_erosion(pure_white), inner & ~grey & ~white)
-    return Tissues(*(_on_grid(mask, image.affine, shape, affine) for mask in masks))
-
-
-def _on_grid(
-    mask: np.ndarray, own: np.ndarray, shape: tuple[int, int, int], affine: np.ndarray
-) -> np.ndarray:
-    from scipy.ndimage import affine_transform
-
-    to_mask = np.linalg.inv(own) @ affine
-    moved = affine_transform(
-        mask.astype(np.uint8), to_mask[:3, :3], to_mask[:3, 3], output_shape=shape, order=0
-    )
-    return np.flatnonzero(moved.ravel(order="F"))
+    images = (nib.Nifti1Image(mask.astype(np.uint8), image.affine) for mask in masks)
+    target = np.array(values).reshape(4, 4)
+    moved = (resample_img(one, target, shape, interpolation="nearest") for one in images)
+    return Tissues(*(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved))
 
 
 def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -> pd.DataFrame:
@@ -128,7 +120,6 @@ def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -
 
 def cosines(n_volumes: int, tr: float, cut_s: float = HIGH_PASS_S) -> np.ndarray:
     """Discrete cosines slower than `cut_s`, the high-pass of SPM and fMRIPrep, (k, n_volumes)."""
-    order = int(np.floor(2 * n_volumes * tr / cut_s))
-    k = np.arange(1, order + 1)[:, None]
-    t = np.arange(n_volumes) + 0.5
-    return np.sqrt(2 / n_volumes) * np.cos(np.pi * k * t / n_volumes)
+    from nilearn.glm.first_level.design_matrix import create_cosine_drift
+
+    return create_cosine_drift(1 / cut_s, np.arange(n_volumes) * tr)[:, :-1].T  # last: a constant

@@ -8,8 +8,10 @@ registration are composed, so every volume is interpolated in space once.
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,18 @@ from fcforge.errors import DataError
 from fcforge.imaging.options import PreprocessRequest
 from fcforge.imaging.outputs import base_name, software, subject_folder, write_json
 from fcforge.imaging.raw import fsl_spm
-from fcforge.imaging.raw.distortion import estimate_field, opposite, phase_axis, unwarp
-from fcforge.imaging.raw.files import RawRun, volume_writer
-from fcforge.imaging.raw.motion import (
-    estimate_motion,
-    estimate_motion_ants,
-    mean_volume,
-    resample,
+from fcforge.imaging.raw.corrections import (
+    correct_slice_timing,
+    estimate_field,
+    opposite,
+    phase_axis,
+    slice_times,
+    unwarp,
 )
+from fcforge.imaging.raw.files import RawRun
+from fcforge.imaging.raw.motion import estimate_motion, estimate_motion_ants, mean_volume, resample
 from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
 from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
-from fcforge.imaging.raw.slice_timing import correct_slice_timing, slice_times
 from fcforge.imaging.scan import ScanHeader, open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file
@@ -242,3 +245,42 @@ def _save(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:
         image.header["pixdim"][4] = tr
     nib.save(image, path)
     return path
+
+
+@contextlib.contextmanager
+def volume_writer(
+    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
+
+    Parameters
+    ----------
+    path : Path
+        ``.nii.gz``.
+    shape : tuple of four int
+    affine : ndarray of shape (4, 4)
+    tr : float
+    top : float
+        Largest value to be stored; what exceeds it is clipped.
+    """
+    import nibabel as nib
+
+    header = nib.Nifti1Header()
+    header.set_data_shape(shape)
+    header.set_data_dtype(np.int16)
+    header.set_xyzt_units("mm", "sec")
+    header.set_sform(affine, code=4)
+    header.set_qform(affine, code=4)
+    header["pixdim"][4] = tr
+    slope = max(float(top), 1e-6) / 32000
+    header.set_slope_inter(slope, 0.0)
+    header["vox_offset"] = 352
+    header["magic"] = b"n+1"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(header.binaryblock + bytes(4))
+
+        def write(volume: np.ndarray) -> None:
+            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
+            file.write(stored.tobytes(order="F"))
+
+        yield write

@@ -84,28 +84,15 @@ def _subject(
             if results[-1].done["slice_timing"] == "not done":
                 say(f"{subject}: no slice times known, slice timing skipped")
     if results and pages:
-        page = pages.preprocess_page(subject, _shown(results), _facts(results))
+        shown = [(r.path.name, r.parameters, r.mean, _outlines(r)) for r in results]
+        facts = {
+            f"{step}, run {i}" if len(results) > 1 else step: what
+            for i, result in enumerate(results, 1)
+            for step, what in result.done.items()
+        }
+        page = pages.preprocess_page(subject, shown, facts)
         write_text(request.out / f"{subject}.html", page)
     return bool(results)
-
-
-def _facts(results: list[Preprocessed]) -> dict[str, Any]:
-    """Step to what was done, for the table of the page."""
-    return {
-        f"{step}, run {i}" if len(results) > 1 else step: _words(what)
-        for i, result in enumerate(results, 1)
-        for step, what in result.done.items()
-    }
-
-
-def _shown(results: list[Preprocessed]) -> list[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
-    return [(r.path.name, r.parameters, r.mean, _outlines(r)) for r in results]
-
-
-def _words(what: Any) -> str:
-    if not isinstance(what, dict):
-        return str(what)
-    return "; ".join(f"{k}: {f'{v:.3g}' if isinstance(v, float) else v}" for k, v in what.items())
 
 
 def _outlines(result: Preprocessed) -> np.ndarray:

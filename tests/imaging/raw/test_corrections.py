@@ -1,4 +1,4 @@
-"""Distortion: a known field, its grid, PyHySCO as a program."""
+"""Slice timing by hand; distortion: a known field, its grid, PyHySCO as a program."""
 
 from __future__ import annotations
 
@@ -9,14 +9,44 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from fcforge.errors import DataError
-from fcforge.imaging.raw.distortion import (
+from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.raw.corrections import (
+    correct_slice_timing,
     estimate_field,
     phase_axis,
-    pyhysco_command,
+    slice_times,
     to_voxels,
     unwarp,
 )
+
+
+def test_slice_orders_by_hand():
+    assert slice_times("ascending", 4, 2.0).tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert slice_times("descending", 4, 2.0).tolist() == [1.5, 1.0, 0.5, 0.0]
+    assert slice_times("interleaved", 5, 5.0).tolist() == [0.0, 3.0, 1.0, 4.0, 2.0]
+    assert slice_times("interleaved_even", 5, 5.0).tolist() == [2.0, 0.0, 3.0, 1.0, 4.0]
+    with pytest.raises(ConfigError, match="slice order 'random'"):
+        slice_times("random", 4, 2.0)
+
+
+def test_slice_timing_moves_every_slice_to_one_moment():
+    tr, n = 2.0, 80
+    times = slice_times("interleaved", 6, tr)
+    volume = np.arange(n) * tr
+    wave = lambda t: np.sin(2 * np.pi * 0.05 * t) + 0.5 * np.cos(2 * np.pi * 0.08 * t)  # noqa: E731
+    data = np.stack([np.broadcast_to(wave(volume + t), (2, 3, n)) for t in times], axis=2)
+    out = correct_slice_timing(data, times, tr)
+    expected = wave(volume + times.max() / 2)
+    assert np.abs(data[0, 0, 5] - expected).max() > 0.1  # it was wrong before
+    np.testing.assert_allclose(out[0, 0, :, 2:-2], np.tile(expected[2:-2], (6, 1)), atol=0.01)
+
+
+def test_slice_times_that_do_not_fit():
+    data = np.zeros((2, 2, 4, 10))
+    with pytest.raises(DataError, match="do not fit"):
+        correct_slice_timing(data, np.array([0.0, 500, 1000, 1500]), 2.0)
+    with pytest.raises(DataError, match="3 slice times"):
+        correct_slice_timing(data, np.array([0.0, 0.5, 1.0]), 2.0)
 
 
 def _blob(shape: tuple[int, int, int] = (32, 36, 28)) -> np.ndarray:
@@ -54,8 +84,6 @@ def test_phase_directions_and_the_command_line():
     assert phase_axis("k") == (2, 1)
     with pytest.raises(DataError, match="PhaseEncodingDirection 'AP'"):
         phase_axis("AP")
-    command = pyhysco_command(Path("a.nii.gz"), Path("b.nii.gz"), 1, Path("/o/f"))
-    assert command == ["pyhysco", "a.nii.gz", "b.nii.gz", "2", "--output_dir", "/o/f"]
 
 
 def test_pyhysco_is_run_as_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -63,6 +91,7 @@ def test_pyhysco_is_run_as_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     fake.write_text(
         "#!/usr/bin/env python3\n"
         "import gzip, shutil, sys\n"
+        "assert sys.argv[3:5] == ['2', '--output_dir']\n"
         f"shutil.copyfile('{tmp_path}/field.nii.gz', sys.argv[5] + '-EstFieldMap.nii.gz')\n"
     )
     fake.chmod(0o755)

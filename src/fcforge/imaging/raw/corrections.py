@@ -1,4 +1,4 @@
-"""Reverse-phase distortion correction: apply a field of displacements, estimate it by PyHySCO.
+"""Slice timing (a cubic spline in time) and distortion (a field of displacements, by PyHySCO).
 
 PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT.
 """
@@ -12,10 +12,82 @@ from pathlib import Path
 
 import numpy as np
 
+from fcforge.components import look_up
 from fcforge.errors import DataError
 from fcforge.imaging.scan import read_volume
 
+ORDERS = ("ascending", "descending", "interleaved", "interleaved_even")
+
 AXES = {"i": 0, "j": 1, "k": 2}
+
+
+def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
+    """Acquisition time of each slice within a volume, seconds.
+
+    Parameters
+    ----------
+    order : {"ascending", "descending", "interleaved", "interleaved_even"}
+        ``interleaved`` takes slices 0, 2, 4, ... first (Siemens with an odd count, Philips);
+        ``interleaved_even`` takes 1, 3, 5, ... first (Siemens with an even count).
+    n_slices : int
+    tr : float
+        Seconds.
+
+    Examples
+    --------
+    >>> slice_times("interleaved", 4, 2.0).tolist()
+    [0.0, 1.0, 0.5, 1.5]
+    """
+    index = np.arange(n_slices)
+    known = (index, index[::-1], np.r_[index[::2], index[1::2]], np.r_[index[1::2], index[::2]])
+    sequence = look_up("slice order", order, dict(zip(ORDERS, known, strict=True)))
+    times = np.empty(n_slices)
+    times[sequence] = np.arange(n_slices) * tr / n_slices
+    return times
+
+
+def correct_slice_timing(
+    data: np.ndarray, times: np.ndarray, tr: float, reference: float | None = None
+) -> np.ndarray:
+    """Signal each slice would have had at the reference moment of every volume.
+
+    Parameters
+    ----------
+    data : ndarray of shape (x, y, n_slices, n_volumes)
+    times : ndarray of shape (n_slices,)
+        Seconds after the start of a volume.
+    tr : float
+        Seconds.
+    reference : float, optional
+        Moment within a volume; the middle of the acquisition by default.
+
+    Returns
+    -------
+    ndarray like `data`, float32
+        At the two ends, where a spline would have to extrapolate, the nearest value is kept.
+
+    Raises
+    ------
+    DataError
+        Times that do not fit the scan.
+    """
+    times = np.asarray(times, dtype=float)
+    if times.shape != (data.shape[2],) or times.min() < 0 or times.max() >= tr:
+        raise DataError(
+            f"{len(times)} slice times from {times.min():g} to {times.max():g} s do not fit "
+            f"{data.shape[2]} slices and a TR of {tr:g} s.",
+            do="Check SliceTiming in the sidecar (seconds, not milliseconds).",
+        )
+    from scipy.interpolate import CubicSpline
+
+    reference = float(times.max() / 2) if reference is None else reference
+    volume = np.arange(data.shape[3]) * tr
+    out = np.empty(data.shape, dtype=np.float32)
+    for k, offset in enumerate(times):  # one slice at a time keeps the spline small
+        spline = CubicSpline(volume + offset, data[:, :, k].astype(np.float64), axis=-1)
+        ask = np.clip(volume + reference, volume[0] + offset, volume[-1] + offset)
+        out[:, :, k] = spline(ask)
+    return out
 
 
 def phase_axis(direction: str) -> tuple[int, int]:
@@ -53,13 +125,6 @@ def unwarp(volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float)
     return (moved * np.clip(1 + np.gradient(shift, axis=axis), 0, 2)).astype(np.float32)
 
 
-def pyhysco_command(
-    first: Path, second: Path, axis: int, prefix: Path, program: str = "pyhysco"
-) -> list[str]:
-    """Command line of PyHySCO 0.0.4, which takes positionals (its README shows flags)."""
-    return [program, str(first), str(second), str(axis + 1), "--output_dir", str(prefix)]
-
-
 def estimate_field(
     first: np.ndarray, second: np.ndarray, affine: np.ndarray, axis: int
 ) -> np.ndarray:
@@ -83,7 +148,8 @@ def estimate_field(
         for path, data in zip(paths, (first, second), strict=True):
             nib.save(nib.Nifti1Image(np.asarray(data, dtype=np.float32), affine), path)
         prefix = Path(folder) / "field"
-        run_program(pyhysco_command(paths[0], paths[1], axis, prefix, program))
+        # PyHySCO 0.0.4 takes positionals; its README shows flags.
+        run_program([program, *map(str, paths), str(axis + 1), "--output_dir", str(prefix)])
         field = read_volume(Path(f"{prefix}-EstFieldMap.nii.gz"))
     return to_voxels(field, axis, first.shape)
 

@@ -1,0 +1,13 @@
+matlabbatch{1}.spm.spatial.normalise.estwrite.subj.vol = {'$mean,1'};
+matlabbatch{1}.spm.spatial.normalise.estwrite.subj.resample = cellstr(spm_select('expand', '$series'));
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.biasreg = 0.0001;
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.biasfwhm = 60;
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.tpm = {fullfile(spm('dir'), 'tpm', 'TPM.nii')};
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.affreg = 'mni';
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.reg = [0 0.001 0.5 0.05 0.2];
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.fwhm = 0;
+matlabbatch{1}.spm.spatial.normalise.estwrite.eoptions.samp = 3;
+matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.bb = [-90 -126 -72; 90 90 108];
+matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.vox = [$mm $mm $mm];
+matlabbatch{1}.spm.spatial.normalise.estwrite.woptions.interp = 4;
+spm('defaults', 'FMRI'); spm_jobman('initcfg'); spm_jobman('run', matlabbatch);
