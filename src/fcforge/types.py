@@ -13,6 +13,7 @@ import numpy as np
 
 from fcforge.errors import SealedError
 from fcforge.settings import (
+    Bound,
     Checked,
     Fraction,
     NotNegative,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Protocol = Literal["strict", "paper"]
 Harmonise = Literal["none", "site_demean", "combat"]
+Folds = Annotated[int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")]
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,8 @@ class RunSpec(Checked):
     """Everything that determines a run. Its hash names the run's folder.
 
     A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
-    RunSpec too (`prefix`).
+    RunSpec too (`prefix`). With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``:
+    k seeds in a row test everybody once. Without, every seed tests `test_fraction` at random.
     """
 
     kind: ClassVar[str] = "run"
@@ -248,6 +251,7 @@ class RunSpec(Checked):
     leaks: Leaks = field(default_factory=Leaks)
     test_fraction: Fraction = 0.3
     val_fraction: ShareBelowOne = 0.2
+    folds: Folds = 0
     harmonise: Harmonise = "none"
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
@@ -299,6 +303,8 @@ class RunSpec(Checked):
         data["learner"].pop("training")  # already part of the run's training
         data["learner"].pop("start")  # and this of the run's start
         data["learner"]["method"]["params"].pop("folder", None)  # of a pipeline's module
+        if not self.folds:  # runs of before there were folds keep their names
+            data.pop("folds")
         if self.start and self.start.sha256:
             data["start"].pop("dataset")
         if self.data_sha256:

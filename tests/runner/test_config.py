@@ -153,6 +153,13 @@ def test_whatever_has_presets_knows_the_papers(table):
         assert getattr(made, "settings", made) != getattr(table[name](), "settings", None)
 
 
+def test_folds_say_what_the_seeds_are():
+    experiment = parse(config(split={"folds": 3, "repeats": 2}, experiment={"seeds": [7]}))
+    assert (experiment.folds, experiment.seeds) == (3, (0, 1, 2, 3, 4, 5))
+    assert {s.folds for s in experiment.specs(["A", "B"])} == {3}
+    assert "cannot be used" in parse_error(config(split={"folds": 1}))
+
+
 def test_an_override_is_checked_like_the_file():
     with pytest.raises(ConfigError, match="Did you mean 'epochs'"):
         parse(override(config(), ["training.epoch=5"]))

@@ -154,3 +154,27 @@ def test_duplicate_ids_and_odd_labels_are_refused():
     cohort.y[0] = 2
     with pytest.raises(DataError, match="labels other than"):
         split_site(cohort, "A", 0)
+
+
+def test_folds_test_everybody_once():
+    cohort = cohort_of(SIZES)
+    for repeat in (0, 1):
+        sites = [split_site(cohort, "A", 3 * repeat + k, folds=3) for k in range(3)]
+        tested = [i for s in sites for i in s.subject_ids["test"]]
+        everybody = cohort.subject_id[cohort.site == "A"].tolist()
+        assert sorted(tested) == sorted(everybody)
+        sizes = [len(s.test) for s in sites]
+        assert max(sizes) - min(sizes) <= 1
+        for s in sites:
+            parts = [set(s.subject_ids[p]) for p in ("train", "val", "test")]
+            assert len(set.union(*parts)) == sum(map(len, parts)) == len(everybody)
+    again = split_site(cohort, "A", 3, folds=3)
+    assert again.subject_ids["test"] == sites[0].subject_ids["test"]
+    assert set(again.subject_ids["test"]) != set(
+        split_site(cohort, "A", 0, folds=3).subject_ids["test"]
+    )
+
+
+def test_more_folds_than_a_class_has_are_refused():
+    with pytest.raises(DataError, match="fewer of one class than folds"):
+        split_site(cohort_of(SIZES), "C", 0, folds=6)

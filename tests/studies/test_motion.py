@@ -103,5 +103,6 @@ def test_abide(shared_data):
     path = Path(__file__).parents[2] / "experiments" / "main_abide.toml"
     wanted = replace(load_experiment(path), seeds=(0,), orders=2)
     found = {r.learner: r for r in motion.motion_rows(wanted, table)}
-    assert found.keys() == {"motion only", "majority class"}
+    majority = {"majority class", "majority class of each site"}
+    assert found.keys() == {"motion only"} | majority
     assert found["motion only"].estimates["auroc"].mean > 0.55

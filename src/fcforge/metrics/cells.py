@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from fcforge.components import look_up
 
@@ -42,22 +43,6 @@ class Metric:
     lower_is_better: bool = False
 
 
-def midranks(x: np.ndarray) -> np.ndarray:
-    """Ranks from 1 along the last axis; ties share their mean rank. Shape of `x`."""
-    n = x.shape[-1]
-    order = np.argsort(x, axis=-1, kind="stable")
-    ordered = np.take_along_axis(x, order, axis=-1)
-    edge = np.ones((*x.shape[:-1], 1), dtype=bool)
-    starts = np.concatenate([edge, ordered[..., 1:] != ordered[..., :-1]], axis=-1)
-    ends = np.concatenate([starts[..., 1:], edge], axis=-1)
-    place = np.arange(n)
-    first = np.maximum.accumulate(np.where(starts, place, 0), axis=-1)
-    last = np.minimum.accumulate(np.where(ends, place, n)[..., ::-1], axis=-1)[..., ::-1]
-    ranks = np.empty(x.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
-    return ranks
-
-
 def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """DeLong's placements: AUROC as a mean over patients plus a mean over controls.
 
@@ -67,10 +52,10 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     variance is DeLong's (1988).
     """
     patient, control = y == 1, y == 0
-    ranks, placement = midranks(p), np.zeros(p.shape)
+    ranks, placement = rankdata(p, axis=-1), np.zeros(p.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        above = ranks[..., patient] - midranks(p[..., patient])
-        below = ranks[..., control] - midranks(p[..., control])
+        above = ranks[..., patient] - rankdata(p[..., patient], axis=-1)
+        below = ranks[..., control] - rankdata(p[..., control], axis=-1)
         placement[..., patient] = above / np.float64(control.sum())
         placement[..., control] = 1 - below / np.float64(patient.sum())
         half = placement[..., patient].sum(-1, keepdims=True) / np.float64(patient.sum()) / 2

@@ -97,6 +97,22 @@ def fm(a: np.ndarray) -> np.ndarray:
     return _column_mean(_drops(a), _known(a)[..., :-1])
 
 
+def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    r"""FM whose best stage is chosen on `a` and measured on `b`, accuracies of other subjects.
+
+    :math:`\frac1{T-1}\sum_{i<T} (b_{l_i,i} - b_{T,i})` with :math:`l_i = \arg\max_{i\le l<T}
+    a_{l,i}` (the first of equals). FM takes the maximum of noisy numbers: a learner that neither
+    learns nor forgets has an FM above 0. This one's expectation is 0 then, and for any learner
+    the true drop from the stage that was chosen.
+    """
+    if a.shape[-1] < 2:
+        return np.full(a.shape[:-2], np.nan)
+    learned = np.where(np.tri(a.shape[-1], dtype=bool), a, -np.inf)[..., :-1, :-1]
+    best = learned.argmax(-2)[..., None, :]
+    at_best = np.take_along_axis(b[..., :-1], best, axis=-2)[..., 0, :]
+    return _column_mean(at_best - b[..., -1, :-1], _known(b)[..., :-1])
+
+
 def forgetting_curve(a: np.ndarray) -> np.ndarray:
     """FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
     n = a.shape[-1]

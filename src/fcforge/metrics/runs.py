@@ -14,8 +14,11 @@ from fcforge.types import Component, LearnerSpec, RunResult
 
 Baseline = Literal["initial", "majority"]
 
-MAJORITY = LearnerSpec(Component("majority"), Component("none"), title="majority class")
-"""The learner of `majority_result`."""
+MAJORITY, OWN_MAJORITY = (
+    LearnerSpec(Component("majority"), Component(model), title=title)
+    for model, title in (("none", "majority class"), ("own", "majority class of each site"))
+)
+"""The learners of `majority_result`."""
 
 
 def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndarray]:
@@ -131,22 +134,24 @@ def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, 
     return {"one_class": one, "flat": flat}
 
 
-def majority_result(result: RunResult) -> RunResult:
+def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     """What the commonest class of the sites learned so far would score on the same splits.
 
     P(patient) of everybody is the share of patients in the training parts seen so far, each
     site weighted by its number of test subjects (proportional to its training subjects, as all
-    sites are split alike). Before learning it is 0.5.
+    sites are split alike). Before learning it is 0.5. With `own` every site has the share of its
+    own training part, at every stage: it forgets nothing, and is what a hospital knows by itself.
     """
     order = result.spec.order
     n = np.array([len(result.y[s]) for s in order], dtype=float)
     share = np.array([result.train_positive[s] for s in order])
     prior = np.cumsum(n * share) / np.cumsum(n)  # (T,)
+    at = {s: np.full(len(order), result.train_positive[s]) if own else prior for s in result.y}
     counts = {s: len(result.y[s]) for s in result.sites}
     return replace(
         result,
-        spec=replace(result.spec, learner=MAJORITY),
-        scores={s: np.repeat(prior[:, None], k, axis=1) for s, k in counts.items()},
+        spec=replace(result.spec, learner=OWN_MAJORITY if own else MAJORITY),
+        scores={s: np.repeat(at[s][:, None], k, axis=1) for s, k in counts.items()},
         initial={s: np.full(k, 0.5) for s, k in counts.items()},
         memory_bytes=np.full(len(order), 16),  # two counts
         seconds=np.zeros(len(order)),

@@ -71,7 +71,7 @@ class Contents:
     @property
     def majority(self) -> str:
         """Title of the majority class."""
-        return next(r.learner for r in self.rows if r.is_majority)
+        return next(r.learner for r in self.rows if r.is_majority and r.learner in self.sites)
 
     @property
     def against_majority(self) -> dict[str, Comparison]:
@@ -174,6 +174,8 @@ def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: in
             for learner, other in partners.items()
             if _pairs(groups[learner]) & _pairs(groups[other])
         ]
+        corrected = stats.holm([c for _, _, c in items])
+        items = [(*item[:2], c) for item, c in zip(items, corrected, strict=True)]
         if items:
             forests.append(Forest(title, note, tuple(items), majority not in partners.values()))
     return forests
@@ -199,8 +201,8 @@ def contents(
     ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].mean, nan=-1.0))
     usable = {k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()}
-    groups = {r.learner: usable[r.learner] for r in ranking if usable[r.learner]}
-    majority = next(r.learner for r in ranking if r.is_majority)
+    groups = {r.learner: usable[r.learner] for r in ranking if usable.get(r.learner)}
+    majority = next(r.learner for r in ranking if r.is_majority and r.learner in groups)
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}

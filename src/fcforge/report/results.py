@@ -17,7 +17,7 @@ from fcforge.text import bracket, counted, duration, memory, no_formula, number,
 if TYPE_CHECKING:
     from rich.console import Console
 
-EVERYTHING = tuple(c.key for c in COLUMNS)
+EVERYTHING = tuple(c.key for c in COLUMNS if not c.extra)
 # From how wide a terminal on: columns with an interval, columns with the mean alone.
 LAYOUTS = (
     (150, ("aaa", "acc", "bacc", "auroc", "fm", "for_literal", "bwt"), ()),
@@ -136,7 +136,7 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
     out = out if console or out.is_terminal else Console(width=width)
     _, full, bare = next(layout for layout in LAYOUTS if width >= layout[0])
     results_table(rows, (*full, *bare), bare, spread=False).print(out)
-    out.print("mean over orders and seeds, [95 % over subjects]", style="dim")
+    out.print("mean over orders and seeds, [95 % over subjects and trainings]", style="dim")
 
 
 def print_findings(found: Sequence[Finding], console: Console | None = None) -> None:

@@ -144,7 +144,7 @@ def _facts(results: Sequence[RunResult], expected: int | None) -> dict[str, Any]
 def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
     """Settings shared by all runs, when the caller hands none over."""
     spec = asdict(results[0].spec)
-    shared = ("dataset", "training", "protocol", "leaks", "test_fraction", "val_fraction")
+    shared = ("dataset", "training", "protocol", "leaks", "test_fraction", "val_fraction", "folds")
     learners = {r.spec.learner.title: asdict(r.spec.learner) for r in results}
     return {**{k: spec[k] for k in (*shared, "harmonise")}, "learners": learners}
 

@@ -152,7 +152,7 @@ def _tag(spec: RunSpec) -> str:
     """What decides a site's subjects beside its name and the seed."""
     removed = f"{spec.confounds}{spec.start}" if spec.confounds else ""
     plain = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}{removed}"
-    return plain + so_far(spec)
+    return plain + f":{spec.folds} folds" * bool(spec.folds) + so_far(spec)
 
 
 def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:

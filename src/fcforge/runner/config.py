@@ -13,8 +13,8 @@ from fcforge.errors import ConfigError, unknown_name
 from fcforge.runner.config_files import ConfigFiles, Place, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import read_pipeline
-from fcforge.settings import checked, make
-from fcforge.types import Component, Leaks, LearnerSpec, PublicSpec, Training
+from fcforge.settings import Size, checked, make
+from fcforge.types import Component, Folds, Leaks, LearnerSpec, PublicSpec, Training
 
 T = TypeVar("T")
 Named = str | Mapping[str, Any]  # "gcn", or { name = "gcn", hidden = 32 }
@@ -49,6 +49,14 @@ class ConfoundsTable:
 
 
 @dataclass(frozen=True)
+class SplitTable:
+    """``[split]``: repeated k-fold, so that everybody is tested; it says what the seeds are."""
+
+    folds: Folds = 0
+    repeats: Size = 1
+
+
+@dataclass(frozen=True)
 class LearnerDefaults:
     """``[learner_defaults]``: what a row takes that does not say it."""
 
@@ -72,6 +80,7 @@ class ConfigFile:
     leaks: dict[str, Any] = field(default_factory=dict)
     start: dict[str, Any] | None = None
     confounds: dict[str, Any] = field(default_factory=dict)
+    split: dict[str, Any] = field(default_factory=dict)
     learners: list[str] = field(default_factory=list)
     learner_defaults: dict[str, Any] = field(default_factory=dict)
     method: dict[str, Any] = field(default_factory=dict)
@@ -100,6 +109,9 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         )
     config = read_tables(ConfigFile, files)
     said = check_table(Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID)
+    split = read_table(SplitTable, config.split, files, "split")
+    if split.folds:
+        said |= {"folds": split.folds, "seeds": tuple(range(split.folds * split.repeats))}
     training = read_table(Training, config.training, files, "training")
     if training.selection == "inner_val" and said.get("val_fraction") == 0:
         raise ConfigError(
@@ -140,7 +152,8 @@ def _start(
     return PublicSpec(Component(found.name, params))
 
 
-_NOT_SAID = ("dataset", "learners", "training", "leaks", "confounds", "start")  # own tables
+# what has a table of its own
+_NOT_SAID = ("dataset", "learners", "training", "leaks", "confounds", "start", "folds")
 _NEEDED = {
     "dataset": "the table [dataset]",
     "learner": "a table [[learner]]",

@@ -17,6 +17,7 @@ from fcforge.randomness import numpy_rng
 from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
 from fcforge.types import (
     Component,
+    Folds,
     Harmonise,
     Leaks,
     LearnerSpec,
@@ -39,7 +40,8 @@ Seeds = Annotated[
     Bound(lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."),
 ]
 _SHARED = (
-    "dataset", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise", "confounds",
+    "dataset", "protocol", "leaks", "test_fraction", "val_fraction", "folds", "harmonise",
+    "confounds",
 )  # fmt: skip
 
 
@@ -61,6 +63,7 @@ class Experiment(Checked):
     leaks: Leaks = field(default_factory=Leaks)
     test_fraction: Fraction = RunSpec.test_fraction
     val_fraction: ShareBelowOne = RunSpec.val_fraction
+    folds: Folds = 0
     harmonise: Harmonise = "none"
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
@@ -83,7 +86,11 @@ class Experiment(Checked):
         from fcforge.sites import make_sites
 
         return make_sites(
-            cohort, seed, test_fraction=self.test_fraction, val_fraction=self.val_fraction
+            cohort,
+            seed,
+            test_fraction=self.test_fraction,
+            val_fraction=self.val_fraction,
+            folds=self.folds,
         )
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:

@@ -38,6 +38,7 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         spec.training.selection,
         spec.leaks.generator_sees_test,
         [list(spec.confounds), str(spec.start)],
+        *[f"{spec.folds} folds"] * bool(spec.folds),
     ]
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
     return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")

@@ -101,8 +101,8 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
 
 
 SAME = (
-    "training", "protocol", "leaks", "test_fraction", "val_fraction", "harmonise", "confounds",
-    "start",
+    "training", "protocol", "leaks", "test_fraction", "val_fraction", "folds", "harmonise",
+    "confounds", "start",
 )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Workshop:
     # -- what a node needs ---------------------------------------------------------------------
     def sites(self, spec: RunSpec, labelled: bool = True) -> dict[str, Site]:
         """Sites of a seed, split once, confounds removed, harmonised to the order's first site."""
-        fractions = spec.test_fraction, spec.val_fraction
+        fractions = spec.test_fraction, spec.val_fraction, spec.folds
         removed = (spec.confounds, spec.start, spec.fitted_on)
         key = (spec.seed, fractions, spec.harmonise, spec.reference, labelled, str(removed))
         if key not in self._sites:
@@ -78,6 +78,7 @@ class Workshop:
                 spec.seed,
                 test_fraction=spec.test_fraction,
                 val_fraction=spec.val_fraction,
+                folds=spec.folds,
             )
             clean = self._without_confounds(spec, plain)
             self._sites[key] = harmonise_sites(clean, spec.harmonise, spec.reference, labelled)

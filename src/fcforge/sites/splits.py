@@ -17,13 +17,16 @@ from fcforge.types import FCBatch, RunSpec, Site
 SPLITS = ("train", "val", "test")
 
 
-def split_counts(n: int, test_fraction: float, val_fraction: float) -> tuple[int, int, int]:
+def split_counts(
+    n: int, test_fraction: float, val_fraction: float, test: int = 0
+) -> tuple[int, int, int]:
     """Train, validation and test counts of one class with `n` subjects.
 
     ``test = round(test_fraction n)``, ``val = round(val_fraction (n - test))``, halves rounded
-    up, and at least one of each (no validation when its fraction is 0).
+    up, and at least one of each (no validation when its fraction is 0). `test` says the number
+    of the tested instead.
     """
-    test = max(1, int(np.floor(test_fraction * n + 0.5)))
+    test = test or max(1, int(np.floor(test_fraction * n + 0.5)))
     val = int(np.floor(val_fraction * (n - test) + 0.5))
     if val_fraction > 0:
         val = max(1, val)
@@ -31,13 +34,26 @@ def split_counts(n: int, test_fraction: float, val_fraction: float) -> tuple[int
 
 
 def split_rows(
-    label: np.ndarray, rng: np.random.Generator, test_fraction: float, val_fraction: float
+    label: np.ndarray,
+    rng: np.random.Generator,
+    test_fraction: float,
+    val_fraction: float,
+    fold: tuple[int, int] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Rows of each split, stratified by `label`: sorted integers, disjoint, complete."""
+    """Rows of each split, stratified by `label`: sorted integers, disjoint, complete.
+
+    With `fold` = (i, k) the test part is every k-th row of each class in random order, from the
+    i-th on: the k folds test everybody once.
+    """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in SPLITS}
     for cls in (0, 1):
         rows = rng.permutation(np.flatnonzero(label == cls))
-        counts = split_counts(len(rows), test_fraction, val_fraction)
+        n_test = 0
+        if fold:
+            # the classes' longer folds are not the same ones
+            tested = np.arange(len(rows)) % fold[1] == (fold[0] + cls * (fold[1] // 2)) % fold[1]
+            rows, n_test = np.concatenate([rows[~tested], rows[tested]]), int(tested.sum())
+        counts = split_counts(len(rows), test_fraction, val_fraction, n_test)
         start = 0
         for name, count in zip(SPLITS, counts, strict=True):
             parts[name].append(rows[start : start + count])
@@ -51,6 +67,7 @@ def split_site(
     seed: int,
     test_fraction: float = RunSpec.test_fraction,
     val_fraction: float = RunSpec.val_fraction,
+    folds: int = 0,
 ) -> Site:
     """Cut one site into train, validation and test.
 
@@ -66,16 +83,22 @@ def split_site(
         Share of each class that is tested (the paper's 7:3 gives 0.3).
     val_fraction : float
         Share of the training part of each class that is set aside for validation.
+    folds : int
+        k > 0 tests fold ``seed % k`` of the ``seed // k``-th k-fold split instead.
 
     Returns
     -------
     Site
     """
+    test_fraction = 1 / folds if folds else test_fraction
     _require_fractions(test_fraction, val_fraction)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
-    _require_splittable(members, site_name, test_fraction, val_fraction)
-    rows = split_rows(members.y, numpy_rng(seed, "split", site_name), test_fraction, val_fraction)
+    _require_splittable(members, site_name, test_fraction, val_fraction, folds)
+    repeat, fold = divmod(seed, folds) if folds else (seed, 0)
+    rng = numpy_rng(repeat, *["folds"] * bool(folds), "split", site_name)
+    part = (fold, folds) if folds else None
+    rows = split_rows(members.y, rng, test_fraction, val_fraction, part)
     ids = {name: tuple(members.subject_id[r].tolist()) for name, r in rows.items()}
     batches = {name: FCBatch.from_numpy(members.fc[r], members.y[r]) for name, r in rows.items()}
     about = {"site": site_name, "split_seed": seed, "split_sha256": split_sha256(ids)}
@@ -104,6 +127,7 @@ def make_sites(
     names: Sequence[str] | None = None,
     test_fraction: float = RunSpec.test_fraction,
     val_fraction: float = RunSpec.val_fraction,
+    folds: int = 0,
 ) -> dict[str, Site]:
     """Sites of a cohort, split, after `require_valid` has found nothing wrong with them.
 
@@ -113,7 +137,7 @@ def make_sites(
         cohort = cohort.select_sites(names)
     require_valid(cohort)
     sites = {
-        name: split_site(cohort, name, seed, test_fraction, val_fraction)
+        name: split_site(cohort, name, seed, test_fraction, val_fraction, folds)
         for name in cohort.site_names
     }
     refuse_twins(cohort, sites.values())
@@ -127,7 +151,7 @@ def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
 
 
 def _require_splittable(
-    members: Cohort, site: str, test_fraction: float, val_fraction: float
+    members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
 ) -> None:
     where = f"site '{site}'"
     counts = [int((members.y == cls).sum()) for cls in (0, 1)]
@@ -145,6 +169,12 @@ def _require_splittable(
             f"is too small to split ({counts[0]} controls, {counts[1]} patients).",
             where=where,
             do=f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed.",
+        )
+    if min(counts) < folds:
+        raise DataError(
+            f"has fewer of one class than folds ({counts[0]} controls, {counts[1]} patients).",
+            where=where,
+            do=f"Give at most {min(counts)} folds.",
         )
     if len(set(members.subject_id.tolist())) != len(members):
         raise DataError("has a subject id twice.", where=where, do="Run `fcforge check`.")

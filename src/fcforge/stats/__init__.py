@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fcforge.stats.bootstrap import (
     Estimate,
+    at_site,
     bootstrap,
     estimate,
     means,
@@ -11,7 +12,7 @@ from fcforge.stats.bootstrap import (
     split_batches,
     subject_weights,
 )
-from fcforge.stats.compare import Comparer, Comparison, compare
+from fcforge.stats.compare import Comparer, Comparison, compare, holm
 from fcforge.stats.findings import Finding, findings, leaks_on
 from fcforge.stats.table import (
     COLUMNS,
@@ -33,12 +34,14 @@ __all__ = [
     "Estimate",
     "Finding",
     "Row",
+    "at_site",
     "bootstrap",
     "columns_for",
     "compare",
     "estimate",
     "findings",
     "group",
+    "holm",
     "leaks_on",
     "longest",
     "means",

@@ -1,16 +1,22 @@
-r"""Bootstrap intervals over test subjects, shared by all runs of an experiment.
+r"""Bootstrap intervals over test subjects and trainings, shared by all runs of an experiment.
 
-What is resampled. A draw gives every subject a weight, a pure function of (bootstrap seed, site,
+What is resampled. A draw gives every subject and every training a weight; a score weighs their
+product (Owen and Eckles 2012). A subject's weight is a pure function of (bootstrap seed, site,
 subject id): the same subject weighs the same in every order, seed and method in which it is
 tested, so comparisons are paired and the overlap of different seeds' test splits is accounted
 for. Weights are standard exponential (the Bayesian bootstrap of Rubin 1981: like drawing with
 replacement, but no draw loses a class of a small site), scaled so that each class of each
 site's test part keeps its size: the splits are stratified by class, hence so is the bootstrap.
+A training is a seed (with k-fold splits: a repeat, all of whose folds test everybody once): its
+split, its start and its noise, in all orders together. Its weight is gamma of shape (n - 2) / n,
+so that n seeds give the variance :math:`s^2 / n` of a mean, not less of it. With fewer than three
+seeds trainings cannot be resampled, and the interval is over subjects alone.
 
 What the interval says. It is the percentile interval of the mean over orders and seeds, with
 the draws shifted so that their median is the estimate. For means the shift is negligible; for
-forgetting measures it undoes the extra noise that resampling adds to a maximum. It covers the
-choice of test subjects; orders and trainings are those that were run (see the SD over orders).
+forgetting measures it undoes the extra noise that resampling adds to a maximum. It covers other
+test subjects of these sites and other trainings, in these orders, and is somewhat too wide: that
+different seeds test different people is in both weights.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, cell_values, metric_named, stack, summaries_of
+from fcforge.metrics import SUMMARIES, cell_values, fm_split, metric_named, stack, summaries_of
 from fcforge.randomness import numpy_rng
 from fcforge.types import RunResult
 
@@ -32,7 +38,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over orders and seeds, its spread over orders, its interval over subjects."""
+    """A mean over orders and seeds, its spread over orders, its interval."""
 
     mean: float
     sd_orders: float
@@ -41,10 +47,15 @@ class Estimate:
 
 
 @lru_cache(maxsize=16384)
-def _draws_of_subject(seed: int, site: str, subject: str, n_draws: int) -> np.ndarray:
-    return numpy_rng(seed, "bootstrap", site, subject).standard_exponential(
-        n_draws, dtype=np.float32
-    )
+def _of_subject(seed: int, what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
+    return numpy_rng(seed, what, site, subject).random(n_draws, dtype=np.float32)
+
+
+def subject_draws(
+    what: str, site: str, ids: Sequence[str], n_draws: int = N_DRAWS, seed: int = 0
+) -> np.ndarray:
+    """Uniform numbers of each subject, the same wherever it is tested. (n_draws, n)."""
+    return np.stack([_of_subject(seed, what, site, s, n_draws) for s in ids], axis=1)
 
 
 def subject_weights(
@@ -64,11 +75,29 @@ def subject_weights(
     ndarray of shape (n_draws, n), float32
         Each class's weights sum to its number of subjects.
     """
-    raw = np.stack([_draws_of_subject(seed, site, s, n_draws) for s in ids], axis=1)
+    raw = -np.log1p(-subject_draws("bootstrap", site, ids, n_draws, seed))
     for label in np.unique(labels):
         members = labels == label
         raw[:, members] *= members.sum() / raw[:, members].sum(1, keepdims=True)
     return raw
+
+
+def training_weights(
+    results: Sequence[RunResult], n_draws: int = N_DRAWS, seed: int = 0
+) -> np.ndarray:
+    """Bootstrap weights of the runs' trainings, (n_runs, n_draws), each draw's mean being 1.
+
+    All ones with fewer than three seeds (repeats of a k-fold split).
+    """
+    units = [r.spec.seed // (r.spec.folds or 1) for r in results]
+    n = len(set(units))
+    if n < 3:
+        return np.ones((len(results), n_draws))
+    own = {
+        u: numpy_rng(seed, "training", u).standard_gamma((n - 2) / n, n_draws) for u in set(units)
+    }
+    weights = np.stack([own[u] for u in units])
+    return weights / weights.mean(0)
 
 
 def split_batches(results: Sequence[RunResult]) -> list[list[RunResult]]:
@@ -123,14 +152,50 @@ def bootstrap(
     draws : ndarray of shape (n_draws, *shape)
     """
     place = {id(r): k for k, r in enumerate(results)}
+    weights = training_weights(results, n_draws, seed)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
-    total = None
+    total = 0.0
     for batch, at, draws in score_matrices(results, metric, n_draws, seed):
-        for r, value in zip(batch, statistic(at), strict=True):
-            points[place[id(r)]] = value
-        part = statistic(draws).sum(0)
-        total = part if total is None else total + part
+        rows = [place[id(r)] for r in batch]
+        for k, value in zip(rows, statistic(at), strict=True):
+            points[k] = value
+        total = total + np.einsum("rd,rd...->d...", weights[rows], statistic(draws))
     return np.stack(points), np.asarray(total) / len(results)
+
+
+def halves(
+    site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int, seed: int = 0
+) -> np.ndarray:
+    """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
+    luck = subject_draws("half", site, ids, n_draws, seed)
+    chosen = np.zeros(luck.shape, dtype=np.float32)
+    for label in np.unique(labels):
+        members = labels == label
+        place = luck[:, members].argsort(1).argsort(1)
+        up = numpy_rng(seed, "half up", site, int(label)).random((n_draws, 1)) < 0.5
+        chosen[:, members] = place < (members.sum() + up) // 2
+    return chosen
+
+
+def split_forgetting(
+    results: Sequence[RunResult], metric: str, *, n_draws: int = 100, seed: int = 0
+) -> np.ndarray:
+    """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
+    sign = -1.0 if metric_named(metric).lower_is_better else 1.0
+    found: dict[int, float] = {}
+    for batch in split_batches(results):
+        first = batch[0]
+
+        def cells(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
+            y = first.y[site]
+            half = halves(site, first.subject_ids[site], y, n_draws, seed)
+            both = [sign * cell_values(p, y, metric, h) for h in (half, 1 - half)]
+            return np.concatenate(both, axis=-1)
+
+        a = stack(batch, cells)[..., 1:, :]  # (run, 2 n_draws, T, T)
+        other = np.roll(a, n_draws, axis=1)
+        found |= {id(r): v for r, v in zip(batch, fm_split(a, other).mean(1), strict=True)}
+    return np.array([found[id(r)] for r in results])
 
 
 def interval(mean: np.ndarray, draws: np.ndarray, level: float = LEVEL) -> np.ndarray:
@@ -166,7 +231,7 @@ def estimate(
         Runs of one learner.
     metric : str
     names : tuple of str
-        Summaries of `fcforge.metrics.SUMMARIES`.
+        Summaries of `fcforge.metrics.SUMMARIES`, and ``fm_split``.
     n_draws, seed : int
 
     Returns
@@ -175,11 +240,16 @@ def estimate(
     """
     lower = metric_named(metric).lower_is_better
 
+    drawn = tuple(dict.fromkeys("fm" if n == "fm_split" else n for n in names))
+
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summaries_of(full, lower_is_better=lower, names=names)
-        return np.stack([found[n] for n in names], axis=-1)
+        found = summaries_of(full, lower_is_better=lower, names=drawn)
+        # FM's spread is that of its unbiased form, to whose value the interval is shifted.
+        return np.stack([found["fm" if n == "fm_split" else n] for n in names], axis=-1)
 
     points, draws = bootstrap(results, metric, statistic, n_draws=n_draws, seed=seed)
+    if "fm_split" in names:
+        points[:, names.index("fm_split")] = split_forgetting(results, metric, seed=seed)
     mean, sd = points.mean(0), sd_over_orders(results, points)
     bounds = interval(mean, draws)
     return {
@@ -202,24 +272,36 @@ def means(
     return {n: float(np.concatenate(v).mean()) for n, v in found.items()}
 
 
+def at_site(
+    runs: Sequence[RunResult],
+    site: str,
+    metric: str = "accuracy",
+    stage: int = -1,
+    *,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
+) -> Estimate:
+    """Value at one site after a stage, mean over orders and seeds, with its interval."""
+    ordered = [r for batch in split_batches(runs) for r in batch]
+    weights = iter(training_weights(ordered, n_draws, seed))
+    points, total = [], np.zeros(n_draws)
+    for batch in split_batches(runs):
+        y, ids = batch[0].y[site], batch[0].subject_ids[site]
+        p = np.stack([r.scores[site][stage] for r in batch])
+        points.append(cell_values(p, y, metric))
+        drawn = cell_values(p, y, metric, subject_weights(site, ids, y, n_draws, seed))
+        total += sum(next(weights) * row for row in drawn)
+    values = np.concatenate(points)
+    low, high = interval(values.mean(), total / len(ordered))
+    sd = sd_over_orders(ordered, values)
+    return Estimate(float(values.mean()), float(sd), float(low), float(high))
+
+
 def per_site(
     results: Sequence[RunResult], metric: str = "accuracy", *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
-    sites = results[0].sites
-    found = {}
-    for site in sites:
-        final, draws = [], []
-        for batch in split_batches(results):
-            y, ids = batch[0].y[site], batch[0].subject_ids[site]
-            w = subject_weights(site, ids, y, n_draws, seed)
-            p = np.stack([r.scores[site][-1] for r in batch])
-            final.append(cell_values(p, y, metric))
-            draws.append(cell_values(p, y, metric, w).sum(0))
-        runs = [r for batch in split_batches(results) for r in batch]
-        values = np.concatenate(final)
-        mean = values.mean()
-        low, high = interval(mean, np.sum(draws, axis=0) / len(runs))
-        sd = sd_over_orders(runs, values)
-        found[site] = Estimate(float(mean), float(sd), float(low), float(high))
-    return found
+    return {
+        site: at_site(results, site, metric, n_draws=n_draws, seed=seed)
+        for site in results[0].sites
+    }

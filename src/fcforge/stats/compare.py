@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics import metric_named, stack, summaries_of
 from fcforge.metrics.cells import swapped_values
-from fcforge.randomness import numpy_rng
-from fcforge.stats.bootstrap import N_DRAWS, interval, score_matrices, split_batches
+from fcforge.stats.bootstrap import (
+    N_DRAWS,
+    interval,
+    score_matrices,
+    split_batches,
+    subject_draws,
+    training_weights,
+)
 from fcforge.types import RunResult
 
 
@@ -25,13 +30,15 @@ class Comparison:
     difference : float
         Mean over the shared (order, seed) pairs of A minus B.
     low, high : float
-        95 % bootstrap interval over subjects; both learners get the same draws.
+        95 % bootstrap interval over subjects and trainings; both learners get the same draws.
     p_value : float
         Two-sided permutation test over subjects, see `compare`.
     n_pairs : int
         (order, seed) pairs that both learners finished.
     wins : float
         Share of pairs in which A has the larger value (a tie counts half).
+    p_holm : float
+        The p-value corrected for all comparisons of its table (`holm`); NaN before that.
     """
 
     difference: float
@@ -40,6 +47,21 @@ class Comparison:
     p_value: float
     n_pairs: int
     wins: float
+    p_holm: float = np.nan
+
+
+def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    r"""Comparisons of one table with Holm's (1979) p-values.
+
+    The k-th smallest of m becomes :math:`\max_{j\le k} \min(1, (m - j + 1)\,p_{(j)})`: the chance
+    of one or more false findings in the table stays below the level.
+    """
+    p = np.array([c.p_value for c in comparisons])
+    order = np.argsort(p, kind="stable")
+    raised = np.minimum(1, p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(raised)
+    return [replace(c, p_holm=float(q)) for c, q in zip(comparisons, corrected, strict=True)]
 
 
 def _pairs(
@@ -61,16 +83,6 @@ def _pairs(
     return left, right
 
 
-@lru_cache(maxsize=16384)
-def _coins(seed: int, site: str, subject: str, n_draws: int) -> np.ndarray:
-    return numpy_rng(seed, "swap", site, subject).random(n_draws) < 0.5
-
-
-def _swaps(site: str, ids: Sequence[str], n_draws: int, seed: int) -> np.ndarray:
-    """Coins per subject, shared by all seeds in which it is tested. (n_draws, n)."""
-    return np.stack([_coins(seed, site, s, n_draws) for s in ids], axis=1)
-
-
 def compare(
     results_a: Sequence[RunResult],
     results_b: Sequence[RunResult],
@@ -88,8 +100,9 @@ def compare(
     tosses one coin and, on heads, exchanges its scores between A and B in all orders, stages
     and seeds at once; under the null hypothesis that A and B are exchangeable for every subject
     the result is distributed like the difference that was seen. ``p = (1 + k) / (1 + n_draws)``
-    where k permutations are at least as far from 0. Like the interval, it speaks of new
-    subjects from these sites, not of new sites.
+    where k permutations are at least as far from 0. It speaks of new subjects from these sites,
+    given the trainings that were run; the interval speaks of other trainings too, so a
+    difference is to be believed where both exclude chance.
 
     Exchangeability is more than equal accuracy. Where A and B err on different classes (the
     extreme: B always names one class) the test is conservative, and the interval, which holds
@@ -131,7 +144,8 @@ class Comparer:
             nulls += (value[: len(batch)] - value[len(batch) :]).sum(0)
         pairs = [(self._known[id(x)], self._known[id(y)]) for x, y in zip(left, right, strict=True)]
         points = np.array([a[1] - b[1] for a, b in pairs])
-        draws = np.mean([a[2] - b[2] for a, b in pairs], axis=0)
+        weights = training_weights(left, self.n_draws, self.seed)
+        draws = np.mean([w * (a[2] - b[2]) for w, (a, b) in zip(weights, pairs, strict=True)], 0)
         return _conclude(points, draws, nulls / len(left))
 
     def _learn(self, runs: Sequence[RunResult]) -> None:
@@ -157,7 +171,7 @@ class _Swapped:
 
     def __call__(self, site: str, p: np.ndarray) -> np.ndarray:
         y, ids, n = self.first.y[site], self.first.subject_ids[site], self.n_runs
-        swap = _swaps(site, ids, self.n_draws, self.seed)
+        swap = subject_draws("swap", site, ids, self.n_draws, self.seed) < 0.5
         return np.concatenate(swapped_values(p[:n], p[n:], y, self.metric, swap))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.metrics import finite, intransigence, majority_result, metric_named, score_matrix
+from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate
 from fcforge.types import RunResult
 
@@ -27,6 +28,8 @@ class Column:
     summary: str
     higher_is_better: bool
     help: str
+    extra: bool = False
+    """Whether only CSV, JSON and the fold of the report show it."""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -35,6 +38,19 @@ COLUMNS: tuple[Column, ...] = (
     Column("bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
     Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
     Column("fm", "FM", "accuracy", "fm", False, "forgetting (Chaudhry 2018): best minus final"),
+    Column(
+        "fm_split",
+        "FM unb.",
+        "accuracy",
+        "fm_split",
+        False,
+        "FM without luck: the best stage chosen on half of the subjects, measured on the others",
+        extra=True,
+    ),
+    Column(
+        "bacc_fm", "bACC FM", "balanced_accuracy", "fm", False, "balanced accuracy lost", extra=True
+    ),
+    Column("auroc_fm", "AUROC FM", "auroc", "fm", False, "AUROC lost", extra=True),
     Column("for_triangular", "FOR tri.", "accuracy", "for_triangular", False, "FM × (T-1)/T"),
     Column("for_literal", "FOR lit.", "accuracy", "for_literal", False, "FOR as in the paper"),
     Column("bwt", "BWT", "accuracy", "bwt", True, "backward transfer: final minus just learned"),
@@ -100,17 +116,24 @@ def longest(runs: Sequence[RunResult]) -> list[RunResult]:
     return [r for r in runs if len(r.spec.order) == most]
 
 
-def with_majority(results: Sequence[RunResult]) -> list[RunResult]:
+def with_majority(results: Sequence[RunResult], *, own: bool = False) -> list[RunResult]:
     """`results` and, unless a majority learner is among them, the majority reference.
 
-    The reference is computed once for every (dataset, seed, order) that was run.
+    It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
+    class of each site by itself is added too.
     """
     if not results:
         raise DataError("there is no finished run to summarise.", do="Run `fcforge run` first.")
-    if any(r.spec.learner.method.name == "majority" for r in results):
-        return list(results)
-    seen = {(r.spec.seed, r.spec.order): r for r in reversed(results)}
-    return [*(majority_result(r) for r in reversed(seen.values())), *results]
+    there = [r.spec.learner for r in results if is_majority(r)]
+    wanted = [False] * (not there) + [True] * (own and OWN_MAJORITY not in there)
+    seen = {(r.spec.seed, r.spec.order): r for r in reversed(results) if not is_majority(r)}
+    first = list(reversed(seen.values()))
+    return [*(majority_result(r, own=which) for which in wanted for r in first), *results]
+
+
+def is_majority(result: RunResult) -> bool:
+    """Whether a run is a majority reference."""
+    return result.spec.learner.method.name == "majority"
 
 
 def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np.ndarray]:
@@ -138,7 +161,7 @@ def _row(
     draws: Mapping[str, int],
 ) -> Row:
     good = [r for r in runs if finite(r)]
-    majority = runs[0].spec.learner.method.name == "majority"
+    majority = is_majority(runs[0])
     nothing = Estimate(*[float("nan")] * 4)
     estimates = {c.key: nothing for c in columns}
     for metric in dict.fromkeys(c.metric for c in columns) if good else ():
@@ -179,13 +202,18 @@ def rows(
     n_draws, seed : int
         Of the bootstrap.
     """
-    groups = group(with_majority(results))
+    groups = group(with_majority(results, own=True))
     columns, draws = (*COLUMNS, *columns_for(metrics)), {"n_draws": n_draws, "seed": seed}
     found = []
     for title, runs in groups.items():
         star = _a_star(groups, runs[0].spec.learner.model.name)
         found.append(_row(title, runs, keeps or {}, star, columns, draws))
-    return sorted(found, key=lambda r: (not r.is_majority, -np.nan_to_num(r.estimates["aaa"].mean)))
+    return sorted(found, key=_rank)
+
+
+def _rank(row: Row) -> tuple[bool, str, float]:
+    own = row.learner if row.is_majority else ""  # "of each site" is second
+    return not row.is_majority, own, -np.nan_to_num(row.estimates["aaa"].mean)
 
 
 def table(

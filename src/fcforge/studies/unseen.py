@@ -18,17 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from fcforge.errors import StoreError
-from fcforge.metrics import cell_values, finite, metric_named
+from fcforge.metrics import finite, metric_named
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import (
     Estimate,
+    at_site,
     bootstrap,
     group,
     longest,
     per_site,
-    split_batches,
-    subject_weights,
     with_majority,
 )
 from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
@@ -71,20 +70,8 @@ def leave_one_out(
     found = {}
     for site in runs[0].sites:
         last = [r for r in runs if r.spec.order[-1] == site and len(r.spec.order) > 1]
-        if not last:
-            continue
-        values, draws, members = [], [], []
-        for batch in split_batches(last):
-            y, ids = batch[0].y[site], batch[0].subject_ids[site]
-            p = np.stack([r.scores[site][-2] for r in batch])
-            weights = subject_weights(site, ids, y, n_draws)
-            values.append(cell_values(p, y, metric))
-            draws.append(cell_values(p, y, metric, weights).sum(0))
-            members += batch
-        at = np.concatenate(values)
-        low, high = interval(at.mean(), np.sum(draws, axis=0) / len(at))
-        sd = float(sd_over_orders(members, at))
-        found[site] = Estimate(float(at.mean()), sd, float(low), float(high))
+        if last:
+            found[site] = at_site(last, site, metric, stage=-2, n_draws=n_draws)
     return found
 
 

@@ -1,0 +1,77 @@
+"""One cell's metrics against scikit-learn, and under weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from fcforge import metrics as m
+from fcforge.errors import ConfigError
+
+ORACLES = {
+    "accuracy": lambda y, p: sk.accuracy_score(y, p > 0.5),
+    "balanced_accuracy": lambda y, p: sk.balanced_accuracy_score(y, p > 0.5),
+    "auroc": sk.roc_auc_score,
+    "sensitivity": lambda y, p: sk.recall_score(y, p > 0.5),
+    "specificity": lambda y, p: sk.recall_score(1 - y, p <= 0.5),
+    "f1": lambda y, p: sk.f1_score(y, p > 0.5),
+    "precision": lambda y, p: sk.precision_score(y, p > 0.5, zero_division=0),
+    "brier": sk.brier_score_loss,
+}
+
+
+@pytest.mark.parametrize("metric", ORACLES)
+def test_cells_agree_with_sklearn(metric):
+    rng = np.random.default_rng(0)
+    for n in (5, 31, 60):
+        y = (np.arange(n) % 3 == 0).astype(int)
+        p = np.round(rng.random((4, n)), 1)  # rounding makes ties
+        expected = [ORACLES[metric](y, row) for row in p]
+        assert m.cell_values(p, y, metric) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", [*ORACLES, "ece"])
+def test_integer_weights_equal_repeated_subjects(metric):
+    rng = np.random.default_rng(1)
+    y = np.array([0, 1, 0, 1, 1, 0, 0, 1])
+    p = rng.random(8)
+    w = np.array([[1, 2, 0, 1, 3, 2, 1, 0]])
+    found = m.cell_values(p, y, metric, w)[0]
+    repeated = m.cell_values(np.repeat(p, w[0]), np.repeat(y, w[0]), metric)
+    # AUROC moves to first order only.
+    assert found == pytest.approx(repeated, abs=0.06 if metric == "auroc" else 1e-12)
+
+
+def test_auroc_weights_have_delong_variance():
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1], [30, 20])
+    p = rng.normal(size=50) + y
+    wins = (p[y == 1][:, None] > p[y == 0]).astype(float)
+    delong = wins.mean(1).var(ddof=0) / 20 + wins.mean(0).var(ddof=0) / 30
+    w = rng.exponential(size=(20_000, 50))
+    for c in (0, 1):
+        w[:, y == c] *= (y == c).sum() / w[:, y == c].sum(1, keepdims=True)
+    assert m.cell_values(p, y, "auroc", w).var() == pytest.approx(delong, rel=0.08)
+
+
+def test_ece_by_hand():
+    # Bin (.1, .2]: mean score .15 against 1/2 patients; bin (.8, .9]: .85 against 1/1.
+    p, y = np.array([0.12, 0.18, 0.85]), np.array([0, 1, 1])
+    assert m.cell_values(p, y, "ece") == pytest.approx((abs(0.30 - 1) + abs(0.85 - 1)) / 3)
+
+
+def test_one_class_and_broken_scores_are_undefined():
+    y = np.zeros(4, dtype=int)
+    p = np.array([0.1, 0.2, 0.7, 0.4])
+    for metric in ("auroc", "sensitivity", "balanced_accuracy"):
+        assert np.isnan(m.cell_values(p, y, metric))
+    assert m.cell_values(p, y, "accuracy") == 0.75
+    p[0] = np.nan
+    for metric in m.METRICS:
+        assert np.isnan(m.cell_values(p, np.array([0, 1, 0, 1]), metric)), metric
+
+
+def test_unknown_metric_names_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'accuracy'"):
+        m.cell_values(np.ones(2), np.array([0, 1]), "acuracy")

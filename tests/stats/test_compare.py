@@ -1,0 +1,104 @@
+"""Comparisons are paired, their p-values uniform under the null and corrected for their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fake_runs import fake_learner, run
+from fcforge import metrics as m
+from fcforge import stats
+from fcforge.errors import DataError
+
+
+def test_comparison_is_paired():
+    """B errs on three subjects more than A: the paired interval is far narrower than two."""
+    rng = np.random.default_rng(3)
+    y = np.tile([0, 1], 50)
+    right = rng.random(100) < 0.65
+    also_wrong = right.copy()
+    also_wrong[np.flatnonzero(right)[:6]] = False
+    runs = []
+    for hits in (right, also_wrong):
+        p = np.where(hits, y * 0.8 + 0.1, 0.9 - y * 0.8)
+        runs.append(run({"A": [p]}, {"A": y}))
+    c = stats.compare(runs[:1], runs[1:], summary="acc")
+    single = stats.estimate(runs[:1], names=("acc",))["acc"]
+    assert c.difference == pytest.approx(0.06)
+    assert c.low > 0
+    assert c.high - c.low < 0.6 * (single.high - single.low)
+    # Six subjects differ, all the same way: 2 of 2**6 sign patterns are as extreme.
+    assert c.p_value == pytest.approx(2 / 64, abs=0.02)
+    back = stats.compare(runs[1:], runs[:1], summary="acc")
+    assert (back.difference, back.low) == pytest.approx((-c.difference, -c.high))
+
+
+def test_permutation_p_is_uniform_under_the_null():
+    rng, p_values = np.random.default_rng(4), []
+    y = np.tile([0, 1], 30)
+    for k in range(200):
+        ids = {"A": tuple(f"{k}-{i}" for i in range(60))}
+        pair = [run({"A": [rng.random(60)]}, {"A": y}, subject_ids=ids) for _ in "ab"]
+        p_values.append(stats.compare(pair[:1], pair[1:], summary="acc", n_draws=199).p_value)
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.09
+    assert 0.4 < np.mean(p_values) < 0.65
+
+
+def test_compare_uses_shared_pairs_only():
+    a = fake_learner("a", skill=1.5, seeds=(0, 1))
+    b = fake_learner("b", skill=0.8, seeds=(1, 2))
+    c = stats.compare(a, b, n_draws=100)
+    assert c.n_pairs == 24
+    assert c.low > 0
+    assert c.wins == 1.0
+    with pytest.raises(DataError, match="share no"):
+        stats.compare(a, fake_learner("c", seeds=(7,)))
+    moved = [replace(r, subject_ids={s: r.subject_ids[s][::-1] for s in r.sites}) for r in a]
+    with pytest.raises(DataError, match="different subjects"):
+        stats.compare(a, moved)
+
+
+def test_compare_equals_difference_of_means():
+    a = fake_learner("a", forgets=0.3, seeds=(0, 1))
+    b = fake_learner("b", forgets=0.1, seeds=(0, 1))
+    c = stats.compare(a, b, metric="auroc", summary="fm", n_draws=50)
+    gap = np.mean([m.summary(r, "auroc")["fm"] for r in a])
+    gap -= np.mean([m.summary(r, "auroc")["fm"] for r in b])
+    assert c.difference == pytest.approx(gap)
+
+
+def test_a_comparer_gives_what_compare_gives():
+    a, b, c = (
+        fake_learner(t, skill=k, seeds=(0, 1)) for t, k in (("a", 1), ("b", 1.2), ("c", 0.8))
+    )
+    comparer = stats.Comparer(n_draws=60)
+    for x, y in ((a, b), (a, c), (b, c), (a, b)):
+        assert comparer.compare(x, y) == stats.compare(x, y, n_draws=60)
+
+
+def test_holm_by_hand():
+    made = [stats.Comparison(0, 0, 0, p, 1, 0.5) for p in (0.04, 0.01, 0.03, 0.5)]
+    assert [c.p_holm for c in stats.holm(made)] == pytest.approx([0.09, 0.04, 0.09, 0.5])
+    assert [c.p_value for c in stats.holm(made)] == [0.04, 0.01, 0.03, 0.5]
+    assert stats.holm([]) == []
+
+
+def test_holm_never_exceeds_one_nor_changes_the_order():
+    made = [stats.Comparison(0, 0, 0, p, 1, 0.5) for p in (0.6, 0.7, 0.5)]
+    assert [c.p_holm for c in stats.holm(made)] == [1, 1, 1]
+
+
+def test_a_difference_of_noisy_trainings_has_a_wide_interval():
+    """A is better on two seeds of three by luck: subjects alone would call that certain."""
+    y = np.tile([0, 1], 40)
+    right, wrong = (
+        np.where(y == 1, 0.9, 0.1),
+        np.where(np.arange(80) % 4 == 0, 1 - y, y) * 0.8 + 0.1,
+    )
+    a = [run({"A": [p]}, {"A": y}, seed=k) for k, p in enumerate((right, right, wrong))]
+    b = [run({"A": [p]}, {"A": y}, seed=k) for k, p in enumerate((wrong, wrong, right))]
+    c = stats.compare(a, b, summary="acc")
+    assert c.difference == pytest.approx(0.25 / 3)
+    assert c.low < 0 < c.high

@@ -1,0 +1,54 @@
+"""What a reader must know is said: leaks, gaps, constant predictors, the majority."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fake_runs import fake_learner
+from fcforge import stats
+from fcforge.types import Leaks
+
+
+def texts(results, **kwargs):
+    return "\n".join(f"{f.learner}: {f.text}" for f in stats.findings(results, **kwargs))
+
+
+def test_findings_name_what_is_wrong():
+    good = fake_learner("good", skill=1.5)
+    assert texts(good, expected=72) == ""
+    assert "only 1 seed" in texts(fake_learner("good", seeds=(0,), skill=1.5))
+    assert "28 of 100 runs are missing" in texts(good, expected=100)
+    stuck = fake_learner("stuck", constant=True)
+    assert "stuck: calls everybody the same in 720 of 720" in texts([*good, *stuck])
+    assert "good: calls" not in texts([*good, *stuck])
+    leaky = fake_learner("leaky", skill=1.5, leaks=Leaks(select_on_test=True))
+    assert "leaky: was run with test data leaking in: select_on_test" in texts([*good, *leaky])
+    assert stats.leaks_on([*good, *leaky]) == {"leaky": ("select_on_test",)}
+    assert "lacks 2 of 72 (order, seed) pairs" in texts([*good, *leaky[2:]])
+
+
+def test_diverged_runs_are_counted_and_left_out():
+    good = fake_learner("x", skill=1.5)
+    broken = {s: v.copy() for s, v in good[0].scores.items()}
+    broken["UM"][2, 5] = np.nan
+    runs = [replace(good[0], scores=broken), *good[1:]]
+    assert "1 of 72 runs diverged" in texts(runs)
+    row = stats.rows(runs, n_draws=20)[2]
+    assert (row.n_runs, row.n_left_out) == (71, 1)
+    assert np.isfinite(row.estimates["aaa"].mean)
+
+
+def test_worse_than_majority_is_said():
+    runs = fake_learner("weak", skill=0.1)
+    majority = stats.group(stats.with_majority(runs))["majority class"]
+    c = stats.compare(runs, majority, n_draws=200)
+    assert "weak: is below always naming the commonest class" in texts(
+        runs, against_majority={"weak": c}
+    )
+
+
+def test_duplicate_runs_of_one_title_are_named():
+    runs = fake_learner("x", skill=1.5)
+    assert "more than one run" in texts([*runs, runs[0]])

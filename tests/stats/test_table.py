@@ -1,0 +1,74 @@
+"""The table has every column, both majority references, and says what it left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fake_runs import KEEPS, fake_experiment, fake_learner, run
+from fcforge import metrics as m
+from fcforge import stats
+from fcforge.errors import DataError
+from fcforge.types import Component, LearnerSpec
+
+
+def test_table_has_the_majority_row_and_all_columns():
+    df = stats.table(fake_experiment(seeds=(0,)), keeps=KEEPS, n_draws=50)
+    assert df.learner[0] == "majority class"
+    assert df.aaa[0] == pytest.approx(1 - np.mean(0.4), abs=0.06)
+    assert df.learner[1] == "majority class of each site"
+    assert list(df.learner[2:]) == list(df[2:].sort_values("aaa", ascending=False).learner)
+    for c in stats.COLUMNS:
+        assert {c.key, f"{c.key}_low", f"{c.key}_high", f"{c.key}_sd"} <= set(df)
+    at = df.set_index("learner")
+    assert at.keeps["cumulative/gcn"] == "real subjects"
+    assert at.fm["finetune/gcn"] > at.fm["FORGE/gcn"] > at.fm["cumulative/gcn"]
+    assert at.memory_bytes["ewc/gcn"] == 420_000
+    assert at.seconds["ewc/gcn"] == 4.0
+    assert at.intransigence["cumulative/gcn"] == 0
+    assert np.isnan(at.intransigence["analytic ridge"])
+
+
+def test_majority_is_not_added_twice():
+    runs = fake_learner("x", seeds=(0,))
+    own = LearnerSpec(Component("majority"), Component("none"), title="mine")
+    own_runs = [replace(r, spec=replace(r.spec, learner=own)) for r in runs]
+    assert len(stats.with_majority([*runs, *own_runs])) == 48
+    assert len(stats.with_majority(runs)) == 48
+    with pytest.raises(DataError, match="no finished run"):
+        stats.with_majority([])
+
+
+def test_further_metrics_on_request():
+    runs = fake_learner("x", forgets=0.3, seeds=(0, 1))
+    df = stats.table(runs, metrics=("brier", "sensitivity"), n_draws=30).set_index("learner")
+    assert df.brier["x"] == pytest.approx(np.mean([m.summary(r, "brier")["aaa"] for r in runs]))
+    assert df.brier_fm["x"] == pytest.approx(np.mean([m.summary(r, "brier")["fm"] for r in runs]))
+    assert df.sensitivity_low["x"] < df.sensitivity["x"] < df.sensitivity_high["x"]
+    assert stats.means(runs, "brier", ("fm",))["fm"] == pytest.approx(df.brier_fm["x"])
+
+
+def test_both_majority_classes_with_their_forgetting():
+    """Priors drift: naming the commonest class so far forgets, each site's own does not."""
+    y = {"A": np.repeat([0, 1], [14, 6]), "B": np.repeat([0, 1], [6, 34])}
+    scores = {s: np.tile(np.linspace(0.1, 0.9, len(v)), (2, 1)) for s, v in y.items()}
+    one = run(scores, y, order="AB", train_positive={"A": 0.3, "B": 0.85})
+    first, second = stats.rows([one], n_draws=5)[:2]
+    assert [r.learner for r in (first, second)] == ["majority class", "majority class of each site"]
+    assert first.is_majority
+    assert second.is_majority
+    assert first.estimates["fm"].mean == pytest.approx(0.7 - 0.3)
+    assert first.estimates["bacc_fm"].mean == pytest.approx(0)
+    assert second.estimates["fm"].mean == pytest.approx(0)
+    assert second.estimates["acc"].mean == pytest.approx((0.7 + 0.85) / 2)
+
+
+def test_forgetting_of_auroc_and_balanced_accuracy_has_its_columns():
+    runs = fake_learner("x", forgets=0.4, seeds=(0,))
+    row = stats.rows(runs, n_draws=5)[-1]
+    for key, metric in (("bacc_fm", "balanced_accuracy"), ("auroc_fm", "auroc")):
+        expected = np.mean([m.summary(r, metric)["fm"] for r in runs])
+        assert row.estimates[key].mean == pytest.approx(expected)
+    assert row.estimates["fm_split"].mean < row.estimates["fm"].mean
