@@ -70,6 +70,7 @@ def assert_lanes_close(alone: list[Lane], together: list[Lane], tolerance: float
                 torch.testing.assert_close(y[k], x[k], rtol=tolerance, atol=tolerance, msg=k)
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize(
     ("method", "model", "selection"),
     [
@@ -93,6 +94,7 @@ def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
     assert not torch.allclose(weights[0], weights[1])  # lanes are different runs
 
 
+@pytest.mark.rounding
 def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
     learner = learner_of("finetune")
     alone, group = (
@@ -109,6 +111,7 @@ def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
     assert_lanes_close(alone, group, 1e-4)
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("norm", ["batch", "layer", "none"])
 def test_batch_norm_statistics_and_dropout_are_the_lanes_own(norm):
     """High dropout and batch norm: one mask or moment of another lane would show at once."""

@@ -99,6 +99,7 @@ def test_works_on_every_model_it_names(method, model, tmp_path):
         assert all(torch.isfinite(v).all() for k, v in tensors.items() if k.startswith("params"))
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("method", SEQUENTIAL)
 def test_a_lane_in_a_group_is_the_lane_alone(method):
     """In double precision, where products that round differently cannot change who is chosen."""
@@ -153,6 +154,7 @@ def test_lanes_on_a_gpu_are_those_of_the_cpu(method, tmp_path):
             )
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("method", CONTINUING)
 def test_state_survives_the_store_bitwise(method, tmp_path):
     """Reloaded into a new process's bank before every site == never written at all."""
@@ -286,6 +288,7 @@ def test_every_sequential_method_says_where_it_is_fine_tuning():
     assert set(SEQUENTIAL) == said, "put the method into ZERO (or WITHOUT_ZERO) above"
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize(
     ("method", "model"),
     [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")],

@@ -14,6 +14,8 @@ from fcforge.randomness import torch_rng
 from fcforge.types import Component, Training
 from small_world import World, order
 
+pytestmark = pytest.mark.rounding
+
 TRAINING = Training(epochs=4, batch_size=8, weight_decay=0.05, lr=5e-3)
 
 

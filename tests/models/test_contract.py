@@ -121,6 +121,7 @@ def test_same_seed_same_numbers(model):
     assert torch.equal(first, other) is (model.name == "linear")
 
 
+@pytest.mark.rounding
 @parametrised
 def test_a_lane_equals_the_same_call_alone(model):
     lanes = [started(model, seed) for seed in (0, 1, 2)]
@@ -145,6 +146,7 @@ def test_a_lane_equals_the_same_call_alone(model):
             assert torch.allclose(aux[2][name][i], value, atol=1e-5), name
 
 
+@pytest.mark.rounding
 @parametrised
 def test_func_grad_equals_autograd_and_reaches_every_parameter(model):
     params, stats = started(model)

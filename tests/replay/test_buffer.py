@@ -17,6 +17,8 @@ from fcforge.replay.buffer import (
 from fcforge.replay.memory import uniform_slots
 from small_world import World, order
 
+pytestmark = pytest.mark.rounding
+
 
 def subjects(rows: range, site: int, y: list[int], priority: torch.Tensor) -> dict:
     n = len(rows)

@@ -20,6 +20,8 @@ from fcforge.replay.selection import (
     shortlist,
 )
 
+pytestmark = pytest.mark.rounding
+
 
 def brute_force(z, allowed, score, k):
     """Greedy farthest-first in plain Python."""
