@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import small_consortium as small
 from capsule_chains import SITES, cohort, settings
 
 from fcforge.capsule import LearnOptions, learn
 from fcforge.capsule.keyring import Keyring, keyring_file, read_keyring, write_keyring
 from fcforge.capsule.opening import Trust, open_trusted, verify
 from fcforge.capsule.signing import read_private, write_keys
+from fcforge.consortium import trusting, write_consortium
 from fcforge.errors import CapsuleError, ConfigError
 from real_runs import fcforge
 
@@ -71,6 +73,38 @@ def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monke
         open_trusted(two, [])
     write_keyring(ring.revoke(publics["NYU"][:12]))
     assert open_trusted(one, []).sites == SITES[:1]
+
+
+def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
+    """B rewrites A's line and signs it with B's own key: the signature fits, the key does not."""
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    a, b = (write_keys(tmp_path / n) for n in "ab")
+    one = tmp_path / "1.capsule"
+    options = LearnOptions(key=read_private(tmp_path / "b"))
+    learn(None, SITES[0], cohort(), one, settings=settings("majority"), options=options)
+    write_keyring(Keyring().add("somebody", a).add("another", b))
+    assert open_trusted(one, []).sites == SITES[:1]
+    write_keyring(Keyring().add(SITES[0], a).add("another", b))
+    with pytest.raises(CapsuleError, match=rf"\(another\), not by the key of '{SITES[0]}'"):
+        open_trusted(one, [])
+    write_keyring(Keyring().add(SITES[0], a).add(SITES[0], b))  # a new key of the same hospital
+    assert open_trusted(one, []).sites == SITES[:1]
+    bare = tmp_path / "bare.capsule"
+    learn(None, SITES[0], cohort(), bare, settings=settings("majority"))
+    with pytest.raises(CapsuleError, match="line 1 is signed by nobody, not by the key of"):
+        open_trusted(bare, [])
+
+
+def test_nobody_releases_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
+    site, path = small.sites()[2], tmp_path / "all.capsule"
+    write_consortium(small.empty().joined([small.release_of(site)]), path)
+    assert all(check.ok for check in trusting.verify(path))
+    write_keyring(Keyring().add(site, A))
+    (bad,) = (check for check in trusting.verify(path) if not check.ok)
+    assert "signed by nobody, not by the key of" in bad.detail
+    with pytest.raises(CapsuleError, match="not by the key of"):
+        trusting.open_group(path)
 
 
 def test_from_the_command_line(tmp_path, monkeypatch):

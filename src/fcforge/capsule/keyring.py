@@ -1,6 +1,7 @@
 """The keyring: whose key is whose, and which must no longer be trusted.
 
-One JSON file per user. A hospital that changes its key is added once more under its name; the
+One JSON file per user. A key added under the name of a site is the only one that may sign for that
+site. A hospital that changes its key is added once more under its name; the
 old key is revoked when it is lost, and from then on whatever it signed is refused.
 """
 
@@ -58,14 +59,25 @@ class Keyring:
         now = ledger.now()
         return Keyring(tuple(replace(k, revoked=now) if k in mine else k for k in self.keys))
 
-    def require_valid(self, key: str, what: str) -> None:
-        """Raise `CapsuleError` for a key that was revoked."""
+    def require_valid(self, key: str, what: str, site: str = "") -> None:
+        """Raise `CapsuleError` for a key that was revoked, or that is not the site's.
+
+        A key that is known under a site's name is the only one that speaks for that site: whoever
+        rewrites another's line can sign it, but not with that key.
+        """
         for known in self.keys:
             if known.key == key and known.revoked:
                 raise CapsuleError(
                     f"{what} is signed by a key of '{known.name}' that was revoked on "
                     f"{known.revoked[:10]}."
                 )
+        own = [known.key for known in self.keys if site and known.name == site]
+        if own and key not in own:
+            by = f"by key {self.said(key)}" if key else "by nobody"
+            raise CapsuleError(
+                f"{what} is signed {by}, not by the key of '{site}' in your keyring.",
+                do="Ask that hospital for what it sealed, or for its new key (`fcforge keys add`).",
+            )
 
     def said(self, key: str) -> str:
         """A key in words: its first digits and whose it is."""

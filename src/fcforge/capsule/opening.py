@@ -231,7 +231,8 @@ class _Opening:
         ledger.check_signatures(self.entries, required=self.trust.required)
         keys = [entry["key"] for entry in self.entries]
         for number, key in enumerate(keys):
-            self.trust.keyring.require_valid(key, f"ledger line {number + 1}")
+            about = self.entries[number].get("site") or self.entries[number]["result"]["site"]
+            self.trust.keyring.require_valid(key, f"ledger line {number + 1}", about)
             if self.trust.keys and key not in self.trust.keys:
                 by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
                 raise CapsuleError(f"ledger line {number + 1} is signed {by}.")

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fcforge.capsule.contract import require_classes, require_rois
-from fcforge.capsule.opening import open_capsule
+from fcforge.capsule.opening import open_trusted
 from fcforge.capsule.prediction import predict_fc
 from fcforge.capsule.receipts import fingerprints
 from fcforge.consortium.files import is_consortium
 from fcforge.consortium.home import Home
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import judge, own_odds, probability
-from fcforge.consortium.trusting import open_group, public_keys
+from fcforge.consortium.trusting import open_group
 from fcforge.errors import DataError
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
@@ -61,7 +61,7 @@ def evaluate_file(
     """Evaluate either kind of capsule; nothing is learned and nothing is written."""
     if is_consortium(capsule):
         return evaluate(open_group(capsule, trust), cohort, home)
-    opened = open_capsule(capsule, trusted=public_keys(trust))
+    opened = open_trusted(capsule, trust)
     require_valid(cohort, n_rois=opened.settings.n_rois)
     require_rois(opened.settings, cohort.roi_names, "the data")
     require_classes(opened.settings, cohort.classes, "the data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fcforge.capsule.keyring import read_keyring
+from fcforge.capsule.keyring import Keyring, read_keyring
 from fcforge.capsule.opening import Check
 from fcforge.capsule.signing import read_public
 from fcforge.consortium.files import read_consortium, read_release
@@ -37,19 +37,26 @@ def open_release(path: str | Path, trust: Sequence[str | Path] = ()) -> Record:
 def require_trusted(records: Sequence[Record], trusted: Sequence[str], where: str) -> None:
     """Raise `CapsuleError` for a record that none of the keys signed; no keys: all pass.
 
-    What a revoked key of the user's keyring signed is refused in any case.
+    What a revoked key of the user's keyring signed is refused in any case, and what is said for a
+    site that the keyring has another key of.
     """
     keyring = read_keyring()
     for record in records:
-        keyring.require_valid(record.key, f"the {record.kind} of site '{record.site}'")
-    for record in records if trusted else ():
-        if record.key not in trusted:
-            by = f"by key {record.key[:16]}, which is not trusted" if record.key else "by nobody"
-            raise CapsuleError(
-                f"the {record.kind} of site '{record.site}' is signed {by}.",
-                where=where,
-                do="Ask the hospital for its public key and name it with --trust.",
-            )
+        _require_trusted(record, trusted, keyring, where)
+
+
+def _require_trusted(
+    record: Record, trusted: Sequence[str], keyring: Keyring, where: str = ""
+) -> None:
+    what = f"the {record.kind} of site '{record.site}'"
+    keyring.require_valid(record.key, what, record.site)
+    if trusted and record.key not in trusted:
+        by = f"by key {record.key[:16]}, which is not trusted" if record.key else "by nobody"
+        raise CapsuleError(
+            f"{what} is signed {by}.",
+            where=where,
+            do="Ask the hospital for its public key and name it with --trust.",
+        )
 
 
 def union_of(paths: Sequence[str | Path], trust: Sequence[str | Path] = ()) -> Consortium:
@@ -71,12 +78,15 @@ def verify(path: str | Path, trust: Sequence[str | Path] = ()) -> list[Check]:
         group = read_consortium(path)
     except CapsuleError as error:
         return [Check("capsule", False, error.what)]
-    trusted = public_keys(trust)
+    trusted, keyring = public_keys(trust), read_keyring()
     found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
     for record in group.records:
-        known = not trusted or record.key in trusted
-        said = signer(record) if known else f"{signer(record)}, which is not trusted"
-        found.append(Check(_title(record), known, said))
+        try:
+            _require_trusted(record, trusted, keyring)
+        except CapsuleError as error:
+            found.append(Check(_title(record), False, error.what))
+        else:
+            found.append(Check(_title(record), True, signer(record, keyring)))
     return [*found, Check("head", True, _head(group))]
 
 
@@ -85,11 +95,11 @@ def _title(record: Record) -> str:
     return f"{record.kind} of {record.site}{wave}"
 
 
-def signer(record: Record) -> str:
+def signer(record: Record, keyring: Keyring | None = None) -> str:
     """Who signed a record, in words."""
     if not record.key:
         return "not signed: anybody can have made it"
-    return f"signed by key {record.key[:16]}"
+    return f"signed by key {(keyring or Keyring()).said(record.key)}"
 
 
 def _head(group: Consortium) -> str:
