@@ -3,5 +3,13 @@
 from fcforge.estimator.classifier import ForgeClassifier
 from fcforge.estimator.explaining import edge_stability
 from fcforge.estimator.inputs import InputError
+from fcforge.estimator.transformers import ConfoundRemover, MatrixLog, SiteHarmoniser
 
-__all__ = ["ForgeClassifier", "InputError", "edge_stability"]
+__all__ = [
+    "ConfoundRemover",
+    "ForgeClassifier",
+    "InputError",
+    "MatrixLog",
+    "SiteHarmoniser",
+    "edge_stability",
+]

@@ -14,20 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from fcforge.estimator.hand_over import read_capsule, write_capsule
 from fcforge.estimator.inputs import (
     InputError,
     Layout,
+    ReadsFC,
     any_layout,
     as_input_error,
-    edges_as_fc,
-    layout_of,
-    numbers_as_fc,
-    to_matrices,
 )
 from fcforge.estimator.learning import learn_subjects
 from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
 Covariates = Mapping[str, Any] | None
 
 
-class ForgeClassifier(ClassifierMixin, BaseEstimator):
+class ForgeClassifier(ClassifierMixin, ReadsFC):
     """A continual learner of FC with the methods of scikit-learn.
 
     `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
@@ -283,30 +279,6 @@ class ForgeClassifier(ClassifierMixin, BaseEstimator):
         self._n_seen = seen + len(fc)
         self.mean_fc_ = (before + fc.sum(0, dtype=np.float64)) / self._n_seen
         return self
-
-    # -- reading X -------------------------------------------------------------------------------
-    def _validate(self, X: Any, y: Any = None, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
-        X = to_matrices(X, self.kind) if self.features == "fc" else X
-        common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
-        if y is None:
-            X, labels = validate_data(self, X, **common), np.zeros(0)
-        else:
-            X, labels = validate_data(self, X, y, **common)
-            check_classification_targets(labels)
-            labels = column_or_1d(labels, warn=True)
-        if X.ndim > 3:
-            raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
-        return X if X.dtype == np.float32 else X.astype(np.float64), labels
-
-    def _as_fc(self, X: np.ndarray, layout: Layout | None) -> tuple[np.ndarray, Layout | None]:
-        """FC (n, R, R) and the layout of vectorised edges, found where it is not known."""
-        if self.features == "any":
-            return numbers_as_fc(X), None
-        if X.ndim == 3:
-            return X.astype(np.float32, copy=False), None
-        layout = layout or layout_of(X, self.edges)
-        return edges_as_fc(X, layout), layout
 
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Covariates = None) -> np.ndarray:

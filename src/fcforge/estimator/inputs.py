@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from fcforge.errors import DataError, FCForgeError
 from fcforge.sites.check import TOLERANCE, not_correlations
@@ -189,3 +192,34 @@ def as_input_error() -> Iterator[None]:
         raise
     except FCForgeError as error:
         raise InputError(error.what, where=error.where, do=error.do) from error
+
+
+class ReadsFC(BaseEstimator):
+    """Reads X as `features`, `kind` and `edges` say."""
+
+    features: Literal["fc", "any"] = "fc"
+    kind: Kind
+    edges: Order
+
+    def _validate(self, X: Any, y: Any = None, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
+        X = to_matrices(X, self.kind) if self.features == "fc" else X
+        common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
+        if y is None:
+            X, labels = validate_data(self, X, **common), np.zeros(0)
+        else:
+            X, labels = validate_data(self, X, y, **common)
+            check_classification_targets(labels)
+            labels = column_or_1d(labels, warn=True)
+        if X.ndim > 3:
+            raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
+        return X if X.dtype == np.float32 else X.astype(np.float64), labels
+
+    def _as_fc(self, X: np.ndarray, layout: Layout | None) -> tuple[np.ndarray, Layout | None]:
+        """FC (n, R, R) and the layout of vectorised edges, found where it is not known."""
+        if self.features == "any":
+            return numbers_as_fc(X), None
+        if X.ndim == 3:
+            return X.astype(np.float32, copy=False), None
+        layout = layout or layout_of(X, self.edges)
+        return edges_as_fc(X, layout), layout

@@ -13,8 +13,12 @@ Johnson, Li and Rabinovic 2007 (Biostatistics); Fortin et al. 2018 (NeuroImage).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
+How = Literal["combat", "demean"]
 CONVERGED = 1e-4
 MOST_STEPS = 500
 
@@ -57,6 +61,93 @@ def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.
         if change < CONVERGED:
             break
     return gamma, delta2
+
+
+@dataclass(frozen=True)
+class SiteEffects:
+    r"""Sites' shifts and scales about a common level.
+
+    .. math:: z' = \ell + \sigma \frac{(z - \ell) / \sigma - \gamma_i}{\delta_i}, \qquad
+              \ell = \alpha + d^\top B
+
+    with d a subject's covariates, whose effect is kept.
+
+    Attributes
+    ----------
+    sites : tuple of str
+    level, sigma : ndarray of shape (E,)
+        :math:`\alpha, \sigma`.
+    slopes : ndarray of shape (k, E)
+        B.
+    gamma, delta : ndarray of shape (sites, E)
+    how : {"combat", "demean"}
+        "demean" shifts alone, by plain means.
+    """
+
+    sites: tuple[str, ...]
+    level: np.ndarray
+    sigma: np.ndarray
+    slopes: np.ndarray
+    gamma: np.ndarray
+    delta: np.ndarray
+    how: How
+
+    @classmethod
+    def fit(
+        cls,
+        z: np.ndarray,
+        site: np.ndarray,
+        d: np.ndarray,
+        y: np.ndarray | None = None,
+        how: How = "combat",
+        reference: str | None = None,
+    ) -> SiteEffects:
+        """Effects of the sites of z (n, E), with covariates d (n, k) kept.
+
+        A reference site stays as it is and sets level and spread. With diagnoses y (0 or 1)
+        their effect is kept, too: the level is midway between the classes, so that a site's
+        share of patients does not move it. Without them this is neuroCombat.
+        """
+        sites = tuple(sorted(set(site.tolist())))
+        member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
+        kept = d if y is None else np.column_stack([d, y - 0.5])
+        beta = np.linalg.lstsq(np.column_stack([member, kept]), z, rcond=None)[0]
+        share = member.mean(0) if reference is None else np.array(sites) == reference
+        level, slopes = share @ beta[: len(sites)], beta[len(sites) :]
+        rows = slice(None) if reference is None else site == reference
+        residual = z - member @ beta[: len(sites)] - kept @ slopes
+        sigma = np.sqrt(_no_zeros((residual[rows] ** 2).mean(0)))
+        standard = (z - level - kept @ slopes) / sigma
+        found = [_shift_and_scale(standard[site == name], how) for name in sites]
+        gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
+        if reference is not None:
+            gamma[sites.index(reference)], delta[sites.index(reference)] = 0.0, 1.0
+        return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
+
+    def remove(self, z: np.ndarray, d: np.ndarray, like: str | None) -> np.ndarray:
+        """Edges z (n, E) of subjects of one site without its effect; never asks a diagnosis.
+
+        Parameters
+        ----------
+        z, d : ndarray of shape (n, E) and (n, k)
+        like : str or None
+            The site whose effect is removed; None estimates it from these very subjects.
+        """
+        level = self.level + d @ self.slopes
+        standard = (z - level) / self.sigma
+        if like is None:
+            gamma, delta = _shift_and_scale(standard, self.how)
+        else:
+            place = self.sites.index(like)
+            gamma, delta = self.gamma[place], self.delta[place]
+        return level + self.sigma * (standard - gamma) / delta
+
+
+def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
+    if how == "demean":
+        return standard.mean(0), np.ones(standard.shape[1])
+    gamma, delta2 = site_effect(standard)
+    return gamma, np.sqrt(delta2)
 
 
 def _change(new: np.ndarray, old: np.ndarray) -> float:

@@ -1,0 +1,262 @@
+"""Steps of a pipeline: matrix-log edges, confounds and site effects removed.
+
+Confounds and sites are metadata of the subjects. In a pipeline they are routed
+(``sklearn.set_config(enable_metadata_routing=True)``), to `fit` and to `transform` alike:
+
+>>> SiteHarmoniser().set_fit_request(site=True).set_transform_request(site=True)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fcforge.errors import unknown_name
+from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
+from fcforge.estimator.people import columns_of, positive_class, site_names, two_classes
+from fcforge.sites.combat import SiteEffects
+from fcforge.sites.confounds import Confounds, design, require_covariates
+
+
+class MatrixLog(TransformerMixin, ReadsFC):
+    r"""Edges of the matrix logarithm of FC, :math:`\log((1 - a) C + a I)`, for any classifier.
+
+    Parameters
+    ----------
+    shrink : float
+        a, between 0 and 1.
+    reference : {"identity", "mean"}
+        "mean": the tangent space at the log-Euclidean mean M of the subjects of `fit`,
+        :math:`\log(M^{-1/2} C M^{-1/2})` (Varoquaux et al. 2010); else at the identity.
+    diagonal : bool
+        Give the diagonal, too, divided by sqrt 2 as nilearn does: distances of rows are then
+        those of whole matrices, up to one factor.
+    kind, edges
+        How X is read, as in `ForgeClassifier`; columns come out in the same order.
+
+    Attributes
+    ----------
+    n_rois_ : int
+    """
+
+    def __init__(
+        self,
+        shrink: float = 0.4,
+        reference: Literal["identity", "mean"] = "identity",
+        diagonal: bool = False,
+        kind: Literal["auto", "fc", "timeseries"] = "auto",
+        edges: Literal["nilearn", "upper"] = "nilearn",
+    ) -> None:
+        self.shrink = shrink
+        self.reference = reference
+        self.diagonal = diagonal
+        self.kind = kind
+        self.edges = edges
+
+    def fit(self, X: Any, y: Any = None) -> MatrixLog:
+        """Find out how X is laid out, and the mean where it is the reference."""
+        from fcforge.graphs import log_matrix
+
+        if not 0 <= self.shrink < 1:
+            raise InputError(f"shrink={self.shrink} is not a share of at least 0 and below 1.")
+        if self.reference not in ("identity", "mean"):
+            raise InputError(f"reference={self.reference!r} is neither 'identity' nor 'mean'.")
+        fc, self._layout = self._as_fc(self._validate(X, reset=True)[0], None)
+        self.n_rois_ = fc.shape[1]
+        self._whitener = None
+        if self.reference == "mean":
+            value, vector = np.linalg.eigh(log_matrix(_tensor(fc), self.shrink).mean(0).numpy())
+            self._whitener = (vector * np.exp(-value / 2)) @ vector.T
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Edges (n, R (R - 1) / 2), of roughly unit spread."""
+        from fcforge.graphs import LOG_SCALE, log_matrix
+
+        check_is_fitted(self, "n_rois_")
+        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
+        if self._whitener is None:
+            log = log_matrix(_tensor(fc), self.shrink).numpy()
+        else:
+            shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(self.n_rois_)
+            log = log_matrix(_tensor(self._whitener @ shrunk @ self._whitener), 0.0).numpy()
+        rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
+        return log[:, rows, cols] / np.where(rows == cols, np.sqrt(2), 1.0) / LOG_SCALE
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """``log(i, j)`` of ROIs counted from 1, of every column."""
+        check_is_fitted(self, "n_rois_")
+        rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
+        return np.array([f"log({i + 1}, {j + 1})" for i, j in zip(rows, cols, strict=True)], object)
+
+
+def _tensor(fc: np.ndarray) -> Any:
+    import torch
+
+    return torch.from_numpy(np.asarray(fc, dtype=np.float64))
+
+
+class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """A step whose `transform` asks for metadata of the subjects, as its `fit` does."""
+
+    def fit_transform(self, X: Any, y: Any = None, **metadata: Any) -> np.ndarray:
+        """`fit`, then `transform` with the same metadata."""
+        return self.fit(X, y, **metadata).transform(X, **metadata)  # type: ignore[attr-defined]
+
+    def _numbers(self, X: Any, *, reset: bool) -> np.ndarray:
+        return validate_data(self, X, reset=reset, dtype=np.float64)
+
+
+class ConfoundRemover(_OfSubjects):
+    r"""Columns without what covariates explain, :math:`x' = x - B^\top (d - \bar d)`.
+
+    B is fitted by least squares on the subjects of `fit` alone, without their diagnoses. Head
+    motion (`mean_fd`) enters as its logarithm, age with its square. Give it edges in which adding
+    makes sense: `MatrixLog` or Fisher z.
+
+    Parameters
+    ----------
+    remove : sequence of str, optional
+        Names of the covariates; by default all that are given to `fit`.
+
+    Attributes
+    ----------
+    confounds_ : Confounds
+    """
+
+    def __init__(self, remove: Sequence[str] | None = None) -> None:
+        self.remove = remove
+
+    def fit(self, X: Any, y: Any = None, covariates: Any = None) -> ConfoundRemover:
+        """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
+        X = self._numbers(X, reset=True)
+        columns = columns_of(covariates, len(X))
+        names = tuple(columns if self.remove is None else self.remove)
+        if not names:
+            raise InputError("there is nothing to remove.", do="Give covariates={'age': ...}.")
+        with as_input_error():
+            require_covariates(columns, names, _rows(X), "covariates")
+            self.confounds_ = Confounds.from_features(X, columns, names, 0.0)
+        return self
+
+    def transform(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """X (n, p) without what the covariates explain."""
+        check_is_fitted(self, "confounds_")
+        X = self._numbers(X, reset=False)
+        columns = columns_of(covariates, len(X))
+        with as_input_error():
+            require_covariates(columns, self.confounds_.names, _rows(X), "covariates")
+            return X - self.confounds_.effect(columns)
+
+
+class SiteHarmoniser(_OfSubjects):
+    """Columns without shift and scale of the site, learned from the subjects of `fit` alone.
+
+    Parameters
+    ----------
+    how : {"combat", "demean"}
+        ComBat's empirical Bayes of shift and scale (equal to neuroCombat), or plain means.
+    reference : str, optional
+        A site that stays as it is; by default all are brought to their common level.
+    keep_diagnosis : bool
+        Keep what differs between the classes of y out of the estimates. Nobody's own diagnosis
+        is asked for when columns are changed; classic ComBat does so, and hands the answer to
+        the classifier.
+    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
+        What happens to subjects of a site that `fit` did not see: an error; they stay as they
+        are; the effect is estimated from the subjects given to `transform`, without diagnoses
+        (so scores depend on who is asked about together); or the site to take them for.
+
+    Attributes
+    ----------
+    effects_ : SiteEffects
+    """
+
+    def __init__(
+        self,
+        how: Literal["combat", "demean"] = "combat",
+        reference: str | None = None,
+        keep_diagnosis: bool = True,
+        unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse",
+    ) -> None:
+        self.how = how
+        self.reference = reference
+        self.keep_diagnosis = keep_diagnosis
+        self.unseen = unseen
+
+    def fit(
+        self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
+    ) -> SiteHarmoniser:
+        """Fit on X (n, p), sites as in `ForgeClassifier.fit`; effects of covariates are kept."""
+        X = self._numbers(X, reset=True)
+        if site is None:
+            raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
+        names = site_names(site, len(X), "")
+        self._covariates = tuple(columns_of(covariates, len(X)))
+        d, code = self._kept(covariates, X), None
+        if y is not None and self.keep_diagnosis:
+            y = np.asarray(y)
+            known = two_classes(y, np.unique(y))
+            code = (y == positive_class(known, None)).astype(float)
+        self._check(names)
+        self.effects_ = SiteEffects.fit(X, names, d, code, self.how, self.reference)
+        return self
+
+    def _check(self, names: np.ndarray) -> None:
+        """Refuse settings and sites that cannot be meant."""
+        with as_input_error():
+            if self.how not in ("combat", "demean"):
+                raise unknown_name("harmonisation", str(self.how), ("combat", "demean"))
+            if self.reference is not None and self.reference not in names:
+                raise unknown_name("site", self.reference, set(names), where="reference")
+            known = ("refuse", "leave", "estimate")
+            if not isinstance(self.unseen, Mapping) and self.unseen not in known:
+                raise unknown_name("way with unseen sites", str(self.unseen), known)
+        for name in sorted(set(names)):
+            if (names == name).sum() < 2:
+                raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
+
+    def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
+        """Design (n, k) of the covariates to keep."""
+        columns = columns_of(covariates, len(X))
+        if not self._covariates:
+            return np.zeros((len(X), 0))
+        with as_input_error():
+            require_covariates(columns, self._covariates, _rows(X), "covariates")
+            return design(columns, self._covariates)
+
+    def transform(self, X: Any, site: Any = None, covariates: Any = None) -> np.ndarray:
+        """X (n, p) without the effects of the sites."""
+        check_is_fitted(self, "effects_")
+        X = self._numbers(X, reset=False)
+        if site is None:
+            raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
+        names, d, out = site_names(site, len(X), ""), self._kept(covariates, X), X.copy()
+        for name in dict.fromkeys(names.tolist()):
+            rows, like = names == name, self._like(name)
+            if like is None and self.unseen == "leave":
+                continue
+            if like is None and rows.sum() < 2:
+                raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
+            out[rows] = self.effects_.remove(X[rows], d[rows], like)
+        return out
+
+    def _like(self, name: str) -> str | None:
+        """The fitted site whose effect a site has; None where `unseen` says what to do."""
+        as_site = self.unseen.get(name, name) if isinstance(self.unseen, Mapping) else name
+        if as_site in self.effects_.sites:
+            return as_site
+        if self.unseen in ("leave", "estimate"):
+            return None
+        raise InputError(
+            f"site '{as_site}' was not among those of fit ({', '.join(self.effects_.sites)}).",
+            do=f"Set unseen='leave' or 'estimate', or say whom it resembles: {{'{name}': ...}}.",
+        )
+
+
+def _rows(X: np.ndarray) -> list[str]:
+    return [f"row {i}" for i in range(len(X))]

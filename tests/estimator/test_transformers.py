@@ -1,0 +1,182 @@
+"""Matrix-log edges, confounds and sites as steps of a pipeline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from neuroCombat import neuroCombat
+from scipy.linalg import logm, sqrtm
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import LeaveOneGroupOut, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+
+from fcforge.estimator import ConfoundRemover, MatrixLog, SiteHarmoniser
+from fcforge.graphs import LOG_SCALE
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Columns (n, p) with effects of site, age, a score and diagnosis."""
+    rng = np.random.default_rng(0)
+    site = np.repeat(["A", "B", "C"], [30, 25, 20])
+    y = rng.integers(0, 2, 75)
+    people = pd.DataFrame({"score": rng.normal(size=75), "sex": rng.integers(0, 2, 75)})
+    shift, scale = rng.normal(0, 1, (3, 40)), rng.uniform(0.5, 2, (3, 40))
+    place = np.unique(site, return_inverse=True)[1]
+    x = rng.normal(size=(75, 40)) * scale[place] + shift[place]
+    return x + np.outer(people["score"], rng.normal(size=40)), y, site, people
+
+
+# -- matrix logarithm ------------------------------------------------------------------------------
+def test_log_edges_by_scipy(subjects) -> None:
+    fc, y, _ = subjects
+    rows, cols = np.tril_indices(10, -1)
+    step = MatrixLog().fit(fc)
+    found = step.transform(fc[:3])
+    for row, c in zip(found, fc[:3].astype(np.float64), strict=True):
+        expected = logm(0.6 * c + 0.4 * np.eye(10)).real[rows, cols] / LOG_SCALE
+        np.testing.assert_allclose(row, expected, atol=1e-4)
+    vectors = MatrixLog().fit_transform(fc[:, rows, cols])
+    np.testing.assert_allclose(vectors[:3], found, atol=1e-5)
+    assert step.get_feature_names_out()[:3].tolist() == ["log(2, 1)", "log(3, 1)", "log(3, 2)"]
+    assert make_pipeline(MatrixLog(), SVC(kernel="linear")).fit(fc, y).score(fc, y) > 0.7
+
+
+def test_tangent_space_at_the_mean(subjects) -> None:
+    fc = subjects[0][:20].astype(np.float64)
+    found = MatrixLog(reference="mean", diagonal=True).fit_transform(fc)
+    assert found.shape == (20, 55)
+    shrunk = 0.6 * fc + 0.4 * np.eye(10)
+    logs = np.stack([logm(c).real for c in shrunk])
+    values, vectors = np.linalg.eigh(logs.mean(0))
+    w = np.linalg.inv(sqrtm((vectors * np.exp(values)) @ vectors.T).real)
+    expected = logm(w @ shrunk[0] @ w).real
+    rows, cols = np.tril_indices(10)
+    expected = expected[rows, cols] / np.where(rows == cols, np.sqrt(2), 1) / LOG_SCALE
+    np.testing.assert_allclose(found[0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("wrong", [{"shrink": 1.0}, {"shrink": -0.1}, {"reference": "median"}])
+def test_wrong_settings_of_the_logarithm(subjects, wrong) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        MatrixLog(**wrong).fit(subjects[0])
+
+
+# -- confounds -------------------------------------------------------------------------------------
+def test_confounds_are_removed_with_training_coefficients(world) -> None:
+    x, _, _, people = world
+    train, test = slice(0, 50), slice(50, 75)
+    step = ConfoundRemover(["score"]).fit(x[train], covariates=people[train])
+    d = people["score"].to_numpy()
+    left = step.transform(x[train], covariates=people[train])
+    assert np.abs((d[train] - d[train].mean()) @ left).max() < 1e-9  # nothing linear is left
+    slope = np.polyfit(d[train], x[train], 1)[0]
+    expected = x[test] - np.outer(d[test] - d[train].mean(), slope)
+    np.testing.assert_allclose(step.transform(x[test], people[test]), expected, atol=1e-9)
+    assert step.get_feature_names_out().tolist()[:2] == ["x0", "x1"]
+
+
+def test_missing_confounds_are_told(world) -> None:
+    x, _, _, people = world
+    with pytest.raises(ValueError, match="nothing to remove"):
+        ConfoundRemover().fit(x)
+    with pytest.raises(ValueError, match="no covariate 'age'"):
+        ConfoundRemover(["age"]).fit(x, covariates=people)
+    gap = people.assign(score=people["score"].where(people.index != 4))
+    with pytest.raises(ValueError, match="row 4 have no score"):
+        ConfoundRemover(["score"]).fit(x, covariates=gap)
+    step = ConfoundRemover().fit(x, covariates=people)
+    with pytest.raises(ValueError, match="no covariate 'score'"):
+        step.transform(x)
+
+
+# -- sites -----------------------------------------------------------------------------------------
+def test_combat_is_neurocombat(world, capsys) -> None:
+    x, _, site, people = world
+    table = people.assign(site=site)
+    oracle = neuroCombat(x.T.copy(), table, "site", ["sex"], ["score"])["data"].T
+    ours = SiteHarmoniser().fit_transform(x, site=site, covariates=people)
+    np.testing.assert_allclose(ours, oracle, atol=1e-4)
+
+
+def test_a_reference_stays_as_it_is_and_demeaning_moves_means(world) -> None:
+    x, _, site, _ = world
+    moved = SiteHarmoniser("demean", reference="B").fit_transform(x, site=site)
+    np.testing.assert_allclose(moved[site == "B"], x[site == "B"])
+    for name in ("A", "C"):
+        np.testing.assert_allclose(moved[site == name].mean(0), x[site == "B"].mean(0))
+
+
+def test_nobodys_diagnosis_is_asked_for_and_no_other_subject_matters(world) -> None:
+    x, y, site, _ = world
+    step = SiteHarmoniser().fit(x, y, site=site)
+    whole = step.transform(x, site=site)
+    alone = np.concatenate([step.transform(x[[i]], site=site[[i]]) for i in range(5)])
+    np.testing.assert_array_equal(alone, whole[:5])
+    # a site's share of patients does not move it
+    effect = 3.0 * y[:, None]
+    shifted = SiteHarmoniser("demean").fit(x + effect, y, site=site)
+    plain = SiteHarmoniser("demean").fit(x, y, site=site)
+    np.testing.assert_allclose(
+        shifted.effects_.gamma * shifted.effects_.sigma,
+        plain.effects_.gamma * plain.effects_.sigma,
+        atol=1e-9,
+    )
+
+
+def test_a_site_that_was_not_seen(world) -> None:
+    x, y, site, _ = world
+    seen = site != "C"
+    new = x[~seen], site[~seen]
+    with pytest.raises(ValueError, match=r"site 'C' was not among those of fit \(A, B\)"):
+        SiteHarmoniser().fit(x[seen], y[seen], site=site[seen]).transform(new[0], site=new[1])
+
+    def made(unseen):
+        step = SiteHarmoniser("demean", unseen=unseen).fit(x[seen], y[seen], site=site[seen])
+        return step.transform(new[0], site=new[1]), step
+
+    np.testing.assert_array_equal(made("leave")[0], new[0])
+    found, step = made("estimate")
+    np.testing.assert_allclose(found.mean(0), step.effects_.level)
+    found, step = made({"C": "A"})
+    np.testing.assert_allclose(found, step.transform(new[0], site="A"))
+    with pytest.raises(ValueError, match="'X' was not among"):
+        made({"C": "X"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "message"),
+    [
+        ({"how": "comba"}, {}, "Did you mean 'combat'"),
+        ({"reference": "Z"}, {}, "unknown site 'Z'"),
+        ({"unseen": "drop"}, {}, "way with unseen sites"),
+        ({}, {"site": None}, "needs the subjects' sites"),
+        ({}, {"site": ["A"] * 74 + ["B"]}, "site 'B' has one subject"),
+    ],
+)
+def test_what_cannot_be_harmonised(world, settings, given, message) -> None:
+    x, y, site, _ = world
+    with pytest.raises(ValueError, match=message):
+        SiteHarmoniser(**settings).fit(x, y, **{"site": site, **given})
+
+
+def test_metadata_reaches_every_step(world) -> None:
+    x, y, site, people = world
+    with config_context(enable_metadata_routing=True):
+        steps = make_pipeline(
+            ConfoundRemover(["score"])
+            .set_fit_request(covariates=True)
+            .set_transform_request(covariates=True),
+            SiteHarmoniser(unseen="estimate")
+            .set_fit_request(site=True, covariates=False)
+            .set_transform_request(site=True, covariates=False),
+            LogisticRegression(),
+        )
+        given = {"site": site, "covariates": people, "groups": site}
+        found = cross_validate(
+            steps, x, y, cv=LeaveOneGroupOut(), params=given, error_score="raise"
+        )
+    assert len(found["test_score"]) == 3
