@@ -164,9 +164,15 @@ def evaluate(learners: dict[str, Callable[[], Any]], cohort: Cohort) -> list[dic
             row[metric] = [point[k], *np.percentile(drawn[:, k], [2.5, 97.5])]
             row[f"first minus this, {metric}"] = [minus, *np.percentile(difference, [2.5, 97.5])]
             row[f"standard error, {metric}"] = difference.std()
-        rows.append(row)
-        print(f"{name}: {json.dumps(row, default=lambda x: round(float(x), 4))}", flush=True)
+        rows.append({key: _rounded(value) for key, value in row.items()})
+        print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    return value if isinstance(value, str) else round(float(value), 4)
 
 
 def main() -> None:
@@ -182,9 +188,7 @@ def main() -> None:
         cohort = load(file, given.people)
         counts = {s: int((cohort.site == s).sum()) for s in cohort.site_names}
         found[name] = {"file": file, "sites": counts, "rows": evaluate(learners, cohort)}
-    text = json.dumps(
-        {**known, given.people: found}, indent=1, default=lambda x: round(float(x), 4)
-    )
+    text = json.dumps({**known, given.people: found}, indent=1)
     given.out.write_text(text + "\n")
 
 

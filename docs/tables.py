@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -78,6 +79,23 @@ def generators() -> str:
     return markdown(("name", "what it does", "releases", "source"), rows)
 
 
+def estimators() -> str:
+    """The estimator's defaults beside scikit-learn and nilearn, from the stored benchmark."""
+    stored = json.loads((Path(__file__).parents[1] / "results" / "estimators.json").read_text())
+
+    def shown(cell: Sequence[float]) -> str:
+        return f"{cell[0]:.3f} ({cell[1]:.3f} to {cell[2]:.3f})"
+
+    rows = [
+        (people, row["learner"], shown(row["accuracy"]), shown(row["auroc"]),
+         shown(row["first minus this, auroc"]), f"{row['seconds']:.1f} s")
+        for people in ("444", "529")
+        for row in stored["tested"][people]["rows"]
+    ]  # fmt: skip
+    head = ("subjects", "classifier", "accuracy", "AUROC", "AUROC, defaults minus this", "CPU time")
+    return markdown(head, rows)
+
+
 def datasets() -> str:
     """Every dataset."""
     return markdown(("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()])
@@ -125,6 +143,7 @@ TABLES = {
     "models": models,
     "generators": generators,
     "datasets": datasets,
+    "estimators": estimators,
     "commands": commands,
     "more": more,
 }

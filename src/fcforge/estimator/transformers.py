@@ -105,7 +105,7 @@ class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def fit_transform(self, X: Any, y: Any = None, **metadata: Any) -> np.ndarray:
         """`fit`, then `transform` with the same metadata."""
-        return self.fit(X, y, **metadata).transform(X, **metadata)  # type: ignore[attr-defined]
+        return self.fit(X, y, **metadata).transform(X, **metadata)
 
     def _numbers(self, X: Any, *, reset: bool) -> np.ndarray:
         return validate_data(self, X, reset=reset, dtype=np.float64)
