@@ -6,24 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_cohorts import small
 
 from fcforge.errors import DataError
 from fcforge.sites import Cohort, Fault, check_cohort, require_valid
-
-
-def small(n: int = 20, n_rois: int = 5, sites: tuple[str, ...] = ("A", "B")) -> Cohort:
-    rng = np.random.default_rng(0)
-    series = rng.standard_normal((n, 40, n_rois))
-    fc = np.stack([np.corrcoef(x.T) for x in series]).astype(np.float32)
-    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1
-    return Cohort(
-        name="small",
-        fc=fc,
-        y=np.arange(n) // len(sites) % 2,
-        site=np.array([sites[i % len(sites)] for i in range(n)]),
-        subject_id=np.array([f"s{i:02d}" for i in range(n)]),
-        covariates={"age": np.arange(n, dtype=float)},
-    )
 
 
 def with_fc(cohort: Cohort, subject: int, change) -> Cohort:

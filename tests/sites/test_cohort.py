@@ -6,25 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_cohorts import small
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.sites import Cohort
 from fcforge.sites.cohort import fc_from_upper, n_rois_of_edges, upper_from_fc
-
-
-def small(n: int = 20, n_rois: int = 5, sites: tuple[str, ...] = ("A", "B")) -> Cohort:
-    rng = np.random.default_rng(0)
-    series = rng.standard_normal((n, 40, n_rois))
-    fc = np.stack([np.corrcoef(x.T) for x in series]).astype(np.float32)
-    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1
-    return Cohort(
-        name="small",
-        fc=fc,
-        y=np.arange(n) // len(sites) % 2,
-        site=np.array([sites[i % len(sites)] for i in range(n)]),
-        subject_id=np.array([f"s{i:02d}" for i in range(n)]),
-        covariates={"age": np.arange(n, dtype=float)},
-    )
 
 
 def test_merge_and_select_sites():

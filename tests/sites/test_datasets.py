@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
+from small_cohorts import tiny, write_npz
 
 from fcforge.errors import ConfigError
-from fcforge.sites import DATASETS, Cohort, load_dataset
-from fcforge.sites.cohort import upper_from_fc
-from fcforge.sites.simulated import simulate
+from fcforge.sites import DATASETS, load_dataset
 from fcforge.types import Component
-
-
-def tiny(n_rois: int = 6) -> Cohort:
-    return simulate(n_rois=n_rois, n_sites=2, scale=0.06, seed=0)
-
-
-def write_npz(path: Path, cohort: Cohort, **change: object) -> Path:
-    arrays: dict[str, object] = {
-        "fc_upper": upper_from_fc(cohort.fc),
-        "label": cohort.y.astype(np.int8),
-        "site": cohort.site,
-        "subject_id": cohort.subject_id,
-        **change,
-    }
-    np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
-    return path
 
 
 def test_registry():

@@ -2,55 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from scipy.io import savemat
+from small_cohorts import write_folder
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites import Cohort, check_cohort
+from fcforge.sites import check_cohort
 from fcforge.sites.folder import load_folder
 from fcforge.sites.participants import label_of
-from fcforge.sites.simulated import simulate
-
-
-def tiny(n_rois: int = 6) -> Cohort:
-    return simulate(n_rois=n_rois, n_sites=2, scale=0.06, seed=0)
-
-
-def write_one(path: Path, matrix: np.ndarray) -> None:
-    match path.suffix:
-        case ".npy":
-            np.save(path, matrix)
-        case ".npz":
-            np.savez(path, fc=matrix)
-        case ".mat":
-            savemat(path, {"ROISignals": matrix}, do_compression=True)
-        case ".csv":
-            np.savetxt(path, matrix, delimiter=",")
-        case _:
-            np.savetxt(path, matrix, delimiter="\t", header="made up")
-
-
-def write_folder(
-    root: Path, suffix: str = ".tsv", series: bool = False, header: str = ""
-) -> tuple[Cohort, dict[str, np.ndarray]]:
-    """A folder of one file per subject, the cohort it was made of, and the expected FC."""
-    cohort = tiny()
-    rng = np.random.default_rng(0)
-    lines = [header or "participant_id\tsite\tdiagnosis\tage\tsex"]
-    expected = {}
-    (root / "func").mkdir(parents=True)
-    for i, subject in enumerate(cohort.subject_id.tolist()):
-        matrix = rng.standard_normal((30 + i, 6)) if series else cohort.fc[i]
-        expected[subject] = pearson_fc(matrix) if series else cohort.fc[i]
-        write_one(root / "func" / f"{subject}_atlas{suffix}", matrix)
-        dx = ("HC", "MDD")[cohort.y[i]]
-        lines.append(f"{subject}\t{cohort.site[i]}\t{dx}\t{20 + i}\t{'MF'[i % 2]}")
-    (root / "participants.tsv").write_text("\n".join(lines) + "\n")
-    return cohort, expected
 
 
 @pytest.mark.parametrize(

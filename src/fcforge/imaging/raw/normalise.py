@@ -34,7 +34,8 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.n
         Mean of the realigned scan.
     affine : ndarray of shape (4, 4)
     seed : int
-        ANTs samples points for mutual information; a fixed seed makes it repeatable.
+        ANTs samples points for mutual information by it. It does not make the result repeatable:
+        runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one thread, too.
 
     Returns
     -------

@@ -1,0 +1,103 @@
+"""One subject: runs joined, what is too little refused, what is known of motion kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fcforge.errors import DataError
+from fcforge.imaging.atlas import names_only
+from fcforge.imaging.extract import Run, SubjectFC, extract_run, subject_fc
+from fcforge.imaging.options import FCRequest
+from fcforge.imaging.sources import Source
+
+ATLAS = names_only("Mine", ("a", "b", "c", "d"))
+
+
+def request(**options) -> FCRequest:
+    return FCRequest(source=Path("in"), out=Path("out"), **options)
+
+
+def series(tmp_path: Path, name: str = "x", n: int = 40, seed: int = 0, **change) -> Source:
+    values = np.random.default_rng(seed).standard_normal((n, 4))
+    for column, value in change.items():
+        values[:, "abcd".index(column)] = value
+    path = tmp_path / f"{name}.csv"
+    pd.DataFrame(values, columns=list("abcd")).to_csv(path, index=False)
+    return Source("01", path, "series", "series", denoised=True)
+
+
+def test_fc_of_one_run_is_the_correlation_of_its_columns(tmp_path):
+    one = series(tmp_path)
+    found = subject_fc([one], ATLAS, request(drop=5))
+    expected = np.corrcoef(pd.read_csv(one.path).to_numpy()[5:], rowvar=False)
+    np.testing.assert_allclose(found.fc, expected, atol=1e-12)
+    assert found.n_volumes == 35
+    assert found.dof is None  # another tool denoised: what it left is not known
+    assert np.isnan(found.mean_fd)
+
+
+def test_runs_weigh_alike_whatever_their_units(tmp_path):
+    one, two = series(tmp_path, "x"), series(tmp_path, "y", seed=1)
+    values = pd.read_csv(two.path) * 1000 + 7
+    values.to_csv(two.path, index=False)
+    joined = subject_fc([one, two], ATLAS, request()).fc
+    apart = [subject_fc([s], ATLAS, request()).fc for s in (one, two)]
+    np.testing.assert_allclose(joined, np.mean(apart, axis=0), atol=1e-12)
+
+
+def test_too_many_empty_rois_fail_by_name(tmp_path):
+    flat = series(tmp_path, b=1.0)
+    with pytest.raises(DataError, match=r"1 of 4 ROIs without signal \(b, \.\.\.\)\."):
+        subject_fc([flat], ATLAS, request())
+    found = subject_fc([flat], ATLAS, request(max_empty=0.3))
+    assert found.empty == (1,)
+    assert found.fc[1].tolist() == [0, 1, 0, 0]
+
+
+def test_mixed_trs_are_a_question(tmp_path):
+    runs = []
+    for name, tr in (("x", 2.0), ("y", 3.0)):
+        runs.append(series(tmp_path, name))
+        (tmp_path / f"{name}.json").write_text(f'{{"RepetitionTime": {tr}}}')
+    with pytest.raises(DataError, match="its runs have 2 s, 3 s"):
+        subject_fc(runs, ATLAS, request())
+    assert subject_fc(runs, ATLAS, request(tr=2.0)).n_volumes == 80
+
+
+def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
+    named = extract_run(series(tmp_path), ATLAS, request())
+    assert named.warnings == ()
+    bare = tmp_path / "bare.csv"
+    bare.write_text((tmp_path / "x.csv").read_text().split("\n", 1)[1])
+    found = extract_run(Source("01", bare, "series", "series", denoised=True), ATLAS, request())
+    assert found.warnings == ("columns without names were taken for the ROIs of Mine, in order",)
+    np.testing.assert_allclose(found.series, named.series)
+
+
+def test_dpabis_wide_files_give_aal_only_when_aal_is_asked_for(tmp_path):
+    path = tmp_path / "ROISignals_1.txt"
+    np.savetxt(path, np.random.default_rng(0).standard_normal((12, 1568)))
+    source = Source("1", path, "series", "dpabi", denoised=True)
+    aal = names_only("AAL116", tuple(f"r{i}" for i in range(116)))
+    found = extract_run(source, aal, request())
+    assert found.series.shape == (12, 116)
+    assert found.warnings == ("took columns 1-116 (AAL) of DPABI's 1568",)
+    with pytest.raises(DataError, match="1568 ROIs, but atlas Mine has 4"):
+        extract_run(source, ATLAS, request())
+
+
+def test_motion_and_degrees_of_freedom_are_summed_over_runs():
+    def run(fd, dof) -> Run:
+        x = np.zeros((3, 4))
+        source = Source("01", Path("x"), "scan", "fmriprep")
+        return Run(source, x, 2.0, None, fd, x.T, {} if dof is None else {"DegreesOfFreedom": dof})
+
+    moved = run(np.array([np.nan, 0.2, 0.4]), 20.0)
+    found = SubjectFC("01", (moved, run(None, 11.5)), np.eye(4), ())
+    assert found.mean_fd == pytest.approx(0.3)
+    assert found.dof == 31.5
+    assert SubjectFC("01", (moved, run(None, None)), np.eye(4), ()).dof is None
