@@ -294,21 +294,10 @@ def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = Non
 # -- a chained capsule --------------------------------------------------------------------------
 def scorer_of(capsule: Capsule) -> Scorer:
     """Calibrated log odds of a capsule's model, in float64."""
-    from fcforge.methods.base import Lane, Method
-    from fcforge.runner.learners import build_learner
+    from fcforge.runner import learners
 
-    settings, lane = capsule.settings, capsule.lane
-    learner = build_learner(settings.learner, settings.n_rois)
-    as_double = Lane(
-        *({k: v.double() if v.is_floating_point() else v for k, v in p.items()} for p in lane)
-    )
-
-    def score(fc: torch.Tensor) -> torch.Tensor:
-        u = learner.method.logits(learner.model, as_double, learner.model.prepare(fc))
-        return (u[:, 1] - u[:, 0]) / capsule.temperature
-
-    plain = type(learner.method).logits is Method.logits
-    return Scorer.of(learner.model, score, plain=plain)
+    learner = learners.build_learner(capsule.settings.learner, capsule.settings.n_rois)
+    return learners.scorer_of(learner, capsule.lane, capsule.temperature)
 
 
 def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:

@@ -221,10 +221,16 @@ def predict(
 ) -> None:
     """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
     from fcforge.capsule import prediction
+    from fcforge.consortium.explaining import explain_file
     from fcforge.consortium.turn import predict_file
+    from fcforge.imaging.atlas import load_atlas
+    from fcforge.report.explaining import write_explanation
     from fcforge.report.terminal import prediction_text
     from fcforge.writing import write_text
 
+    if atlas and explain is None:
+        raise FCForgeError("--atlas was given without --explain.", do="Give both or neither.")
+    places = load_atlas(atlas) if atlas else None
     found = predict_file(capsule, scans, local, kind, trust or ())
     for note in found.notes:
         say(note, style="yellow")
@@ -235,11 +241,6 @@ def predict(
     else:
         write_text(out, f"{text.rstrip()}\n")
     if explain is not None:
-        from fcforge.consortium.explaining import explain_file
-        from fcforge.imaging.atlas import load_atlas
-        from fcforge.report.explaining import write_explanation
-
-        places = load_atlas(atlas) if atlas else None
         why = explain_file(capsule, scans, found.rows, kind, trust or (), places)
         write_explanation(why, found.rows, explain, found.capsule)
         say(f"wrote {explain}/index.html, edges.csv and matrices.npz")

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.explanation import BELIEVED, Explanation, networks_of
+from fcforge.capsule.explanation import (
+    BELIEVED,
+    Explanation,
+    Stability,
+    atlas_for,
+    networks_of,
+)
 from fcforge.capsule.prediction import Prediction
+from fcforge.graphs import n_rois_of
 from fcforge.report import figures
 from fcforge.report.figures import png
 from fcforge.report.frame import Section, picture, render
 from fcforge.report.table import Cell, Heading, Table
+from fcforge.runner.collect import Weights
 from fcforge.text import counted, number
 from fcforge.writing import write_bytes, write_text
 
-EDGES, LISTED, SHOWN = 60, 15, 20  # edges in a picture and a table; scans on a page
+EDGES, LISTED, SHOWN = 30, 12, 20  # edges in a picture, lines of a table, scans on a page
 CSV_EDGES = 500  # of each scan
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
@@ -152,7 +160,8 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: st
         title="Why it said so",
         kind=f"explanation of capsule {capsule[:12]}",
         home="",
-        lead=f"Log odds of {found.positive}, edge by edge ({how}), against {found.reference}.",
+        lead=f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
+        f"against {found.reference} ({how}).",
         warnings=notes,
         sections=sections,
     )
@@ -168,7 +177,7 @@ def _scan_section(found: Explanation, k: int) -> Section:
     if image:
         box = '<figure class="card"><div class="scroll plain" tabindex="0">{}</div>{}</figure>'
         body.append(Markup(box).format(image, _legend(found)))
-    body += [edge_table(found, k), *_network_table(found, k), _deletion_words(found, k)]
+    body += [edge_table(found, k), *_sums(found, k), _deletion_words(found, k)]
     return Section(found.subjects[k], tuple(body))
 
 
@@ -177,17 +186,24 @@ def _sum_words(found: Explanation, k: int) -> str:
     for_, against = (found.contribution[k].clip(*c).sum() for c in ((0, None), (None, 0)))
     words = (
         f"Log odds {number(total, 2, sign=True)} = {number(base, 2, sign=True)} (reference) "
-        f"{number(for_, 2, sign=True)} (edges that speak for {found.positive}) "
+        f"{number(for_, 2, sign=True)} (edges that speak for patient) "
         f"{number(against, 2, sign=True)} (edges against)"
     )
     small = abs(gap) <= 0.01 * max(abs(total - base), 1e-9)
-    return words + ("." if small else f" {number(gap, 2, sign=True)} (not explained by edges).")
+    words += "." if small else f" {number(gap, 2, sign=True)} (not explained by edges)."
+    size = -np.sort(-np.abs(found.contribution[k]))
+    half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
+    share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
+    return words + (
+        f" The {LISTED} strongest edges below make up {share:.1f} % of all movement; half of it "
+        f"is spread over {half} of {len(size)} edges."
+    )
 
 
 def _legend(found: Explanation) -> Markup:
     line = '<li><i class="{}" style="background:{}"></i>{}</li>'
     colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
-    items = [("bar", "#b2182b", f"speaks for {found.positive}"), ("bar", "#2166ac", "against it")]
+    items = [("bar", "#b2182b", "speaks for patient"), ("bar", "#2166ac", "for control")]
     items += [("dot", colour, name) for name, colour in colours.items()]
     lines = Markup("").join(Markup(line).format(*item) for item in items)
     return Markup('<ul class="legend gap">{}</ul>').format(lines)
@@ -198,18 +214,21 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
     table = found.edges(k, n)
     heads = [
         Heading("edge", words=True),
-        *map(Heading, ("FC", "reference", "adds to the log odds")),
+        *map(Heading, ("adds to the log odds", "FC", "reference")),
     ]
     rows: list[list[Any]] = [
         [
             f"{row.roi_a} – {row.roi_b}",
+            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
             number(row.fc, 2, sign=True),
             number(row.reference_fc, 2, sign=True),
-            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
         ]
         for row in table.itertuples()
     ]
-    note = "How far another sample of people would give the same edges was not measured."
+    note = (
+        "Whether another sample of people would give the same edges was not measured: "
+        "edge_stability() does it in Python, where the people are."
+    )
     if found.stability is not None:
         heads.append(Heading("to be believed", words=True))
         for row, cells in zip(table.itertuples(), rows, strict=True):
@@ -232,18 +251,22 @@ def belief_note(n: int, over: str) -> str:
     )
 
 
-def _network_table(found: Explanation, k: int) -> list[Table]:
-    names = networks_of(found.atlas)
-    if not names:
-        return []
-    total = found.networks(k)
-    pairs = [(a, b) for x, a in enumerate(names) for b in names[x:]]
-    pairs = sorted(pairs, key=lambda p: -abs(total.loc[p]))[:LISTED]
-    rows = [
-        (a if a == b else f"{a} – {b}", number(total.loc[a, b], 3, sign=True)) for a, b in pairs
-    ]
-    heads = (Heading("networks", words=True), Heading("add to the log odds"))
-    return [Table.of(heads, rows, title="Within and between networks")]
+def _sums(found: Explanation, k: int) -> list[Table]:
+    """What ROIs add, and what edges within and between networks add, strongest first."""
+    named = {"ROIs (half of each of their edges)": found.rois(k).tolist()}
+    labels = {"ROIs (half of each of their edges)": list(found.atlas.roi_names)}
+    if names := networks_of(found.atlas):
+        title, total = "Within and between networks", found.networks(k).to_numpy()
+        i, j = np.triu_indices(len(names))
+        named[title] = total[i, j].tolist()
+        pairs = zip(i, j, strict=True)
+        labels[title] = [names[a] if a == b else f"{names[a]} – {names[b]}" for a, b in pairs]
+    tables = []
+    for title, sums in named.items():
+        top = strongest(np.array(sums), LISTED)
+        rows = [(labels[title][x], number(sums[x], 3, sign=True)) for x in top]
+        tables.append(Table.of(("", Heading("adds to the log odds")), rows, title=title))
+    return tables
 
 
 def _deletion_words(found: Explanation, k: int) -> str:
@@ -254,4 +277,44 @@ def _deletion_words(found: Explanation, k: int) -> str:
         f"log odds move by {number(top, 2)} towards it; with as many random edges by "
         f"{number(random.mean(), 2)} ({number(random.min(), 2)} to {number(random.max(), 2)} in "
         f"{len(random)} draws)."
+    )
+
+
+# -- the page of a run ----------------------------------------------------------------------------
+def stability_section(
+    learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
+) -> list[Section]:
+    """Strongest edges of a run's linear learners, and which of them are to be believed."""
+    if not learners:
+        return []
+    n_edges = next(iter(learners.values())).values.shape[1]
+    names = atlas_for(n_rois_of(n_edges), roi_names).roi_names
+    body = tuple(_stability_part(title, found, names) for title, found in learners.items())
+    note = (
+        "Weight of an edge in the model at the end of an order, the largest of each training 1; "
+        "positive where a stronger edge speaks for patient. Edges that trainings on other splits "
+        "and orders do not agree about are not to be believed, however large they are here."
+    )
+    return [Section("Edges that linear learners use", body, note)]
+
+
+def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table | str:
+    splits = f"{counted(found.n_seeds, 'split')} of the people"
+    if found.n_seeds < 2:
+        return f"{title}: {splits} cannot say which edges are to be believed. Use more seeds."
+    stable = Stability.of(found.values)
+    i, j = np.triu_indices(len(names), 1)
+    rows = []
+    for k in strongest(stable.weight, LISTED):
+        weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
+        said = belief(stable.believed[k], stable.same_sign[k], stable.in_top[k])
+        rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, said))
+    return Table.of(
+        (Heading("edge", words=True), "mean weight", Heading("to be believed", words=True)),
+        rows,
+        title=title,
+        note=f"{int(stable.believed.sum())} of {len(i)} edges are to be believed. "
+        + belief_note(stable.n, f"{splits}, in all orders")
+        + " Splits share people, so they agree more readily than new people would.",
+        sortable=True,
     )

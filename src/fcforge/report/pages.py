@@ -16,12 +16,13 @@ from fcforge.report import shelf
 from fcforge.report.audits import section, verdict
 from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
 from fcforge.report.consortium import consortium_answers, consortium_page
+from fcforge.report.explaining import stability_section
 from fcforge.report.frame import Section, render
 from fcforge.report.judge import folder_section
 from fcforge.report.results import as_csv, as_markdown
 from fcforge.report.run import About, numbers_of, page_of
 from fcforge.report.shelf import BROKEN, Item, reason
-from fcforge.runner.collect import collect_some, kept_by
+from fcforge.runner.collect import collect_some, edge_weights, kept_by
 from fcforge.runner.store import Store
 from fcforge.stats import Finding, Row
 from fcforge.studies.audit_inputs import read_audit
@@ -80,7 +81,10 @@ def read_folder(
     """Results of a run folder and what its page says besides them."""
     store = Store(folder)
     results, asked = collect_some(store)
-    experiment = store.read_experiment()["experiment"]
+    asked_for = store.read_experiment()
+    experiment, names = asked_for["experiment"], tuple(asked_for.get("roi_names", ()))
+    edges = stability_section(edge_weights(store), names)
+    sections = [*edges, *sections]
     about = About(experiment["title"], kept_by(store), asked, experiment, None, sections, home=home)
     return results, about
 

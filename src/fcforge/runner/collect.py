@@ -92,6 +92,38 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     return results, len(plan.stages)
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Edges of a linear learner at the end of every order.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k, E)
+        Of k trainings that differ in their people or their order, the largest of each 1.
+    n_seeds : int
+        Splits into training and test people among them.
+    """
+
+    values: np.ndarray
+    n_seeds: int
+
+
+def edge_weights(store: Store) -> dict[str, Weights]:
+    """Weights of the linear learners of a run folder, by title."""
+    _, plan, _ = stored_plan(store)
+    done = store.done()
+    last = {keys[-1]: spec for spec, keys in plan.stages if keys[-1] in done}
+    found: dict[str, list[tuple[int, np.ndarray]]] = {}
+    for key, spec in last.items():
+        weights = store.read_weights(key)
+        if weights is not None:
+            found.setdefault(spec.learner.title, []).append((spec.seed, weights))
+    return {
+        title: Weights(np.stack([w for _, w in rows]), len({seed for seed, _ in rows}))
+        for title, rows in found.items()
+    }
+
+
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
     experiment, _, _ = stored_plan(store)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
+from torch import Tensor
+
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS, make_generator
-from fcforge.methods import make_method
+from fcforge.methods import Lane, Method, make_method
 from fcforge.models import make_model
+from fcforge.models.attribution import Scorer
 from fcforge.types import Component, LearnerSpec
 
 
@@ -40,6 +43,21 @@ def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Lea
     model = make_model(spec.model, n_rois)
     method.check_model(model)
     return Learner(method, model)
+
+
+def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
+    """Log odds of a lane in float64 on the CPU, to be explained."""
+    parts = ({k: v.cpu() for k, v in part.items()} for part in lane)
+    exact = Lane(
+        *({k: v.double() if v.is_floating_point() else v for k, v in p.items()} for p in parts)
+    )
+
+    def score(fc: Tensor) -> Tensor:
+        u = learner.method.logits(learner.model, exact, learner.model.prepare(fc))
+        return (u[:, 1] - u[:, 0]) / temperature
+
+    plain = type(learner.method).logits is Method.logits
+    return Scorer.of(learner.model, score, plain=plain)
 
 
 def _known(generator: Component | None) -> TypeGuard[Component]:

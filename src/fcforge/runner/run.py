@@ -93,6 +93,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
             "sites": list(prepared.sites),
             "data_sha256": prepared.data_sha256,
             "n_rois": prepared.cohort.n_rois,
+            "roi_names": list(prepared.cohort.roi_names),
             "provenance": {k: str(v) for k, v in prepared.cohort.provenance.items()},
             "site_facts": describe_sites(prepared.cohort, prepared.experiment),
         }

@@ -4,7 +4,8 @@ Layout::
 
     OUT/experiment.json          what was asked for
     OUT/nodes/<key>/meta.json    spec, seconds, memory, addresses of remembered subjects
-    OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site
+    OUT/nodes/<key>/scores.npz   P(patient) of every test subject of every site; weights of the
+                                 edges at the end of an order, where the model is linear
     OUT/nodes/<key>/lane.safetensors   parameters, batch-norm statistics, method state; only
                                        while a later node of the plan is still to start from it
     OUT/generators/              fitted generators by content hash
@@ -94,13 +95,19 @@ class Store:
         meta: Mapping[str, Any],
         scores: Mapping[str, np.ndarray],
         tensors: Mapping[str, Tensor] | None,
+        weights: np.ndarray | None = None,
     ) -> None:
-        """Write a node. A node that is already there (another worker was faster) stays."""
+        """Write a node. A node that is already there (another worker was faster) stays.
+
+        `weights` (E,) are those of a linear model's edges.
+        """
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         # numbered arrays: a site may have any name
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
+        if weights is not None:
+            numbered["weights"] = (weights / (np.abs(weights).max() or 1.0)).astype(np.float16)
         meta = {**meta, "sites": list(scores)}
         try:
             with whole_folder(self.folder(key)) as folder:
@@ -134,6 +141,15 @@ class Store:
             with path.open("rb") as stream, np.load(stream) as data:
                 return {s: data[f"site{i}"] for i, s in enumerate(self.read_meta(key)["sites"])}
         except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
+            raise self._damaged(path, error) from error
+
+    def read_weights(self, key: str) -> np.ndarray | None:
+        """Weights (E,) of a linear model's edges, the largest 1; None for other models."""
+        path = self._read(key, "scores.npz")
+        try:
+            with path.open("rb") as stream, np.load(stream) as data:
+                return data["weights"].astype(float) if "weights" in data else None
+        except (ValueError, OSError, EOFError, BadZipFile, zlib.error) as error:
             raise self._damaged(path, error) from error
 
     def read_lane(self, key: str) -> dict[str, Tensor]:

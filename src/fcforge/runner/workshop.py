@@ -26,11 +26,13 @@ from fcforge.engine import (
 from fcforge.errors import FCForgeError
 from fcforge.generators.cache import read_state, write_state
 from fcforge.methods import Lane
+from fcforge.models.attribution import slope_at
+from fcforge.models.edge import Linear
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench, as_it_was
 from fcforge.runner.environment import describe
-from fcforge.runner.learners import build_learner
+from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.pools import fit_generator, fit_generators, synthetic_size
@@ -328,7 +330,16 @@ class Workshop:
             "pools": [list(p) for p in pools],
         }
         stored = tensors if node.depth and node.continued else None
-        self._store_node(node, facts, self.scores(node.spec, lane), stored)
+        weights = None if node.continued else self._weights(node.spec, lane)
+        self._store_node(node, facts, self.scores(node.spec, lane), stored, weights)
+
+    def _weights(self, spec: RunSpec, lane: Lane) -> np.ndarray | None:
+        """Weight (E,) of each edge of a linear model, at the mean scan it learned from."""
+        learner, sites = self.learner(spec), self.sites(spec)
+        if not (isinstance(learner.model, Linear) and spec.order):
+            return None
+        fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
+        return slope_at(scorer_of(learner, lane), fc).numpy()
 
     def _store_node(
         self,
@@ -336,10 +347,11 @@ class Workshop:
         facts: dict[str, Any],
         scores: dict[str, np.ndarray],
         tensors: dict[str, Tensor] | None = None,
+        weights: np.ndarray | None = None,
     ) -> None:
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
-        self.store.write_node(node.key, meta, scores, tensors)
+        self.store.write_node(node.key, meta, scores, tensors, weights)
 
     def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
         """Train an estimator on the public people and the node's sites, and store its scores."""

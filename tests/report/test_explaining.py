@@ -1,0 +1,97 @@
+"""Pages that say why: of scans, and of the linear learners of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fcforge.capsule.prediction import Prediction
+from fcforge.estimator import ForgeClassifier, edge_stability
+from fcforge.report.explaining import (
+    between_networks,
+    explanation_page,
+    stability_section,
+    write_explanation,
+)
+from fcforge.report.pages import read_folder
+from fcforge.runner.collect import Weights, edge_weights
+from fcforge.runner.store import Store
+from fcforge.sites.made_up import made_up_atlas
+from fcforge.sites.simulated import simulate
+from real_runs import finished
+
+R = 12
+NAME = "<b>sub</b>"
+
+
+@pytest.fixture(scope="module")
+def explained():
+    cohort = simulate("easy", n_rois=R, n_sites=2, scale=0.3)
+    model = ForgeClassifier().fit(cohort.fc, cohort.y)
+    stable = edge_stability(model, cohort.fc, cohort.y, draws=4)
+    return model.explain(cohort.fc[:2], atlas=made_up_atlas(R), stability=stable)
+
+
+def test_the_page_of_scans(explained, tmp_path):
+    rows = [
+        Prediction("scan 1", "ok", 0.5),
+        Prediction("scan 2", "ok", 0.5),
+        Prediction(NAME, "unlike anything seen", note="far out"),
+    ]
+    write_explanation(explained, rows, tmp_path / "why", "0123456789abcdef")
+    page = (tmp_path / "why" / "index.html").read_text()
+    assert NAME not in page  # escaped
+    assert "far out" in page
+    assert page.count("Deletion test: with its 1 strongest edge set") == 2
+    assert "Glass brain" in page
+    assert "trainings on random halves of the people" in page
+    assert "Within and between networks" in page
+    stored = np.load(tmp_path / "why" / "matrices.npz")
+    total = stored["contribution"][0][np.triu_indices(R, 1)].sum()
+    assert total == pytest.approx(explained.score[0] - explained.base[0])
+    assert stored["coordinates"].shape == (R, 3)
+
+
+def test_an_edge_without_a_place_has_no_picture(explained):
+    from dataclasses import replace
+
+    bare = replace(explained, atlas=replace(explained.atlas, xyz=np.empty((0, 3))), stability=None)
+    page = explanation_page(bare, [], "x")
+    assert "Glass brain" not in page
+    assert "was not measured" in page
+
+
+def test_between_networks_by_hand(explained):
+    found = between_networks(explained)
+    names = list(dict.fromkeys(explained.atlas.systems))
+    here = np.array([s == names[0] for s in explained.atlas.systems])
+    own = explained.matrix(values=explained.strength)[np.ix_(here, here)]
+    n = here.sum()
+    assert found[0, 0] == pytest.approx(own.sum() / (n * (n - 1)) / explained.strength.mean())
+
+
+def test_edges_of_a_learner_that_splits_agree_about():
+    weights = np.full((10, 6), 0.1)
+    weights[:, 0], weights[::2, 5] = 1.0, -1.0
+    (section,) = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
+    table = section.body[0]
+    said = {row[0].text: row[2].text for row in table.rows}
+    assert said["a – b"] == "yes"
+    assert said["c – d"] == "not to be believed"
+    assert table.note.startswith("1 of 6 edges")
+    (one,) = stability_section({"ridge": Weights(weights[:1], 1)})
+    assert "1 split of the people cannot say" in one.body[0]
+    assert stability_section({}) == []
+
+
+def test_a_run_stores_the_edges_of_its_linear_learners():
+    """The learners of the small run that are linear, and no others."""
+    folder = finished().folder
+    found = edge_weights(Store(folder))
+    results, about = read_folder(folder)
+    linear = {r.spec.learner.title for r in results if r.spec.learner.model.name == "linear"}
+    assert set(found) == linear
+    for weights in found.values():
+        np.testing.assert_allclose(np.abs(weights.values).max(1), 1.0)
+    titles = [section.title for section in about.sections]
+    assert ("Edges that linear learners use" in titles) == bool(linear)
