@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,6 +89,8 @@ def test_every_command_and_option_has_a_help_text(name):
     assert command.rich_help_panel in ("Experiments", "Capsules", "Imaging")
     for parameter in command.params:
         assert parameter.name == "help" or parameter.help, f"{name} {parameter.name}"
+        # the terminal would take [all] for markup and not show it
+        assert not re.search(r"\[[a-z#/@]", parameter.help or ""), f"{name} {parameter.name}"
 
 
 def test_help_shows_the_groups():

@@ -103,14 +103,23 @@ def _measured(kind: str, vectorize: bool) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("kind", "vectorize"),
-    [(k, v) for k in ("tangent", "precision", "covariance") for v in (True, False)][1:],
-)  # tangent vectors cannot be told: they may be small
+    [(k, v) for k in ("tangent", "precision", "covariance") for v in (True, False)],
+)
 def test_other_measures_are_not_taken_for_correlations(kind, vectorize) -> None:
     X, y = _measured(kind, vectorize), np.arange(20) % 2
     with pytest.raises(ValueError, match="Give Pearson correlations"):
         ForgeClassifier().fit(X, y)
     if vectorize:
         assert ForgeClassifier(features="any").fit(X, y).n_features_in_ == 36
+
+
+def test_standardised_edges_are_told_by_their_mean(subjects) -> None:
+    fc, y, _ = subjects
+    edges = fc[:, *np.tril_indices(10, -1)]
+    small = (edges - edges.mean(axis=0)) / 100  # would make positive definite matrices
+    with pytest.raises(ValueError, match="mean of X over people is zero"):
+        ForgeClassifier().fit(small, y)
+    assert ForgeClassifier().fit(edges, y).n_rois_ == 10
 
 
 def test_correlations_rounded_to_half_precision_pass(subjects) -> None:

@@ -13,7 +13,7 @@ TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 KIND = "What the files hold."
 POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
-REQUIRE = "Refuse a chained capsule with an unsigned ledger line [as soon as any is signed]."
+REQUIRE = "Refuse a chained capsule with an unsigned ledger line (default: if any is signed)."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
@@ -31,10 +31,10 @@ class LearnRequest(Request):
     data: Path = option(help="Its data: .npz file or folder.")
     out: Path = option(help="Capsule to write (without a suffix: a folder).")
     state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
-    epsilon: float | None = option(None, "The most each person spends [release: 1].")
+    epsilon: float | None = option(None, "The most each person spends (release: 1).")
     delta: float | None = option(None, "Release: delta [0.001].")
     mechanism: Literal["gaussian", "none"] | None = option(
-        None, "Release: noise [gaussian], or none, which promises nothing."
+        None, "Release: noise (gaussian), or none, which promises nothing."
     )
     local: Path | None = option(
         None, "Release: file that stays at home [SITE.home.json beside DATA]."

@@ -19,7 +19,7 @@ Capsule = Annotated[Path, typer.Argument(help="Capsule file or folder.", show_de
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting, e.g. training.epochs=5.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder to write [runs/<name of the config>].")]
+Out = Annotated[Path | None, typer.Option(help="Folder to write (runs/<name of the config>).")]
 Jobs = Annotated[int, typer.Option(min=0, help="Worker processes; 0 uses all cores.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate time and disk space.")]
 Cluster = Annotated[
@@ -35,7 +35,7 @@ RequireSignature = Annotated[
     bool,
     typer.Option(
         "--require-signature",
-        help="Refuse a chained capsule with an unsigned line [as soon as any is signed].",
+        help="Refuse a chained capsule with an unsigned line (default: if any is signed).",
     ),
 ]
 Positive = Annotated[

@@ -54,7 +54,7 @@ def _write_card(out: Path | None) -> None:
 def start(
     out: Annotated[Path, typer.Option(help="Capsule to write.")],
     data: Annotated[Path | None, typer.Option(help="Public people: .npz file or folder.")] = None,
-    sites: Annotated[str, typer.Option(help="Public sites, separated by commas [all].")] = "",
+    sites: Annotated[str, typer.Option(help="Public sites, separated by commas (all).")] = "",
     remove: Annotated[
         str, typer.Option(help="Covariates to take out of every scan, e.g. mean_fd,age,sex.")
     ] = "",
@@ -187,7 +187,7 @@ def threshold(
 def evaluate(
     capsule: Capsule,
     data: Annotated[Path, typer.Argument(help="People with diagnoses: .npz file or folder.")],
-    site: Annotated[str, typer.Option(help="Sites to take, separated by commas [all].")] = "",
+    site: Annotated[str, typer.Option(help="Sites to take, separated by commas (all).")] = "",
     local: Local = None,
     kind: Kind = "auto",
     trust: Trust = None,
@@ -207,7 +207,7 @@ def evaluate(
 def predict(
     capsule: Capsule,
     scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
-    out: Annotated[Path | None, typer.Option(help="File to write [standard output].")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
     local: Local = None,
     explain: Annotated[
         Path | None, typer.Option(help="Folder for a page and tables that say why.")

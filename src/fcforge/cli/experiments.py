@@ -222,7 +222,7 @@ def tune(
     config: given.Config,
     overrides: given.Overrides = None,
     out: Annotated[
-        Path | None, typer.Option(help="given.Folder to write [runs/<name of the config>_tune].")
+        Path | None, typer.Option(help="Folder to write (runs/<name of the config>_tune).")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
     jobs: given.Jobs = 0,

@@ -66,6 +66,7 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
         if any(np.abs(there - one).max() <= TOLERANCE for one in (1.0, math.sqrt(0.5))):
             layout = with_diagonal
     _require_order(X[:9], layout)
+    _require_a_pattern(X)
     return layout
 
 
@@ -73,8 +74,7 @@ def _require_order(X: np.ndarray, layout: Layout) -> None:
     """Raise where edges do not make correlation matrices in this order.
 
     Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
-    ABIDE -3.7 and below, against -0.002 from rounding. Tangent vectors can be small enough to
-    pass: give matrices, whose diagonal tells.
+    ABIDE -3.7 and below, against -0.002 from rounding.
     """
     if not len(X) or not np.isfinite(X).all():
         return
@@ -88,6 +88,19 @@ def _require_order(X: np.ndarray, layout: Layout) -> None:
             do=f"Set edges='{other}'.",
         )
     raise InputError("X does not make correlation matrices in any order of edges.", do=NOT_FC)
+
+
+def _require_a_pattern(X: np.ndarray) -> None:
+    """Raise for features whose mean over people is zero: no correlations have such a mean.
+
+    Tangent vectors have it (they are taken at the mean), and so has whatever was standardised.
+    The mean of n people is otherwise at least of the size of their spread / sqrt(n).
+    """
+    if len(X) < 5 or not np.isfinite(X).all():
+        return
+    chance = math.sqrt(X.var(axis=0).mean() / len(X))
+    if math.sqrt((X.mean(axis=0) ** 2).mean()) < 0.1 * chance:
+        raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
 
 def _lowest(X: np.ndarray, layout: Layout) -> np.ndarray:

@@ -138,10 +138,11 @@ class DPAnalytic(Method):
         return lane._replace(state={k: v.to(device) for k, v in state.items()})
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Noisy moments; the budget is the one that the settings say, and no other."""
+        """Noisy moments; budget and noise are those that the settings say, and no others."""
         found = super().declares(model, lane, sites)
         said = {"epsilon": self.epsilon, "secret": float(self.noise == "secret")}
-        found["noise"] = found["noise"]._replace(low=0.0)
+        sd = math.sqrt(2 * sites) * gaussian_sigma(self.epsilon, self.delta) * self._bound**2
+        found["noise"] = found["noise"]._replace(low=sd * (1 - 1e-9), high=sd * (1 + 1e-9))
         return found | {k: found[k]._replace(low=v, high=v) for k, v in said.items()}
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:

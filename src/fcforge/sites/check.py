@@ -163,7 +163,7 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             yield Fault("error", what, do, *who)
         if cohort.y[i] not in (0, 1):
             what = f"unknown label {cohort.y[i]}."
-            yield Fault("error", what, "Labels are 0 (control) and 1 (patient).", *who)
+            yield Fault("error", what, "Say which is the patients': --positive VALUE.", *who)
         twin = seen.setdefault(_digest(cohort.fc[i]), subject)
         if twin != subject:
             do = "The same scan under two ids would leak from train to test; drop one."

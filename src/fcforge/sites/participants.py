@@ -205,7 +205,7 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     raise DataError(
         f"unknown diagnosis '{text}'." if text else "has no diagnosis.",
         do=f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)}; "
-        "others by labels={'value': 0 or 1}.",
+        "for others say which is the patients': --positive VALUE.",
     )
 
 
