@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -14,21 +14,32 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
 from fcforge.sites.participants import (
-    ALIASES,
     Participant,
     Reading,
-    as_covariate,
     assemble,
     class_names,
+    covariates_of,
     label_of,
     labels_by_positive,
     owns_file,
     read_participants,
     roi_names_of,
+    table_in,
 )
 from fcforge.sites.reading import Kind, read_named, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
+
+
+class _Asked(NamedTuple):
+    """Settings of `load_folder` that say how files are read."""
+
+    kind: Kind
+    labels: Mapping[str, int]
+    pattern: str
+    variable: str | None
+    n_rois: int | None
+    positive: str | None
 
 
 def load_folder(
@@ -85,12 +96,10 @@ def load_folder(
     """
     path = Path(path).expanduser()
     check_names("kind", [kind], get_args(Kind))
-    if path.is_dir():
-        cohort = _from_folder(path, kind, labels or {}, pattern, variable, n_rois, positive)
-    elif path.is_file():
-        cohort = _from_npz(path, labels or {}, n_rois, positive)
-    else:
+    if not path.exists():
         raise DataError("no such file or folder.", where=str(path), do="Check the path.")
+    asked = _Asked(kind, labels or {}, pattern, variable, n_rois, positive)
+    cohort = _from_folder(path, asked) if path.is_dir() else _from_npz(path, asked)
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge) if merge else cohort
@@ -115,32 +124,33 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
-def _from_npz(
-    path: Path, labels: Mapping[str, int], n_rois: int | None, positive: str | None
-) -> Cohort:
+def _from_npz(path: Path, asked: _Asked) -> Cohort:
     if path.suffix.lower() != ".npz":
-        raise DataError(
-            f"a dataset in one file is an .npz, not '{path.suffix}'.",
-            where=str(path),
-            do="Give the folder instead when it holds one file per subject.",
-        )
+        do = "Give the folder instead when it holds one file per subject."
+        what = f"a dataset in one file is an .npz, not '{path.suffix}'."
+        raise DataError(what, where=str(path), do=do)
     arrays = read_npz(path)
     _require_arrays(arrays, path)
     fc = _npz_fc(arrays, path)
-    if n_rois is not None and fc.shape[1] != n_rois:
-        raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=str(path))
+    if asked.n_rois not in (None, fc.shape[1]):
+        what = f"FC has {fc.shape[1]} ROIs, {asked.n_rois} were expected."
+        raise DataError(what, where=str(path))
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
     said = [f"{v:g}" if isinstance(v, float) else str(v) for v in arrays["label"].tolist()]
-    if positive is not None:
-        labels = {**labels, **labels_by_positive(said, positive)}
+    labels = {**asked.labels, **labels_by_positive(said, asked.positive)}
     y, faults = _npz_labels(arrays["label"], said, labels, ids, site)
-    used = {"fc_upper", "fc", *REQUIRED}
-    rest = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if k not in used}
-    own = {k: v for k, v in rest.items() if v.shape == (len(fc),) and not k.startswith("roi_")}
-    values = {k: as_covariate(k, v) for k, v in own.items()}
-    names = roi_names_of(rest, fc.shape[1])
-    classes = class_names(said, y)
-    return Cohort("folder", fc, y, site, ids, names, values, faults=tuple(faults), classes=classes)
+    own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
+    return Cohort(
+        "folder",
+        fc,
+        y,
+        site,
+        ids,
+        roi_names_of(arrays, fc.shape[1]),
+        covariates_of(own, len(fc)),
+        faults=tuple(faults),
+        classes=class_names(said, y),
+    )
 
 
 def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
@@ -199,35 +209,27 @@ def _npz_labels(
     return out, faults
 
 
-def _from_folder(
-    path: Path,
-    kind: Kind,
-    labels: Mapping[str, int],
-    pattern: str,
-    variable: str | None,
-    n_rois: int | None,
-    positive: str | None,
-) -> Cohort:
-    table = next((p for e in ("tsv", "csv") if (p := path / f"participants.{e}").is_file()), None)
+def _from_folder(path: Path, asked: _Asked) -> Cohort:
+    table = table_in(path)
     if table is None:
         archives = sorted(path.glob("*.npz"))
         if len(archives) == 1:
-            return _from_npz(archives[0], labels, n_rois, positive)
+            return _from_npz(archives[0], asked)
         raise DataError(
             "has no participants.tsv.",
             where=str(path),
             do="Write one with columns participant_id, site, diagnosis (tab-separated).",
         )
-    people, faults = read_participants(table, labels, positive)
-    files = _Files(path, pattern)
+    people, faults = read_participants(table, asked.labels, asked.positive)
+    files = _Files(path, asked.pattern)
 
     def read(person: Participant) -> Reading:
         file = files.of(person)
-        matrix, names = read_named(file, variable)
-        fc = to_fc(matrix, kind, str(file))
+        matrix, names = read_named(file, asked.variable)
+        fc = to_fc(matrix, asked.kind, str(file))
         return Reading(fc, roi_names=names[: len(fc)])
 
-    return assemble("folder", people, read, faults=faults, n_rois=n_rois)
+    return assemble("folder", people, read, faults=faults, n_rois=asked.n_rois)
 
 
 class _Files:

@@ -21,7 +21,12 @@ from fcforge.imaging.people import (
 )
 from fcforge.sites.cohort import NUMBERED, Cohort, Fault, as_text
 
-FILE_COLUMNS = ("file", "filename", "file_name", "path")
+COLUMNS = {
+    "subject": ID_COLUMNS,
+    "site": SITE_COLUMNS,
+    "diagnosis": DIAGNOSIS_COLUMNS,
+    "file": ("file", "filename", "file_name", "path"),
+}
 PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")
 CONTROL = ("0", "tc", "td", "hc", "nc", "cn", "control", "controls", "healthy", "ctrl", "con")
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
@@ -99,7 +104,7 @@ def assemble(
         site=as_text([p.site for p, _ in kept]),
         subject_id=as_text([p.subject_id for p, _ in kept]),
         roi_names=names,
-        covariates=_covariates([{**p.extra, **r.more} for p, r in kept]),
+        covariates=covariates_of(_columns([{**p.extra, **r.more} for p, r in kept]), len(kept)),
         faults=(*found, *misnamed),
         classes=class_names([p.diagnosis for p, _ in kept], np.array([p.y for p, _ in kept])),
     )
@@ -142,11 +147,14 @@ def _same_names(loaded: list[Loaded]) -> tuple[list[Loaded], tuple[str, ...], li
     return [item for item in loaded if item[1].roi_names in ((), names)], names, faults
 
 
-def _covariates(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """Columns of all rows under their customary names."""
-    names = list(rows[0]) if rows else []
-    columns = {ALIASES.get(name, name): [row[name] for row in rows] for name in names}
-    return {name: as_covariate(name, values) for name, values in columns.items()}
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+
+def covariates_of(arrays: Mapping[str, Any], n: int) -> dict[str, np.ndarray]:
+    """Arrays with one value for each of n subjects, under their customary names."""
+    own = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if np.shape(v) == (n,)}
+    return {name: as_covariate(name, values) for name, values in own.items()}
 
 
 def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
@@ -209,14 +217,18 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     )
 
 
-def labels_by_positive(values: Iterable[Any], positive: str) -> dict[str, int]:
+def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str, int]:
     """What diagnoses mean where `positive` is the patients and the only other value the controls.
+
+    Nothing for None.
 
     Examples
     --------
     >>> labels_by_positive(["TC", "ASD", "ASD"], "ASD")
     {'ASD': 1, 'TC': 0}
     """
+    if positive is None:
+        return {}
     found = sorted({str(v).strip() for v in values} - set(MISSING))
     if positive not in found or len(found) != 2:
         raise DataError(
@@ -248,16 +260,13 @@ def read_participants(
         When the table cannot be read or has no column for id, site or diagnosis.
     """
     header, rows = read_table(path)
-    needed = {"subject": ID_COLUMNS, "site": SITE_COLUMNS, "diagnosis": DIAGNOSIS_COLUMNS}
-    columns = {role: column_of(header, accepted) for role, accepted in needed.items()}
-    for role, accepted in needed.items():
-        if not columns[role]:
+    columns = {role: column_of(header, accepted) for role, accepted in COLUMNS.items()}
+    for role, accepted in COLUMNS.items():
+        if not columns[role] and role != "file":
             raise no_column(role, header, accepted, path)
-    columns["file"] = column_of(header, FILE_COLUMNS)
-    if positive is not None:
-        place = header.index(columns["diagnosis"])
-        values = [cells[place] for _, cells in rows if len(cells) > place]
-        labels = {**(labels or {}), **labels_by_positive(values, positive)}
+    place = header.index(columns["diagnosis"])
+    values = [cells[place] for _, cells in rows if len(cells) > place]
+    known = {**(labels or {}), **labels_by_positive(values, positive)}
     people: list[Participant] = []
     faults: list[Fault] = []
     for number, cells in rows:
@@ -266,12 +275,18 @@ def read_participants(
             if len(cells) != len(header):
                 what = f"{len(cells)} values for {len(header)} columns."
                 raise DataError(what, do="The table is cut off or mixed.")
-            people.append(_participant(row, columns, labels))
+            people.append(_participant(row, columns, known))
         except DataError as error:
             subject, site = (row.get(columns[role], "") for role in ("subject", "site"))
             what = f"{path.name}, row {number}: {error.what}"
             faults.append(Fault("error", what, error.do, subject, site))
     return people, faults
+
+
+def table_in(folder: Path) -> Path | None:
+    """participants.tsv or .csv of a folder."""
+    tables = (folder / f"participants.{ending}" for ending in ("tsv", "csv"))
+    return next((table for table in tables if table.is_file()), None)
 
 
 def _participant(

@@ -7,7 +7,8 @@ Not downloadable without an application, so this reads the folder as it is share
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -87,19 +88,17 @@ def load_rest_meta_mdd(
     people = [
         Participant(i, i.split("-")[0], _label(i), extra=(listed or {}).get(i, {})) for i in ids
     ]
-
-    names = aal116().roi_names if atlas == "aal" else ()
-
-    def read(person: Participant) -> Reading:
-        file = files.get(person.subject_id)
-        if file is None:
-            raise DataError("is listed, but has no file.")
-        series = _columns(file, atlas)
-        return Reading(pearson_fc(series, where=file.name), {"n_volumes": len(series)}, names)
-
+    read = partial(_read, files=files, atlas=atlas)
     return assemble("rest_meta_mdd", people, read, faults=faults).stamped(
         path=str(folder), atlas=atlas, global_signal=global_signal, subjects=str(subjects or "")
     )
+
+
+def _read(person: Participant, files: Mapping[str, Path], atlas: str) -> Reading:
+    if (file := files.get(person.subject_id)) is None:
+        raise DataError("is listed, but has no file.")
+    series, names = _columns(file, atlas), aal116().roi_names if atlas == "aal" else ()
+    return Reading(pearson_fc(series, where=file.name), {"n_volumes": len(series)}, names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
@@ -147,30 +146,21 @@ def _choose(
         raise DataError("an id in the list is not like S20-1-0001.")
     faults: list[Fault] = []
     known = {s.split("-")[0] for s in ids}
-    if sites == "all":
-        names = sorted(known, key=lambda s: int(s[1:]))
-        if duplicates == "exclude":
-            twins = [s for s in names if s in DUPLICATE_SITES]
-            for twin in twins:
-                what = f"left out: it holds subjects of {DUPLICATE_SITES[twin]} again."
-                faults.append(Fault("warning", what, "duplicates = 'keep' keeps it.", "", twin))
-            names = [s for s in names if s not in twins]
-    else:
-        names = [paper_site(site, PAPER_SITES, "REST-meta-MDD") for site in sites]
-        _refuse_twins(names, duplicates)
+    everybody = sorted(known, key=lambda s: int(s[1:]))
+    named = () if sites == "all" else sites
+    names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in named] or everybody
+    for twin in DUPLICATE_SITES.keys() & set(names) if duplicates == "exclude" else ():
+        what = f"holds subjects of {DUPLICATE_SITES[twin]} again."
+        if named:
+            do = f"Leave {twin} out, or set duplicates = 'keep'."
+            raise DataError(f"site {twin} {what}", do=do)
+        do = "duplicates = 'keep' keeps it."
+        faults.append(Fault("warning", f"left out: it {what}", do, "", twin))
+        names.remove(twin)
     check_names("REST-meta-MDD site", names, known)
     rank = {name: i for i, name in enumerate(names)}
     chosen = [s for s in ids if s.split("-")[0] in rank]
     return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), faults
-
-
-def _refuse_twins(names: Sequence[str], duplicates: str) -> None:
-    for twin, original in DUPLICATE_SITES.items():
-        if duplicates == "exclude" and twin in names:
-            raise DataError(
-                f"site {twin} holds subjects of {original} again.",
-                do=f"Leave {twin} out, or set duplicates = 'keep'.",
-            )
 
 
 def _order(subject: str) -> tuple[int, ...]:

@@ -17,7 +17,15 @@ from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.imaging.people import read_people
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import as_text, fc_from_upper
-from fcforge.sites.participants import ALIASES, MISSING, as_covariate, owns_file, roi_names_of
+from fcforge.sites.participants import (
+    ALIASES,
+    MISSING,
+    as_covariate,
+    covariates_of,
+    owns_file,
+    roi_names_of,
+    table_in,
+)
 from fcforge.sites.reading import Kind, read_named, to_fc
 
 Where = str | Path | Sequence[str | Path]
@@ -122,7 +130,7 @@ def _may_be_a_scan(path: Path) -> bool:
 
 
 def _people(folder: Path) -> Mapping[str, Person]:
-    table = next((p for e in ("tsv", "csv") if (p := folder / f"participants.{e}").is_file()), None)
+    table = table_in(folder)
     return read_people(table).rows if table else {}
 
 
@@ -158,8 +166,7 @@ def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
     ids = as_text(arrays.get("subject_id", np.arange(n)))
     if len(ids) != n:
         raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=str(path))
-    columns = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if v.shape == (n,)}
-    values = {k: as_covariate(k, v) for k, v in columns.items() if k != "subject_id"}
+    values = covariates_of({k: v for k, v in arrays.items() if k != "subject_id"}, n)
     numbers = {k: v for k, v in values.items() if v.dtype.kind == "f"}
     names = roi_names_of(arrays, fc.shape[-1])
     return [

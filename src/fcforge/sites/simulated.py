@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,15 +74,14 @@ def simulate(
     if n_rois < 4:
         raise ConfigError(f"n_rois = {n_rois} is too few.", do="Simulate 4 ROIs or more.")
     atlas = atlas_of(n_rois)
-    mean, pattern, traits = _population(atlas, recipe, seed)
+    population = _population(atlas, recipe, seed)
     with _one_blas_thread():
-        made = [_site(place, atlas, recipe, mean, pattern, traits, seed) for place in places]
+        made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
-    site = as_text([name for name, _ in people])
-    subject_id = as_text([f"{name}-{i:04d}" for name, i in people])
-    covariates = {"mean_fd": motion}
-    cohort = Cohort("simulated", fc, y, site, subject_id, atlas.roi_names, covariates)
+    site, number = as_text([name for name, _ in people]), [f"-{i:04d}" for _, i in people]
+    names, motions = atlas.roi_names, {"mean_fd": motion}
+    cohort = Cohort("simulated", fc, y, site, np.char.add(site, number), names, motions)
     cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe))
 
@@ -130,10 +130,15 @@ def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     return pattern / (1.08 * typical) - 0.5
 
 
-def _population(
-    atlas: Atlas, recipe: Recipe, seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+class Population(NamedTuple):
     """Mean z (R, R), disorder pattern (R, R) and subject traits (n_traits, R)."""
+
+    mean: np.ndarray
+    disorder: np.ndarray
+    traits: np.ndarray
+
+
+def _population(atlas: Atlas, recipe: Recipe, seed: int) -> Population:
     rng = numpy_rng(seed, "simulated", "population", atlas.n_rois)
     system, distance, n = _system_index(atlas), _distance(atlas), atlas.n_rois
     hub = recipe.hub * rng.standard_normal(n)
@@ -150,45 +155,47 @@ def _population(
     pattern = _disorder(rng, system)
     by_system = rng.standard_normal((recipe.n_traits, int(system.max()) + 1))[:, system]
     by_roi = rng.standard_normal((recipe.n_traits, n))
-    return mean, pattern, (by_system + by_roi) / np.sqrt(2)
+    return Population(mean, pattern, (by_system + by_roi) / np.sqrt(2))
 
 
 def _site(
-    place: SiteLayout,
-    atlas: Atlas,
-    recipe: Recipe,
-    mean: np.ndarray,
-    pattern: np.ndarray,
-    traits: np.ndarray,
-    seed: int,
+    place: SiteLayout, atlas: Atlas, recipe: Recipe, population: Population, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """FC (n, R, R), label (n,) and mean FD (n,) of one site's subjects."""
     rng = numpy_rng(seed, "simulated", "site", place.name, atlas.n_rois)
-    system, n_rois = _system_index(atlas), atlas.n_rois
-    own = _disorder(rng, system)
-    disorder = 0.022 * recipe.d_scale * (recipe.rho * pattern + np.sqrt(1 - recipe.rho**2) * own)
-    shift = recipe.site_block * _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
-    shift += recipe.site_edge * _symmetric(rng, n_rois)
-    reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(n_rois))
-
+    disorder, shift, reliability = _site_effects(rng, atlas, recipe, population)
     rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
     label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
-    n = len(label)
+    n, n_rois = len(label), atlas.n_rois
     fd = _motion(rng, place, label)
     gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
     weight = recipe.trait / np.sqrt(recipe.n_traits) * rng.standard_normal((n, recipe.n_traits))
     severity = np.exp(recipe.severity * rng.standard_normal(n) - recipe.severity**2 / 2) * label
-    by_motion = -0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0)
+    by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
 
     # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
-    parts = np.stack([mean + shift, np.ones_like(mean), disorder, recipe.motion * by_motion])
+    mean, traits = population.mean, population.traits
+    parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
     parts = np.concatenate([parts, traits[:, :, None] * traits[:, None, :]])
     amounts = np.column_stack([np.ones(n), gain, severity, fd - 0.08, weight])
     z = amounts.astype(np.float32) @ parts.reshape(len(parts), -1).astype(np.float32)
-    attenuated = np.tanh(z).reshape(n, n_rois, n_rois)
-    attenuated *= (reliability[:, None] * reliability).astype(np.float32)
+    attenuated = np.tanh(z).reshape(n, n_rois, n_rois) * reliability
     samples = max(round(0.45 * place.volumes), n_rois // 4)
     return _observe(attenuated, samples, rng), label.astype(np.int64), fd
+
+
+def _site_effects(
+    rng: np.random.Generator, atlas: Atlas, recipe: Recipe, population: Population
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Disorder, additive shift and attenuation of a site, each (R, R)."""
+    system = _system_index(atlas)
+    own = _disorder(rng, system)
+    mixed = recipe.rho * population.disorder + np.sqrt(1 - recipe.rho**2) * own
+    shift = recipe.site_block * _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
+    shift += recipe.site_edge * _symmetric(rng, atlas.n_rois)
+    reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(atlas.n_rois))
+    attenuation = (reliability[:, None] * reliability).astype(np.float32)
+    return 0.022 * recipe.d_scale * mixed, shift, attenuation
 
 
 def _motion(rng: np.random.Generator, place: SiteLayout, label: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -99,18 +100,23 @@ def split_site(
     rng = numpy_rng(repeat, *["folds"] * bool(folds), "split", site_name)
     part = (fold, folds) if folds else None
     rows = split_rows(members.y, rng, test_fraction, val_fraction, part)
-    ids = {name: tuple(members.subject_id[r].tolist()) for name, r in rows.items()}
-    batches = {name: FCBatch.from_numpy(members.fc[r], members.y[r]) for name, r in rows.items()}
-    about = {"site": site_name, "split_seed": seed, "split_sha256": split_sha256(ids)}
     fractions = {"test_fraction": test_fraction, "val_fraction": val_fraction}
-    own = members.covariates.items()
-    covariates = {name: {key: values[r] for key, values in own} for name, r in rows.items()}
-    provenance = {**cohort.provenance, **about, **fractions}
-    site = Site(
-        name=site_name, **batches, subject_ids=ids, provenance=provenance, covariates=covariates
-    )
+    site = _site(members, rows, {"site": site_name, "split_seed": seed, **fractions})
     refuse_twins(cohort, [site])
     return site
+
+
+def _site(members: Cohort, rows: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Site:
+    """Site of these rows for train, val and test."""
+    parts = {name: members.select(r) for name, r in rows.items()}
+    ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
+    return Site(
+        name=about["site"],
+        **{name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()},
+        subject_ids=ids,
+        provenance={**members.provenance, **about, "split_sha256": split_sha256(ids)},
+        covariates={name: dict(part.covariates) for name, part in parts.items()},
+    )
 
 
 def _require_fractions(test_fraction: float, val_fraction: float) -> None:
@@ -153,28 +159,22 @@ def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
 def _require_splittable(
     members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
 ) -> None:
-    where = f"site '{site}'"
     counts = [int((members.y == cls).sum()) for cls in (0, 1)]
-    if sum(counts) != len(members):
-        raise DataError("has labels other than 0 and 1.", where=where, do="Run `fcforge check`.")
-    if min(counts) == 0:
-        raise DataError(
-            f"has one class only ({counts[0]} controls, {counts[1]} patients).",
-            where=where,
-            do="A site needs both classes; merge it with another or leave it out.",
-        )
-    train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
-    if len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1:
-        raise DataError(
-            f"is too small to split ({counts[0]} controls, {counts[1]} patients).",
-            where=where,
-            do=f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed.",
-        )
-    if min(counts) < folds:
-        raise DataError(
-            f"has fewer of one class than folds ({counts[0]} controls, {counts[1]} patients).",
-            where=where,
-            do=f"Give at most {min(counts)} folds.",
-        )
-    if len(set(members.subject_id.tolist())) != len(members):
-        raise DataError("has a subject id twice.", where=where, do="Run `fcforge check`.")
+    have = f"({counts[0]} controls, {counts[1]} patients)"
+    train = (
+        min(split_counts(n, test_fraction, val_fraction)[0] for n in counts) if min(counts) else 0
+    )
+    few = len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1
+    least = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
+    both = "A site needs both classes; merge it with another or leave it out."
+    again = len(set(members.subject_id.tolist())) != len(members)
+    for wrong, what, do in (
+        (sum(counts) != len(members), "has labels other than 0 and 1.", "Run `fcforge check`."),
+        (min(counts) == 0, f"has one class only {have}.", both),
+        (few, f"is too small to split {have}.", least),
+        (min(counts) < folds, f"has fewer of one class than folds {have}.",
+         f"Give at most {min(counts)} folds."),
+        (again, "has a subject id twice.", "Run `fcforge check`."),
+    ):  # fmt: skip
+        if wrong:
+            raise DataError(what, where=f"site '{site}'", do=do)
