@@ -101,7 +101,7 @@ def test_unusable_settings(subjects) -> None:
     fc, y, _ = subjects
     with pytest.raises(ValueError, match="Did you mean 'analytic'"):
         ForgeClassifier("analytics").fit(fc, y)
-    with pytest.raises(ValueError, match="training setting 'epoch'"):
+    with pytest.raises(ValueError, match="unknown setting 'epoch'"):
         ForgeClassifier(training={"epoch": 3}).fit(fc, y)
     with pytest.raises(ValueError, match="needs FC"):
         ForgeClassifier("finetune", "gcn", features="any").fit(fc[:, 0], y)

@@ -99,5 +99,7 @@ def test_covariates_of_a_mapping_or_a_frame() -> None:
     assert columns_of(None, 2) == {}
     table = pd.DataFrame({"age": [20, 30]}, index=[7, 9])
     assert columns_of(table, 2)["age"].tolist() == [20, 30]
+    with pytest.raises(ValueError, match="have no names"):
+        columns_of(np.zeros((2, 1)), 2)
     with pytest.raises(ValueError, match="covariate 'age' has shape"):
         columns_of({"age": [1, 2, 3]}, 2)

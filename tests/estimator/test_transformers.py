@@ -163,6 +163,16 @@ def test_what_cannot_be_harmonised(world, settings, given, message) -> None:
         SiteHarmoniser(**settings).fit(x, y, **{"site": site, **given})
 
 
+def test_a_site_with_one_class_alone_is_told(world) -> None:
+    x, _, site, people = world
+    confounded = (site == "A").astype(int)
+    with pytest.raises(ValueError, match="cannot be told from"):
+        SiteHarmoniser().fit(x, confounded, site=site)
+    SiteHarmoniser(keep_diagnosis=False).fit(x, confounded, site=site)
+    with pytest.raises(ValueError, match="cannot be told from"):
+        SiteHarmoniser().fit(x, site=site, covariates=people.assign(sex=1))
+
+
 def test_metadata_reaches_every_step(world) -> None:
     x, y, site, people = world
     with config_context(enable_metadata_routing=True):

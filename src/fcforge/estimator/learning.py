@@ -86,7 +86,8 @@ def as_site(
         for label in (0, 1):
             members = rng.permutation(np.flatnonzero(code == label))
             val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
-    train, kept = FCBatch.from_numpy(fc[~val], code[~val]), FCBatch.from_numpy(fc[val], code[val])
+    every = FCBatch.from_numpy(fc, code)
+    train, kept = every.select(~val) if val.any() else every, every.select(val)
     nobody = {"train": (), "val": (), "test": ()}
     site = Site(name, train, kept, kept.select(slice(0, 0)), nobody)
     if weight is None:

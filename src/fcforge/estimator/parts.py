@@ -10,6 +10,7 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
+from fcforge.settings import make
 from fcforge.types import Component, LearnerSpec, Training
 
 if TYPE_CHECKING:
@@ -91,9 +92,8 @@ def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) ->
     model = model_name(estimator)
     if estimator.features == "any" and model not in ("linear", "mlp"):
         raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
-    given = estimator.training or {}
-    check_names("training setting", given, [f.name for f in fields(Training)])
-    training = Training(**{**{name: getattr(estimator, name) for name in OWN}, **given})
+    own = {name: getattr(estimator, name) for name in OWN}
+    training = make(Training, {**own, **(estimator.training or {})}, "training")
     generator = estimator.generator
     learner = LearnerSpec(
         part(estimator.method, estimator.method_params),

@@ -130,6 +130,8 @@ def weights_of(
 
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
+    if not (covariates is None or hasattr(covariates, "keys")):
+        raise InputError("covariates have no names.", do="Give a data frame, or {'age': array}.")
     found = {str(k): np.asarray(covariates[k]) for k in (() if covariates is None else covariates)}
     for name, values in found.items():
         if values.shape != (n,):

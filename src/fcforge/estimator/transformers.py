@@ -203,7 +203,8 @@ class SiteHarmoniser(_OfSubjects):
             known = two_classes(y, np.unique(y))
             code = (y == positive_class(known, None)).astype(float)
         self._check(names)
-        self.effects_ = SiteEffects.fit(X, names, d, code, self.how, self.reference)
+        with as_input_error():
+            self.effects_ = SiteEffects.fit(X, names, d, code, self.how, self.reference)
         return self
 
     def _check(self, names: np.ndarray) -> None:

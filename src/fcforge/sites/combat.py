@@ -18,6 +18,8 @@ from typing import Literal
 
 import numpy as np
 
+from fcforge.errors import DataError
+
 How = Literal["combat", "demean"]
 CONVERGED = 1e-4
 MOST_STEPS = 500
@@ -111,7 +113,14 @@ class SiteEffects:
         sites = tuple(sorted(set(site.tolist())))
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        beta = np.linalg.lstsq(np.column_stack([member, kept]), z, rcond=None)[0]
+        told = np.column_stack([member, kept])
+        if np.linalg.matrix_rank(told) < told.shape[1]:
+            raise DataError(
+                "effects of sites cannot be told from those of the covariates or the diagnosis.",
+                where="harmonisation",
+                do="Keep fewer of them, or leave out sites where one of them is always the same.",
+            )
+        beta = np.linalg.lstsq(told, z, rcond=None)[0]
         share = member.mean(0) if reference is None else np.array(sites) == reference
         level, slopes = share @ beta[: len(sites)], beta[len(sites) :]
         rows = slice(None) if reference is None else site == reference
