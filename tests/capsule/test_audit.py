@@ -11,7 +11,7 @@ import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
 from fcforge.capsule.audit import audit_capsule, moment_rows, site_as_learned
-from fcforge.capsule.receipts import read_receipt, receipt_of
+from fcforge.capsule.home import read_home, receipt_of
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
 from fcforge.runner.learners import build_learner
@@ -54,9 +54,7 @@ def site_of(cohort):
 
 
 def audited(path, site, **rest):
-    return audit_capsule(
-        open_capsule(path), site, read_receipt(receipt_of(path)), plan=PLAN, **rest
-    )
+    return audit_capsule(open_capsule(path), site, read_home(receipt_of(path)), plan=PLAN, **rest)
 
 
 def test_exact_statistics_leak_and_private_ones_do_not(capsules, cohort) -> None:

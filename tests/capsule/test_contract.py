@@ -12,8 +12,8 @@ from capsule_chains import N_ROIS, SITES, chain, cohort, settings
 from fcforge.capsule import LearnOptions, learn, open_capsule, settings_for
 from fcforge.capsule.audit import audit_capsule, site_as_learned
 from fcforge.capsule.contract import require_budget, require_classes
+from fcforge.capsule.home import Home, Receipt, fingerprints, read_home, receipt_of
 from fcforge.capsule.prediction import predict
-from fcforge.capsule.receipts import LinkReceipt, fingerprints, read_receipt, receipt_of
 from fcforge.errors import CapsuleError, ConfigError, DataError
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, LearnerSpec
@@ -44,7 +44,7 @@ def test_other_words_for_patients_are_refused(tmp_path):
 
 def test_zero_and_one_are_controls_and_patients_everywhere():
     for ours, mine in (((0, 1), ("TC", "ASD")), (("TC", "ASD"), ("0", "1"))):
-        require_classes(settings("majority", classes=ours), mine, "here")
+        require_classes(ours, mine, "here")
 
 
 def test_an_audit_compares_classes_and_rois(tmp_path):
@@ -120,7 +120,7 @@ def test_no_more_than_the_hospital_allows_is_spent(tmp_path):
 # -- people ------------------------------------------------------------------------------------
 def test_a_receipt_stays_at_home_and_proves_the_people(tmp_path):
     path = first(tmp_path, method="forge", held_out=16)
-    receipt, capsule = read_receipt(receipt_of(path)), open_capsule(path)
+    (receipt,), capsule = read_home(receipt_of(path)).receipts, open_capsule(path)
     assert receipt.commitment == capsule.entries[0]["commitment"]
     assert receipt.salt.encode() not in path.read_bytes()
     site = site_as_learned(capsule, cohort(), SITES[0])
@@ -134,7 +134,7 @@ def test_an_audit_of_other_people_is_refused_for_every_site(place, tmp_path):
     """Ids renumbered, rows shuffled, strangers under the site's name, another's receipt, none."""
     paths = chain("majority", SITES[:2], tmp_path)
     capsule, name = open_capsule(paths[-1]), SITES[place]
-    receipt = read_receipt(receipt_of(paths[place]))
+    home = read_home(receipt_of(paths[place]))
     mine = cohort().site == name
     rng = np.random.default_rng(0)
     ids = cohort().subject_id.copy()
@@ -148,33 +148,32 @@ def test_an_audit_of_other_people_is_refused_for_every_site(place, tmp_path):
         replace(cohort(), fc=fc),
         replace(cohort(), site=names),
     ):
-        with pytest.raises(DataError, match="not the data the capsule learned"):
-            audit_capsule(capsule, site_as_learned(capsule, data, name), receipt)
+        with pytest.raises(DataError, match=r"are not the \d+ people that were learned"):
+            audit_capsule(capsule, site_as_learned(capsule, data, name), home)
     site = site_as_learned(capsule, cohort(), name)
     turned = replace(site, train=replace(site.train, y=1 - site.train.y))
     with pytest.raises(DataError, match="with the same diagnoses"):
-        audit_capsule(capsule, turned, receipt)
-    other = read_receipt(receipt_of(paths[1 - place]))
-    with pytest.raises(DataError, match="receipt is not of what the capsule learned"):
-        audit_capsule(capsule, site, other)
-    with pytest.raises(DataError, match=r"without its receipt.*--local"):
-        audit_capsule(capsule, site, None)
+        audit_capsule(capsule, turned, home)
+    other = read_home(receipt_of(paths[1 - place]))
+    for wrong in (other, Home()):
+        with pytest.raises(DataError, match=r"there is no receipt for site.*--local"):
+            audit_capsule(capsule, site, wrong)
 
 
 def test_a_receipt_without_ids_knows_the_scans_in_any_order():
     fc, y = cohort().fc[:5], np.array([0, 1, 1, 0, 0])
-    receipt = LinkReceipt.of("A", fc, [], y)
-    receipt.require(receipt.commitment, fc[::-1], ["5", "4", "3", "2", "1"], y[::-1])
-    with pytest.raises(DataError, match="not the data"):
-        receipt.require(receipt.commitment, fc[:4], list("abcd"), y[:4])
-    with pytest.raises(DataError, match="not the data"):
-        receipt.require(receipt.commitment, fc, list("abcde"), y[::-1])
-    again = LinkReceipt.of("A", fc, [], y)
-    assert again.commitment != receipt.commitment  # the salt
+    receipt = Receipt("A", fingerprints(fc, [""] * 5, y))
+    turned = fingerprints(fc[::-1], list("54321"), y[::-1])
+    assert receipt.places(turned).tolist() == [4, 3, 2, 1, 0]
+    with pytest.raises(DataError, match="1 are not in the data"):
+        receipt.places(fingerprints(fc[:4], list("abcd"), y[:4]))
+    with pytest.raises(DataError, match="have another diagnosis"):
+        receipt.places(fingerprints(fc, list("abcde"), y[::-1]))
+    assert Receipt("A", receipt.people).commitment != receipt.commitment  # the salt
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format": "x"}', '{"format": "fcforge-receipt"}'])
+@pytest.mark.parametrize("text", ["", "{}", '{"format": "x"}', '{"format": "fcforge-home"}'])
 def test_what_is_not_a_receipt_is_told(text, tmp_path):
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(DataError, match="is not a receipt of fcforge"):
-        read_receipt(tmp_path / "r.json")
+    with pytest.raises(DataError, match="is not a home file of fcforge"):
+        read_home(tmp_path / "r.json")

@@ -14,10 +14,10 @@ from capsule_chains import SITES, cohort, settings
 
 from fcforge.capsule import Capsule, LearnOptions, learn, open_capsule, seal
 from fcforge.capsule import container as box
+from fcforge.capsule.keys import public_hex, read_private, write_keys
 from fcforge.capsule.ledger import canonical, parse, sha256, sign_last
 from fcforge.capsule.lines import check_line
 from fcforge.capsule.sealing import settings_sha256
-from fcforge.capsule.signing import public_hex, read_private, write_keys
 from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
 
@@ -121,7 +121,7 @@ def write_forged(forged: Capsule, honest: Capsule, key: Any, out: Any) -> None:
     manifest["settings"] = forged.settings.to_json()
     parts[box.MANIFEST] = canonical(manifest)
     identity = sha256(parts[box.MANIFEST])
-    from fcforge.capsule.signing import sign
+    from fcforge.capsule.keys import sign
 
     public, signature = sign(key, identity)
     parts[box.SEAL] = canonical(

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fcforge.capsule import learn, open_capsule, settings_for
-from fcforge.capsule.hemispheres import asymmetry, partners, side_distance, side_fit
-from fcforge.capsule.prediction import predict_fc
+from fcforge.capsule import learn, open_capsule, prediction, settings_for
+from fcforge.capsule.judging import asymmetry, partners, side_distance, side_fit
 from fcforge.consortium import Consortium, Home, make_public
 from fcforge.consortium.learning import Budget
 from fcforge.consortium.learning import learn as release
@@ -83,10 +82,10 @@ def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_in_a_chain(
     with pytest.raises(DataError, match=r"left and right hemispheres look swapped.*--accept-scans"):
         learn(tmp_path / "a.capsule", "B", turned, tmp_path / "b.capsule")
     capsule = open_capsule(tmp_path / "a.capsule")
-    _, odd, why = predict_fc(capsule, turned.fc[N : N + 5])
-    assert (odd > 1).all()
-    assert {text.split(", ")[1] for text in why} == {"left and right look swapped"}
-    assert (predict_fc(capsule, cohort().fc[N : N + 5])[1] <= 1).all()
+    found = prediction.judge(capsule, turned.fc[N : N + 5])
+    assert np.isnan(found.odds).all()
+    assert {text.split(", ")[1] for text in found.why} == {"left and right look swapped"}
+    assert (prediction.judge(capsule, cohort().fc[N : N + 5]).strangeness <= 1).all()
 
 
 def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_around_a_start():

@@ -7,11 +7,18 @@ import small_consortium as small
 from capsule_chains import SITES, cohort, settings
 
 from fcforge.capsule import LearnOptions, learn
-from fcforge.capsule.keyring import Keyring, keyring_file, read_keyring, write_keyring
-from fcforge.capsule.opening import Trust, open_trusted, verify
-from fcforge.capsule.signing import read_private, write_keys
-from fcforge.consortium import trusting, write_consortium
-from fcforge.errors import CapsuleError, ConfigError
+from fcforge.capsule.keys import (
+    Keyring,
+    keyring_file,
+    read_keyring,
+    read_private,
+    write_keyring,
+    write_keys,
+)
+from fcforge.capsule.opening import Trust, open_capsule, verify
+from fcforge.consortium import read_consortium, write_consortium
+from fcforge.consortium.files import verify as verify_group
+from fcforge.errors import CapsuleError, ConfigError, DataError
 from real_runs import fcforge
 
 A, B = "a" * 64, "b" * 64
@@ -49,7 +56,7 @@ def test_written_read_private_and_never_taken_for_empty(tmp_path, monkeypatch):
     assert read_keyring() == ring
     for text in ("", "{}", '{"format": "x", "keys": []}', '{"format": "fcforge-keyring"}'):
         (tmp_path / "ring.json").write_text(text)
-        with pytest.raises(CapsuleError, match="not taken for an empty one"):
+        with pytest.raises(DataError, match=r"not a keyring file.*not taken for an empty one"):
             read_keyring()
 
 
@@ -64,15 +71,15 @@ def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monke
     write_keyring(ring)
     (said,) = (c.detail for c in verify(two, trusted=Trust.of([])) if c.name == "signatures")
     assert f"{SITES[0]} by {publics['UCLA'][:16]} (UCLA)" in said
-    assert open_trusted(two, []).sites == SITES[:2]
+    assert open_capsule(two, trusted=Trust.of(())).sites == SITES[:2]
     write_keyring(ring.revoke("UCLA"))
     with pytest.raises(CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"):
-        open_trusted(two, [])
+        open_capsule(two, trusted=Trust.of(()))
     write_keyring(ring.revoke("NYU"))
     with pytest.raises(CapsuleError, match="it is signed by a key of 'NYU' that was revoked"):
-        open_trusted(two, [])
+        open_capsule(two, trusted=Trust.of(()))
     write_keyring(ring.revoke(publics["NYU"][:12]))
-    assert open_trusted(one, []).sites == SITES[:1]
+    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
 
 
 def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
@@ -83,28 +90,28 @@ def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
     options = LearnOptions(key=read_private(tmp_path / "b"))
     learn(None, SITES[0], cohort(), one, settings=settings("majority"), options=options)
     write_keyring(Keyring().add("somebody", a).add("another", b))
-    assert open_trusted(one, []).sites == SITES[:1]
+    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
     write_keyring(Keyring().add(SITES[0], a).add("another", b))
     with pytest.raises(CapsuleError, match=rf"\(another\), not by the key of '{SITES[0]}'"):
-        open_trusted(one, [])
+        open_capsule(one, trusted=Trust.of(()))
     write_keyring(Keyring().add(SITES[0], a).add(SITES[0], b))  # a new key of the same hospital
-    assert open_trusted(one, []).sites == SITES[:1]
+    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
     bare = tmp_path / "bare.capsule"
     learn(None, SITES[0], cohort(), bare, settings=settings("majority"))
     with pytest.raises(CapsuleError, match="line 1 is signed by nobody, not by the key of"):
-        open_trusted(bare, [])
+        open_capsule(bare, trusted=Trust.of(()))
 
 
 def test_nobody_releases_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
     monkeypatch.setenv("FCFORGE_KEYRING", str(tmp_path / "ring.json"))
     site, path = small.sites()[2], tmp_path / "all.capsule"
     write_consortium(small.empty().joined([small.release_of(site)]), path)
-    assert all(check.ok for check in trusting.verify(path))
+    assert all(check.ok for check in verify_group(path, Trust.of(())))
     write_keyring(Keyring().add(site, A))
-    (bad,) = (check for check in trusting.verify(path) if not check.ok)
+    (bad,) = (check for check in verify_group(path, Trust.of(())) if not check.ok)
     assert "signed by nobody, not by the key of" in bad.detail
     with pytest.raises(CapsuleError, match="not by the key of"):
-        trusting.open_group(path)
+        read_consortium(path, Trust.of(()))
 
 
 def test_from_the_command_line(tmp_path, monkeypatch):

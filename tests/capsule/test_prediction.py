@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fcforge.capsule import open_capsule, predict
 from fcforge.capsule.judging import Reference, fit_temperature, limits, strangeness
-from fcforge.capsule.prediction import as_csv, predict_fc
+from fcforge.capsule.prediction import as_csv, judge
 from fcforge.errors import DataError
 from fcforge.sites import split_site
 
@@ -40,13 +40,15 @@ def test_temperature_by_hand() -> None:
 
 def test_temperature_divides_logits(capsule) -> None:
     site = split_site(cohort(), SITES[0], 0)
-    p, _, _ = predict_fc(capsule, site.test.fc.numpy())
+    found = judge(capsule, site.test.fc.numpy())
+    p, here = found.probability, np.isfinite(found.odds)
+    assert here.sum() > 10
     weight, bias = capsule.lane.params["head.0.weight"], capsule.lane.params["head.0.bias"]
     z = torch.atanh(site.test.fc.clamp(-0.9999, 0.9999)) / 0.2
     rows, cols = torch.triu_indices(10, 10, 1)
     u = z[:, rows, cols] @ weight.T + bias
     expected = torch.softmax(u / capsule.temperature, -1)[:, 1]
-    assert np.allclose(p, expected.numpy(), atol=1e-5)
+    assert np.allclose(p[here], expected.numpy()[here], atol=1e-5)
     per_site = [e["calibration"]["temperature"] for e in capsule.entries]
     assert capsule.temperature == pytest.approx(np.sqrt(per_site[0] * per_site[1]))
 
@@ -83,18 +85,18 @@ def test_pattern_by_hand() -> None:
 
 def test_silent_on_strange_scans_not_on_new_patients(capsule) -> None:
     ordinary = np.concatenate([split_site(cohort(), s, 0).test.fc.numpy() for s in SITES[:2]])
-    _, odd, _ = predict_fc(capsule, ordinary)
+    odd = judge(capsule, ordinary).strangeness
     assert (odd > 1).mean() <= 0.1  # subjects nobody trained on
     rng = np.random.default_rng(0)
     noise = np.stack([np.corrcoef(rng.standard_normal((10, 15))) for _ in range(20)])
-    _, odd, _ = predict_fc(capsule, noise)
+    odd = judge(capsule, noise).strangeness
     assert (odd > 1).all()
     same = np.full((1, 10, 10), 0.95, dtype=np.float32)
     same[:, range(10), range(10)] = 1
-    _, odd, _ = predict_fc(capsule, np.concatenate([same, np.eye(10)[None]]))
+    odd = judge(capsule, np.concatenate([same, np.eye(10)[None]])).strangeness
     assert (odd > 1).all()
     other_order = rng.permutation(10)  # an atlas whose ROIs come in another order
-    _, odd, _ = predict_fc(capsule, ordinary[:, other_order][:, :, other_order])
+    odd = judge(capsule, ordinary[:, other_order][:, :, other_order]).strangeness
     assert (odd > 1).mean() >= 0.8
 
 
@@ -123,7 +125,7 @@ def test_files_of_every_kind(capsule, tmp_path) -> None:
     np.save(tmp_path / "f.npy", np.where(np.eye(10) > 0, 1, np.nan))
     rows = {r.subject: r for r in predict(capsule, tmp_path)}
     assert sorted(rows) == ["a.npy", "b.csv", "c.1D", "d.npy", "e.npy", "f.npy"]
-    p, _, _ = predict_fc(capsule, fc[:2])
+    p = judge(capsule, fc[:2]).probability
     assert rows["a.npy"].probability == pytest.approx(p[0], abs=1e-4)
     assert rows["b.csv"].probability == pytest.approx(p[1], abs=1e-4)
     assert rows["c.1D"].status == "unlike anything seen"
@@ -157,7 +159,8 @@ def test_without_held_out_sets_it_cannot_abstain(tmp_path) -> None:
     capsule = learned("analytic", SITES[:1], tmp_path, held_out=0, calibrate="none")
     assert len(capsule.held_out) == 0
     assert capsule.temperature == 1.0
-    p, odd, _ = predict_fc(capsule, np.eye(10)[None])
+    found = judge(capsule, np.eye(10)[None])
+    p, odd = found.probability, found.strangeness
     assert np.isfinite(p).all()
     assert np.isnan(odd).all()
 

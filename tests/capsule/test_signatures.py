@@ -20,10 +20,10 @@ from fcforge.capsule import (
     with_audit,
 )
 from fcforge.capsule import container as box
+from fcforge.capsule.keys import public_hex, read_private, read_public, write_keys
 from fcforge.capsule.learning import learn_next
 from fcforge.capsule.ledger import canonical, sha256
 from fcforge.capsule.sealing import require_own_audit
-from fcforge.capsule.signing import public_hex, read_private, read_public, write_keys
 from fcforge.errors import CapsuleError
 from fcforge.sites import split_site
 
@@ -81,7 +81,7 @@ def test_the_last_hop_cannot_rewrite_an_earlier_line(tmp_path, keys):
     first = {**capsule.entries[0], "seconds": 9.5}
     second = {**capsule.entries[1], "previous": sha256(canonical(first))}
     path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=(first, second))
-    with pytest.raises(CapsuleError, match="signature of ledger line 1 does not fit the line"):
+    with pytest.raises(CapsuleError, match="signature of ledger line 1 does not fit its content"):
         open_capsule(path)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from small_consortium import R, empty, people, release_of, sites
 
-from fcforge.consortium import write_consortium
 from fcforge.consortium.explaining import explain_file, explain_group
 from fcforge.consortium.predicting import judge, predict
 from fcforge.errors import DataError
@@ -37,12 +36,11 @@ def test_covariates_are_part_of_the_base():
 
 
 def test_only_scans_with_an_answer_are_explained(group, tmp_path):
-    write_consortium(group, tmp_path / "g.capsule")
     for name, fc in {"a-eye": np.eye(R), "b-good": NEW.fc[0], "c-small": np.eye(R - 1)}.items():
         np.save(tmp_path / f"{name}.npy", fc)
     files = sorted(tmp_path.glob("*.npy"))
     rows = predict(group, files)
-    found = explain_file(tmp_path / "g.capsule", files, rows)
+    found = explain_file(group, files, rows)
     assert found.subjects == ("b-good.npy",)
     with pytest.raises(DataError, match="nothing to explain"):
-        explain_file(tmp_path / "g.capsule", files[:1], rows[:1])
+        explain_file(group, files[:1], rows[:1])

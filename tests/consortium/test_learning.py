@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_consortium import empty, people, sites
 
-from fcforge.capsule.receipts import commitment
+from fcforge.capsule import ledger
 from fcforge.consortium import Home, read_home, write_home
 from fcforge.consortium.learning import (
     Budget,
@@ -16,7 +16,7 @@ from fcforge.consortium.learning import (
     leave_one_out_scores,
     quality,
 )
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import CapsuleError, ConfigError, DataError
 
 SITE = sites()[2]
 
@@ -30,8 +30,9 @@ def test_a_turn_adds_one_release_and_keeps_the_rest_at_home(tmp_path):
     assert done.group.sites == (SITE,)
     receipt = done.home.receipts[0]
     assert [p[0] for p in receipt.people] == mine().subject_id.tolist()
-    assert done.release.commitment == commitment(receipt.salt, receipt.people)
-    assert done.home.receipt_of(done.release) == receipt
+    said = [receipt.salt, [list(person) for person in receipt.people]]
+    assert done.release.commitment == ledger.sha256(ledger.canonical(said))
+    assert done.home.receipt_for(done.release.commitment, "it") == receipt
     text = str(done.release.to_json())
     assert receipt.salt not in text
     assert not any(p[1] in text for p in receipt.people)
@@ -93,6 +94,14 @@ def test_turned_labels_are_refused():
     learn(empty(), turned, SITE, Home(), Budget(), accept_labels=True)
 
 
+def test_other_words_for_patients_are_refused():
+    named = empty().start
+    named = replace(named, papers={**named.papers, "classes": ["TC", "ASD"]})
+    turned = replace(people(), classes=("ASD", "TC"))
+    with pytest.raises(CapsuleError, match=r"patients are 'ASD'.*The other way round"):
+        learn(replace(empty(), start=named), turned, SITE, Home(), Budget())
+
+
 def test_public_people_are_refused_by_id():
     ids = mine().subject_id.copy()
     ids[2] = people().select_sites(sites()[:1]).subject_id[0]
@@ -109,7 +118,7 @@ def test_shuffled_rois_are_refused():
 
 def test_other_roi_names_are_refused():
     names = (*mine().roi_names[1::-1], *mine().roi_names[2:])
-    with pytest.raises(DataError, match=r"ROI 1 is 'ROI 1', the start has 'ROI 0' there"):
+    with pytest.raises(CapsuleError, match=r"ROI 1 is 'ROI 1', the capsule has 'ROI 0' there"):
         learn(empty(), replace(mine(), roi_names=names), SITE, Home(), Budget())
 
 

@@ -7,12 +7,10 @@ import pytest
 import torch
 from small_consortium import R, empty, people, release_of, sites
 
-from fcforge.capsule.receipts import fingerprints
+from fcforge.capsule.home import Receipt, Threshold, fingerprints
 from fcforge.consortium import Home
-from fcforge.consortium.evaluating import evaluate
-from fcforge.consortium.home import Receipt, Threshold
 from fcforge.consortium.learning import Budget, learn, refit_threshold
-from fcforge.consortium.predicting import judge, own_odds, predict, probability
+from fcforge.consortium.predicting import evaluate, judge, own_odds, predict, probability
 from fcforge.errors import DataError
 
 HOSPITALS = sites()[2:]
@@ -74,7 +72,7 @@ def test_other_roi_names_cannot_be_used(group, tmp_path):
     assert {r.status for r in rows} == {"ok"}
     rows = predict(group, write(tmp_path / "b.npz", NEW, roi_names=names[::-1]))
     assert {r.status for r in rows} == {"cannot be used"}
-    assert rows[0].note == f"ROI 1 is 'ROI {R - 1}', the start has 'ROI 0' there."
+    assert rows[0].note == f"ROI 1 is 'ROI {R - 1}', the capsule has 'ROI 0' there."
 
 
 def test_missing_and_odd_covariates_are_abstained_from_by_name(tmp_path):
@@ -114,7 +112,7 @@ def test_evaluation_beside_the_majority_and_the_public_head(group):
     assert value.low < value.value < value.high
     assert set(found.rows) == {"consortium", "public head alone"}
     assert set(evaluate(empty(), NEW, Home()).rows) == {"consortium"}
-    receipt = Receipt("x", 1, "", 1.0, "", fingerprints(NEW.fc, NEW.subject_id.tolist(), NEW.y))
+    receipt = Receipt("x", fingerprints(NEW.fc, NEW.subject_id.tolist(), NEW.y), 1, 1.0)
     home = Home((receipt,), Threshold(0.0, 1.0, 3, group.digest))
     mine = evaluate(group, NEW, home)
     assert mine.learned == len(NEW)

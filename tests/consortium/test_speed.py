@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from small_consortium import empty
 
+from fcforge.capsule.opening import Trust
 from fcforge.consortium import (
     Consortium,
     Home,
@@ -17,8 +18,8 @@ from fcforge.consortium import (
     write_consortium,
     write_release,
 )
+from fcforge.consortium.files import verify
 from fcforge.consortium.learning import Budget, learn
-from fcforge.consortium.trusting import verify
 from fcforge.releases import vector
 from fcforge.sites.simulated import simulate
 
@@ -72,7 +73,7 @@ def test_a_hundred_hospitals_are_merged_withdrawn_and_verified_at_once(tmp_path)
     assert seconds < 1
     assert len(merged.releases) == 100
     path = write_consortium(merged, tmp_path / "x.capsule")
-    checks, seconds = timed("verify", lambda: verify(path))
+    checks, seconds = timed("verify", lambda: verify(path, Trust()))
     assert seconds < 1
     assert all(check.ok for check in checks)
     less, seconds = timed("withdraw", lambda: merged.withdrawn("H00000", keys(100)[0]))

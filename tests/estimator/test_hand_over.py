@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fcforge.capsule import open_capsule
-from fcforge.capsule.prediction import predict_fc
+from fcforge.capsule.prediction import judge
 from fcforge.errors import CapsuleError
 from fcforge.estimator import ForgeClassifier
 from fcforge.sites.simulated import simulate
@@ -107,7 +107,7 @@ def test_python_and_the_command_line_mean_the_same_people(control, patient, posi
     model.to_capsule(tmp_path / "a.capsule")
     capsule = open_capsule(tmp_path / "a.capsule")
     assert [str(c) for c in capsule.settings.classes] == [str(control), str(patient)]
-    assert predict_fc(capsule, mine.fc)[0] == pytest.approx(
+    assert judge(capsule, mine.fc).probability == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1], abs=1e-5
     )
     again = ForgeClassifier.from_capsule(tmp_path / "a.capsule")

@@ -17,7 +17,7 @@ from fcforge.capsule import (
     settings_for,
     with_audit,
 )
-from fcforge.capsule.signing import read_private, write_keys
+from fcforge.capsule.keys import read_private, write_keys
 from fcforge.privacy.measures import Measured
 from fcforge.report.audits import write_files
 from fcforge.runner.collect import describe_sites

@@ -9,7 +9,8 @@ import small_consortium as small
 from consortium_world import ANALYTIC, EVIL, audit, cohort, renamed, settings, write_key
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, with_audit
-from fcforge.capsule.signing import read_private
+from fcforge.capsule.keys import read_private
+from fcforge.capsule.opening import Trust
 from fcforge.consortium import write_consortium
 from fcforge.errors import CapsuleError
 from fcforge.report.card import card_of, write_card
@@ -87,7 +88,7 @@ def test_a_key_that_is_not_trusted_gives_no_card(chain, releases, tmp_path):
     stranger = f"{write_key(tmp_path)}.pub"
     for path in (chain, releases):
         with pytest.raises(CapsuleError, match=r"trusted|signed by nobody"):
-            card_of(path, [stranger])
+            card_of(path, Trust.of([stranger]))
 
 
 @pytest.mark.parametrize("name", [EVIL, "x](http://e) | ## y `z` **w** _v_", "a\u202eb\nc"])

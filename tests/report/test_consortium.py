@@ -8,7 +8,7 @@ import pytest
 from page_parser import Page, require_sound
 from small_consortium import empty, release_of, sites, start
 
-from fcforge.capsule.signing import read_private, write_keys
+from fcforge.capsule.keys import read_private, write_keys
 from fcforge.consortium import Consortium, write_consortium
 from fcforge.consortium.audit import ceiling_of
 from fcforge.report.consortium import (

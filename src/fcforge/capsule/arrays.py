@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from fcforge.capsule.contents import ChainSettings, Subjects
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
+from fcforge.graphs import edges, from_edges
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.runner.learners import build_learner
+from fcforge.types import FCBatch
+
+if TYPE_CHECKING:
+    from fcforge.capsule.contents import ChainSettings
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -136,6 +141,67 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> N
         raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
     if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
         raise CapsuleError("the network does not give two finite scores per subject.")
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Subjects that travel, as upper triangles of their FC.
+
+    Attributes
+    ----------
+    upper : Tensor of shape (m, R (R - 1) / 2), float32
+    y : Tensor of shape (m,), int64
+    site : Tensor of shape (m,), int64
+        Place of their site in the capsule's list of sites.
+    real : Tensor of shape (m,), uint8
+        1 for a real subject (only ever with the flag that allows it).
+    """
+
+    upper: Tensor
+    y: Tensor
+    site: Tensor
+    real: Tensor
+
+    @classmethod
+    def none(cls, n_rois: int) -> Subjects:
+        """Nobody."""
+        empty = torch.zeros(0, dtype=torch.int64)
+        n_edges = n_rois * (n_rois - 1) // 2
+        return cls(torch.zeros(0, n_edges), empty, empty, torch.zeros(0, dtype=torch.uint8))
+
+    @classmethod
+    def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Subjects:
+        """Subjects of a batch whose FC is exactly what its upper triangle says."""
+        upper = edges(batch.fc).float()
+        if len(batch) and not torch.equal(from_edges(upper), batch.fc):
+            raise CapsuleError(
+                "an FC matrix is not symmetric with unit diagonal, so that it would change by "
+                "being sealed.",
+                do="Generators must return symmetric matrices with ones on the diagonal.",
+            )
+        return cls(upper, batch.y, site, real)
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    def batch(self) -> FCBatch:
+        """Their FC and labels."""
+        n_rois = (1 + math.isqrt(1 + 8 * self.upper.shape[1])) // 2
+        fc = from_edges(self.upper) if len(self) else torch.zeros(0, n_rois, n_rois)
+        return FCBatch(fc, self.y)
+
+    def of_site(self, place: int) -> FCBatch:
+        """FC and labels of one site's."""
+        return self.batch().select(self.site == place)
+
+    def join(self, other: Subjects) -> Subjects:
+        """These, then the others."""
+        return Subjects(
+            torch.cat([self.upper, other.upper]),
+            torch.cat([self.y, other.y]),
+            torch.cat([self.site, other.site]),
+            torch.cat([self.real, other.real]),
+        )
 
 
 def write_subjects(subjects: Subjects) -> bytes:

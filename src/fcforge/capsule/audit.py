@@ -22,9 +22,10 @@ from torch import Tensor
 
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.contract import require_classes, require_rois
+from fcforge.capsule.home import Home
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.receipts import LinkReceipt
 from fcforge.capsule.summary import budget
+from fcforge.capsule.turn import people_learned
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, DataError
 from fcforge.privacy import attacks
@@ -54,8 +55,8 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
     `ForgeClassifier` trains on everybody it is given; the ledger then counts nobody as tested.
     """
     settings = capsule.settings
-    require_rois(settings, cohort.roi_names, f"site '{name}'")
-    require_classes(settings, cohort.classes, f"site '{name}'")
+    require_rois(settings.wrong_rois(cohort.roi_names), f"site '{name}'")
+    require_classes(settings.classes, cohort.classes, f"site '{name}'")
     if set(_entry(capsule, name)["counts"]["test"].values()) != {0}:
         return split_site(
             cohort, name, settings.seed, settings.test_fraction, settings.val_fraction
@@ -81,28 +82,21 @@ def _entry(capsule: Capsule, site_name: str) -> Entry:
     raise CapsuleError(f"site '{site_name}' was not learned; it holds {', '.join(capsule.sites)}.")
 
 
-def require_same_people(capsule: Capsule, site: Site, receipt: LinkReceipt | None) -> None:
-    """Raise where the receipt does not prove that these are the people that were learned.
+def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
+    """Raise where no receipt proves that these are the people that were learned.
 
     The ledger holds a salted hash of them, in the order learned; ids that were renumbered, rows
     that were shuffled, other diagnoses and strangers under the site's name give another.
     """
-    if receipt is None:
-        raise DataError(
-            "without its receipt nobody can tell whether these are the people it learned.",
-            where=f"site '{site.name}'",
-            do="Give the receipt that `fcforge learn` wrote beside the capsule: --local FILE.",
-        )
-    learned_ids = ids_learned(capsule, site)
     said = _entry(capsule, site.name)["commitment"]
-    mine = learned_by(capsule, site)
-    receipt.require(said, mine.fc.numpy(), learned_ids, mine.y.numpy())
-
-
-def ids_learned(capsule: Capsule, site: Site) -> list[str]:
-    """Ids of the subjects that were trained on, in the order learned."""
-    fixed = capsule.settings.training.selection == "fixed"
-    return [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
+    receipt = home.receipt_for(said, f"site '{site.name}'")
+    people = people_learned(capsule.settings, site)
+    if len(receipt.places(people)) != len(people):
+        raise DataError(
+            f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
+            where=f"site '{site.name}'",
+            do="Give exactly the data that `fcforge learn` was given.",
+        )
 
 
 def learned_by(capsule: Capsule, site: Site) -> FCBatch:
@@ -146,7 +140,7 @@ def gather(
 ) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
     inside = learned_by(capsule, site)
-    ids = ids_learned(capsule, site)
+    ids = [who for who, *_ in people_learned(capsule.settings, site)]
     outside, outside_ids, reference = _outsiders(site, reference, plan)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
         raise DataError(
@@ -223,11 +217,11 @@ def state_scores(
 def audit_capsule(
     capsule: Capsule,
     site: Site,
-    receipt: LinkReceipt | None,
+    home: Home,
     *,
     reference: FCBatch | None = None,
     other: Mapping[str, Tensor] | None = None,
-    plan: AuditPlan | None = None,
+    plan: AuditPlan = AuditPlan(),  # noqa: B008 (frozen)
 ) -> Audit:
     """Attack all that a capsule releases about one site.
 
@@ -236,8 +230,8 @@ def audit_capsule(
     capsule : Capsule
     site : Site
         The hospital's own subjects, as `site_as_learned` gives them.
-    receipt : LinkReceipt or None
-        Proves that they are the people that were learned; refused without.
+    home : Home
+        Its receipt proves that they are the people that were learned; refused without.
     reference : FCBatch, optional
         People of a similar population who are not in the site; else half of the test split.
         Needed where everybody was learned: half of them are then the outsiders.
@@ -250,16 +244,15 @@ def audit_capsule(
     Audit
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
-    plan = plan or AuditPlan()
     started = time.perf_counter()
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
-    require_same_people(capsule, site, receipt)
+    require_same_people(capsule, site, home)
     who, member = gather(capsule, site, reference, other, plan)
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     subjects = released_subjects(capsule, capsule.sites.index(site.name))
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    state, left = state_scores(capsule, learner, who)
     found = _record_evidence(who, inside, subjects, plan)
     found["network"] = _plain(network_scores(capsule, learner, who.batch))
-    state, left = state_scores(capsule, learner, who)
     found |= {"method state": _plain(state)} if state else {}
     rows = [row for name, e in found.items() for row in summarise(name, [e], member, plan)]
     about: dict[str, Any] = {

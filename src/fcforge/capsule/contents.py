@@ -7,24 +7,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
-
+from fcforge.capsule.arrays import Subjects
+from fcforge.capsule.home import Receipt
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.receipts import LinkReceipt
 from fcforge.capsule.templates import check_pinned, pinned
 from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
-from fcforge.graphs import edges, from_edges
 from fcforge.methods import METHODS, Lane
 from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
-from fcforge.types import Component, FCBatch, LearnerSpec, Protocol, RunSpec, Training
+from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
 
 
 def _up_to(low: int, high: int) -> Bound:
     return Bound(lambda n: low <= n <= high, "cannot be used", f"Use {low} to {high}.")
+
+
+def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
+    """What is wrong with the ROI names of some data; empty where either side has none."""
+    if not names or not ours:
+        return ""
+    if len(names) != len(ours):
+        return f"it has {len(names)} ROI names, the capsule {len(ours)}."
+    odd = [k for k, (mine, our) in enumerate(zip(names, ours, strict=True)) if mine != our]
+    if not odd:
+        return ""
+    return f"ROI {odd[0] + 1} is '{names[odd[0]]}', the capsule has '{ours[odd[0]]}' there."
 
 
 @dataclass(frozen=True)
@@ -76,14 +85,7 @@ class ChainSettings(Checked):
 
     def wrong_rois(self, names: Sequence[str]) -> str:
         """What is wrong with the ROI names of some data; empty where they or these are unknown."""
-        if not names or not self.roi_names:
-            return ""
-        if len(names) != len(self.roi_names):
-            return f"it has {len(names)} ROI names, the capsule {len(self.roi_names)}."
-        for k, (mine, ours) in enumerate(zip(names, self.roi_names, strict=True)):
-            if mine != ours:
-                return f"ROI {k + 1} is '{mine}', the capsule has '{ours}' there."
-        return ""
+        return wrong_rois(names, self.roi_names)
 
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict."""
@@ -143,67 +145,6 @@ def _largest(value: Any) -> float:
 
 
 @dataclass(frozen=True)
-class Subjects:
-    """Subjects that travel, as upper triangles of their FC.
-
-    Attributes
-    ----------
-    upper : Tensor of shape (m, R (R - 1) / 2), float32
-    y : Tensor of shape (m,), int64
-    site : Tensor of shape (m,), int64
-        Place of their site in the capsule's list of sites.
-    real : Tensor of shape (m,), uint8
-        1 for a real subject (only ever with the flag that allows it).
-    """
-
-    upper: Tensor
-    y: Tensor
-    site: Tensor
-    real: Tensor
-
-    @classmethod
-    def none(cls, n_rois: int) -> Subjects:
-        """Nobody."""
-        empty = torch.zeros(0, dtype=torch.int64)
-        n_edges = n_rois * (n_rois - 1) // 2
-        return cls(torch.zeros(0, n_edges), empty, empty, torch.zeros(0, dtype=torch.uint8))
-
-    @classmethod
-    def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Subjects:
-        """Subjects of a batch whose FC is exactly what its upper triangle says."""
-        upper = edges(batch.fc).float()
-        if len(batch) and not torch.equal(from_edges(upper), batch.fc):
-            raise CapsuleError(
-                "an FC matrix is not symmetric with unit diagonal, so that it would change by "
-                "being sealed.",
-                do="Generators must return symmetric matrices with ones on the diagonal.",
-            )
-        return cls(upper, batch.y, site, real)
-
-    def __len__(self) -> int:
-        return int(self.y.shape[0])
-
-    def batch(self) -> FCBatch:
-        """Their FC and labels."""
-        n_rois = (1 + math.isqrt(1 + 8 * self.upper.shape[1])) // 2
-        fc = from_edges(self.upper) if len(self) else torch.zeros(0, n_rois, n_rois)
-        return FCBatch(fc, self.y)
-
-    def of_site(self, place: int) -> FCBatch:
-        """FC and labels of one site's."""
-        return self.batch().select(self.site == place)
-
-    def join(self, other: Subjects) -> Subjects:
-        """These, then the others."""
-        return Subjects(
-            torch.cat([self.upper, other.upper]),
-            torch.cat([self.y, other.y]),
-            torch.cat([self.site, other.site]),
-            torch.cat([self.real, other.real]),
-        )
-
-
-@dataclass(frozen=True)
 class Capsule:
     """An opened (or not yet sealed) capsule.
 
@@ -224,8 +165,8 @@ class Capsule:
         Id of the capsule it was made from.
     signed_by : str
         Hex of the Ed25519 public key whose signature was checked; empty without signature.
-    receipt : LinkReceipt or None
-        Who was learned last: known to the hospital that just did, and never sealed.
+    receipts : tuple of Receipt
+        Who was learned: known to the hospital that just did, and never sealed.
     """
 
     settings: ChainSettings
@@ -237,7 +178,7 @@ class Capsule:
     id: str = ""
     parent: str = ""
     signed_by: str = ""
-    receipt: LinkReceipt | None = None
+    receipts: tuple[Receipt, ...] = ()
 
     @property
     def keeps(self) -> str:

@@ -1,4 +1,4 @@
-"""What must be the same at every hospital of a chain, compared whenever it is used."""
+"""What must be the same at every hospital, compared whenever a capsule is used."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from fcforge.capsule.contents import Capsule, ChainSettings
-from fcforge.capsule.hemispheres import side_distance
-from fcforge.capsule.judging import scores
+from fcforge.capsule.judging import scores, side_distance
 from fcforge.capsule.prediction import references
 from fcforge.errors import CapsuleError, ConfigError, DataError
 from fcforge.graphs import edges, fisher_z
@@ -21,6 +20,7 @@ from fcforge.runner.learners import build_learner
 from fcforge.sites.cohort import NUMBERED
 from fcforge.types import Site
 
+ANYWHERE = (NUMBERED, ("control", "patient"))  # mean the same in all data
 ACCEPT_LABELS, ACCEPT_SCANS = "accept_labels", "accept_scans"
 TURNED = 2.0  # standard errors below chance at which diagnoses look turned round
 # Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
@@ -28,32 +28,57 @@ TURNED = 2.0  # standard errors below chance at which diagnoses look turned roun
 UNLIKE = 0.75
 
 
-def require_rois(settings: ChainSettings, names: Sequence[str], where: str) -> None:
-    """Raise `CapsuleError` for ROIs of other names or in another order."""
-    wrong = settings.wrong_rois(names)
+def require_rois(wrong: str, where: str) -> None:
+    """Raise `CapsuleError` for ROIs of other names or in another order (`wrong_rois`)."""
     if wrong:
         raise CapsuleError(
-            wrong, where=where, do="All hospitals of a chain use one atlas, ROIs in one order."
+            wrong, where=where, do="All hospitals use one atlas with its ROIs in one order."
         )
 
 
-def require_classes(settings: ChainSettings, classes: Sequence[Any], where: str) -> None:
+def require_classes(ours: Sequence[Any], classes: Sequence[Any], where: str) -> None:
     """Raise `CapsuleError` where data call other people patients than the capsule does.
 
-    0 and 1 are controls and patients everywhere.
+    0 and 1 are controls and patients everywhere, and so are the words.
     """
-    ours = [str(c).lower() for c in settings.classes]
-    mine = [str(c).lower() for c in classes]
-    if list(NUMBERED) in (ours, mine) or ours == mine:
+    both = [tuple(str(c).lower() for c in said) for said in (ours, classes)]
+    if both[0] == both[1] or any(said in ANYWHERE for said in both):
         return
-    turned = " The other way round." if ours == mine[::-1] else ""
+    turned = " The other way round." if both[0] == both[1][::-1] else ""
     raise CapsuleError(
-        f"the capsule's patients are '{settings.classes[1]}' and its controls "
-        f"'{settings.classes[0]}', those of these data '{classes[1]}' and '{classes[0]}'.{turned}",
+        f"the capsule's patients are '{ours[1]}' and its controls '{ours[0]}', those of these data "
+        f"'{classes[1]}' and '{classes[0]}'.{turned}",
         where=where,
-        do=f"Say which diagnosis is the capsule's '{settings.classes[1]}': --positive VALUE, and "
-        "name it so in the data.",
+        do=f"Say which diagnosis is the capsule's '{ours[1]}': --positive VALUE, and name it so in "
+        "the data.",
     )
+
+
+def require_labels(auroc: float, y: np.ndarray, site: str, errors: float, accept: bool) -> bool:
+    """Whether diagnoses look turned round: an AUROC far below chance; `DataError` unless accepted.
+
+    Parameters
+    ----------
+    auroc : float
+        Of the model that came in.
+    y : ndarray of shape (n,)
+    site : str
+    errors : float
+        Standard errors (under chance) below one half that are too many.
+    accept : bool
+    """
+    n1, n0 = int(y.sum()), int(len(y) - y.sum())
+    error = math.sqrt((n0 + n1 + 1) / (12 * max(n0 * n1, 1)))
+    turned = auroc < 0.5 - errors * error
+    if turned and not accept:
+        raise DataError(
+            "the model that came in tells this site's patients from controls the wrong way round "
+            f"(AUROC {auroc:.2f}).",
+            where=f"site '{site}'",
+            do="Check which diagnosis means patient in the data (--positive); if it is right, say "
+            "--accept-labels.",
+        )
+    return turned
 
 
 def require_budget(settings: ChainSettings, most: float | None, where: str) -> str:
@@ -86,19 +111,15 @@ def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[s
     """
     flags, learning = [], site.learning(with_val=True)
     if odd := _odd_scans(capsule, learning.fc):
-        do = "Check the atlas and the order of the ROIs; if they are right, say --accept-scans."
-        _refuse_unless(ACCEPT_SCANS in accept, odd, site, do)
+        if ACCEPT_SCANS not in accept:
+            do = "Check the atlas and the order of the ROIs; if they are right, say --accept-scans."
+            raise DataError(odd, where=f"site '{site.name}'", do=do)
         flags.append(ACCEPT_SCANS)
-    area, error = _auroc(capsule, learning.fc, learning.y.numpy())
-    if area < 0.5 - TURNED * error:
-        _refuse_unless(
-            ACCEPT_LABELS in accept,
-            "the model that came in tells this site's patients from controls the wrong way round "
-            f"(AUROC {area:.2f}).",
-            site,
-            "Check which diagnosis is the patients' (--positive); if it is right, say "
-            "--accept-labels.",
-        )
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    p = torch.softmax(scores(learner, capsule.lane, learning.fc), -1)[:, 1].numpy()
+    y = learning.y.numpy()
+    auroc = float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5))
+    if require_labels(auroc, y, site.name, TURNED, ACCEPT_LABELS in accept):
         flags.append(ACCEPT_LABELS)
     return flags
 
@@ -116,18 +137,3 @@ def _odd_scans(capsule: Capsule, fc: torch.Tensor) -> str:
     if any(float(side_distance(r.mean, mean)) > 1 for r in known):
         return "its left and right hemispheres look swapped beside the sites before it."
     return ""
-
-
-def _refuse_unless(accepted: bool, what: str, site: Site, do: str) -> None:
-    if not accepted:
-        raise DataError(what, where=f"site '{site.name}'", do=do)
-
-
-def _auroc(capsule: Capsule, fc: torch.Tensor, y: np.ndarray) -> tuple[float, float]:
-    """AUROC of the capsule's model, and its standard error under chance."""
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
-    u = scores(learner, capsule.lane, fc)
-    p = torch.softmax(u, -1)[:, 1].numpy()
-    n1, n0 = int(y.sum()), int(len(y) - y.sum())
-    error = math.sqrt((n0 + n1 + 1) / (12 * max(n0 * n1, 1)))
-    return float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5)), error

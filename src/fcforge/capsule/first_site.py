@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.capsule.contents import Capsule, ChainSettings, settings_for
+from fcforge.capsule.keys import read_private
 from fcforge.capsule.learning import LearnOptions, learn
 from fcforge.capsule.opening import Trust
 from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.signing import read_private
 from fcforge.capsule.templates import template_of
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
@@ -48,25 +48,17 @@ def learn_site(
     settings, template = _settings(request, cohort)
     say(f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)")
     options = LearnOptions(
-        key=read_private(request.sign) if request.sign is not None else None,
-        trust=Trust.of(request.trust, request.signature_required),
-        allow_real_subjects=request.allow_real_subjects,
-        overwrite=request.overwrite,
-        epsilon=request.epsilon,
-        template=request.template or template,
-        accept=request.accept,
-        agree=agree,
+        read_private(request.sign) if request.sign is not None else None,
+        Trust.of(request.trust, request.signature_required),
+        request.allow_real_subjects,
+        request.overwrite,
+        request.epsilon,
+        request.template or template,
+        request.accept,
+        agree,
     )
-    return learn(
-        request.state,
-        request.site,
-        cohort,
-        request.out,
-        settings=settings,
-        options=options,
-        progress=progress,
-        say=say,
-    )
+    where = request.state, request.site, cohort, request.out
+    return learn(*where, settings=settings, options=options, progress=progress, say=say)
 
 
 def _settings(

@@ -13,8 +13,18 @@ edges: ``inside``, the Mahalanobis distance within the k leading principal axes 
 held-out set; ``outside``, the distance from their span; ``pattern``, one minus the correlation
 with the site's mean pattern. Each is divided by its limit, mean + 2.576 standard deviations among
 the site's real training subjects, widened for small sites (see `limits`). ``sides`` says whether
-left and right are swapped (`fcforge.capsule.hemispheres`). A scan beyond a limit at every site is
-unlike anything seen, and no probability should be read from it.
+left and right are swapped. A scan beyond a limit at every site is unlike anything seen, and no
+probability should be read from it.
+
+*Left and right.* ROIs of most atlases come in pairs, one in each hemisphere, whose connection is
+among the strongest; so the order of the ROIs can be told from a mean FC :math:`m`. With :math:`P`
+swapping the pairs, the asymmetry :math:`m - P m P^\top` is much the same in all groups of people,
+and turns its sign with the hemispheres. In ABIDE (AAL-116) it correlates 0.65 to 0.92 between a
+site and all others and 0.47 and more between any two sites; of 871 single scans one is below 0
+(-0.01).
+
+It says nothing of an atlas whose ROIs are not paired in one of two orders (left, right, left,
+right, ...; or all left, then all right), and sees a swapped scan and a mirrored image alike.
 """
 
 from __future__ import annotations
@@ -24,14 +34,14 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from fcforge.capsule.hemispheres import side_distance
 from fcforge.capsule.ledger import rounded
 from fcforge.engine import Learner
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
-from fcforge.graphs import edges, fisher_z
+from fcforge.graphs import edges, fisher_z, from_edges, n_rois_of
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.types import Component, FCBatch
@@ -41,6 +51,9 @@ SIDES = "sides"  # its limit is always 1
 AXES = 8
 QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
 TEMPERATURES = (0.2, 20.0)
+MIN_ROIS = 20  # fewer make pairs by chance
+PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
+SWAPPED = -0.1  # correlation of the asymmetries below which left and right are swapped
 
 
 def held_out_set(judge: Component, learning: FCBatch, seed: int, site: str, n: int) -> FCBatch:
@@ -76,7 +89,7 @@ def fit_temperature(logits: Tensor, y: Tensor) -> float:
     r"""T that minimises :math:`\sum_i -\log \mathrm{softmax}(u_i / T)_{y_i} + (\log T)^2`.
 
     The last term is a prior around T = 1 (standard deviation 0.7 of log T): ten validation
-    subjects must not decide alone. Found by golden section; log T is between log 0.2 and log 20.
+    subjects must not decide alone. log T is between log 0.2 and log 20.
 
     Examples
     --------
@@ -89,15 +102,8 @@ def fit_temperature(logits: Tensor, y: Tensor) -> float:
     def loss(log_t: float) -> float:
         return float(F.cross_entropy(u / math.exp(log_t), y, reduction="sum")) + log_t**2
 
-    low, high = map(math.log, TEMPERATURES)
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(40):
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        if loss(left) <= loss(right):
-            high = right
-        else:
-            low = left
-    return math.exp((low + high) / 2)
+    bounds = tuple(map(math.log, TEMPERATURES))
+    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
 
 
 class Reference(NamedTuple):
@@ -180,3 +186,48 @@ def strangeness(known: Known, fc: Tensor) -> tuple[Tensor, list[str]]:
         f"nearest site {known[int(s)][0]}, {_SAID[int(which[s, i])]}" for i, s in enumerate(site)
     ]
     return odd, names
+
+
+def partners(mean: Tensor) -> Tensor | None:
+    """Place of each ROI's partner (R,) in a mean of edges (E,); None where there are no pairs."""
+    n = n_rois_of(len(mean))
+    if n < MIN_ROIS:
+        return None
+    matrix, here = from_edges(mean[None], diagonal=0.0)[0], torch.arange(n)
+    alternating = torch.where(here < n - n % 2, here ^ 1, here)
+    halves = (here + n // 2) % n if n % 2 == 0 else here
+    for places in (alternating, halves):
+        beaten = (matrix < matrix[here, places][:, None]).double().mean(1)
+        if float(beaten.median()) >= PAIRED:
+            return places
+    return None
+
+
+def asymmetry(upper: Tensor, places: Tensor) -> Tensor:
+    """Edges (n, E) minus the same with partners swapped."""
+    matrix = from_edges(upper, diagonal=0.0)
+    return upper - edges(matrix[:, places][:, :, places])
+
+
+def side_fit(mean: Tensor, upper: Tensor) -> Tensor | None:
+    """Correlation (n,) of each scan's asymmetry with that of a mean; None where it has no pairs.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (E,)
+        Edges of people whose ROIs are in the right order.
+    upper : Tensor of shape (n, E)
+        Edges of scans, or of a site's mean scan.
+    """
+    places = partners(mean)
+    if places is None:
+        return None
+    known, found = (asymmetry(u.double(), places) for u in (mean[None], upper))
+    norms = (found.norm(dim=1) * known.norm()).clamp(min=1e-12)
+    return (found @ known[0]) / norms
+
+
+def side_distance(mean: Tensor, upper: Tensor) -> Tensor:
+    """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped."""
+    fit = side_fit(mean, upper)
+    return torch.zeros(len(upper)).double() if fit is None else (1 - fit) / (1 - SWAPPED)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fcforge.capsule import ledger, measuring
+from fcforge.capsule import ledger
+from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.container import require_place
-from fcforge.capsule.contents import Capsule, ChainSettings, Subjects
+from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.capsule.contract import (
     require_alike,
     require_budget,
@@ -26,7 +27,6 @@ from fcforge.capsule.contract import (
     require_rois,
 )
 from fcforge.capsule.opening import Trust, open_capsule
-from fcforge.capsule.receipts import receipt_of, write_receipt
 from fcforge.capsule.sealing import (
     flagged,
     require_same_signing,
@@ -34,7 +34,15 @@ from fcforge.capsule.sealing import (
     settings_sha256,
     with_flags,
 )
-from fcforge.capsule.turn import Tick, Turn
+from fcforge.capsule.turn import (
+    Tick,
+    Turn,
+    calibration,
+    counts_of,
+    held_out,
+    metrics,
+    reference,
+)
 from fcforge.errors import CapsuleError
 from fcforge.methods import Lane
 from fcforge.runner.environment import describe
@@ -103,37 +111,36 @@ def learn_next(
     turn = Turn(capsule, settings, site, template)
     started = time.perf_counter()
     lane = turn.train(with_val=turn.learns_val, tick=tick, weight=weight)
-    seconds = time.perf_counter() - started
+    seconds = round(time.perf_counter() - started, 3)
     packed, remembered = turn.packed(lane)
-    held_out = measuring.held_out(turn, capsule)
-    sites = (*turn.past, site.name)
-    receipt = turn.receipt()
+    synthetic, receipt = held_out(turn, capsule), turn.receipt()
     entry = {
-        "kind": "learn",
-        "site": site.name,
         "time": time_stamp or ledger.now(),
         "parent": capsule.id if capsule is not None else "",
-        "settings": settings_sha256(settings),
         "commitment": receipt.commitment,
-        "counts": measuring.counts_of(site),
-        "metrics": measuring.metrics(turn.learner, lane, held_out, sites, site),
-        "calibration": measuring.calibration(turn, lane, held_out),
-        "reference": measuring.reference(turn, held_out),
+        "seconds": seconds,
         "flags": [] if weight is None else ["weighted subjects"],
-        "environment": describe("cpu"),
-        "seconds": round(seconds, 3),
+        **_measured(turn, lane, synthetic),
     }
     entries = ledger.append(capsule.entries if capsule is not None else (), entry)
-    return Capsule(
-        settings,
-        sites,
-        packed,
-        remembered,
-        held_out,
-        entries,
-        parent=str(entry["parent"]),
-        receipt=receipt,
-    )
+    sites = (*turn.past, site.name)
+    made = Capsule(settings, sites, packed, remembered, synthetic, entries)
+    before = capsule.receipts if capsule is not None else ()
+    return replace(made, parent=entry["parent"], receipts=(*before, receipt))
+
+
+def _measured(turn: Turn, lane: Lane, synthetic: Subjects) -> ledger.Entry:
+    """What the new ledger line says of the site and the network."""
+    return {
+        "kind": "learn",
+        "site": turn.site.name,
+        "settings": settings_sha256(turn.chain),
+        "counts": counts_of(turn.site),
+        "metrics": metrics(turn, lane, synthetic),
+        "calibration": calibration(turn, lane, synthetic),
+        "reference": reference(turn, synthetic),
+        "environment": describe("cpu"),
+    }
 
 
 @dataclass(frozen=True)
@@ -181,7 +188,7 @@ def learn(
 ) -> Capsule:
     """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
 
-    The receipt is written beside the capsule: it must stay at home.
+    Receipts are written beside the capsule and must stay at home.
 
     Parameters
     ----------
@@ -201,14 +208,13 @@ def learn(
         Told what is about to be continued and spent.
     """
     options = options or LearnOptions()
-    capsule = _opened(state, options)
+    capsule = open_capsule(state, trusted=options.trust) if state is not None else None
     settings = capsule.settings if capsule is not None else settings
     if settings is None:
         raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
     site = _own_site(capsule, settings, cohort, site_name)
     require_place(out, overwrite=options.overwrite)
-    _refuse_early(settings, capsule, options.allow_real_subjects)
-    require_same_signing(capsule.entries if capsule is not None else (), options.key is not None)
+    _refuse_early(settings, capsule, options)
     spends = require_budget(settings, options.epsilon, f"site '{site_name}'")
     if spends:
         say(spends)
@@ -217,25 +223,10 @@ def learn(
         options.agree(capsule)
         flags = require_alike(capsule, site, options.accept)
     epochs, total = count(1), settings.training.epochs
-    following = learn_next(
-        capsule,
-        settings,
-        site,
-        template=options.template,
-        tick=lambda: progress(next(epochs), total, f"epochs, {site_name}"),
-    )
-    following = with_flags(following, flags)
+    tick = lambda: progress(next(epochs), total, f"epochs, {site_name}")  # noqa: E731
+    following = learn_next(capsule, settings, site, template=options.template, tick=tick)
     allowed = {"allow_real_subjects": options.allow_real_subjects, "overwrite": options.overwrite}
-    sealed = seal(following, out, key=options.key, **allowed)
-    if sealed.receipt is not None:
-        write_receipt(sealed.receipt, receipt_of(out))
-    return sealed
-
-
-def _opened(state: str | Path | None, options: LearnOptions) -> Capsule | None:
-    if state is None:
-        return None
-    return open_capsule(state, trusted=options.trust)
+    return seal(with_flags(following, flags), out, key=options.key, **allowed)
 
 
 def _own_site(
@@ -243,18 +234,19 @@ def _own_site(
 ) -> Site:
     """The hospital's subjects, split; `CapsuleError` where they do not fit the chain."""
     where = f"site '{site_name}'"
-    require_rois(settings, cohort.roi_names, where)
-    require_classes(settings, cohort.classes, where)
+    require_rois(settings.wrong_rois(cohort.roi_names), where)
+    require_classes(settings.classes, cohort.classes, where)
     check_turn(capsule, settings, site_name, cohort.n_rois)
     mine = cohort.select_sites([site_name])
     require_valid(mine)
     return split_site(mine, site_name, settings.seed, settings.test_fraction, settings.val_fraction)
 
 
-def _refuse_early(settings: ChainSettings, capsule: Capsule | None, allowed: bool) -> None:
+def _refuse_early(settings: ChainSettings, capsule: Capsule | None, options: LearnOptions) -> None:
     """Refuse before training what sealing would refuse after it."""
     nobody = Subjects.none(settings.n_rois)
     empty = Capsule(settings, (), Lane({}, {}, {}), nobody, nobody, ({"flags": []},))
-    flagged(empty, allowed)
+    flagged(empty, options.allow_real_subjects)
     if capsule is not None and capsule.holds_real:
-        flagged(replace(capsule, entries=({"flags": []},), id=""), allowed)
+        flagged(replace(capsule, entries=({"flags": []},), id=""), options.allow_real_subjects)
+    require_same_signing(capsule.entries if capsule is not None else (), options.key is not None)

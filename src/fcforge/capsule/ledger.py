@@ -122,12 +122,30 @@ def _signed_content(entry: Mapping[str, Any]) -> str:
     return sha256(canonical({k: v for k, v in entry.items() if k != "signature"}))
 
 
+def signed(entry: Mapping[str, Any], key: Ed25519PrivateKey) -> Entry:
+    """A line or record, signed by its author."""
+    from fcforge.capsule.keys import public_hex, sign
+
+    named = {**entry, "key": public_hex(key.public_key())}
+    return {**named, "signature": sign(key, _signed_content(named))[1]}
+
+
+def check_signed(entry: Mapping[str, Any], what: str) -> None:
+    """Raise `CapsuleError` unless the signature of a line or record fits its content."""
+    from fcforge.capsule.keys import check_signature
+
+    try:
+        check_signature(entry["key"], entry["signature"], _signed_content(entry))
+    except CapsuleError as error:
+        raise CapsuleError(
+            f"the signature of {what} does not fit its content: it was changed, or signed by "
+            "another."
+        ) from error
+
+
 def sign_last(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
     """The entries, the last one signed by its author."""
-    from fcforge.capsule.signing import public_hex, sign
-
-    named = {**entries[-1], "key": public_hex(key.public_key())}
-    return (*entries[:-1], {**named, "signature": sign(key, _signed_content(named))[1]})
+    return (*entries[:-1], signed(entries[-1], key))
 
 
 def first_new(entries: Sequence[Entry]) -> int:
@@ -141,10 +159,10 @@ def first_new(entries: Sequence[Entry]) -> int:
 def sign_new(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
     """The entries, every line that was not sealed before signed by its author, chained anew."""
     first = first_new(entries)
-    signed = tuple(entries[:first])
+    done = tuple(entries[:first])
     for entry in entries[first:]:
-        signed = sign_last(append(signed, entry), key)
-    return signed
+        done = sign_last(append(done, entry), key)
+    return done
 
 
 def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) -> None:
@@ -156,21 +174,14 @@ def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) 
     required : bool, optional
         Whether every line must be signed; by default, as soon as any is.
     """
-    signed = [bool(entry["key"] or entry["signature"]) for entry in entries]
-    for entry in (e for e, is_signed in zip(entries, signed, strict=True) if is_signed):
-        from fcforge.capsule.signing import check_signature
-
-        try:
-            check_signature(entry["key"], entry["signature"], _signed_content(entry))
-        except CapsuleError as error:
-            raise CapsuleError(
-                f"the signature of ledger line {entry['number'] + 1} does not fit the line: it "
-                "was changed, or signed by another."
-            ) from error
-    if not all(signed) and (any(signed) if required is None else required):
+    said = [bool(entry["key"] or entry["signature"]) for entry in entries]
+    for entry, is_signed in zip(entries, said, strict=True):
+        if is_signed:
+            check_signed(entry, f"ledger line {entry['number'] + 1}")
+    if not all(said) and (any(said) if required is None else required):
         stripped = ", though others are: its signature may have been taken off"
         raise CapsuleError(
-            f"ledger line {signed.index(False) + 1} is not signed{stripped if any(signed) else ''}."
+            f"ledger line {said.index(False) + 1} is not signed{stripped if any(said) else ''}."
         )
 
 

@@ -27,6 +27,10 @@ def _like(pattern: re.Pattern[str], what: str) -> Bound:
 
 
 Name = Annotated[str, Bound(lambda v: 0 < len(v) <= 200, "is not a name", "")]
+Text = Annotated[
+    str, Bound(lambda v: len(v) <= 200 and f"{v}x".isprintable(), "is not a short text", "")
+]
+Number = Annotated[float, Bound(lambda v: abs(v) <= 1e9, "is too large", "")]
 Sha256 = Annotated[str, _like(_HASH, "a SHA-256")]
 MaybeSha256 = Annotated[str, _like(_NOTHING_OR_HASH, "a SHA-256")]
 Time = Annotated[str, _like(_TIME, "a time")]
@@ -34,7 +38,7 @@ Limit = Annotated[float, Bound(lambda v: 1e-9 <= v <= 1e9, "is not a limit", "")
 
 
 @dataclass(frozen=True)
-class Cell:
+class ClassCounts:
     """Subjects per class; None where there are few."""
 
     controls: Count | None
@@ -45,8 +49,8 @@ class Cell:
 class Counts:
     """Subjects learned and tested."""
 
-    learning: Cell
-    test: Cell
+    learning: ClassCounts
+    test: ClassCounts
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Line:
+class LedgerLine:
     """What every line says."""
 
     kind: Literal["learn", "audit"]
@@ -98,7 +102,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class LearnLine(Line):
+class LearnLine(LedgerLine):
     """A site was learned."""
 
     site: Name
@@ -112,7 +116,7 @@ class LearnLine(Line):
 
 
 @dataclass(frozen=True)
-class AuditLine(Line):
+class AuditLine(LedgerLine):
     """A hospital attacked the capsule and wrote down what it found."""
 
     result: Mapping[str, Any]
@@ -122,7 +126,7 @@ def check_line(entry: Entry) -> None:
     """Raise `CapsuleError` unless a line says what such a line may say."""
     learns = entry.get("kind") == "learn"
     where = f"ledger line {entry['number'] + 1}"
-    _check_table(LearnLine if learns else AuditLine, entry, where)
+    check_table(LearnLine if learns else AuditLine, entry, where)
     check_sizes(entry, where)
     if learns and len({value is None for value in entry["reference"].values()}) != 1:
         raise CapsuleError(f"{where}: its limits are neither all there nor all missing.")
@@ -130,7 +134,8 @@ def check_line(entry: Entry) -> None:
         raise CapsuleError(f"{where}: its audit cannot be read.")
 
 
-def _check_table(cls: Any, value: Any, where: str) -> None:
+def check_table(cls: Any, value: Any, where: str) -> None:
+    """Raise `CapsuleError` unless a JSON object has exactly the fields of a dataclass."""
     hints = field_types(cls)
     if not isinstance(value, dict) or set(value) != set(hints):
         odd = sorted(set(value) ^ set(hints))[:1] if isinstance(value, dict) else [value]
@@ -140,18 +145,22 @@ def _check_table(cls: Any, value: Any, where: str) -> None:
 
 
 def _check_value(hint: Any, value: Any, where: str) -> None:
+    """The same for one value: a table, tables or values by name, or anything plain."""
     args = get_args(hint)
-    inner = next((h for h in (hint, *args) if isinstance(h, type) and is_dataclass(h)), None)
-    if inner is not None and get_origin(hint) is not dict:
+    table = next((h for h in (hint, *args) if isinstance(h, type) and is_dataclass(h)), None)
+    if get_origin(hint) is not dict and table is not None:
         if value is not None or NoneType not in args:
-            _check_table(inner, value, where)
+            check_table(table, value, where)
         return
-    wrong = complaint(hint, value)
+    try:
+        wrong = complaint(hint, value)
+    except OverflowError:  # a whole number of hundreds of digits
+        wrong = "is too large", ""
     if wrong:
         raise CapsuleError(f"{where} = {value!r:.60} {wrong[0]}.")
-    if inner is not None:
-        for key, item in value.items():
-            _check_table(inner, item, f"{where}.{key[:60]}")
+    for key, item in value.items() if get_origin(hint) is dict and args[1] is not Any else ():
+        _check_value(args[0], key, where)
+        _check_value(args[1], item, f"{where}.{key[:60]}")
 
 
 def check_sizes(value: Any, where: str) -> None:

@@ -23,7 +23,7 @@ from fcforge.capsule.container import (
     read_parts,
 )
 from fcforge.capsule.contents import Capsule, ChainSettings
-from fcforge.capsule.keyring import Keyring, read_keyring
+from fcforge.capsule.keys import Keyring, check_signature, read_keyring, read_public
 from fcforge.capsule.lines import check_line
 from fcforge.capsule.sealing import (
     FORMAT,
@@ -33,7 +33,6 @@ from fcforge.capsule.sealing import (
     manifest_of,
     settings_sha256,
 )
-from fcforge.capsule.signing import check_signature, read_public
 from fcforge.errors import CapsuleError
 from fcforge.text import counted
 
@@ -76,6 +75,20 @@ class Trust:
         """Trust in the public keys of PEM files; the user's keyring names and revokes."""
         return cls(tuple(read_public(path) for path in files), required, read_keyring())
 
+    def require(self, key: str, what: str, site: str) -> None:
+        """Raise `CapsuleError` for a line or record of a site that is not signed by its key.
+
+        Without keys all pass but what a revoked key of the keyring signed, and what is said for a
+        site that the keyring has another key of.
+        """
+        self.keyring.require_valid(key, what, site)
+        if self.keys and key not in self.keys:
+            by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
+            raise CapsuleError(
+                f"{what} is signed {by}.",
+                do="Ask the hospital for its public key and name it with --trust.",
+            )
+
 
 def open_capsule(
     path: str | Path,
@@ -110,13 +123,6 @@ def open_capsule(
     except CapsuleError as error:
         raise error if error.where else damaged(error.what, path) from error
     return opening.capsule()
-
-
-def open_trusted(
-    path: str | Path, trust: Sequence[str | Path], require_signature: bool | None = None
-) -> Capsule:
-    """Open a capsule that must be signed by one of the keys (PEM files), if any are given."""
-    return open_capsule(path, trusted=Trust.of(trust, require_signature))
 
 
 def _trust(trusted: Sequence[str] | Trust, required: bool | None) -> Trust:
@@ -232,10 +238,7 @@ class _Opening:
         keys = [entry["key"] for entry in self.entries]
         for number, key in enumerate(keys):
             about = self.entries[number].get("site") or self.entries[number]["result"]["site"]
-            self.trust.keyring.require_valid(key, f"ledger line {number + 1}", about)
-            if self.trust.keys and key not in self.trust.keys:
-                by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
-                raise CapsuleError(f"ledger line {number + 1} is signed {by}.")
+            self.trust.require(key, f"ledger line {number + 1}", about)
         for entry in self.entries:
             if entry["kind"] == "audit":
                 ledger.require_author(self.entries, entry["result"]["site"], entry["key"])

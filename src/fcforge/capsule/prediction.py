@@ -5,20 +5,76 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from fcforge.capsule.contents import Capsule
+from fcforge.capsule.home import Threshold
 from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned
 from fcforge.runner.learners import build_learner
 from fcforge.sites.reading import Kind
-from fcforge.sites.scans import Where, find_scans
+from fcforge.sites.scans import Scan, Where, find_scans
 from fcforge.speed import one_thread
 from fcforge.text import no_formula, printable
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a capsule says about n people.
+
+    Attributes
+    ----------
+    odds : ndarray of shape (n,)
+        Calibrated log odds of "patient"; NaN where it abstains.
+    strangeness : ndarray of shape (n,)
+        Distance from what was seen, limit 1; NaN where it cannot be measured.
+    why : tuple of str
+        Why it abstains; empty where it does not.
+    """
+
+    odds: np.ndarray
+    strangeness: np.ndarray
+    why: tuple[str, ...]
+
+    @property
+    def probability(self) -> np.ndarray:
+        """P(patient), (n,)."""
+        return probability(self.odds)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What either kind of capsule is to those who predict with it.
+
+    Attributes
+    ----------
+    id : str
+    sites : tuple of str
+        It has learned.
+    classes : sequence of two
+    temperature : float
+    n_rois : int
+    wrong_rois : callable
+        From ROI names to what is wrong with them.
+    judge : callable
+        From scans (n, R, R) and covariates to `Judged`.
+    removes : tuple of str
+        Covariates it needs.
+    """
+
+    id: str
+    sites: tuple[str, ...]
+    classes: Sequence[Any]
+    temperature: float
+    n_rois: int
+    wrong_rois: Callable[[Sequence[str]], str]
+    judge: Callable[[np.ndarray, Mapping[str, np.ndarray]], Judged]
+    removes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,12 +88,12 @@ class Prediction:
     status : {"ok", "unlike anything seen", "abstained", "cannot be used"}
     probability : float or None
         Calibrated P(patient); None unless the status is ok.
-    own : float or None
-        The same by the hospital's own threshold, where it was given.
     strangeness : float or None
         Distance from what was seen; the limit is 1. None for a capsule without held-out sets.
     note : str
-        What is wrong with a scan that cannot be used, or which distance made it strange.
+        What is wrong with a scan that cannot be used, or what made it strange.
+    own : float or None
+        The probability by the hospital's own threshold, where it was given.
     """
 
     subject: str
@@ -53,44 +109,30 @@ class Prediction:
         return self.status != "cannot be used"
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions of several scans, and by which capsule.
-
-    Attributes
-    ----------
-    rows : list of Prediction
-    capsule : str
-        Its id.
-    sites : tuple of str
-        It has learned.
-    positive : str
-        The class whose probability is given.
-    temperature : float
-    notes : tuple of str
-        What the reader should know.
-    """
-
-    rows: list[Prediction]
-    capsule: str
-    sites: tuple[str, ...]
-    temperature: float
-    positive: str = "1"
-    notes: tuple[str, ...] = ()
+def probability(odds: np.ndarray) -> np.ndarray:
+    """P(patient) of log odds; no overflow for any size."""
+    return 0.5 * (1.0 + np.tanh(0.5 * odds))
 
 
-def predict_fc(capsule: Capsule, fc: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Calibrated P(patient), strangeness (NaN without held-out sets) and what decided it."""
+def own_odds(odds: np.ndarray, threshold: Threshold) -> np.ndarray:
+    """The hospital's own log odds from the consortium's."""
+    return threshold.intercept + threshold.slope * odds
+
+
+def judge(capsule: Capsule, fc: np.ndarray) -> Judged:
+    """What a chained capsule says about scans (n, R, R)."""
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
     x = torch.from_numpy(np.array(fc, dtype=np.float32))
+    known, n = references(capsule), len(x)
+    odd, why = torch.full((n,), torch.nan), [""] * n
     with one_thread():
-        u = scores(learner, capsule.lane, x) / capsule.temperature
-        p = torch.softmax(u, -1)[:, 1].numpy()
-        known = references(capsule)
-        if not known:
-            return p, np.full(len(p), np.nan), [""] * len(p)
-        odd, why = strangeness(known, x)
-    return p, odd.numpy(), why
+        u = scores(learner, capsule.lane, x).double() / capsule.temperature
+        if known:
+            odd, why = strangeness(known, x)
+    strange = odd > 1
+    odds = torch.where(strange, torch.nan, u[:, 1] - u[:, 0])
+    told = tuple(text if far else "" for text, far in zip(why, strange.tolist(), strict=True))
+    return Judged(odds.numpy(), odd.numpy(), told)
 
 
 def references(capsule: Capsule) -> Known:
@@ -103,7 +145,28 @@ def references(capsule: Capsule) -> Known:
     return found
 
 
+def predictor(capsule: Capsule) -> Predictor:
+    """A chained capsule as what it predicts with."""
+    settings = capsule.settings
+    return Predictor(
+        capsule.id,
+        capsule.sites,
+        settings.classes,
+        capsule.temperature,
+        settings.n_rois,
+        settings.wrong_rois,
+        lambda fc, covariates: judge(capsule, fc),
+    )
+
+
 def predict(capsule: Capsule, where: Where, kind: Kind = "auto") -> list[Prediction]:
+    """Predict with a chained capsule; see `predict_scans`."""
+    return predict_scans(predictor(capsule), where, kind)
+
+
+def predict_scans(
+    model: Predictor, where: Where, kind: Kind = "auto", threshold: Threshold | None = None
+) -> list[Prediction]:
     """Predict one file, several files or all files of a folder (that of `fcforge fc`, too).
 
     A file holds one scan (FC or ROI time series: .npy .npz .csv .tsv .txt .1D .mat) or a dataset
@@ -112,31 +175,44 @@ def predict(capsule: Capsule, where: Where, kind: Kind = "auto") -> list[Predict
 
     Parameters
     ----------
-    capsule : Capsule
+    model : Predictor
     where : path or sequence of paths
     kind : {"auto", "fc", "timeseries"}
+    threshold : Threshold, optional
+        The hospital's own (`Home.threshold`); its probability is reported beside.
     """
     rows: list[Prediction | None] = []
-    waiting: list[tuple[int, str, np.ndarray]] = []
-    for scan in find_scans(where, kind, capsule.settings.n_rois):
-        problem = scan.problem or capsule.settings.wrong_rois(scan.roi_names)
+    usable: list[Scan] = []
+    for scan in find_scans(where, kind, model.n_rois):
+        problem = scan.problem or model.wrong_rois(scan.roi_names)
         if scan.fc is None or problem:
             rows.append(Prediction(scan.subject, "cannot be used", note=problem))
         else:
-            waiting.append((len(rows), scan.subject, scan.fc))
+            usable.append(scan)
             rows.append(None)
-    if waiting:
-        all_p, all_odd, reasons = predict_fc(capsule, np.stack([fc for _, _, fc in waiting]))
-        for (place, subject, _), p, odd, why in zip(waiting, all_p, all_odd, reasons, strict=True):
-            rows[place] = _row(subject, float(p), float(odd), why)
-    return [row for row in rows if row is not None]
+    judged = iter(_rows(model, usable, threshold) if usable else ())
+    return [row or next(judged) for row in rows]
 
 
-def _row(subject: str, p: float, odd: float, why: str) -> Prediction:
-    shown = None if np.isnan(odd) else round(odd, 3)
-    if shown is not None and odd > 1:
-        return Prediction(subject, "unlike anything seen", None, shown, why)
-    return Prediction(subject, "ok", round(p, 4), shown)
+def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> list[Prediction]:
+    covariates = {
+        name: np.array([scan.covariates.get(name, np.nan) for scan in scans])
+        for name in model.removes
+    }
+    found = model.judge(np.stack([s.fc for s in scans if s.fc is not None]), covariates)
+    p, odd = found.probability, found.strangeness
+    home = probability(own_odds(found.odds, own)) if own else np.full(len(p), np.nan)
+    rows = []
+    for i, scan in enumerate(scans):
+        strange = "abstained" if np.isnan(odd[i]) else "unlike anything seen"
+        status = strange if found.why[i] else "ok"
+        shown = _shown(p[i], 4), _shown(odd[i], 3), found.why[i], _shown(home[i], 4)
+        rows.append(Prediction(scan.subject, status, *shown))
+    return rows
+
+
+def _shown(value: float, digits: int) -> float | None:
+    return None if np.isnan(value) else round(float(value), digits)
 
 
 def as_csv(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
@@ -160,15 +236,15 @@ def as_csv(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
     return out.getvalue()
 
 
-def as_json(found: Predictions) -> str:
+def as_json(rows: Sequence[Prediction], model: Predictor) -> str:
     """Predictions as JSON with the capsule's id, sites and temperature."""
     return json.dumps(
         {
-            "capsule": found.capsule,
-            "sites_learned": list(found.sites),
-            "probability_of": found.positive,
-            "temperature": round(found.temperature, 4),
-            "predictions": [asdict(row) for row in found.rows],
+            "capsule": model.id,
+            "sites_learned": list(model.sites),
+            "probability_of": str(model.classes[1]),
+            "temperature": round(model.temperature, 4),
+            "predictions": [asdict(row) for row in rows],
         },
         indent=1,
     )

@@ -20,6 +20,8 @@ from fcforge.capsule.container import (
     write_parts,
 )
 from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.home import Home, receipt_of, write_home
+from fcforge.capsule.keys import public_hex, sign
 from fcforge.errors import CapsuleError
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ def seal(
 ) -> Capsule:
     """Write a capsule to a file (or a folder, when `out` has no suffix), whole or not at all.
 
+    Receipts of those who were just learned are written beside it: they must stay at home.
+
     Parameters
     ----------
     capsule : Capsule
@@ -57,12 +61,7 @@ def seal(
     Capsule
         The same with its new id.
     """
-    entries = flagged(capsule, allow_real_subjects)
-    if not capsule.id:  # what was opened has lines of others only
-        require_same_signing(entries[: ledger.first_new(entries)], key is not None)
-        entries = ledger.sign_new(entries, key) if key is not None else entries
-    elif key is None:
-        require_same_signing(entries, signs=False)
+    entries = _signed(capsule, flagged(capsule, allow_real_subjects), key)
     capsule = replace(capsule, entries=entries, signed_by="")
     parts = {
         LEDGER: ledger.write(entries),
@@ -72,17 +71,27 @@ def seal(
     }
     manifest = ledger.canonical(manifest_of(capsule, parts))
     identity = ledger.sha256(manifest)
-    public, signature = "", ""
-    if key is not None:
-        from fcforge.capsule.signing import sign
-
-        public, signature = sign(key, identity)
+    public, signature = sign(key, identity) if key is not None else ("", "")
     parts[MANIFEST] = manifest
     parts[SEAL] = ledger.canonical(
         {"manifest_sha256": identity, "public_key": public, "signature": signature}
     )
     write_parts(parts, out, overwrite=overwrite)
+    if capsule.receipts:
+        write_home(Home(capsule.receipts), receipt_of(out))
     return replace(capsule, id=identity, signed_by=public)
+
+
+def _signed(
+    capsule: Capsule, entries: tuple[ledger.Entry, ...], key: Ed25519PrivateKey | None
+) -> tuple[ledger.Entry, ...]:
+    """The ledger with its new lines signed; what was opened has lines of others only."""
+    if capsule.id:
+        if key is None:
+            require_same_signing(entries, signs=False)
+        return entries
+    require_same_signing(entries[: ledger.first_new(entries)], key is not None)
+    return ledger.sign_new(entries, key) if key is not None else entries
 
 
 def flagged(capsule: Capsule, allow_real_subjects: bool) -> tuple[ledger.Entry, ...]:
@@ -123,8 +132,6 @@ def require_own_audit(
     """Raise unless the audit of a site would be signed as the site's own line is."""
     require_same_signing(entries, key is not None)
     if key is not None:
-        from fcforge.capsule.signing import public_hex
-
         ledger.require_author(entries, site, public_hex(key.public_key()))
 
 

@@ -1,8 +1,11 @@
-"""One hospital's turn: what it was handed and its own open site, on the bench."""
+"""One hospital's turn: what it was handed and its own open site, on the bench.
+
+What it measures while the site is open, and may write into the ledger, is at the end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.capsule.contents import Capsule, ChainSettings, Subjects
-from fcforge.capsule.receipts import LinkReceipt
+from fcforge.capsule import ledger
+from fcforge.capsule.arrays import Subjects
+from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.home import People, Receipt, fingerprints
+from fcforge.capsule.judging import (
+    DISTANCES,
+    Reference,
+    fit_temperature,
+    held_out_set,
+    limits,
+    metrics_of,
+    scores,
+)
 from fcforge.capsule.templates import unpinned
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import Lane
@@ -23,6 +37,14 @@ from fcforge.types import FCBatch, RunSpec, Site
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
+
+
+def people_learned(settings: ChainSettings, site: Site) -> People:
+    """The subjects of a site that are trained on, in order."""
+    fixed = settings.training.selection == "fixed"
+    ids = [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
+    learning = site.learning(with_val=fixed)
+    return fingerprints(learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy())
 
 
 class Turn:
@@ -45,6 +67,7 @@ class Turn:
         site: Site,
         template: str | Path | None = None,
     ) -> None:
+        self.chain = settings
         self.settings = replace(settings, learner=unpinned(settings.learner, template))
         self.site = site
         self.learner = build_learner(self.settings.learner, settings.n_rois, has_start=False)
@@ -72,12 +95,9 @@ class Turn:
         """The site's subjects that are trained on."""
         return self.site.learning(with_val=self.learns_val)
 
-    def receipt(self) -> LinkReceipt:
+    def receipt(self) -> Receipt:
         """Who was learned, in the order learned."""
-        parts = ("train", "val") if self.learns_val else ("train",)
-        ids = [who for part in parts for who in self.site.subject_ids[part]]
-        learned = self.learned
-        return LinkReceipt.of(self.site.name, learned.fc.numpy(), ids, learned.y.numpy())
+        return Receipt(self.site.name, people_learned(self.settings, self.site))
 
     @property
     def fresh(self) -> bool:
@@ -122,3 +142,83 @@ class Turn:
         batch = FCBatch(bank.fc(rows), bank.y[rows])
         subjects = Subjects.of(batch, origin[rows], real)
         return lane._replace(state=state), subjects
+
+
+def held_out(turn: Turn, capsule: Capsule | None) -> Subjects:
+    """Synthetic held-out subjects of all sites, this one last."""
+    settings = turn.settings
+    before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
+    if not settings.held_out:
+        return before
+    batch = held_out_set(turn.judge, turn.learned, settings.seed, turn.site.name, settings.held_out)
+    place = torch.full((len(batch),), len(turn.past), dtype=torch.int64)
+    return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
+
+
+def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
+    """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
+    learning = site.learning(with_val=True).y
+    return {
+        part: {
+            "controls": ledger.suppressed(int((y == 0).sum())),
+            "patients": ledger.suppressed(int((y == 1).sum())),
+        }
+        for part, y in (("learning", learning), ("test", site.test.y))
+    }
+
+
+def published(
+    own: Mapping[str, float | None], counts: Mapping[str, int | None]
+) -> dict[str, float | None]:
+    """Accuracy on real test subjects as the ledger may have it: it must not undo a small cell."""
+    small = None in counts.values()
+    accuracy = own["accuracy"]
+    return {
+        "accuracy": None
+        if accuracy is None
+        else ledger.published_share(accuracy, list(counts.values())),
+        "balanced_accuracy": None if small else own["balanced_accuracy"],
+    }
+
+
+def metrics(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+    """Accuracy on every site's held-out set, and on the own real test split."""
+    site, own = turn.site, None
+    batches = {name: held_out.of_site(k) for k, name in enumerate((*turn.past, site.name))}
+
+    def measured(batch: FCBatch) -> dict[str, float | None]:
+        return metrics_of(scores(turn.learner, lane, batch.fc), batch.y)
+
+    if len(site.test):
+        own = published(measured(site.test), counts_of(site)["test"])
+    synthetic = {name: measured(batch) for name, batch in batches.items() if len(batch)}
+    return {"held_out": synthetic, "own_test": own}
+
+
+def calibration(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+    """Temperature of this hospital.
+
+    ``inner_val``: logits of the validation part. Where it was folded into training (nothing
+    was chosen on it), a second network is trained without it, only to be measured.
+    """
+    how, val = turn.settings.calibrate, turn.site.val
+    if how == "inner_val" and len(val):
+        other = lane
+        if turn.learns_val:
+            other = turn.train(with_val=False, tick=lambda: None)
+        u, y = scores(turn.learner, other, val.fc), val.y
+    elif how == "synthetic" and len(held_out):
+        batch = held_out.batch()
+        u, y = scores(turn.learner, lane, batch.fc), batch.y
+    else:
+        return {"how": "none", "temperature": None}
+    return {"how": how, "temperature": ledger.rounded(fit_temperature(u, y))}
+
+
+def reference(turn: Turn, held_out: Subjects) -> dict[str, float | None]:
+    """Limits of ordinary scans; None without a held-out set."""
+    batch = held_out.of_site(len(turn.past))
+    if len(batch) < 4:
+        return dict.fromkeys(DISTANCES)
+    learning = turn.site.learning(with_val=True)
+    return dict(limits(Reference.of(batch.fc), learning.fc))

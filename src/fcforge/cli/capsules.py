@@ -23,7 +23,7 @@ from fcforge.cli._options import (
     Trust,
     takes,
 )
-from fcforge.errors import ConfigError, FCForgeError
+from fcforge.errors import ConfigError
 
 
 def mount(app: typer.Typer) -> None:
@@ -140,11 +140,11 @@ def merge(
     overwrite: Overwrite = False,
 ) -> None:
     """Join the releases of capsules around one start; any order gives the same capsule."""
-    from fcforge.consortium import write_consortium
-    from fcforge.consortium.trusting import union_of
+    from fcforge.capsule.opening import Trust
+    from fcforge.consortium.files import union_of, write_consortium
     from fcforge.report.consortium import consortium_words
 
-    group = union_of(files, trust or ())
+    group = union_of(files, Trust.of(trust or ()))
     write_consortium(group, out, overwrite=overwrite)
     say(f"wrote {out}")
     _write_card(out)
@@ -195,12 +195,13 @@ def evaluate(
     positive: Positive = None,
 ) -> None:
     """Measure a capsule on people whose diagnoses are known, beside the majority class."""
-    from fcforge.consortium.evaluating import evaluate_file
+    from fcforge.capsule.opening import Trust
+    from fcforge.consortium.predicting import evaluate, open_either
     from fcforge.consortium.turn import local_home, names_in, own_data
     from fcforge.report.hospital import evaluation_text
 
     cohort = own_data(data, names_in(site), kind, positive)
-    found = evaluate_file(capsule, cohort, local_home(local), tuple(trust or ()))
+    found = evaluate(open_either(capsule, Trust.of(trust or ())), cohort, local_home(local))
     print(json.dumps(found.to_json(), indent=1) if as_json else evaluation_text(found))
 
 
@@ -221,30 +222,38 @@ def predict(
 ) -> None:
     """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
     from fcforge.capsule import prediction
+    from fcforge.capsule.opening import Trust
     from fcforge.consortium.explaining import explain_file
-    from fcforge.consortium.turn import predict_file
+    from fcforge.consortium.predicting import open_either, predictor
+    from fcforge.consortium.turn import own_threshold
     from fcforge.imaging.atlas import load_atlas
     from fcforge.report.explaining import write_explanation
     from fcforge.report.terminal import prediction_text
-    from fcforge.writing import write_text
 
     if atlas and explain is None:
-        raise FCForgeError("--atlas was given without --explain.", do="Give both or neither.")
+        raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
     places = load_atlas(atlas) if atlas else None
-    found = predict_file(capsule, scans, local, kind, trust or ())
-    for note in found.notes:
+    opened = open_either(capsule, Trust.of(trust or ()))
+    own, model = own_threshold(local, opened), predictor(opened)
+    rows = prediction.predict_scans(model, scans, kind, own)
+    for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
-    say(prediction_text(found.rows, found.sites))
-    text = prediction.as_json(found) if as_json else prediction.as_csv(found.rows, found.sites)
+    say(prediction_text(rows, model.sites))
+    _put(prediction.as_json(rows, model) if as_json else prediction.as_csv(rows, model.sites), out)
+    if explain is not None:
+        why = explain_file(opened, scans, rows, kind, places)
+        write_explanation(why, rows, explain, model.id)
+        say(f"wrote {explain}/index.html, edges.csv and matrices.npz")
+    raise typer.Exit(0 if any(row.usable for row in rows) else 1)
+
+
+def _put(text: str, out: Path | None) -> None:
+    from fcforge.writing import write_text
+
     if out is None:
         print(text.rstrip("\n"))
     else:
         write_text(out, f"{text.rstrip()}\n")
-    if explain is not None:
-        why = explain_file(capsule, scans, found.rows, kind, trust or (), places)
-        write_explanation(why, found.rows, explain, found.capsule)
-        say(f"wrote {explain}/index.html, edges.csv and matrices.npz")
-    raise typer.Exit(0 if any(row.usable for row in found.rows) else 1)
 
 
 def inspect(
@@ -258,44 +267,20 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Say in plain words what is in a capsule: who, when, what is kept, how good."""
-    from fcforge.capsule.opening import open_trusted
-    from fcforge.capsule.summary import summary
-    from fcforge.consortium.files import is_consortium
-    from fcforge.report.inspect import inspect_words
-
-    if card:
-        from fcforge.report.card import card_of
-
-        print(card_of(capsule, trust or ()), end="")
-        return
-    if is_consortium(capsule) or capsule.suffix == ".release":
-        _inspect_group(capsule, release, trust, as_json)
-        return
-    if release is not None:
-        raise FCForgeError("is a chained capsule, which holds no releases.", where=str(capsule))
-    opened = open_trusted(capsule, trust or (), require_signature or None)
-    words = json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
-    print(words)
-
-
-def _inspect_group(
-    capsule: Path, release: str | None, trust: list[Path] | None, as_json: bool
-) -> None:
-    from fcforge.consortium.trusting import open_group, open_release
+    from fcforge.capsule.opening import Trust
+    from fcforge.consortium.files import read_release
+    from fcforge.consortium.predicting import open_either
     from fcforge.report import consortium as words
+    from fcforge.report.card import card_of
 
-    if capsule.suffix == ".release":
-        record = open_release(capsule, trust or ())
+    known = Trust.of(trust or (), require_signature or None)
+    if card:
+        print(card_of(capsule, known), end="")
+    elif capsule.suffix == ".release":
+        record = read_release(capsule, known)
         print(json.dumps(record.to_json()) if as_json else "\n".join(words.record_words(record)))
-        return
-    group = open_group(capsule, trust or ())
-    shown = group.only(release) if release is not None else group
-    if as_json:
-        print(json.dumps(words.consortium_json(shown), indent=1))
-    elif release is None:
-        print("\n".join(words.consortium_words(group)))
     else:
-        print("\n\n".join("\n".join(words.release_words(r)) for r in shown.releases))
+        print(words.either_text(open_either(capsule, known), release, as_json))
 
 
 def verify(
@@ -306,17 +291,15 @@ def verify(
 ) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
     from fcforge.capsule import opening
-    from fcforge.consortium import trusting
-    from fcforge.consortium.files import is_consortium
+    from fcforge.consortium import files
     from fcforge.report.terminal import verify_json, verify_text
 
-    if is_consortium(capsule):
-        checks = trusting.verify(capsule, trust or ())
+    known = opening.Trust.of(trust or (), require_signature or None)
+    if files.is_consortium(capsule):
+        checks = files.verify(capsule, known)
         ok = all(check.ok for check in checks)
     else:
-        checks = opening.verify(
-            capsule, trusted=opening.Trust.of(trust or (), require_signature or None)
-        )
+        checks = opening.verify(capsule, trusted=known)
         ok = opening.intact(checks)
     print((verify_json if as_json else verify_text)(checks, ok))
     raise typer.Exit(0 if ok else 1)
@@ -325,18 +308,10 @@ def verify(
 @takes(AuditRequest)
 def audit(request: AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
-    from fcforge.capsule.auditing import audit_as_asked
-    from fcforge.consortium.files import is_consortium
+    from fcforge.consortium.auditing import audit_as_asked
     from fcforge.report import audits
 
-    if request.capsule is not None and is_consortium(request.capsule):
-        from fcforge.consortium.audit import audit_as_asked as audit_release_as_asked
-
-        found, capsule = audit_release_as_asked(request), None
-    else:
-        found, capsule = audit_as_asked(request, say)
-    if capsule is not None and request.record is not None:
-        audits.record(capsule, found, request.record, request.sign)
+    found = audit_as_asked(request, say)
     if request.record is not None:
         say(f"sealed {request.record} with the audit inside.")
         _write_card(request.record)

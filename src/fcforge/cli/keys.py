@@ -55,7 +55,7 @@ def new_key(
     ] = False,
 ) -> None:
     """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away."""
-    from fcforge.capsule.signing import write_keys
+    from fcforge.capsule.keys import write_keys
 
     said = ""
     if passphrase:
@@ -78,8 +78,7 @@ def add_key(
     file: Annotated[Path, typer.Argument(help="Public key (PEM).")],
 ) -> None:
     """Name a public key in your keyring."""
-    from fcforge.capsule.keyring import read_keyring, write_keyring
-    from fcforge.capsule.signing import read_public
+    from fcforge.capsule.keys import read_keyring, read_public, write_keyring
 
     public = read_public(file)
     path = write_keyring(read_keyring().add(name, public))
@@ -91,7 +90,7 @@ def list_keys(as_json: AsJson = False) -> None:
     """Show the keys of your keyring."""
     from dataclasses import asdict
 
-    from fcforge.capsule.keyring import keyring_file, read_keyring
+    from fcforge.capsule.keys import keyring_file, read_keyring
 
     known = read_keyring().keys
     if as_json:
@@ -108,7 +107,7 @@ def revoke_key(
     name: Annotated[str, typer.Argument(help="Whose keys, or the first digits of one.")],
 ) -> None:
     """Refuse whatever these keys signed, from now on."""
-    from fcforge.capsule.keyring import read_keyring, write_keyring
+    from fcforge.capsule.keys import read_keyring, write_keyring
 
     path = write_keyring(read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")

@@ -4,8 +4,8 @@
 >>> start = make_public(cohort, sites=["PITT", "YALE"])  # doctest: +SKIP
 """
 
+from fcforge.capsule.home import Home, read_home, write_home
 from fcforge.consortium.files import read_consortium, read_release, write_consortium, write_release
-from fcforge.consortium.home import Home, read_home, write_home
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.consortium.records import Release, Withdrawal

@@ -9,7 +9,7 @@ than the whole site does: what is found here is more than the release itself giv
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
@@ -17,17 +17,11 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from fcforge.capsule.container import require_place
-from fcforge.capsule.receipts import fingerprints
-from fcforge.capsule.requests import AuditRequest
-from fcforge.capsule.signing import read_private
-from fcforge.consortium.files import write_consortium
-from fcforge.consortium.home import Home, Receipt, read_home
+from fcforge.capsule.home import Home, fingerprints
 from fcforge.consortium.learning import own_people
-from fcforge.consortium.members import Consortium, require_key
+from fcforge.consortium.members import Consortium
 from fcforge.consortium.records import Release
-from fcforge.consortium.trusting import open_group
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import DataError
 from fcforge.privacy import attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.mechanisms import epsilon_of, gaussian_sigma
@@ -37,9 +31,9 @@ from fcforge.releases import vector
 from fcforge.releases.start import Start, coordinates
 from fcforge.sites.cohort import Cohort
 from fcforge.studies.audit import Evidence, stratified, summarise
-from fcforge.studies.audit_inputs import load_sites
 from fcforge.studies.audit_result import BOOTSTRAP, STATISTICS, UNTRAINED, Audit, AuditPlan
 
+SHADOWED = (SAMPLE, "class mean", "loss against public head")  # what shadow models look at
 PLAN = AuditPlan(worlds=100, n_draws=100)
 FEW = 8  # worlds of the two references that leak everything: they are slow and always found
 MIN_PEOPLE = 32
@@ -100,10 +94,8 @@ def attack_totals(
     The attacker knows how many people a release has, and so looks at the other numbers alone.
     """
     sums, rows, ref = totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
-    variance = noise**2
-    step = torch.stack(
-        [vector.solve(start, total, variance, 1) for total in torch.from_numpy(totals)]
-    ).numpy()
+    solved = [vector.solve(start, total, noise**2, 1) for total in torch.from_numpy(totals)]
+    step = torch.stack(solved).numpy()
     sampled = release_attacks.from_reference(ref, members, noise)
     known = release_attacks.from_everybody(rows, members, noise)
     seen = who.residual, who.coordinates, step
@@ -115,8 +107,7 @@ def attack_totals(
         "loss": release_attacks.loss(*seen),
         "loss against public head": release_attacks.loss_drop(*seen),
     }
-    told = [scores[name] for name in (SAMPLE, "class mean", "loss against public head")]
-    features = np.stack(told, 2)
+    features = np.stack([scores[name] for name in SHADOWED], 2)
     return [
         Evidence({name: values[k] for name, values in scores.items()}, {}, features[k])
         for k in range(len(totals))
@@ -168,19 +159,16 @@ def audit_people(
     begun = time.perf_counter()
     who, reference = split_people(everybody, plan)
     member = halves(len(who.y), plan)
+    inside = member == MEMBER
     evidence = references(start, who, reference, member, plan.seed)
     for epsilon in epsilons:
         noise = vector.noise_sd(start, epsilon, delta)
         rng = numpy_rng(plan.seed, "audit noise", str(epsilon))
-        totals = (member == MEMBER).astype(float) @ who.rows
+        totals = inside.astype(float) @ who.rows
         totals = totals + noise * rng.standard_normal(totals.shape)
-        n = (member == MEMBER).sum(1)
-        evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, n, noise)
-    rows = [
-        row
-        for name, found in evidence.items()
-        for row in summarise(name, found, member[: len(found)], plan)
-    ]
+        sizes = inside.sum(1)
+        evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, sizes, noise)
+    told = [summarise(name, e, member[: len(e)], plan) for name, e in evidence.items()]
     about = {
         "what": "releases of random halves",
         "people": len(who.y),
@@ -190,7 +178,7 @@ def audit_people(
         "plan": asdict(plan),
         "seconds_total": round(time.perf_counter() - begun, 1),
     }
-    return Audit(tuple(rows), about)
+    return Audit(tuple(row for rows in told for row in rows), about)
 
 
 def split_people(everybody: Contributors, plan: AuditPlan) -> tuple[Contributors, Contributors]:
@@ -253,64 +241,18 @@ def audit_release(
     return replace(found, about=about)
 
 
-def audit_as_asked(request: AuditRequest) -> Audit:
-    """The audit of a release as ``fcforge audit`` asks."""
-    if request.capsule is None or request.local is None or len(request.site) != 1:
-        raise ConfigError(
-            "an audit of a release needs the home file of one site.",
-            do="Give --site NAME and --local home.json, as `fcforge learn` wrote it.",
-        )
-    for name in ("generator", "halves", "reference"):
-        if getattr(request, name):
-            raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
-    if request.out is not None:
-        request.out.mkdir(parents=True, exist_ok=True)
-    site, home = request.site[0], read_home(request.local, must_exist=True)
-    group = open_group(request.capsule, request.trust)
-    key = read_private(request.sign) if request.sign is not None else None
-    if request.record is not None:  # before minutes of attacks
-        require_place(request.record)
-        require_key(group.of_site(site)[0], key, "audit")
-    cohort = load_sites(request.data, request.site, request.kind, request.positive)
-    plan = replace(PLAN, seed=request.seed)
-    found = audit_release(group, cohort, site, home, plan)
-    if request.record is not None:
-        write_consortium(group.audited(found, key), request.record)
-    return found
-
-
 def released_people(
     group: Consortium, cohort: Cohort, site: str, home: Home
 ) -> tuple[Release, Cohort]:
     """The last release whose people are in the data, and they in its order; else `DataError`."""
     mine = own_people(group, cohort, site)
     people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
-    here = {who: found for who, *found in people}
-    releases = group.of_site(site)
-    receipts = [home.receipt_of(release) for release in releases]
-    for release, receipt in zip(releases[::-1], receipts[::-1], strict=True):
-        if all(here.get(who) == found for who, *found in receipt.people):
-            place = {i: k for k, i in enumerate(mine.subject_id.tolist())}
-            return release, mine.select(np.array([place[i] for i, *_ in receipt.people]))
-    raise _not_the_people(site, receipts[-1], here)
-
-
-def _not_the_people(site: str, receipt: Receipt, here: Mapping[str, list[str]]) -> DataError:
-    known = [(who, here.get(who, []), found) for who, *found in receipt.people]
-    differ = {
-        "are not in the data": [who for who, mine, _ in known if not mine],
-        "have another scan": [who for who, mine, found in known if mine[:1] not in ([], found[:1])],
-        "have another diagnosis": [
-            who for who, mine, found in known if mine[1:] not in ([], found[1:])
-        ],
-    }
-    said = [f"{len(ids)} {what} (first: {ids[0]})" for what, ids in differ.items() if ids]
-    return DataError(
-        f"these are not the {len(receipt.people)} people of release {receipt.wave}: "
-        f"{' and '.join(said)}.",
-        where=f"site '{site}'",
-        do="Give exactly the data that `fcforge learn` was given.",
-    )
+    releases = group.of_site(site)[::-1]
+    receipts = [home.receipt_for(r.commitment, f"release {r.wave} of '{site}'") for r in releases]
+    known = {who for who, *_ in people}
+    here = [{who for who, *_ in receipt.people} <= known for receipt in receipts]
+    k = here.index(True) if any(here) else 0  # else the last one says who is missing
+    return releases[k], mine.select(receipts[k].places(people))
 
 
 def require_numbers(release: Release, rows: np.ndarray) -> None:

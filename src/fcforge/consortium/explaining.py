@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fcforge.capsule.contents import Capsule
 from fcforge.capsule.explanation import Explanation, atlas_for, explain, explain_capsule
-from fcforge.capsule.opening import open_trusted
 from fcforge.capsule.prediction import Prediction
-from fcforge.consortium.files import is_consortium
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.trusting import open_group
+from fcforge.consortium.predicting import predictor
 from fcforge.errors import DataError
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
@@ -65,24 +64,20 @@ def explain_group(
 
 
 def explain_file(
-    capsule: Path,
+    capsule: Capsule | Consortium,
     scans: Sequence[Path],
     rows: Sequence[Prediction],
     kind: Kind = "auto",
-    trust: Sequence[Path] = (),
     atlas: Atlas | None = None,
 ) -> Explanation:
-    """Explain the predictions of `predict_file`: of the scans that got one, and no others."""
-    group = open_group(capsule, trust) if is_consortium(capsule) else None
-    opened = None if group else open_trusted(capsule, trust)
-    n_rois = group.start.n_rois if group else opened.settings.n_rois  # type: ignore[union-attr]
-    every = find_scans(scans, kind, n_rois)
+    """Explain the predictions of `predict_scans`: of the scans that got one, and no others."""
+    every = find_scans(scans, kind, predictor(capsule).n_rois)
     found = [s for s, row in zip(every, rows, strict=True) if row.status == "ok"]
     if not found:
         raise DataError("no scan got an answer, so there is nothing to explain.")
     fc = np.stack([scan.fc for scan in found if scan.fc is not None])
     ids = [scan.subject for scan in found]
-    if group is None:
-        return explain_capsule(opened, fc, ids, atlas)  # type: ignore[arg-type]
-    known = {k: np.array([scan.covariates[k] for scan in found]) for k in group.start.removes}
-    return explain_group(group, fc, known, ids, atlas)
+    if isinstance(capsule, Capsule):
+        return explain_capsule(capsule, fc, ids, atlas)
+    known = {k: np.array([scan.covariates[k] for scan in found]) for k in capsule.start.removes}
+    return explain_group(capsule, fc, known, ids, atlas)

@@ -6,16 +6,20 @@ its arrays, and one line per record. The head is not among them: whoever opens t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.capsule import ledger
 from fcforge.capsule.arrays import load_arrays, save_arrays
 from fcforge.capsule.container import pack, read_file, require_place, unpack
+from fcforge.capsule.keys import Keyring
+from fcforge.capsule.opening import Check, Trust
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.papers import checked_papers
 from fcforge.consortium.public import from_parts
-from fcforge.consortium.records import Record, read_record
+from fcforge.consortium.records import Record, Release, read_record
 from fcforge.errors import CapsuleError
+from fcforge.text import counted
 from fcforge.writing import write_bytes
 
 FORMAT, VERSION = "fcforge-consortium", 2
@@ -23,6 +27,7 @@ MANIFEST, START, RECORDS = "manifest.json", "start.safetensors", "records.jsonl"
 PARTS = (MANIFEST, START, RECORDS)
 MAX_BYTES = 1 << 28
 MAX_RELEASE = 16 << 10  # bytes of one record
+_KEYS = {"format", "version", "start", "papers", "parts"}
 
 
 def is_consortium(path: str | Path) -> bool:
@@ -51,15 +56,20 @@ def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = Fa
     return Path(out)
 
 
-def read_consortium(path: str | Path) -> Consortium:
-    """Open a capsule of releases: every part, record, signature and budget checked first."""
+def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
+    """Open a capsule of releases: every part, record, signature and budget checked first.
+
+    With `trust`, every record must be signed by one of its keys, if it has any.
+    """
     parts = unpack(read_file(Path(path), MAX_BYTES), path, PARTS)
     try:
-        return _opened(parts)
+        group = _opened(parts)
+        require_trusted(group.records, trust)
+        return group
     except CapsuleError as error:
-        raise CapsuleError(
-            str(error), where=str(path), do="Nothing of it was used." if not error.do else ""
-        ) from error
+        do = error.do or "Nothing of it was used."
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        raise CapsuleError(what, where=str(path), do=do) from error
 
 
 def _opened(parts: dict[str, bytes]) -> Consortium:
@@ -71,11 +81,8 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
             f"is of version {manifest['version']!r:.20}, this fcforge reads version {VERSION}.",
             do="A newer fcforge reads newer versions: pip install -U fcforge.",
         )
-    if not isinstance(manifest["parts"], dict) or set(manifest["parts"]) != {START, RECORDS}:
-        raise CapsuleError("its list of parts is malformed.")
-    for name, sha in manifest["parts"].items():
-        if sha != ledger.sha256(parts[name]):
-            raise CapsuleError(f"part '{name}' was changed after it was written.")
+    if manifest["parts"] != {name: ledger.sha256(parts[name]) for name in (START, RECORDS)}:
+        raise CapsuleError("a part was changed after it was written.")
     start = from_parts(load_arrays(parts[START], START), checked_papers(manifest["papers"]))
     if start.digest != manifest["start"]:
         raise CapsuleError("the start is not the one it says: papers or arrays were changed.")
@@ -87,9 +94,6 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
     if [r.digest for r in found] != [r.digest for r in group.records]:
         raise CapsuleError("its records repeat each other, are withdrawn, or stand in disorder.")
     return group
-
-
-_KEYS = {"format", "version", "start", "papers", "parts"}
 
 
 def _line(record: Record) -> bytes:
@@ -109,12 +113,68 @@ def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -
     return Path(out)
 
 
-def read_release(path: str | Path) -> Record:
+def read_release(path: str | Path, trust: Trust | None = None) -> Record:
     """Read one record, checked; the start it belongs to is checked when it joins others."""
     data = read_file(Path(path), MAX_RELEASE)
     if not data.endswith(b"\n"):
         raise CapsuleError("is cut off.", where=str(path), do="Ask the sender for it again.")
     try:
-        return read_record(data[:-1], "the release")
+        record = read_record(data[:-1], "the release")
+        require_trusted([record], trust)
+        return record
     except CapsuleError as error:
         raise CapsuleError(str(error), where=str(path)) from error
+
+
+def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
+    """Raise `CapsuleError` for a record that is not signed as it must be."""
+    for record in records:
+        if trust is not None:
+            trust.require(record.key, f"the {record.title}", record.site)
+
+
+def write_either(group: Consortium, record: Record, out: Path, *, overwrite: bool) -> None:
+    """Write the capsule, or where `out` ends in ``.release`` the new record alone."""
+    if out.suffix == ".release":
+        write_release(record, out, overwrite=overwrite)
+    else:
+        write_consortium(group, out, overwrite=overwrite)
+
+
+def union_of(paths: Sequence[str | Path], trust: Trust) -> Consortium:
+    """The union of capsules and ``.release`` files; at least one must hold the start."""
+    single = [Path(p) for p in paths if Path(p).suffix == ".release"]
+    whole = [read_consortium(p, trust) for p in paths if Path(p) not in single]
+    if not whole:
+        raise CapsuleError(
+            "releases alone do not make a capsule.",
+            do="Name the public start (or any capsule of the consortium) among the files.",
+        )
+    return whole[0].merged(*whole[1:]).joined([read_release(p, trust) for p in single])
+
+
+def verify(path: str | Path, trust: Trust) -> list[Check]:
+    """What was checked, record by record; a damaged or forged capsule is one failed check."""
+    try:
+        group = read_consortium(path)
+    except CapsuleError as error:
+        return [Check("capsule", False, error.what)]
+    found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
+    for record in group.records:
+        wave = f", wave {record.wave}" if isinstance(record, Release) else ""
+        said, known = signer(record, trust.keyring), True
+        try:
+            trust.require(record.key, f"the {record.title}", record.site)
+        except CapsuleError as error:
+            said, known = error.what, False
+        found.append(Check(f"{record.kind} of {record.site}{wave}", known, said))
+    made = f"computed anew from {counted(len(group.releases), 'release')}"
+    step = f"{float(group.beta.norm()):.4f} away from the public head"
+    return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]
+
+
+def signer(record: Record, keyring: Keyring | None = None) -> str:
+    """Who signed a record, in words."""
+    if not record.key:
+        return "not signed: anybody can have made it"
+    return f"signed by key {(keyring or Keyring()).said(record.key)}"

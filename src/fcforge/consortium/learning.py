@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from fcforge import __version__
 from fcforge.capsule import ledger
-from fcforge.capsule.receipts import Person, fingerprints, new_salt
-from fcforge.consortium.home import Home, Receipt, Threshold
+from fcforge.capsule.contract import require_classes, require_labels, require_rois
+from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
+from fcforge.capsule.prediction import probability
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import (
     PublicStart,
@@ -113,20 +114,21 @@ def learn(
     mine = own_people(group, cohort, site)
     people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
     spent = require_budget(home, people, budget)
-    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
-    y = torch.from_numpy(mine.y)
+    x, y = _numbers_of(group, mine)
     before = quality(scores(group, x), mine.y)
-    require_labels(before, mine.y, site, accept_labels)
-    wave, start = home.waves(site) + 1, group.start.digest
-    receipt = Receipt(site, wave, start, budget.limit, new_salt(), people)
-    numbers = made_numbers(group, x, y, budget)
-    release = released(group, receipt, numbers, budget, spent).signed(key)
-    joined = group.joined([release])
-    kept = home.with_receipt(replace(receipt, release=release.digest))
+    require_labels(before["auroc"], mine.y, site, TURNED, accept_labels)
+    receipt = Receipt(site, people, home.waves(site) + 1, budget.limit)
+    release = released(group, receipt, made_numbers(group, x, y, budget), budget, spent).signed(key)
+    joined, kept = group.joined([release]), home.with_receipt(receipt)
     left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
-    threshold = fit_threshold(left_out, mine.y, joined.digest)
-    kept = replace(kept, threshold=threshold)
+    kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest))
     return Learned(joined, release, kept, before, quality(left_out, mine.y))
+
+
+def _numbers_of(group: Consortium, mine: Cohort) -> tuple[Tensor, Tensor]:
+    """Features (n, p), confounds removed, and diagnoses (n,)."""
+    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
+    return x, torch.from_numpy(mine.y)
 
 
 def released(
@@ -135,7 +137,7 @@ def released(
     """The record of a release, not yet signed."""
     return Release(
         site=receipt.site,
-        start=receipt.start,
+        start=group.start.digest,
         time=ledger.now(),
         fcforge=__version__,
         wave=receipt.wave,
@@ -154,10 +156,8 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
     mine = cohort.select_sites([site])
     start = group.start
     require_valid(mine, n_rois=start.n_rois)
-    if wrong := start.wrong_rois(mine.roi_names):
-        raise DataError(
-            wrong, where=f"site '{site}'", do="Use the same atlas with its ROIs in the same order."
-        )
+    require_rois(start.wrong_rois(mine.roi_names), f"site '{site}'")
+    require_classes(start.papers["classes"], mine.classes, f"site '{site}'")
     if both := start.public_among(mine.subject_id.tolist()):
         raise DataError(
             f"{len(both)} of its people are among the public ones by id (first: "
@@ -219,7 +219,7 @@ def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
         )
 
 
-def require_budget(home: Home, people: Sequence[Person], budget: Budget) -> float:
+def require_budget(home: Home, people: People, budget: Budget) -> float:
     """Most that one of these people will have spent; told and refused where it adds up unasked."""
     if budget.limit is not None:
         check_budget(budget.epsilon, budget.delta, "release")
@@ -281,42 +281,24 @@ def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor, times: np.ndar
 
 def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
-    p = 1 / (1 + np.exp(-score))[None]
+    p = probability(score)[None]
     found = {m: float(cell_values(p, y, m)[0]) for m in ("accuracy", "balanced_accuracy", "auroc")}
     return {**found, "majority": float(max(y.mean(), 1 - y.mean())), "people": float(len(y))}
-
-
-def require_labels(found: Mapping[str, float], y: np.ndarray, site: str, accept: bool) -> None:
-    """Refuse diagnoses that look turned round: an AUROC far below chance."""
-    n1, n0 = int(y.sum()), int(len(y) - y.sum())
-    error = math.sqrt((n0 + n1 + 1) / (12 * n0 * n1))  # of the AUROC under chance
-    if found["auroc"] < 0.5 - TURNED * error and not accept:
-        raise DataError(
-            f"the model that came in tells this site's patients from controls the wrong way round "
-            f"(AUROC {found['auroc']:.2f}).",
-            where=f"site '{site}'",
-            do="Check which diagnosis means patient in the data (1 is patient, 0 control); if it "
-            "is right, say --accept-labels.",
-        )
 
 
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
     """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
     mine = own_people(group, cohort, site)
-    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
     times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist(), mine.y))
-    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
+    left_out = leave_one_out_scores(group, *_numbers_of(group, mine), times)
     return fit_threshold(left_out, mine.y, group.digest)
 
 
-def times_released(group: Consortium, home: Home, people: Sequence[Person]) -> np.ndarray:
+def times_released(group: Consortium, home: Home, people: People) -> np.ndarray:
     """In how many releases of the group each of these people is, (n,)."""
-    here = {r.digest for r in group.releases}
-    times = np.zeros(len(people))
-    for receipt in home.receipts:
-        seen = Home((receipt,)).seen(people) if receipt.release in here else {}
-        times += np.array([person in seen for person in people])
-    return times
+    here = {release.commitment for release in group.releases}
+    seen = [Home((r,)).seen(people) for r in home.receipts if r.commitment in here]
+    return np.array([float(sum(person in those for those in seen)) for person in people])
 
 
 def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:
@@ -325,13 +307,11 @@ def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:
     The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
     people move them little.
     """
-    t = 2.0 * torch.from_numpy(y.astype(float)) - 1.0
-    s = torch.from_numpy(score)
-    theta = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    design = torch.stack([torch.ones_like(s), s], 1)
+    design = np.stack([np.ones_like(score), score], 1)
+    theta = prior = np.array([0.0, 1.0])
     for _ in range(50):  # Newton; the penalised loss is strictly convex
-        p = torch.sigmoid(design @ theta)
-        gradient = design.T @ (p - (t + 1) / 2) + (theta - torch.tensor([0.0, 1.0]))
-        hessian = (design * (p * (1 - p))[:, None]).T @ design + torch.eye(2)
-        theta = theta - torch.linalg.solve(hessian, gradient)
+        p = probability(design @ theta)
+        gradient = design.T @ (p - y) + (theta - prior)
+        hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
+        theta = theta - np.linalg.solve(hessian, gradient)
     return Threshold(round(float(theta[0]), 6), round(float(theta[1]), 6), len(y), capsule)

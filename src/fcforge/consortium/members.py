@@ -234,7 +234,7 @@ def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord
 
 def require_key(release: Release, key: Ed25519PrivateKey | None, what: str) -> None:
     """Only the key that signed a release withdraws or audits it."""
-    from fcforge.capsule.signing import public_hex
+    from fcforge.capsule.keys import public_hex
 
     given = public_hex(key.public_key()) if key is not None else ""
     if given != release.key:

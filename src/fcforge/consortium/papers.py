@@ -2,77 +2,69 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from fcforge.capsule.lines import Number, Text, check_table
 from fcforge.errors import CapsuleError
 from fcforge.releases.start import StartSettings
+from fcforge.settings import Bound, Count, Share
 
-TEXT = 200  # longest text of a field
-MAYBE = (float, None)
-SHAPE: dict[str, Any] = {
-    "fcforge": str,
-    "dataset": str,
-    "people_sha256": str,
-    "left_out": [str],
-    "people": int,
-    "ids": [str],
-    "patients": int,
-    "sites": {str: int},
-    "n_rois": int,
-    "roi_names": [str],
-    "classes": [str],
-    "removes": [str],
-    "ranges": {str: [float]},
-    "settings": {f.name: (str, float) for f in fields(StartSettings)},
-    "limits": {"size": float, "likeness": float, "site": float},
-    "unseen_site": {"people": int, "accuracy": MAYBE, "auroc": MAYBE, "majority": MAYBE},
-}
+Rois = Annotated[int, Bound(lambda v: 2 <= v <= 2_000, "is not a number of ROIs", "")]
+Above = Annotated[float, Bound(lambda v: 0 < v <= 1e9, "would let every scan pass", "")]
+BelowOne = Annotated[float, Bound(lambda v: -1e9 < v < 1, "would let every scan pass", "")]
 
 
-def fits(value: Any, shape: Any) -> bool:
-    """Whether a JSON value has a shape: a type, [type], {str: type}, exact keys, or one of several.
+@dataclass(frozen=True)
+class ScanLimits:
+    """How far out, and how unlike the public mean, a scan or a site may be."""
 
-    Examples
-    --------
-    >>> fits({"a": [1.5]}, {str: [float]}), fits({"a": True}, {"a": int}), fits(None, (int, None))
-    (True, False, True)
-    """
-    if isinstance(shape, tuple):
-        return any(fits(value, one) for one in shape)
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(fits(v, shape[0]) for v in value)
-    if isinstance(shape, dict):
-        if not isinstance(value, dict):
-            return False
-        if str in shape:
-            return all(fits(k, str) and fits(v, shape[str]) for k, v in value.items())
-        return set(value) == set(shape) and all(fits(v, shape[k]) for k, v in value.items())
-    if shape is None or isinstance(value, bool):
-        return value is None and shape is None
-    if shape is str:
-        return isinstance(value, str) and len(value) <= TEXT and (value + "x").isprintable()
-    number = isinstance(value, int if shape is int else (int, float))
-    return number and math.isfinite(value) and abs(value) <= 1e9
+    size: Above
+    likeness: BelowOne
+    site: BelowOne
+
+
+@dataclass(frozen=True)
+class UnseenSite:
+    """How good the public head is at a public site it has not seen."""
+
+    people: Count
+    accuracy: Share | None
+    auroc: Share | None
+    majority: Share | None
+
+
+@dataclass(frozen=True)
+class Papers:
+    """Who the public people are, and what is expected of every scan."""
+
+    fcforge: Text
+    dataset: Text
+    people_sha256: Text
+    left_out: list[Text]
+    people: Count
+    ids: list[Text]
+    patients: Count
+    sites: dict[Text, Count]
+    n_rois: Rois
+    roi_names: list[Text]
+    classes: tuple[Text, Text]
+    removes: list[Text]
+    ranges: dict[Text, tuple[Number, Number]]
+    settings: StartSettings
+    limits: ScanLimits
+    unseen_site: UnseenSite
 
 
 def checked_papers(papers: Any) -> dict[str, Any]:
     """Papers of a start with exactly the fields they should have; else `CapsuleError`."""
-    if not isinstance(papers, dict) or set(papers) != set(SHAPE):
-        raise CapsuleError("the start's papers have a field too many or too few.")
-    for name, shape in SHAPE.items():
-        if not fits(papers[name], shape):
-            raise CapsuleError(f"the start's papers: '{name}' cannot be used.")
-    if not 2 <= papers["n_rois"] <= 2_000 or len(papers["roi_names"]) not in (0, papers["n_rois"]):
-        raise CapsuleError("the start's papers: 'n_rois' and 'roi_names' do not fit.")
+    where = "the start's papers"
+    check_table(Papers, papers, where)
+    if len(papers["roi_names"]) not in (0, papers["n_rois"]):
+        raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")
     ranges = papers["ranges"]
-    pairs = all(len(pair) == 2 and pair[0] <= pair[1] for pair in ranges.values())
-    if sorted(ranges) != sorted(papers["removes"]) or not pairs:
-        raise CapsuleError("the start's papers: 'ranges' do not fit what is removed.")
+    if sorted(ranges) != sorted(papers["removes"]) or any(a > b for a, b in ranges.values()):
+        raise CapsuleError(f"{where}: 'ranges' do not fit what is removed.")
     if not sum(papers["sites"].values()) == len(papers["ids"]) == papers["people"]:
-        raise CapsuleError("the start's papers: its sites do not add up to its people.")
-    limits = papers["limits"]
-    if limits["size"] <= 0 or max(limits["likeness"], limits["site"]) >= 1:
-        raise CapsuleError("the start's papers: 'limits' would let every scan pass.")
+        raise CapsuleError(f"{where}: its sites do not add up to its people.")
     return papers

@@ -1,4 +1,4 @@
-"""Probabilities for new scans from a consortium's head, with the hospital's own threshold beside.
+"""What a consortium's head says about scans, and how good either kind of capsule is on people.
 
 The consortium abstains from a scan that is unlike the public people's, and from one that lacks a
 covariate which the start removes: a guess there would look like an answer.
@@ -6,39 +6,31 @@ covariate which the start removes: a guess there would look like an answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from fcforge.capsule.prediction import Prediction
-from fcforge.consortium.home import Threshold
+from fcforge.capsule import prediction
+from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contract import require_classes, require_rois
+from fcforge.capsule.home import Home, Threshold, fingerprints
+from fcforge.capsule.opening import Trust, open_capsule
+from fcforge.capsule.prediction import Judged, Prediction, Predictor, own_odds, probability
+from fcforge.consortium.files import is_consortium, read_consortium
 from fcforge.consortium.learning import scores
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import beyond_public
+from fcforge.errors import DataError
+from fcforge.sites.check import require_valid
+from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import as_numbers
 from fcforge.sites.reading import Kind
-from fcforge.sites.scans import Scan, Where, find_scans
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What the consortium says about n people.
-
-    Attributes
-    ----------
-    odds : ndarray of shape (n,)
-        Calibrated log odds of "patient"; NaN where it abstains.
-    strangeness : ndarray of shape (n,)
-        Distance from the public people, limit 1; NaN where a covariate is missing.
-    why : tuple of str
-        Why it abstains; empty where it does not.
-    """
-
-    odds: np.ndarray
-    strangeness: np.ndarray
-    why: tuple[str, ...]
+from fcforge.sites.scans import Where
+from fcforge.stats.model import Measured, measure
 
 
 def judge(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> Judged:
@@ -78,76 +70,112 @@ def _lacks(group: Consortium, covariates: Mapping[str, np.ndarray], i: int) -> s
     return f"its {far[0]} {own[far[0]][0]:.4g} is far outside the public people's" if far else ""
 
 
-def own_odds(odds: np.ndarray, threshold: Threshold) -> np.ndarray:
-    """The hospital's own log odds from the consortium's."""
-    return threshold.intercept + threshold.slope * odds
+def predictor(model: Capsule | Consortium) -> Predictor:
+    """Either kind of capsule as what it predicts with."""
+    if isinstance(model, Capsule):
+        return prediction.predictor(model)
+    return Predictor(
+        model.digest,
+        model.sites or tuple(model.start.papers["sites"]),
+        model.start.papers["classes"],
+        float(model.start.arrays.temperature),
+        model.start.n_rois,
+        model.start.wrong_rois,
+        lambda fc, covariates: judge(model, fc, covariates),
+        model.start.removes,
+    )
 
 
-def probability(odds: np.ndarray) -> np.ndarray:
-    """P(patient) of log odds; no overflow for any size."""
-    return 0.5 * (1.0 + np.tanh(0.5 * odds))
+def open_either(path: str | Path, trust: Trust) -> Capsule | Consortium:
+    """Open a capsule of either kind, everything checked."""
+    if is_consortium(path):
+        return read_consortium(path, trust)
+    return open_capsule(path, trusted=trust)
 
 
 def predict(
     group: Consortium, where: Where, threshold: Threshold | None = None, kind: Kind = "auto"
 ) -> list[Prediction]:
-    """Predict every scan of a file, several files or folders; see `find_scans`.
+    """Predict with a consortium's head; see `fcforge.capsule.prediction.predict_scans`."""
+    return prediction.predict_scans(predictor(group), where, kind, threshold)
 
-    Parameters
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a capsule on one group of people.
+
+    Attributes
     ----------
-    group : Consortium
-    where : path or sequence of paths
-    threshold : Threshold, optional
-        The hospital's own (`Home.threshold`); its probability is reported beside.
-    kind : {"auto", "fc", "timeseries"}
+    people, patients, abstained : int
+        Predicted people, patients among them, people it abstained from.
+    learned : int
+        Of the people, how many are in a release of this hospital (its home file says so).
+    majority : float
+        Share of the larger class: what guessing reaches.
+    rows : mapping of title to mapping of metric to Measured
+        The capsule, the public head alone, the own threshold where it was given.
+    notes : tuple of str
     """
-    scans = [_named(group, scan) for scan in find_scans(where, kind, group.start.n_rois)]
-    usable = [scan for scan in scans if scan.fc is not None]
-    judged = iter(_rows(group, usable, threshold))
-    return [
-        Prediction(scan.subject, "cannot be used", note=scan.problem)
-        if scan.fc is None
-        else next(judged)
-        for scan in scans
-    ]
+
+    people: int
+    patients: int
+    abstained: int
+    learned: int
+    majority: float
+    rows: Mapping[str, Mapping[str, Measured]]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dict."""
+        rows = {t: {m: list(v) for m, v in found.items()} for t, found in self.rows.items()}
+        return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 
-def _named(group: Consortium, scan: Scan) -> Scan:
-    """The scan, or why it cannot be used where its ROIs are others."""
-    wrong = group.start.wrong_rois(scan.roi_names)
-    return Scan(scan.subject, None, wrong) if wrong and scan.fc is not None else scan
+def evaluate(
+    model: Capsule | Consortium,
+    cohort: Cohort,
+    home: Home = Home(),  # noqa: B008 (frozen)
+) -> Evaluation:
+    """Evaluate a capsule on people whose diagnoses are known; nothing is learned or written.
+
+    People who are in a release are counted and told: a model that has seen them flatters.
+    """
+    asked = predictor(model)
+    require_valid(cohort, n_rois=asked.n_rois)
+    require_rois(asked.wrong_rois(cohort.roi_names), "the data")
+    require_classes(asked.classes, cohort.classes, "the data")
+    odds = asked.judge(cohort.fc, cohort.covariates).odds
+    if isinstance(model, Capsule):
+        return _summed(cohort, {"the capsule": odds}, 0, [])
+    rows, notes = {"consortium": odds}, list[str]()
+    if model.releases:
+        alone = Consortium(model.start)
+        rows["public head alone"] = judge(alone, cohort.fc, cohort.covariates).odds
+    if home.threshold is not None:
+        rows["own threshold"] = own_odds(odds, home.threshold)
+        notes += home.threshold.stale(model.digest)
+    ids = cohort.subject_id.tolist()
+    seen = len(home.seen(fingerprints(cohort.fc, ids, cohort.y)))
+    for n, where in ((len(model.start.public_among(ids)), "among the public ones"),
+                     (seen, "in a release")):  # fmt: skip
+        notes += [f"{n} of these people are {where}: the numbers flatter."] if n else []
+    return _summed(cohort, rows, seen, notes)
 
 
-def _rows(
-    group: Consortium, scans: Sequence[Scan], threshold: Threshold | None
-) -> list[Prediction]:
-    if not scans:
-        return []
-    covariates = {
-        name: np.array([scan.covariates.get(name, np.nan) for scan in scans])
-        for name in group.start.removes
-    }
-    found = judge(group, np.stack([s.fc for s in scans if s.fc is not None]), covariates)
-    p = probability(found.odds)
-    own = probability(own_odds(found.odds, threshold)) if threshold else np.full(len(p), np.nan)
-    return [
-        Prediction(
-            scan.subject,
-            _status(found, i),
-            _shown(p[i], 4),
-            _shown(found.strangeness[i], 3),
-            found.why[i],
-            _shown(own[i], 4),
+def _summed(
+    cohort: Cohort, rows: Mapping[str, np.ndarray], learned: int, notes: list[str]
+) -> Evaluation:
+    """Metrics of log odds (n,) per row, over the people nobody abstained from."""
+    here = np.all([np.isfinite(odds) for odds in rows.values()], axis=0)
+    if not here.any():
+        raise DataError(
+            "the capsule abstains from every one of these people.",
+            do="See why, one by one, with `fcforge predict`.",
         )
-        for i, scan in enumerate(scans)
-    ]
-
-
-def _status(found: Judged, i: int) -> str:
-    if not found.why[i]:
-        return "ok"
-    return "abstained" if np.isnan(found.strangeness[i]) else "unlike anything seen"
-
-
-def _shown(value: float, digits: int) -> float | None:
-    return None if np.isnan(value) else round(float(value), digits)
+    kept = cohort.select(here)
+    ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
+    found = {title: measure(probability(odds[here]), kept.y, ids) for title, odds in rows.items()}
+    patients = int(kept.y.sum())
+    majority = max(patients, len(kept) - patients) / len(kept)
+    abstained = int((~here).sum())
+    return Evaluation(len(kept), patients, abstained, learned, majority, found, tuple(notes))

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fcforge import __version__
-from fcforge.capsule.hemispheres import side_distance
+from fcforge.capsule.contents import wrong_rois
+from fcforge.capsule.judging import side_distance
 from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError, ConfigError
 from fcforge.graphs import log_features, n_rois_of
@@ -21,11 +22,12 @@ from fcforge.metrics import cell_values
 from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
 from fcforge.sites.check import require_valid
-from fcforge.sites.cohort import Cohort
+from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
 from fcforge.sites.twins import without_twins
 from fcforge.speed import one_thread
 
+CLASSES = ("control", "patient")
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
 SITES_APART = 4.0  # a site's mean may differ so much more from the public mean than a public site's
@@ -82,13 +84,7 @@ class PublicStart:
 
     def wrong_rois(self, names: Sequence[str]) -> str:
         """What is wrong with a scan's ROI names; "" where they fit or either side has none."""
-        wanted = self.papers["roi_names"]
-        if not names or not wanted:
-            return ""
-        for k, (name, here) in enumerate(zip(names, wanted, strict=False)):
-            if name != here:
-                return f"ROI {k + 1} is '{name}', the start has '{here}' there."
-        return ""
+        return wrong_rois(names, self.papers["roi_names"])
 
     def features(self, fc: Tensor, covariates: Mapping[str, np.ndarray]) -> Tensor:
         """Features (n, p) of scans (n, R, R), confounds removed."""
@@ -190,7 +186,7 @@ def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
         "sites": {s: int((cohort.site == s).sum()) for s in sorted(set(cohort.site.tolist()))},
         "n_rois": cohort.n_rois,
         "roi_names": list(cohort.roi_names),
-        "classes": ["control", "patient"],
+        "classes": list(CLASSES if cohort.classes == NUMBERED else cohort.classes),
     }
 
 

@@ -10,28 +10,35 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fcforge.capsule import ledger
-from fcforge.capsule.lines import check_sizes
+from fcforge.capsule.lines import MaybeSha256, Sha256, Time, check_sizes, check_table
 from fcforge.errors import CapsuleError
+from fcforge.settings import Bound, NotNegative
 from fcforge.studies.audit_result import Audit
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-NAME = 80  # longest name of a site
 MAX_NUMBERS = 1_026
-_HEX = re.compile(r"[0-9a-f]{64}")
-_VERSION = re.compile(r"[\w.+-]{1,40}")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+ASK = "Nothing of it was used; ask the hospital for the record again."
+SiteName = Annotated[
+    str,
+    Bound(lambda v: v.strip() and len(v) <= 80 and v.isprintable(), "is not a printable name", ""),
+]
+Version = Annotated[
+    str, Bound(lambda v: bool(re.fullmatch(r"[\w.+-]{1,40}", v)), "is not a version", "")
+]
+Finite = Annotated[float, Bound(math.isfinite, "is not finite", "")]
+Wave = Annotated[int, Bound(lambda v: 1 <= v <= 1_000, "is not a wave", "")]
 
 
 @dataclass(frozen=True)
 class Record:
-    """What releases and withdrawals share.
+    """What all records share.
 
     Attributes
     ----------
@@ -46,21 +53,19 @@ class Record:
         Ed25519 public key and signature over everything else, hex; empty where unsigned.
     """
 
-    site: str
-    start: str
-    time: str
-    fcforge: str
-    key: str = ""
+    site: SiteName
+    start: Sha256
+    time: Time
+    fcforge: Version
+    key: MaybeSha256 = ""
     signature: str = ""
 
     kind = "record"
 
-    @cached_property
-    def content(self) -> bytes:
-        """What is signed: everything but the signature."""
-        data = {"kind": self.kind, **asdict(self)}
-        data.pop("signature")
-        return ledger.canonical(data)
+    @property
+    def title(self) -> str:
+        """What it is and whose."""
+        return f"{self.kind} of site '{self.site[:80]}'"
 
     @cached_property
     def digest(self) -> str:
@@ -75,36 +80,24 @@ class Record:
         """The record with a signature, or as it is without a key."""
         if key is None:
             return self
-        from fcforge.capsule.signing import public_hex, sign
-
-        named = replace(self, key=public_hex(key.public_key()), signature="")
-        return replace(named, signature=sign(key, ledger.sha256(named.content))[1])
+        return _made({**ledger.signed(self.to_json(), key), "kind": self.kind})
 
     def check(self) -> None:
         """Raise `CapsuleError` unless every field can be meant and the signature holds."""
-        where = f"{self.kind} of site '{self.site[:NAME]}'"
-        if not self.site.strip() or len(self.site) > NAME or not self.site.isprintable():
-            raise CapsuleError("its site has no printable name.", where=where)
-        for name, pattern in (("start", _HEX), ("time", _TIME), ("fcforge", _VERSION)):
-            if not pattern.fullmatch(getattr(self, name)):
-                raise CapsuleError(f"its {name} is malformed.", where=where)
+        content = asdict(self)
+        check_table(type(self), content, self.title)
+        check_sizes({**content, "numbers": ()}, self.title)
         if bool(self.key) != bool(self.signature):
-            raise CapsuleError(
-                "its signature was stripped.",
-                where=where,
-                do="Nothing of it was used; ask the hospital for the record again.",
-            )
+            raise CapsuleError("its signature was stripped.", where=self.title, do=ASK)
         if self.key:
-            from fcforge.capsule.signing import check_signature
+            ledger.check_signed(self.to_json(), f"the {self.title}")
+        wrong = self.contradiction()
+        if wrong:
+            raise CapsuleError(wrong, where=self.title)
 
-            try:
-                check_signature(self.key, self.signature, ledger.sha256(self.content))
-            except CapsuleError as error:
-                raise CapsuleError(
-                    "its signature does not fit its content: it was changed, or signed by another.",
-                    where=where,
-                    do="Nothing of it was used; ask the hospital for the record again.",
-                ) from error
+    def contradiction(self) -> str:
+        """What cannot be true together; empty where nothing is wrong."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -124,61 +117,43 @@ class Release(Record):
     noise_sd : float
         Standard deviation of the noise on each number.
     commitment : str
-        Salted SHA-256 of the people and scans, in order; the salt stays at home.
+        Salted SHA-256 of people, scans and diagnoses, in order; the salt stays at home.
     """
 
-    wave: int = 1
-    numbers: tuple[float, ...] = ()
-    mechanism: str = "gaussian"
-    epsilon: float = 1.0
-    delta: float = 1e-3
-    spent: float = 1.0
-    noise_sd: float = 0.0
-    commitment: str = ""
+    wave: Wave = 1
+    numbers: tuple[Finite, ...] = ()
+    mechanism: Literal["gaussian", "none"] = "gaussian"
+    epsilon: NotNegative = 1.0
+    delta: NotNegative = 1e-3
+    spent: NotNegative = 1.0
+    noise_sd: NotNegative = 0.0
+    commitment: Sha256 = ""
 
     kind = "release"
 
-    def check(self) -> None:
-        """Also: numbers that are numbers, a budget that fits the mechanism."""
-        super().check()
-        where = f"release {self.wave} of site '{self.site}'"
-        numbers = (*self.numbers, self.epsilon, self.delta, self.spent, self.noise_sd)
-        if not all(math.isfinite(v) for v in numbers) or len(self.numbers) > MAX_NUMBERS:
-            raise CapsuleError("holds NaN, infinity or too many numbers.", where=where)
-        if not (1 <= self.wave <= 1_000 and _HEX.fullmatch(self.commitment)):
-            raise CapsuleError("its wave or commitment is malformed.", where=where)
-        if self.mechanism == "none":
-            fits = self.epsilon == self.delta == self.noise_sd == 0
-        else:
-            fits = self.mechanism == "gaussian" and self.epsilon > 0 and 0 < self.delta < 1
-            fits = fits and self.noise_sd > 0 and self.spent >= self.epsilon
-        if not fits:
-            raise CapsuleError(
-                f"mechanism '{self.mechanism}' with epsilon {self.epsilon}, delta {self.delta} and "
-                f"noise {self.noise_sd} is not a budget.",
-                where=where,
-            )
+    def contradiction(self) -> str:
+        """Too many numbers, or a budget that does not fit the mechanism."""
+        if len(self.numbers) > MAX_NUMBERS:
+            return "it holds too many numbers."
+        fits = self.epsilon == self.delta == self.noise_sd == 0
+        if self.mechanism == "gaussian":
+            fits = self.epsilon > 0 and 0 < self.delta < 1
+            fits = fits and self.noise_sd > 0 and self.epsilon <= self.spent < 1e9
+        budget = f"epsilon {self.epsilon}, delta {self.delta} and noise {self.noise_sd}"
+        return "" if fits else f"mechanism '{self.mechanism}' with {budget} is not a budget."
 
 
 @dataclass(frozen=True)
 class Withdrawal(Record):
-    """A hospital takes its releases back.
+    """A hospital takes its releases back; `releases` are the digests that no longer count."""
 
-    Attributes
-    ----------
-    releases : tuple of str
-        Digests of the releases that no longer count.
-    """
-
-    releases: tuple[str, ...] = ()
+    releases: tuple[Sha256, ...] = ()
 
     kind = "withdrawal"
 
-    def check(self) -> None:
-        """Also: it names releases."""
-        super().check()
-        if not self.releases or not all(_HEX.fullmatch(r) for r in self.releases):
-            raise CapsuleError("names no release.", where=f"withdrawal of site '{self.site}'")
+    def contradiction(self) -> str:
+        """No release is named."""
+        return "" if self.releases else "it names no release."
 
 
 @dataclass(frozen=True)
@@ -193,57 +168,35 @@ class AuditRecord(Record):
         As `Audit.to_ledger` writes it.
     """
 
-    release: str = ""
+    release: Sha256 = ""
     result: dict[str, Any] = field(default_factory=dict)
 
     kind = "audit"
 
-    def check(self) -> None:
-        """Also: it is an audit of this site."""
-        super().check()
-        check_sizes(self.result, self.kind)
-        known = _HEX.fullmatch(self.release) and self.result.get("site") == self.site
-        if not known or Audit.from_ledger(self.result) is None:
-            raise CapsuleError("cannot be read.", where=f"audit of site '{self.site}'")
+    def contradiction(self) -> str:
+        """Another site's result, or none that can be read."""
+        own = self.result.get("site") == self.site and Audit.from_ledger(self.result)
+        return "" if own else "its result cannot be read."
 
 
-KINDS: dict[str, type[Record]] = {
-    "release": Release, "withdrawal": Withdrawal, "audit": AuditRecord,
-}  # fmt: skip
+KINDS: dict[str, type[Record]] = {c.kind: c for c in (Release, Withdrawal, AuditRecord)}
 
 
 def read_record(data: bytes, what: str) -> Record:
     """A record from canonical JSON, every field of the right type, checked."""
-    return record_of(ledger.parse(data, what), what)
-
-
-def record_of(value: Mapping[str, Any], what: str) -> Record:
-    """The same from a parsed object."""
-    content = dict(value)
-    cls = KINDS.get(str(content.pop("kind", "")))
+    value = ledger.parse(data, what)
+    cls = KINDS.get(str(value.get("kind")))
     if cls is None:
         raise CapsuleError(f"{what} is not a release, a withdrawal or an audit.")
-    known = {f.name: f.type for f in fields(cls)}
-    if set(content) != set(known):
-        odd = sorted(set(content) ^ set(known))[0]
-        raise CapsuleError(f"{what} has a field too many or too few ('{odd}').")
-    record = cls(**{name: _typed(content[name], str(known[name]), what) for name in known})
+    check_table(cls, {k: v for k, v in value.items() if k != "kind"}, what)
+    record = _made(value)
     record.check()
     return record
 
 
-def _typed(value: Any, wanted: str, what: str) -> Any:
-    """A JSON value as the type a field is declared with."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if wanted == "str" and isinstance(value, str):
-        return value
-    if wanted == "int" and whole:
-        return value
-    if wanted == "float" and (whole or isinstance(value, float)):
-        return float(value)
-    if wanted.startswith("dict") and isinstance(value, dict):
-        return value
-    if wanted.startswith("tuple") and isinstance(value, list):
-        inside = wanted.removeprefix("tuple[").split(",")[0]
-        return tuple(_typed(item, inside, what) for item in value)
-    raise CapsuleError(f"{what} holds {value!r:.60} where a {wanted} belongs.")
+def _made(value: Mapping[str, Any]) -> Record:
+    """A record whose fields are known to be of the right types."""
+    cls = KINDS[value["kind"]]
+    content: dict[str, Any] = {f.name: value[f.name] for f in fields(cls)}
+    lists = {k: tuple(v) for k, v in content.items() if isinstance(v, list)}
+    return cls(**(content | lists))

@@ -8,19 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.capsule import prediction
 from fcforge.capsule.container import require_place
-from fcforge.capsule.opening import open_trusted
-from fcforge.capsule.prediction import Predictions
+from fcforge.capsule.contents import Capsule
+from fcforge.capsule.home import Home, Threshold, read_home, write_home
+from fcforge.capsule.keys import read_private
+from fcforge.capsule.opening import Trust
 from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.signing import read_private
-from fcforge.consortium.files import is_consortium, write_consortium, write_release
-from fcforge.consortium.home import Home, Threshold, read_home, write_home
+from fcforge.consortium.files import read_consortium, write_consortium, write_either
 from fcforge.consortium.learning import Budget, Learned, learn, refit_threshold
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.predicting import predict
 from fcforge.consortium.public import PublicStart, make_public
-from fcforge.consortium.trusting import open_group
 from fcforge.errors import ConfigError
 from fcforge.releases.start import StartSettings
 from fcforge.runner.config_files import override
@@ -28,8 +25,6 @@ from fcforge.settings import make
 from fcforge.sites import Cohort, load_dataset
 from fcforge.sites.reading import Kind
 from fcforge.types import Component
-
-Tell = Callable[[Learned], None]
 
 
 def names_in(text: str) -> list[str]:
@@ -87,7 +82,7 @@ def start_file(
 
 def take_turn(
     request: LearnRequest,
-    tell: Tell = lambda done: None,
+    tell: Callable[[Learned], None] = lambda done: None,
     agree: Callable[[Consortium], Any] = lambda group: None,
 ) -> Learned:
     """Learn one site around a start: the release is written, and what stays at home.
@@ -98,33 +93,39 @@ def take_turn(
     The receipt is written first: should the disk fail in between, a release was counted that
     never left, not the other way round.
     """
-    if request.chosen or request.allow_real_subjects or request.state is None:
-        odd = next(iter(request.chosen), "allow_real_subjects").replace("_", "-")
-        raise ConfigError(
-            f"--{odd} is for chained capsules; the start has fixed everything of a release.",
-            do="Leave it out.",
-        )
+    budget = _asked(request)
     require_place(request.out, overwrite=request.overwrite)
-    group = open_group(request.state, request.trust)
+    group = read_consortium(str(request.state), Trust.of(request.trust))
     cohort = own_data(request.data, [request.site], request.kind, request.positive)
     place = request.local or home_of(request.site, request.data)
     home = read_home(place)
     require_home(home, group, request.site, place)
     key = read_private(request.sign) if request.sign is not None else None
-    given = request.release
-    budget = Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
-    require_one_mechanism(given)
     agree(group)
-    done = learn(
-        group, cohort, request.site, home, budget, key, accept_labels=request.accept_labels
-    )
+    accept = request.accept_labels
+    done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
     tell(done)
     write_home(done.home, place)
-    if request.out.suffix == ".release":
-        write_release(done.release, request.out, overwrite=request.overwrite)
-    else:
-        write_consortium(done.group, request.out, overwrite=request.overwrite)
+    write_either(done.group, done.release, request.out, overwrite=request.overwrite)
     return done
+
+
+def _asked(request: LearnRequest) -> Budget:
+    """What is asked to be spent; `ConfigError` for options that do not fit a release."""
+    odd = [*request.chosen, *(["allow_real_subjects"] if request.allow_real_subjects else [])]
+    if odd:
+        raise ConfigError(
+            f"--{odd[0].replace('_', '-')} is for chained capsules; the start has fixed everything "
+            "of a release.",
+            do="Leave it out.",
+        )
+    given = request.release
+    if given.get("mechanism") == "none" and {"epsilon", "delta"} & set(given):
+        raise ConfigError(
+            "--mechanism none releases exact sums and has no epsilon or delta.",
+            do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
+        )
+    return Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
 
 
 def own_data(data: Path, sites: Sequence[str], kind: Kind, positive: str | None = None) -> Cohort:
@@ -142,8 +143,8 @@ def home_of(site: str, data: Path) -> Path:
 
 def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
     """Refuse where the capsule holds a release that the home file does not know."""
-    known = {receipt.release for receipt in home.receipts}
-    if site in group.sites and any(r.digest not in known for r in group.of_site(site)):
+    known = {receipt.commitment for receipt in home.receipts}
+    if any(r.site == site and r.commitment not in known for r in group.releases):
         raise ConfigError(
             f"the capsule holds a release of site '{site}' that {place} does not know, so nobody "
             "can tell who has spent what.",
@@ -151,20 +152,12 @@ def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
         )
 
 
-def require_one_mechanism(given: Mapping[str, Any]) -> None:
-    """Refuse an epsilon together with exact sums."""
-    if given.get("mechanism") == "none" and {"epsilon", "delta"} & set(given):
-        raise ConfigError(
-            "--mechanism none releases exact sums and has no epsilon or delta.",
-            do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
-        )
-
-
 def refit_file(capsule: Path, data: Path, site: str, local: Path, kind: Kind = "auto") -> Threshold:
     """Fit the own threshold anew for a later state of the consortium, in the home file."""
-    group = open_group(capsule)
     home = read_home(local, must_exist=True)
-    found = refit_threshold(group, own_data(data, [site], kind), site, home)
+    found = refit_threshold(
+        read_consortium(capsule, Trust.of(())), own_data(data, [site], kind), site, home
+    )
     write_home(replace(home, threshold=found), local)
     return found
 
@@ -180,37 +173,17 @@ def withdraw_file(
     """Take a site's releases back; OUT is the capsule without them, or the record alone."""
     require_place(out, overwrite=overwrite)
     key = read_private(sign) if sign is not None else None
-    group = open_group(state).withdrawn(site, key)
-    if out.suffix == ".release":
-        mine = [w for w in group.withdrawals if w.site == site]
-        write_release(max(mine, key=lambda w: w.time), out, overwrite=overwrite)
-    else:
-        write_consortium(group, out, overwrite=overwrite)
+    group = read_consortium(state, Trust.of(())).withdrawn(site, key)
+    mine = [w for w in group.withdrawals if w.site == site]
+    write_either(group, max(mine, key=lambda w: w.time), out, overwrite=overwrite)
     return group
 
 
-def predict_file(
-    capsule: Path,
-    scans: Sequence[Path],
-    local: Path | None = None,
-    kind: Kind = "auto",
-    trust: Sequence[Path] = (),
-) -> Predictions:
-    """Predict scans with either kind of capsule."""
-    if not is_consortium(capsule):
-        if local is not None:
-            raise ConfigError("--local is for capsules of releases.", where=str(capsule))
-        opened = open_trusted(capsule, trust)
-        rows = prediction.predict(opened, scans, kind)
-        positive = str(opened.settings.classes[1])
-        return Predictions(rows, opened.id, opened.sites, opened.temperature, positive)
-    group = open_group(capsule, trust)
+def own_threshold(local: Path | None, capsule: Capsule | Consortium) -> Threshold | None:
+    """The own threshold of a home file; `ConfigError` where it cannot be meant."""
+    if local is not None and isinstance(capsule, Capsule):
+        raise ConfigError("--local is for capsules of releases.", where=str(local))
     own = local_home(local).threshold
     if local is not None and own is None:
         raise ConfigError("holds no threshold yet.", where=str(local), do="Learn a site first.")
-    notes = own.stale(group.digest) if own is not None else []
-    sites = group.sites or tuple(group.start.papers["sites"])
-    rows = predict(group, scans, own, kind)
-    temperature = float(group.start.arrays.temperature)
-    positive = str(group.start.papers["classes"][1])
-    return Predictions(rows, group.digest, sites, temperature, positive, tuple(notes))
+    return own

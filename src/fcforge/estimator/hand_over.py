@@ -21,7 +21,6 @@ NUMBERS: tuple[Any, Any] = (0, 1)  # what a consortium calls controls and patien
 
 def write_capsule(estimator: ForgeClassifier, path: str | Path, key: Any, **allowed: bool) -> str:
     """Seal what an estimator learnt; returns the capsule's id."""
-    from fcforge.capsule.receipts import receipt_of, write_receipt
     from fcforge.capsule.sealing import seal
     from fcforge.consortium import write_consortium
 
@@ -37,8 +36,6 @@ def write_capsule(estimator: ForgeClassifier, path: str | Path, key: Any, **allo
     require_stated(estimator.classes_, estimator.positive)
     sealed = seal(held, path, key=key, **allowed)
     estimator.capsule_ = sealed
-    if sealed.receipt is not None:
-        write_receipt(sealed.receipt, receipt_of(path))
     return sealed.id
 
 
@@ -49,14 +46,13 @@ def read_capsule(
     params: Mapping[str, Any],
 ) -> ForgeClassifier:
     """Estimator of a capsule or of a consortium."""
-    from fcforge.capsule.opening import open_capsule
+    from fcforge.capsule.keys import read_keyring
+    from fcforge.capsule.opening import Trust, open_capsule
     from fcforge.consortium import Home, read_consortium
     from fcforge.consortium.files import is_consortium
-    from fcforge.consortium.trusting import require_trusted
 
     if is_consortium(path):
-        group = read_consortium(path)
-        require_trusted(group.records, trusted, str(path))
+        group = read_consortium(path, Trust(tuple(trusted), keyring=read_keyring()))
         made = cls(method=RELEASES, start=str(path), **params)
         made.capsule_, made.home_, made.n_rois_ = group, Home(), group.start.n_rois
         control, patient = NUMBERS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.capsule.receipts import fingerprints
+from fcforge.capsule.home import fingerprints
 from fcforge.components import check_names
 from fcforge.consortium import Consortium, Home, PublicStart, read_consortium
 from fcforge.consortium.learning import Budget, learn, scores

@@ -7,9 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fcforge.capsule import Capsule, seal, with_audit
-from fcforge.capsule.sealing import require_own_audit
-from fcforge.capsule.signing import read_private
 from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.frame import Section, text_lines
@@ -71,13 +68,6 @@ def write_files(audit: Audit, folder: Path) -> None:
     """audit.json and audit.md in `folder`, each written whole or not at all."""
     write_text(folder / "audit.json", as_json(audit) + "\n")
     write_text(folder / "audit.md", as_markdown(audit))
-
-
-def record(capsule: Capsule, audit: Audit, out: Path, sign: Path | None = None) -> None:
-    """Seal the capsule again with the audit in its ledger."""
-    key = read_private(sign) if sign is not None else None
-    require_own_audit(capsule.entries, str(audit.about["site"]), key)
-    seal(with_audit(capsule, audit.to_ledger()), out, key=key)
 
 
 def beats_chance(audit: Audit, row: AuditRow) -> bool:

@@ -9,11 +9,10 @@ from typing import Any
 
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.opening import open_trusted
+from fcforge.capsule.opening import Trust
 from fcforge.capsule.summary import OwnTest, own_tests
 from fcforge.consortium import Consortium
-from fcforge.consortium.files import is_consortium
-from fcforge.consortium.trusting import open_group
+from fcforge.consortium.predicting import open_either
 from fcforge.methods import METHODS
 from fcforge.report.consortium import consortium_answers, release_table
 from fcforge.report.frame import safe, templates
@@ -25,12 +24,10 @@ SUFFIX = ".card.md"
 _MARKUP = re.compile(r"([\\*_{}\[\]<>#|~])")
 
 
-def card_of(path: str | Path, trust: Sequence[str | Path] = ()) -> str:
+def card_of(path: str | Path, trust: Trust | None = None) -> str:
     """The card of a capsule file, which is opened by it: no check passed, no card."""
-    if is_consortium(path):
-        facts = _of_releases(open_group(path, trust))
-    else:
-        facts = _of_chain(open_trusted(path, trust))
+    opened = open_either(path, trust or Trust.of(()))
+    facts = _of_chain(opened) if isinstance(opened, Capsule) else _of_releases(opened)
     # Names of sites and classes are other people's text: none may set a link or a heading.
     plain = templates().overlay(autoescape=False, finalize=_escaped)
     return plain.get_template("card.md.j2").render(facts) + "\n"
@@ -105,7 +102,6 @@ def _of_releases(group: Consortium) -> dict[str, Any]:
     papers = group.start.papers
     releases = release_table(group)
     heads = [column.title for column in releases.columns]
-    signed = (*group.releases, *group.withdrawals)
     return {
         "name": group.digest,
         "kind": f"capsule of releases around start {group.start.digest[:16]}",
@@ -118,6 +114,9 @@ def _of_releases(group: Consortium) -> dict[str, Any]:
         "sites": _table(heads, [[cell.line() for cell in row] for row in releases.rows]),
         "lines": _table(
             ("record", "time", "signed by", "fcforge"),
-            [(f"{r.kind} of {r.site}", r.time, r.key or "nobody", r.fcforge) for r in signed],
+            [
+                (f"{r.kind} of {r.site}", r.time, r.key or "nobody", r.fcforge)
+                for r in group.records
+            ],
         ),
     }

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fcforge.capsule.contents import Capsule
+from fcforge.capsule.summary import summary
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.audit import ceiling_of
+from fcforge.consortium.files import signer
 from fcforge.consortium.records import AuditRecord, Record
-from fcforge.consortium.trusting import signer
+from fcforge.errors import ConfigError
 from fcforge.releases import vector
 from fcforge.report.audits import verdict
 from fcforge.report.frame import render, text_lines
-from fcforge.report.inspect import COMMONEST, Answer, answer
+from fcforge.report.inspect import COMMONEST, Answer, answer, inspect_words
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
 from fcforge.text import number
@@ -157,3 +161,19 @@ def consortium_json(group: Consortium) -> dict[str, Any]:
         "withdrawals": [asdict(w) for w in group.withdrawals],
         "audits": [asdict(a) for a in group.audits],
     }
+
+
+def either_text(opened: Capsule | Consortium, site: str | None, as_json: bool) -> str:
+    """What `fcforge inspect` prints of a capsule, or of the releases of one site."""
+    if isinstance(opened, Capsule):
+        if site is not None:
+            raise ConfigError("this is a chained capsule, which holds no releases.")
+        return (
+            json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
+        )
+    shown = opened.only(site) if site is not None else opened
+    if as_json:
+        return json.dumps(consortium_json(shown), indent=1)
+    if site is None:
+        return "\n".join(consortium_words(opened))
+    return "\n\n".join("\n".join(release_words(r)) for r in shown.releases)

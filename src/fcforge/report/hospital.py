@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.keyring import read_keyring
+from fcforge.capsule.keys import read_keyring
 from fcforge.capsule.requests import LearnRequest
 from fcforge.capsule.summary import budget
-from fcforge.consortium.evaluating import Evaluation
 from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.members import Consortium
+from fcforge.consortium.predicting import Evaluation
 from fcforge.metrics import METRICS
 from fcforge.report.frame import spoken
 from fcforge.report.table import Table
