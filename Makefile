@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test rounding lint docs wheel setup clean
+.PHONY: demo test tables rounding lint docs wheel setup clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   set up, let four simulated hospitals learn in turn, write a report"
 	@echo "make test   set up, check style, types and layers, run the tests, also as other CPUs round"
+	@echo "make tables make every published table and figure again from results/"
 	@echo "make docs   set up, build the documentation into docs/_build"
 	@echo "make wheel  build the wheel and run the demo from it, without the repository"
 
@@ -35,6 +36,10 @@ lint: $(VENV)/.dev
 test: lint
 	$(BIN)/pytest -n auto
 	$(MAKE) --no-print-directory rounding
+
+# Every published table and figure, from the scores in results/.
+tables: $(VENV)/.core
+	$(BIN)/python benchmarks/make_tables.py
 
 # Other CPUs round differently, and no test may hang on it: the contracts that a rounded sum could
 # decide, once without vector units and once with MKL's common order of sums.

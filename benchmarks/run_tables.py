@@ -181,10 +181,11 @@ def unpack(archives: Path, runs: Path) -> Path:
 
 def read(args: argparse.Namespace) -> None:
     """Pack the finished learners of every run folder into results/NAME.npz."""
+    from paper_tables import read_folder
+    from scores import pack as pack_scores
+    from scores import write_table
+
     from fcforge.runner.store import Store
-    from fcforge.studies.scores import pack as pack_scores
-    from fcforge.studies.scores import write_table
-    from fcforge.studies.tables import read_folder
 
     folder = unpack(args.folder, args.root)
     for path in sorted(folder.glob("*/experiment.json")):

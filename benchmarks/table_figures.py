@@ -8,12 +8,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from paper_tables import Finished
 
 mpl.use("svg")
 from matplotlib.figure import Figure
 
 from fcforge.report.contents import curves
-from fcforge.studies.tables import Finished, Numbers
 from fcforge.types import RunResult
 
 Runs = list[RunResult]
@@ -57,14 +57,9 @@ def draw_stages(groups: Mapping[str, Runs], path: Path, draws: int = 200) -> Non
     _save(figure, path)
 
 
-def draw_lambda(
-    groups: Mapping[str, Runs],
-    path: Path,
-    centre: Sequence[float] = (0.2, 0.35, 0.15),
-) -> None:
+def draw_lambda(table: Finished, path: Path, centre: Sequence[float] = (0.2, 0.35, 0.15)) -> None:
     """AAA and FOR against each weight, the other two at the paper's choice."""
-    numbers = Numbers()
-    points = {tuple(map(float, k.split()[1::2])): numbers.of(runs) for k, runs in groups.items()}
+    points = {tuple(map(float, k.split()[1::2])): table.rows[k].estimates for k in table.groups}
     figure = Figure(figsize=(9, 2.9))
     for i, name in enumerate(LAMBDAS):
         rest = [j for j in range(3) if j != i]
@@ -87,8 +82,8 @@ def draw_lambda(
 def draw(found: Mapping[str, Finished], folder: Path) -> None:
     """Both figures, where there are runs for them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("main_abide", "main_mdd", "main_bsnip"):
+    for name in ("main_529", "main_mdd", "main_bsnip"):
         if name in found:
             draw_stages(found[name].groups, folder / f"stages_{name}.svg")
-    if "lambda" in found:
-        draw_lambda(found["lambda"].groups, folder / "lambda_abide.svg")
+    if "lambda_529" in found:
+        draw_lambda(found["lambda_529"], folder / "lambda_529.svg")

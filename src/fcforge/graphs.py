@@ -229,7 +229,7 @@ def centre_edges(x: Tensor) -> Tensor:
 
     Global level and ROI strength carry motion and scanner more than diagnosis. Of the fixed
     maps tried on ABIDE (none, global mean, ROI strength, ranks) this one had the best inner
-    validation (REPRODUCIBILITY.md).
+    validation (docs/results/history.md).
     """
     n_rois = n_rois_of(x.shape[1])
     by_roi = x.split(list(range(n_rois - 1, 0, -1)), dim=1)  # edges of ROI i with those after it

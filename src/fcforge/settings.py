@@ -93,8 +93,9 @@ def complaint(hint: Any, value: Any) -> Complaint:
 
 
 def _of_choices(known: tuple[Any, ...], value: Any) -> Complaint:
-    nearest = unknown_name("", str(value), map(str, known)).do
-    return None if value in known else ("is unknown", nearest)
+    if value in known:
+        return None
+    return "is unknown", unknown_name("", str(value), map(str, known)).do
 
 
 def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Complaint:

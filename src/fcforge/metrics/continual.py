@@ -36,12 +36,6 @@ def _known(a: np.ndarray) -> np.ndarray:
     return ~np.isnan(a).all(-2)
 
 
-def _best_since_learned(a: np.ndarray) -> np.ndarray:
-    """Running maximum down each column, counted from the row that learned it. (..., T, T)."""
-    lower = np.tri(a.shape[-1], dtype=bool)
-    return np.maximum.accumulate(np.where(lower, a, -np.inf), axis=-2)
-
-
 def acc(a: np.ndarray) -> np.ndarray:
     r"""Final mean: :math:`\frac1T \sum_i a_{T,i}`."""
     return _column_mean(a[..., -1, :], _known(a))
@@ -78,8 +72,8 @@ def for_literal(a: np.ndarray) -> np.ndarray:
 
 def _drops(a: np.ndarray) -> np.ndarray:
     """Best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
-    best = _best_since_learned(a)[..., -2, :-1]
-    return best - a[..., -1, :-1]
+    learned = np.where(np.tri(a.shape[-1], dtype=bool), a, -np.inf)
+    return learned[..., :-1, :-1].max(-2) - a[..., -1, :-1]
 
 
 def for_triangular(a: np.ndarray) -> np.ndarray:
@@ -117,8 +111,8 @@ def forgetting_curve(a: np.ndarray) -> np.ndarray:
     """FM after every stage, as if the order ended there; NaN at the first. (..., T)."""
     n = a.shape[-1]
     first = np.full((*a.shape[:-2], 1), np.nan)
-    best = _best_since_learned(a)[..., :-1, :]
     learned = np.tri(n, dtype=bool)[:-1]
+    best = np.maximum.accumulate(np.where(learned, a[..., :-1, :], -np.inf), axis=-2)
     drops = np.where(learned, best - a[..., 1:, :], 0.0)
     return np.concatenate([first, _column_mean(drops, learned & _known(a)[..., None, :])], -1)
 

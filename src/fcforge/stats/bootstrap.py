@@ -75,10 +75,18 @@ def subject_weights(
     ndarray of shape (n_draws, n), float32
         Each class's weights sum to its number of subjects.
     """
+    return _weights(site, tuple(ids), tuple(np.asarray(labels).tolist()), n_draws, seed)
+
+
+@lru_cache(maxsize=256)
+def _weights(
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int, seed: int
+) -> np.ndarray:
     raw = -np.log1p(-subject_draws("bootstrap", site, ids, n_draws, seed))
-    for label in np.unique(labels):
-        members = labels == label
+    for label in set(labels):
+        members = np.array(labels) == label
         raw[:, members] *= members.sum() / raw[:, members].sum(1, keepdims=True)
+    raw.flags.writeable = False  # shared by all who ask
     return raw
 
 

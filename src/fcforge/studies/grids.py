@@ -85,7 +85,7 @@ GRIDS: dict[str, Grid] = {
     ),
     "forge_ridge": Grid(
         _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
-        "around the value chosen on inner and development splits (REPRODUCIBILITY.md)",
+        "around the value chosen on inner and development splits (docs/results/history.md)",
     ),
 }
 

@@ -91,7 +91,7 @@ def run(
     >>> sites = {"name": "simulated", "n_sites": 2, "scale": 0.1, "n_rois": 8}
     >>> row = {"title": "ridge", "estimator": RidgeClassifier(), "keeps": "cumulative"}
     >>> run({"dataset": sites}, [row]).table["learner"].tolist()
-    ['majority class', 'ridge']
+    ['majority class', 'majority class of each site', 'ridge']
     """
     files, folder = _read(experiment)
     files.data["learner"] = [*files.data.get("learner", ()), *learners]

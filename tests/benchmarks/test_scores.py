@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paper_tables import Finished
+from scores import decode, encode, pack, pseudonym, read_table, unpack, write_table
 
 import fake_runs
 from fcforge.errors import DataError
@@ -14,8 +16,6 @@ from fcforge.metrics import METRICS, cell_values, summary
 from fcforge.randomness import numpy_rng
 from fcforge.runner.experiment import Experiment
 from fcforge.stats import group
-from fcforge.studies.scores import decode, encode, pack, pseudonym, read_table, unpack, write_table
-from fcforge.studies.tables import Finished
 from fcforge.types import Component, LearnerSpec, Training
 
 SITES = fake_runs.SITES

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from paper_tables import Finished
 from scipy.special import expit, logit
 
 from fcforge.errors import DataError
 from fcforge.runner.experiment import Experiment
-from fcforge.studies.tables import Finished
 from fcforge.types import RunResult
 from fcforge.writing import whole_file
 

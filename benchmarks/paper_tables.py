@@ -1,0 +1,267 @@
+"""The paper's tables from our own scores, with the numbers the paper prints beside them.
+
+Tables are named as the experiments are; what the paper prints and what a row is compared with
+stands in paper_tables.toml. Intervals are 95 % over test subjects and trainings; differences are
+paired over orders, seeds and subjects, their p-values corrected within the table (Holm).
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from fcforge.metrics import finite
+from fcforge.report.contents import curves
+from fcforge.report.table import Table
+from fcforge.runner.collect import collect, kept_by, stored_plan
+from fcforge.runner.store import Store
+from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
+from fcforge.text import number, p_value, with_interval
+from fcforge.types import RunResult
+
+Runs = list[RunResult]
+TOML = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A table of the paper; the fields are explained in paper_tables.toml."""
+
+    title: str
+    printed: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranked: bool = False
+    minus: str = ""
+    of: str = ""
+    of_row: Mapping[str, str] = field(default_factory=dict)
+    leaks: str = ""
+    second: str = ""
+
+
+def on_529(name: str) -> str:
+    """The experiment of that name on the paper's own 529 subjects."""
+    stem, plus, leaks = name.partition("+")
+    return f"{stem.removesuffix('_abide')}_529{plus}{leaks}" if name else ""
+
+
+def printed_tables() -> dict[str, Printed]:
+    """The paper's tables by the name of the experiment; those of ASD on the 529 subjects too."""
+    found = {}
+    for name, table in tomllib.loads(TOML.read_text()).items():
+        pairs = {k: (float(aaa), float(fm)) for k, (aaa, fm) in table.pop("printed", {}).items()}
+        one = Printed(**table, printed=pairs)
+        found[name] = one
+        if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
+            found[on_529(name)] = Printed(
+                f"{one.title}, 529 subjects",
+                pairs,
+                one.ranked,
+                one.minus,
+                on_529(one.of),
+                {k: on_529(v) for k, v in one.of_row.items()},
+                on_529(one.leaks),
+                second=name if one.ranked else "",
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Learners of a run folder all of whose runs are there.
+
+    A learner that was stopped half-way would be a mean over other orders than its rivals'.
+    """
+
+    groups: Mapping[str, Runs]
+    keeps: Mapping[str, str]
+    missing: tuple[str, ...] = ()
+    n_draws: int = 500
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Lines of the results table by learner: the majority classes, then by falling AAA."""
+        runs = [r for found in self.groups.values() for r in found]
+        return {r.learner: r for r in rows(runs, keeps=self.keeps, n_draws=self.n_draws)}
+
+    def about(self) -> str:
+        """Orders, seeds, epochs, precision and device behind a table, and what is missing."""
+        runs = [r for found in self.groups.values() for r in found]
+        n_orders, seeds = len({r.spec.order for r in runs}), sorted({r.spec.seed for r in runs})
+        epochs = sorted({r.spec.training.epochs for r in runs})
+        precision = sorted({str(r.spec.training.precision) for r in runs})
+        devices = sorted({str(r.environment.get("gpu", r.environment.get("cpu"))) for r in runs})
+        text = (
+            f"{n_orders} orders, seeds {_spans(seeds)}, {'/'.join(map(str, epochs))} epochs, "
+            f"{', '.join(precision)}, {', '.join(devices)}"
+        )
+        return text + (f"; not finished: {', '.join(self.missing)}" if self.missing else "")
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    whole = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
+
+
+def read_folder(folder: str | Path) -> Finished:
+    """Finished learners of a run folder."""
+    store = Store(folder)
+    groups = group(collect(store)[0])
+    titles = [spec.learner.title for spec, _ in stored_plan(store)[1].stages]
+    unique = dict.fromkeys(titles)
+    whole = {k: groups[k] for k in unique if len(groups.get(k, ())) == titles.count(k)}
+    return Finished(whole, kept_by(store), tuple(k for k in unique if k not in whole))
+
+
+Found = Mapping[str, Finished]
+
+
+def differences(
+    pairs: Mapping[str, tuple[Runs, Runs]], n_draws: int = 1000
+) -> dict[str, Comparison]:
+    """Paired differences in AAA, those that diverged left out, with Holm's p-values."""
+    comparer = Comparer("accuracy", "aaa", n_draws)
+    good = {k: [[r for r in runs if finite(r)] for runs in both] for k, both in pairs.items()}
+    made = holm([comparer.compare(a, b) for a, b in good.values()])
+    return dict(zip(good, made, strict=True))
+
+
+def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, Runs]]:
+    """Runs of each row and of what it is compared with, where both are there."""
+    pairs = {}
+    for learner, runs in found[name].groups.items():
+        title = asked.minus.format(first=learner.split()[0], row=learner)
+        where = asked.of_row.get(learner, asked.of or name)
+        there = found[where].groups.get(title) if asked.minus and where in found else None
+        if there and (where, title) != (name, learner):
+            pairs[learner] = (runs, there)
+    return pairs
+
+
+def beside(name: str, found: Found) -> str:
+    """The paper's AAA and FOR, ours, the paired difference, and the same with leaks on."""
+    asked, mine = printed_tables()[name], found[name]
+    compared = differences(partners(name, asked, found), mine.n_draws)
+    leaky, second = found.get(asked.leaks), found.get(asked.second)
+    order = list(mine.rows) if asked.ranked else list(mine.groups)
+    more = [k for k in leaky.groups if k not in order] if leaky else []
+    printed = {**(printed_tables()[asked.leaks].printed if more else {}), **asked.printed}
+    heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FM unb.", "FOR", "AUROC"]
+    heads += ["difference", "p (Holm)"] * bool(compared)
+    heads += ["AAA, leaks on", "FM, leaks on"] * bool(leaky) + ["AAA, the 444"] * bool(second)
+    lines = []
+    for learner in [*order, *more]:
+        line = [learner, _printed(printed.get(learner)), *numbers(mine.rows.get(learner))]
+        if compared:
+            line += _compared(compared.get(learner))
+        if leaky:
+            line += numbers(leaky.rows.get(learner), ("aaa", "fm"))
+        if second:
+            line += numbers(second.rows.get(learner), ("aaa",))
+        lines.append(line)
+    return markdown(heads, lines)
+
+
+def order_table(name: str, reference: str, found: Found) -> str:
+    """Whether the paper's ordering holds: every row minus one, printed, strict and with leaks."""
+    asked = printed_tables()[name]
+    heads, columns = ["learner minus " + reference, "paper"], []
+    for where, title in ((name, "strict"), (asked.leaks, "leaks on")):
+        groups = found[where].groups if where in found else {}
+        if reference in groups:
+            heads += [f"{title} [95 %]", "p (Holm)"]
+            rows = [k for k in groups if k in asked.printed and k != reference]
+            pairs = {k: (groups[k], groups[reference]) for k in rows}
+            columns.append(differences(pairs))
+    learners = dict.fromkeys(k for column in columns for k in column if k in asked.printed)
+    by_paper = sorted(learners, key=lambda k: asked.printed[k][0])
+    lines = []
+    for learner in by_paper:
+        gap = asked.printed[learner][0] - asked.printed[reference][0]
+        line = [learner, number(gap, sign=True)]
+        for column in columns:
+            line += _compared(column.get(learner))
+        lines.append(line)
+    return markdown(heads, lines)
+
+
+def spearman(name: str, found: Found) -> str:
+    """Spearman's correlation of our AAA with the paper's, over the methods it prints."""
+    printed, mine = printed_tables()[name].printed, found[name].rows
+    both = [(mine[k].estimates["aaa"].mean, aaa) for k, (aaa, _) in printed.items() if k in mine]
+    if len(both) < 4:
+        return ""
+    value = float(spearmanr(*zip(*both, strict=True)).statistic)
+    return f"Spearman's correlation of our AAA with the paper's: {number(value, 2, sign=True)}."
+
+
+KEYS = {
+    "AAA": "aaa", "final accuracy": "acc", "AUROC": "auroc", "FM": "fm", "FM unb.": "fm_split",
+    "bACC": "bacc", "FM of bACC": "bacc_fm", "FM of AUROC": "auroc_fm", "FOR": "for_literal",
+}  # fmt: skip
+
+
+def plain(name: str, heads: Sequence[str], found: Found) -> str:
+    """Learners by some columns."""
+    lines = [
+        [learner, *numbers(row, [KEYS[h] for h in heads])]
+        for learner, row in found[name].rows.items()
+    ]
+    return markdown(["learner", *heads], lines)
+
+
+def stages(name: str, found: Found, n_draws: int = 50) -> str:
+    """Accuracy on the sites so far, and forgetting, after every stage."""
+    lines, n = [], 0
+    for learner, runs in found[name].groups.items():
+        accuracy, forgetting = curves([r for r in runs if finite(r)], n_draws)
+        n = len(accuracy.mean)
+        lines.append([learner, *map(number, accuracy.mean), *map(number, forgetting.mean[1:])])
+    heads = [f"accuracy after {t}" for t in range(1, n + 1)]
+    heads += [f"forgetting after {t}" for t in range(2, n + 1)]
+    return markdown(["learner", *heads], lines)
+
+
+def seconds(runs: Sequence[RunResult]) -> float:
+    """Training time of an order; `joint` trains once, whatever the number of stages."""
+    once = runs[0].spec.learner.method.name == "joint"
+    return float(np.mean([r.seconds[-1] if once else r.seconds.sum() for r in runs]))
+
+
+def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A GitHub table."""
+    return Table.of(heads, lines).markdown().rstrip()
+
+
+def _printed(pair: tuple[float, float] | None) -> str:
+    return " / ".join(map(number, pair)) if pair else ""
+
+
+WITH_INTERVAL = ("aaa", "fm_split", "auroc")
+
+
+def numbers(
+    row: Row | None, keys: Sequence[str] = ("aaa", "fm", "fm_split", "for_literal", "auroc")
+) -> list[str]:
+    """Cells of a learner; some columns with their interval."""
+    if row is None:
+        return [""] * len(keys)
+    return [_cell(row.estimates[k], k in WITH_INTERVAL) for k in keys]
+
+
+def _cell(e: Estimate, interval: bool) -> str:
+    if not math.isfinite(e.mean):
+        return ""
+    return with_interval(e.mean, e.low, e.high) if interval else number(e.mean)
+
+
+def _compared(d: Comparison | None) -> list[str]:
+    if d is None:
+        return ["", ""]
+    low, high = number(d.low, sign=True), number(d.high, sign=True)
+    return [f"{number(d.difference, sign=True)} [{low}, {high}]", p_value(d.p_holm)]

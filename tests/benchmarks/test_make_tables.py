@@ -1,0 +1,97 @@
+"""What is published follows from results/: scores give the spreadsheets, these give the pages."""
+
+from __future__ import annotations
+
+import csv
+import re
+from functools import cache
+from pathlib import Path
+
+import make_tables
+import pytest
+from make_tables import MARKED, RESULTS, VIEWS, agree
+from paper_tables import KEYS, WITH_INTERVAL
+
+from fcforge.metrics import finite
+from fcforge.stats import means
+from fcforge.text import number, with_interval
+
+NAMES = sorted(p.stem for p in RESULTS.glob("*.npz"))
+ASKED = [
+    (page, *match.groups()[1:4])
+    for page in make_tables.pages()
+    for match in MARKED.finditer(page.read_text())
+]
+BESIDE = {"AAA": 2, "FM": 3, "FM unb.": 4, "FOR": 5, "AUROC": 6}
+
+
+@cache
+def sheet(name: str) -> dict[str, dict[str, str]]:
+    with (RESULTS / f"{name}.csv").open(newline="") as stream:
+        return {row["learner"].lstrip("'"): row for row in csv.DictReader(stream)}
+
+
+def test_results_are_small():
+    sizes = {name: (RESULTS / f"{name}.npz").stat().st_size for name in NAMES}
+    assert max(sizes.values()) < 2e6
+    assert sum(sizes.values()) < 15e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_spreadsheets_follow_from_the_scores(name):
+    table, about = make_tables.read(name)
+    assert re.fullmatch(r"[0-9a-f]{40}\+?", about["commit"])
+    assert about["machines"].keys() == table.groups.keys()
+    assert set(table.groups) <= set(sheet(name))
+    for learner in list(table.groups)[::4]:
+        runs = [r for r in table.groups[learner] if finite(r)]
+        found = means(runs, "accuracy", ("aaa", "fm"))
+        assert float(sheet(name)[learner]["aaa"]) == pytest.approx(found["aaa"], abs=1e-6)
+        assert float(sheet(name)[learner]["fm"]) == pytest.approx(found["fm"], abs=1e-6)
+
+
+@pytest.mark.parametrize(("page", "name", "view", "text"), ASKED)
+def test_pages_follow_from_the_spreadsheets(page, name, view, text):
+    kind, _, rest = view.partition(" ")
+    assert kind in VIEWS
+    assert name in NAMES, "asked for, but not in results/"
+    assert text.strip(), "run `make tables`"
+    if kind not in ("plain", "beside"):
+        return
+    places = BESIDE
+    if kind == "plain":
+        places = {head.strip(): k + 1 for k, head in enumerate(rest.split(","))}
+    seen = 0
+    for line in text.strip().splitlines()[2:]:
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        row = sheet(name).get(cells[0])
+        if row is None:  # run with leaks alone
+            continue
+        seen += 1
+        for head, k in places.items():
+            key = KEYS[head]
+            value = float(row[key])
+            expected = number(value)
+            if key in WITH_INTERVAL:
+                expected = with_interval(
+                    value, *(float(row[f"{key}_{x}"]) for x in ("low", "high"))
+                )
+            assert agree(cells[k], expected), (cells[0], head)
+    assert seen >= len(make_tables.read(name)[0].groups)
+
+
+def test_texts_agree_but_for_the_last_digit():
+    assert agree("AAA 0.601 [−0.010, 0.2]", "AAA 0.602 [−0.011, 0.2]")
+    assert not agree("AAA 0.601", "AAA 0.604")
+    assert not agree("AAA 0.601", "FM 0.601")
+    assert not agree("0.601 0.2", "0.601")
+
+
+def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table NAME plain AAA -->\nold\n<!-- end -->\nafter\n")
+    monkeypatch.setitem(make_tables.VIEWS, "plain", lambda name, rest: f"{name}: {rest}")
+    text = make_tables.filled(Path(page))
+    assert text == "before\n<!-- table NAME plain AAA -->\nNAME: AAA\n<!-- end -->\nafter\n"
+    page.write_text(text)
+    assert make_tables.filled(page) == text

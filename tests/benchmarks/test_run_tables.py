@@ -1,0 +1,63 @@
+"""Tables are run, packed and read back as they were; published pages agree with results/."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import run_tables as script
+from paper_tables import printed_tables, read_folder
+from scores import read_table
+
+from fcforge.metrics import summary
+from fcforge.types import Component
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_wanted_table_can_be_loaded():
+    for name in script.WANTED:
+        experiment = script.load(name, "tf32")
+        assert experiment.training.precision == "tf32"
+        assert bool(experiment.leaks.active()) == ("leaks" in name)
+    known = set(printed_tables()) - {"main_abide_tuned"}
+    known = {n for n in known if not n.startswith("edges")}
+    assert {n for n in known if (ROOT / "experiments" / f"{n}.toml").is_file()} <= set(
+        script.WANTED
+    )
+
+
+def test_run_and_read_end_to_end(tmp_path, capsys):
+    """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
+    data = Component("simulated", {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1})
+    plan = tmp_path / "plan"
+    plan.mkdir()
+    for name in ("main_abide", "buffer"):
+        whole = script.load(name)
+        rows = tuple(le for le in whole.learners if le.title in ("Base", "ER", "ER 256"))
+        small = replace(whole.training, epochs=1)
+        experiment = replace(whole, dataset=data, learners=rows, seeds=(0,), training=small)
+        asked = {"experiment": experiment.to_json(), "commit": "abc", "settings": []}
+        (plan / f"{name}.json").write_text(script.json.dumps(asked))
+    args = Namespace(
+        folder=plan, root=tmp_path / "root", out=tmp_path / "out", device="cpu", group=1, limit=600
+    )
+    script.run(args)
+    said = capsys.readouterr().out
+    assert "main_abide 0/8" in said
+    assert [line.split()[2:] for line in said.splitlines() if "buffer" in line] == [
+        ["buffer", "4/4"]
+    ]
+    results = tmp_path / "results"
+    script.read(Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None))
+    assert "buffer: 1 learners" in capsys.readouterr().out
+    for name in ("main_abide", "buffer"):
+        table, about = read_table(results / f"{name}.npz")
+        assert about["commit"] == "abc"
+        stored = read_folder(args.root / name).groups
+        assert list(table.groups) == list(stored)
+        for title, runs in table.groups.items():
+            for ours, theirs in zip(runs, stored[title], strict=True):
+                assert ours.spec.order == theirs.spec.order
+                assert summary(ours) == summary(theirs)
