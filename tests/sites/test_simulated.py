@@ -13,7 +13,7 @@ from fcforge.imaging.atlas import aal116
 from fcforge.sites import check_cohort
 from fcforge.sites.cohort import Cohort, upper_from_fc
 from fcforge.sites.made_up import made_up_atlas, twins
-from fcforge.sites.recipes import LAYOUTS, PRESETS
+from fcforge.sites.recipes import PRESETS, layouts
 from fcforge.sites.simulated import simulate
 
 
@@ -210,4 +210,4 @@ def test_made_up_atlas_is_a_mirror_image(n_rois):
 
 
 def test_simulated_names_are_not_real_ones():
-    assert all(p.name.startswith("Sim-") for layout in LAYOUTS.values() for p in layout)
+    assert all(p.name.startswith("Sim-") for layout in layouts().values() for p in layout)

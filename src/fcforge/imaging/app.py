@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,12 +77,9 @@ def fc_folder(
     atlas = _resolve_atlas(request, sources)
     if people.path is None:
         say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
-    found: dict[str, list[Source]] = {}
-    for source in sources:
-        found.setdefault(source.subject, []).append(source)
+    found = {subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)}
     _require_known(people, sorted(found))
-    subjects = wanted(request.participant_label, people.rows, found)
-    _distinct(subjects)
+    subjects = _distinct(wanted(request.participant_label, people.rows, found))
     write_dataset(request.out, atlas, request.source)
     recorded = {**recorded, "atlas": atlas.describe(), "fcforge": software()["fcforge"]}
     maker = _Maker(request, atlas, found, recorded, say, pages if request.report else None)
@@ -212,7 +210,7 @@ def _require_known(people: ParticipantTable, found: Sequence[str]) -> None:
         )
 
 
-def _distinct(subjects: Sequence[str]) -> None:
+def _distinct(subjects: list[str]) -> list[str]:
     """BIDS names keep letters and digits alone; two subjects must not end in one file."""
     seen: dict[str, str] = {}
     for subject in subjects:
@@ -222,6 +220,7 @@ def _distinct(subjects: Sequence[str]) -> None:
                 f"subjects '{twin}' and '{subject}' would both be sub-{bids_label(subject)}.",
                 do="Rename one of them.",
             )
+    return subjects
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:

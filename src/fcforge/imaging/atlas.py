@@ -20,6 +20,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.named_atlases import EXAMPLES, fetch_named
+from fcforge.imaging.scan import load_image, read_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,7 @@ class Atlas:
                 f"atlas '{self.name}' has names but no volume.",
                 do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
             )
-        labels, affine = _read_labels(self.image)
+        labels, affine = read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)
         return column[labels], affine
@@ -136,8 +137,6 @@ class Atlas:
         """
         from nilearn.image import resample_img
 
-        from fcforge.imaging.scan import load_image
-
         key = (shape[:3], affine.tobytes())
         if key not in self._last_grid:
             moved = resample_img(
@@ -152,8 +151,6 @@ class Atlas:
     @cached_property
     def map_volumes(self) -> np.ndarray:
         """Sum of the weights of every map times the size of a voxel, mm^3, (n_rois,)."""
-        from fcforge.imaging.scan import load_image
-
         image = load_image(self.image)
         size = abs(np.linalg.det(image.affine[:3, :3]))
         data = np.asarray(image.dataobj, dtype=np.float32)
@@ -256,7 +253,7 @@ def load_atlas(
             raise ConfigError(
                 f"unknown atlas '{name}'.", do=f"Known: {known}, or the path of a .nii[.gz] volume."
             )
-        return _from_image(name, fetched.image, fetched.names, fetched.systems)
+        return _from_image(name, *fetched)
     return _user_atlas(Path(name), Path(lut) if lut else None)
 
 
@@ -264,12 +261,9 @@ def _user_atlas(path: Path, lut: Path | None) -> Atlas:
     name = path.name.removesuffix(".gz").removesuffix(".nii")
     if lut is None:
         return _from_image(name, path, {}, {})
-    table = read_lut(lut)
-    index, names = table["index"].astype(int).tolist(), table["name"].astype(str).tolist()
-    systems = table["system"].astype(str).tolist() if "system" in table else [""] * len(index)
-    listed = dict(zip(index, names, strict=True))
-    exact = not table.attrs["may_list_more"]
-    return _from_image(name, path, listed, dict(zip(index, systems, strict=True)), exact=exact)
+    table = read_lut(lut).set_index("index").astype(str)
+    names, systems = table["name"].to_dict(), table["system"].to_dict() if "system" in table else {}
+    return _from_image(name, path, names, systems, exact=not table.attrs["may_list_more"])
 
 
 def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
@@ -290,7 +284,7 @@ def _packaged_aal() -> Path:
 
 def _with_volume(aal: Atlas, path: Path) -> Atlas:
     """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
-    labels, affine = _read_labels(path)
+    labels, affine = read_labels(path)
     found = np.unique(labels[labels != 0])
     if len(found) != 116:
         version = AAL_VERSIONS.get(len(found), "another atlas")
@@ -350,12 +344,10 @@ def _from_image(
 
 def _labels_or_maps(image: Any) -> tuple[np.ndarray, str]:
     """Labels of a volume and its digest; numbers of the maps of a 4D image and ""."""
-    from fcforge.imaging.scan import load_image
-
     shape = load_image(image).shape
     if len(shape) == 4 and shape[3] > 1:
         return np.arange(1, shape[3] + 1), ""
-    labels, affine = _read_labels(image)
+    labels, affine = read_labels(image)
     return np.unique(labels[labels != 0]), _digest(labels, affine)
 
 
@@ -403,12 +395,6 @@ def read_lut(path: Path) -> pd.DataFrame:
         raise DataError("the label table lists an index or a name twice.", where=str(path))
     table.attrs["may_list_more"] = text
     return table
-
-
-def _read_labels(image: Any) -> tuple[np.ndarray, np.ndarray]:
-    from fcforge.imaging.scan import read_labels
-
-    return read_labels(image)
 
 
 def _digest(labels: np.ndarray, affine: np.ndarray) -> str:

@@ -193,22 +193,17 @@ def clean_series(
     _require_band(high_pass, denoise.low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, denoise.low_pass)
-    if n_kept < (MIN_TO_FILTER if high_pass or denoise.low_pass else MIN_VOLUMES) or dof < 1:
+    least = MIN_TO_FILTER if high_pass or denoise.low_pass else MIN_VOLUMES
+    if n_kept < least or dof < 1:
         what = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds and"
         do = "The scan moved too much or is too short for this method."
         raise DataError(f"{what} this band-pass.", where=where, do=do)
     band = {"high_pass": high_pass, "low_pass": denoise.low_pass, "t_r": tr}
-    table = None if confounds is None else confounds.to_numpy(dtype=float)
-    common = {"detrend": denoise.detrend, "confounds": table, "sample_mask": sample_mask, **band}
-    return _clean(series, n_kept, common), {
-        "HighPassHz": high_pass,
-        "HighPassBy": high_pass_by,
-        "LowPassHz": denoise.low_pass,
-        "Confounds": names,
-        "VolumesKept": n_kept,
-        "VolumesScrubbed": len(series) - n_kept,
-        "DegreesOfFreedom": round(dof, 1),
-    }
+    how = {"detrend": denoise.detrend, "confounds": confounds, "sample_mask": sample_mask, **band}
+    report = {"HighPassHz": high_pass, "HighPassBy": high_pass_by, "LowPassHz": denoise.low_pass}
+    kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
+    more = {"Confounds": names, **kept, "DegreesOfFreedom": round(dof, 1)}
+    return _clean(series, n_kept, how), {**report, **more}
 
 
 def _clean(series: np.ndarray, n_kept: int, options: dict[str, Any]) -> np.ndarray:

@@ -60,22 +60,9 @@ FAMILIES = (
 EXAMPLES = tuple(family.example for family in FAMILIES)
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """What a fetcher gave.
-
-    Attributes
-    ----------
-    image : nibabel image
-        3D labels, or 4D with one weighted map per ROI.
-    names : mapping of int to str
-        By label; of maps by place, counted from 1. Empty where the atlas has no names.
-    systems : mapping of int to str
-    """
-
-    image: Any
-    names: Mapping[int, str]
-    systems: Mapping[int, str]
+# Image (3D labels, or 4D with one weighted map per ROI); names and systems by label (of maps by
+# place, counted from 1), empty where the atlas has none.
+Fetched = tuple[Any, Mapping[int, str], Mapping[int, str]]
 
 
 def fetch_named(name: str) -> Fetched | None:
@@ -111,9 +98,8 @@ def _fetch(family: Named, name: str, n: int) -> Fetched:
     image: Any = maps if hasattr(maps, "dataobj") else nib.load(maps)
     if family.volume is not None:
         labels = np.asarray(image.dataobj[..., family.volume]).astype(np.int32)
-        return Fetched(nib.Nifti1Image(labels, image.affine), {}, {})
-    names, systems = _names(bunch)
-    return Fetched(image, names, systems)
+        return nib.Nifti1Image(labels, image.affine), {}, {}
+    return (image, *_names(bunch))
 
 
 def _names(bunch: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:

@@ -83,24 +83,13 @@ def load_abide(
     check_names("ABIDE derivative", [derivative], ATLASES)
     check_names("quality", [quality], ("checked", "all"))
     root = _root(Path(path), download)
-    folder = root / "ABIDE_pcp" / pipeline / _method(band_pass, global_signal)
-    settings = {
-        "data_dir": str(root),
-        "pipeline": pipeline,
-        "band_pass_filtering": band_pass,
-        "global_signal_regression": global_signal,
-        "quality_checked": quality == "checked",
-    }
-    fetcher = _Fetcher(fetch or _nilearn_fetch(), derivative, settings)
+    method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
+    fetcher = _Fetcher(root / "ABIDE_pcp" / pipeline / method, derivative, quality, fetch)
     table = _phenotypes(root, quality, fetcher if download else None)
     names = None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
-    people = _chosen(_people(table, merge), names)
-    here = [p for p in people if (folder / f"{p.file}_{derivative}.1D").exists()]
-    faults = [] if download else _absent(people, here, folder)
-    cohort = _cohort(people if download else here, fetcher, faults, folder)
-    wanted = [n for n in dict.fromkeys(names or ()) if n in cohort.site_names]
-    return (cohort.select_sites(wanted) if wanted else cohort).stamped(
-        path=str(root), pipeline=pipeline, method=folder.name, atlas=derivative, quality=quality
+    cohort = _cohort(_chosen(_people(table, merge), names), fetcher, download, names)
+    return cohort.stamped(
+        path=str(root), pipeline=pipeline, method=method, atlas=derivative, quality=quality
     )
 
 
@@ -108,35 +97,40 @@ def _root(path: Path, download: bool) -> Path:
     path = path.expanduser()
     root = path.parent if path.name == "ABIDE_pcp" else path
     if not download and not (root / "ABIDE_pcp").is_dir():
-        raise DataError(
-            "no folder ABIDE_pcp here.",
-            where=str(root),
-            do="Give the folder nilearn downloaded into, or set download = true.",
-        )
+        do = "Give the folder nilearn downloaded into, or set download = true."
+        raise DataError("no folder ABIDE_pcp here.", where=str(root), do=do)
     root.mkdir(parents=True, exist_ok=True)
     return root
 
 
-def _method(band_pass: bool, global_signal: bool) -> str:
-    return f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
-
-
-def _nilearn_fetch() -> Callable[..., Any]:
+def _nilearn_fetch(**settings: Any) -> Any:
     from nilearn.datasets import fetch_abide_pcp
 
-    return fetch_abide_pcp
+    return fetch_abide_pcp(**settings)
 
 
 class _Fetcher:
     """Calls nilearn's fetcher for exactly the subjects wanted, so that nothing else is fetched."""
 
     def __init__(
-        self, fetch: Callable[..., Any], derivative: str, settings: dict[str, Any]
+        self, folder: Path, derivative: str, quality: str, fetch: Callable[..., Any] | None
     ) -> None:
-        self.fetch, self.derivative = fetch, derivative
-        self.settings = {**settings, "derivatives": [derivative], "verbose": 0}
+        self.folder, self.derivative, self.fetch = folder, derivative, fetch or _nilearn_fetch
+        self.settings = {
+            "data_dir": str(folder.parents[2]),
+            "pipeline": folder.parent.name,
+            "band_pass_filtering": not folder.name.startswith("no"),
+            "global_signal_regression": not folder.name.endswith("noglobal"),
+            "quality_checked": quality == "checked",
+            "derivatives": [derivative],
+            "verbose": 0,
+        }
         self.ready: dict[str, np.ndarray] = {}
         self.lost = 0  # fetches in a row that the network lost
+
+    def file(self, person: Participant) -> Path:
+        """Where the series of a subject lies, or will lie."""
+        return self.folder / f"{person.file}_{self.derivative}.1D"
 
     wait = staticmethod(time.sleep)
 
@@ -219,27 +213,28 @@ def _chosen(people: list[Participant], sites: list[str] | None) -> list[Particip
     return [p for p in people if p.site in sites]
 
 
-def _absent(people: list[Participant], here: list[Participant], folder: Path) -> list[Fault]:
-    gone = [p.file for p in people if p not in here]
-    if not gone:
-        return []
-    what = f"{len(gone)} listed subjects have no file in {folder} (e.g. {gone[0]})."
-    return [Fault("warning", what, "They are left out; set download = true to fetch them.")]
-
-
 def _cohort(
-    people: list[Participant], fetcher: _Fetcher, faults: list[Fault], folder: Path
+    people: list[Participant], fetcher: _Fetcher, download: bool, sites: list[str] | None
 ) -> Cohort:
+    """Everybody who has a file (or can be fetched), grouped by `sites` where they are named."""
+    gone = [] if download else [p for p in people if not fetcher.file(p).exists()]
+    people = [p for p in people if p not in gone]
+    faults = []
+    if gone:
+        what = (
+            f"{len(gone)} listed subjects have no file in {fetcher.folder} (e.g. {gone[0].file})."
+        )
+        faults = [Fault("warning", what, "They are left out; set download = true to fetch them.")]
     fetcher.fetch_all([p.file for p in people])
-    names: tuple[str, ...] = ()
-    if people:
-        names = _roi_names(folder / f"{people[0].file}_{fetcher.derivative}.1D", fetcher.derivative)
+    names = _roi_names(fetcher.file(people[0]), fetcher.derivative) if people else ()
 
     def read(person: Participant) -> Reading:
         series = fetcher.series(person.file)
         return Reading(pearson_fc(series, names), {"n_volumes": len(series)}, names)
 
-    return assemble("abide", people, read, faults=faults)
+    cohort = assemble("abide", people, read, faults=faults)
+    wanted = [name for name in dict.fromkeys(sites or ()) if name in cohort.site_names]
+    return cohort.select_sites(wanted) if wanted else cohort
 
 
 def _roi_names(file: Path, derivative: str) -> tuple[str, ...]:

@@ -140,17 +140,9 @@ def _from_npz(path: Path, asked: _Asked) -> Cohort:
     labels = {**asked.labels, **labels_by_positive(said, asked.positive)}
     y, faults = _npz_labels(arrays["label"], said, labels, ids, site)
     own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
-    return Cohort(
-        "folder",
-        fc,
-        y,
-        site,
-        ids,
-        roi_names_of(arrays, fc.shape[1]),
-        covariates_of(own, len(fc)),
-        faults=tuple(faults),
-        classes=class_names(said, y),
-    )
+    names, more = roi_names_of(arrays, fc.shape[1]), covariates_of(own, len(fc))
+    classes = class_names(said, y)
+    return Cohort("folder", fc, y, site, ids, names, more, faults=tuple(faults), classes=classes)
 
 
 def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
 
 from fcforge.components import look_up
 from fcforge.errors import ConfigError
@@ -75,30 +77,17 @@ class SiteLayout:
     fd_controls: float = 0.08
 
 
-# ABIDE: counts of the paper, volumes and motion of the Preprocessed Connectomes Project.
-# REST-meta-MDD and B-SNIP: counts of the paper; volumes (all) and motion (B-SNIP) are assumed.
-LAYOUTS: dict[str, tuple[SiteLayout, ...]] = {
-    "abide": (
-        SiteLayout("Sim-NYU", 79, 105, 176, 0.083, 0.058),
-        SiteLayout("Sim-UCLA", 54, 45, 116, 0.236, 0.120),
-        SiteLayout("Sim-UM", 68, 77, 296, 0.231, 0.092),
-        SiteLayout("Sim-USM", 58, 43, 236, 0.160, 0.118),
-    ),
-    "mdd": (
-        SiteLayout("Sim-S1", 73, 73, 200, 0.07, 0.07),
-        SiteLayout("Sim-S9", 48, 48, 230, 0.07, 0.07),
-        SiteLayout("Sim-S14", 61, 32, 200, 0.07, 0.07),
-        SiteLayout("Sim-S20", 245, 225, 232, 0.07, 0.07),
-        SiteLayout("Sim-S21", 79, 65, 230, 0.07, 0.07),
-    ),
-    "bsnip": (
-        SiteLayout("Sim-Hartford", 131, 166, 210, 0.12, 0.09),
-        SiteLayout("Sim-Chicago", 105, 134, 200, 0.12, 0.09),
-        SiteLayout("Sim-Dallas", 87, 110, 200, 0.12, 0.09),
-        SiteLayout("Sim-Georgia", 67, 85, 200, 0.12, 0.09),
-        SiteLayout("Sim-Baltimore", 53, 67, 140, 0.12, 0.09),
-    ),
-}
+@lru_cache(maxsize=1)
+def layouts() -> dict[str, tuple[SiteLayout, ...]]:
+    """Sites of each layout: those of the paper's data sets."""
+    text = files("fcforge.sites").joinpath("layouts.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")][1:]
+    found: dict[str, tuple[SiteLayout, ...]] = {}
+    for layout, name, *numbers in rows:
+        (patients, controls, volumes), motion = map(int, numbers[:3]), map(float, numbers[3:])
+        site = SiteLayout(name, patients, controls, volumes, *motion)
+        found[layout] = (*found.get(layout, ()), site)
+    return found
 
 
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
@@ -118,7 +107,7 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
 
 def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout]:
     """Sites of a layout, cut or continued to `n_sites`, with `scale` times the subjects."""
-    base = look_up("layout", layout, LAYOUTS)
+    base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites
     if n_sites < 1 or not scale > 0:
         raise ConfigError(

@@ -79,9 +79,8 @@ def simulate(
         made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
-    site, number = as_text([name for name, _ in people]), [f"-{i:04d}" for _, i in people]
-    names, motions = atlas.roi_names, {"mean_fd": motion}
-    cohort = Cohort("simulated", fc, y, site, np.char.add(site, number), names, motions)
+    site, ids = as_text([name for name, _ in people]), as_text([f"{n}-{i:04d}" for n, i in people])
+    cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe))
 
