@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fcforge.estimator import people
 from fcforge.estimator.hand_over import read_capsule, write_capsule
 from fcforge.estimator.inputs import (
     InputError,
@@ -27,23 +28,12 @@ from fcforge.estimator.inputs import (
 )
 from fcforge.estimator.learning import learn_subjects
 from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
-from fcforge.estimator.people import (
-    Subjects,
-    columns_of,
-    in_order,
-    positive_class,
-    site_names,
-    two_classes,
-    weights_of,
-)
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule
     from fcforge.capsule.explanation import Explanation, Stability
     from fcforge.consortium import Consortium, Home
     from fcforge.imaging.atlas import Atlas
-
-Covariates = Mapping[str, Any] | None
 
 
 class ForgeClassifier(ClassifierMixin, ReadsFC):
@@ -198,12 +188,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
 
     # -- learning --------------------------------------------------------------------------------
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        site: Any = None,
-        covariates: Covariates = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, site: Any = None, covariates: Any = None, sample_weight: Any = None
     ) -> ForgeClassifier:
         """Learn from scratch, one site after another.
 
@@ -221,7 +206,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         sample_weight : array of shape (n,), optional
             What each subject counts, exactly; see `class_weight`.
         """
-        return self._learn(X, y, site, None, covariates, sample_weight, first=True)
+        return self._learn(X, y, None, site, covariates, sample_weight, first=True)
 
     def partial_fit(
         self,
@@ -229,7 +214,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         y: Any,
         classes: Sequence[Any] | None = None,
         site: Any = None,
-        covariates: Covariates = None,
+        covariates: Any = None,
         sample_weight: Any = None,
     ) -> ForgeClassifier:
         """Learn one more site, or several.
@@ -242,33 +227,25 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
             All classes, where the first site may lack one; by default those of `y`.
         """
         first = not hasattr(self, "capsule_")
-        return self._learn(X, y, site, classes, covariates, sample_weight, first=first)
+        return self._learn(X, y, classes, site, covariates, sample_weight, first=first)
 
     def _learn(
-        self,
-        X: Any,
-        y: Any,
-        site: Any,
-        classes: Sequence[Any] | None,
-        covariates: Covariates,
-        sample_weight: Any,
-        *,
-        first: bool,
+        self, X: Any, y: Any, classes: Any, site: Any, covariates: Any, weight: Any, *, first: bool
     ) -> ForgeClassifier:
         if y is None:
             raise InputError("ForgeClassifier requires y to be passed, but the target y is None.")
         X, labels = self._validate(X, y, reset=first)
         known = np.unique(labels if classes is None else np.asarray(classes))
-        known = two_classes(labels, known if first else self.classes_)
-        weight = weights_of(X, labels, sample_weight, self.class_weight, self.method)
-        default = f"site-{1 if first else len(self.capsule_.sites) + 1}"
-        names = site_names(site, len(X), default)
-        order = tuple(in_order(names, self.site_order))
-        columns = columns_of(covariates, len(X))
+        known = people.two_classes(labels, known if first else self.classes_)
+        weight = people.weights_of(X, labels, weight, self.class_weight, self.method)
+        next_site = f"site-{1 if first else len(self.capsule_.sites) + 1}"
+        names = people.site_names(site, len(X), next_site)
+        order = tuple(people.in_order(names, self.site_order))
+        columns = people.columns_of(covariates, len(X))
         fc, layout = self._as_fc(X, None if first else self._layout)
-        patient = positive_class(known, self.positive)
+        patient = people.positive_class(known, self.positive)
         code = (labels == patient).astype(np.int64)
-        subjects = Subjects(fc, code, names, order, weight, columns)
+        subjects = people.Subjects(fc, code, names, order, weight, columns)
         with as_input_error():
             learn_subjects(self, subjects, known, patient, first=first)
         self.classes_, self._layout = known, layout
@@ -281,7 +258,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         return self
 
     # -- using what was learnt ------------------------------------------------------------------
-    def decision_function(self, X: Any, covariates: Covariates = None) -> np.ndarray:
+    def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,)."""
         import torch
 
@@ -293,7 +270,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         if self.method == RELEASES:
             from fcforge.estimator.releases import log_odds
 
-            columns = columns_of(covariates, len(fc))
+            columns = people.columns_of(covariates, len(fc))
             return self._of_second(log_odds(self.capsule_, fc, columns))  # type: ignore[arg-type]
         capsule: Any = self.capsule_
         learner = build_learner(capsule.settings.learner, self.n_rois_)
@@ -339,13 +316,13 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         rows, cols = (index[:p] for index in layout.indices())
         return self._of_second(weight[rows, cols][None]), self._of_second(np.array([bias]))
 
-    def predict_proba(self, X: Any, covariates: Covariates = None) -> np.ndarray:
+    def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2)."""
         odds = self.decision_function(X, covariates)
         p = 0.5 * (1.0 + np.tanh(0.5 * odds))
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any, covariates: Covariates = None) -> np.ndarray:
+    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
         """The likelier class of each subject, (n,)."""
         odds = self.decision_function(X, covariates)
         return self.classes_[(odds > 0).astype(int)]
@@ -353,7 +330,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
     def explain(
         self,
         X: Any,
-        covariates: Covariates = None,
+        covariates: Any = None,
         *,
         reference: np.ndarray | None = None,
         atlas: Atlas | None = None,
