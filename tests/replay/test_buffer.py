@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from fcforge.randomness import torch_rng
-from fcforge.replay.buffer import (
+from fcforge.replay.memory import (
     admit,
     empty_buffer,
     farthest_first_priority,
     random_priority,
     shares,
+    uniform_slots,
     weighted_priority,
 )
-from fcforge.replay.memory import uniform_slots
 from small_world import World, order
 
 pytestmark = pytest.mark.rounding

@@ -226,7 +226,7 @@ def test_look_reads_contexts_off_the_network():
 
     rows, y = torch.arange(12).reshape(2, 6), torch.tensor([[0, 0, 0, 1, 1, 1]] * 2)
     dev, dev_y = torch.tensor([[12, 13], [14, -1]]), torch.tensor([[0, 1], [1, 0]])
-    seen = look_at(forward, rows, y, dev, dev_y, "mean")
+    seen = look_at(forward, (rows, y), (dev, dev_y), "mean")
     assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
     p = torch.softmax(z[7, :2], 0)
     assert float(seen.psi[1, 1, 0]) == pytest.approx(float((p[0] - p[1]).abs()), abs=1e-6)

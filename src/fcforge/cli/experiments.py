@@ -91,11 +91,9 @@ def run(
     as_json: given.AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
-    from fcforge.report.frame import spoken
     from fcforge.runner.config import load_experiment
     from fcforge.runner.environment import place_to_train
-    from fcforge.runner.run import estimate, leak_notes, prepare
-    from fcforge.runner.store import Store
+    from fcforge.runner.run import leak_notes, prepare
 
     experiment, folder = load_experiment(config, overrides or []), out or Path("runs", config.stem)
     place = place_to_train(device, jobs, cluster)
@@ -104,11 +102,19 @@ def run(
     for note in leak_notes(experiment):
         say(note, style="red")
     if dry_run:
-        cost = estimate(prepared, Store(folder), place.jobs)
-        print(spoken("cost", cost=cost, plan=prepared.plan, jobs=place.jobs))
+        _print_cost(prepared, folder, place.jobs)
         return
     _train(prepared, folder, place)
     _report(folder, folder / "report.html", as_json)
+
+
+def _print_cost(prepared: Any, folder: Path, jobs: int) -> None:
+    from fcforge.report.frame import spoken
+    from fcforge.runner.run import estimate
+    from fcforge.runner.store import Store
+
+    cost = estimate(prepared, Store(folder), jobs)
+    print(spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
 
 
 def _train(prepared: Any, folder: Path, place: Any) -> None:

@@ -13,13 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import GeneratorState
+from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.layers import N_CLASSES, Params, linear, linear_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Size
-from fcforge.types import FCBatch
 
 
 def cross_init(

@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 
 from fcforge.errors import StoreError
-from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.randomness import derive
-from fcforge.types import FCBatch
 from fcforge.writing import write_bytes
 
 # Bump when a change of code makes old states wrong.

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
-from fcforge.generators.base import GeneratorState
+from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.corr_gauss import CorrGauss
 from fcforge.generators.gaussian import mirrored_normal
 from fcforge.generators.layers import Params
 from fcforge.graphs import log_edges
 from fcforge.settings import NotNegative, Positive, Size
-from fcforge.types import FCBatch
 
 
 def flow_init(k: int, hidden: int, rng: torch.Generator, gain: float) -> Params:

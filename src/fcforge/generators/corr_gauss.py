@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.gaussian import (
     class_means,
     decode,
@@ -21,7 +21,6 @@ from fcforge.generators.gaussian import (
 from fcforge.generators.layers import device_rng
 from fcforge.graphs import edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
-from fcforge.types import FCBatch
 
 
 @dataclass(frozen=True)

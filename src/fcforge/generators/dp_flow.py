@@ -11,14 +11,13 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from fcforge.generators import layers as nn
-from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_flow import flow_init, flow_loss, integrate
 from fcforge.generators.gaussian import decode
 from fcforge.generators.layers import Params
 from fcforge.graphs import log_edges, n_rois_of
 from fcforge.privacy.mechanisms import Noise, read_template, secret_rng, sigma_for, spent
 from fcforge.settings import Fraction, Positive, ShareBelowOne, Size
-from fcforge.types import FCBatch
 
 TEMPLATE = ("log_mean", "log_axes", "log_spread", "log_diagonal", "log_start")
 

@@ -13,13 +13,12 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import GeneratorState
+from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
 from fcforge.generators.layers import N_CLASSES, Params, linear, linear_init, norm, norm_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least
-from fcforge.types import FCBatch
 
 _SQRT2 = 2.0**0.5
 

@@ -18,14 +18,13 @@ import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
-from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
 from fcforge.generators.layers import Params
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Positive, Size
-from fcforge.types import FCBatch
 
 
 def neighbour_mask(fc: Tensor, k: int) -> Tensor:

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.generators.base import Generator, GeneratorState, in_shares
+from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
 from fcforge.generators.layers import N_CLASSES
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import synthetic, vector
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
-from fcforge.types import FCBatch
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
-from fcforge.generators.base import GeneratorState, LaneGenerator, RNGs
+from fcforge.generators.base import FCBatch, GeneratorState, LaneGenerator, RNGs
 from fcforge.generators.layers import Params
 from fcforge.settings import Positive, Size
-from fcforge.types import FCBatch
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
 Drawn = tuple[Tensor, Tensor, Tensor, Tensor]  # subjects, diagnoses, noise, place between

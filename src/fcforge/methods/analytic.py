@@ -19,12 +19,9 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, PublicView, SiteView
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
-from fcforge.models.base import Inputs, Model
 from fcforge.randomness import torch_rng
-from fcforge.replay.bank import PublicView, SiteView
-from fcforge.replay.declared import Declared
 from fcforge.settings import Count, NotNegative, Positive
 
 

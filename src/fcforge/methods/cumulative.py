@@ -11,10 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import DependsOn, Lane, Method
-from fcforge.models.base import Model
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared
+from fcforge.methods.base import Declared, DependsOn, Lane, Method, Model, SiteView
 from fcforge.replay.memory import ROWS
 
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, SiteView
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
-from fcforge.models.base import Inputs, Model
 from fcforge.privacy.mechanisms import (
     Noise,
     clip_rows,
@@ -27,8 +26,6 @@ from fcforge.privacy.mechanisms import (
     secret_rng,
 )
 from fcforge.randomness import torch_rng
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared
 from fcforge.settings import Fraction, NotNegative, Positive, Size
 
 # [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.

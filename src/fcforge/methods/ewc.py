@@ -11,11 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, Params, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.models.base import Inputs, Model, Params
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative
 
 

@@ -19,10 +19,9 @@ from typing import Self
 
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Replay, cross_entropy
+from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
-from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 

@@ -17,12 +17,10 @@ from typing import Literal
 
 import torch
 
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Lane, Method, Model, PublicView, SiteView
 from fcforge.methods.shared.public import head_params, require_log_features
-from fcforge.models.base import Model
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
-from fcforge.replay.bank import PublicView, SiteView
 from fcforge.settings import Fraction, Positive
 
 

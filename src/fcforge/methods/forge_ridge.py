@@ -25,11 +25,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, State
+from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
-from fcforge.models.base import Model
-from fcforge.replay.bank import PublicView, SiteView
 from fcforge.replay.hcts import Look
 from fcforge.settings import Positive, Share, Size
 

@@ -11,10 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Method, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView, cross_entropy
 from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
-from fcforge.models.base import Model, Params
-from fcforge.replay.bank import SiteView
 from fcforge.settings import NotNegative, Positive
 
 

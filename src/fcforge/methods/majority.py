@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, Method
-from fcforge.models.base import Inputs, Model
-from fcforge.replay.bank import SiteView
+from fcforge.methods.base import Inputs, Lane, Method, Model, SiteView
 
 
 @dataclass(frozen=True)

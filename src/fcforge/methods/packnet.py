@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.methods.base import Batch, Lane, Loss, Method, cross_entropy
+from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, alike, cross_entropy
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared, alike
 from fcforge.settings import Fraction, Positive
 
 

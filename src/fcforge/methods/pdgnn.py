@@ -18,10 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Lane, Loss, Method
-from fcforge.models.base import Model, Params
-from fcforge.replay.bank import SiteView
-from fcforge.replay.buffer import admit, farthest_first_priority, random_priority, weighted_priority
+from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
+from fcforge.replay.memory import admit, farthest_first_priority, random_priority, weighted_priority
 from fcforge.settings import Count
 
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Lane, Method, Model, PublicView
 from fcforge.methods.shared.public import head_params, no_step, require_log_features
-from fcforge.models.base import Model
-from fcforge.replay.bank import PublicView
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Lane, Method
+from fcforge.methods.base import Declared, Lane, Method, Model, Params, SiteView
 from fcforge.methods.shared import penalty
-from fcforge.models.base import Model, Params
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative, Positive
 
 

@@ -15,13 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Lane, Loss, Method
+from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.models import fused
-from fcforge.models.base import Model, Params
 from fcforge.models.layers import linear
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared
 from fcforge.settings import NotNegative
 
 FIRST = "conv0.weight"

@@ -21,13 +21,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Replay, cross_entropy
+from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
-from fcforge.models.base import Inputs, Model, Params
 from fcforge.models.layers import mean_max
 from fcforge.replay.bank import SiteView
-from fcforge.replay.buffer import Rule
+from fcforge.replay.memory import Rule
 from fcforge.settings import NotNegative, Positive
 
 

@@ -239,46 +239,58 @@ def make_start(
     Confounds are removed before, by whoever calls. Deterministic: no random number but a fixed
     sketch.
     """
-    n, p = features.shape
-    check_public(n, y, settings.axes)
-    mean = rounded(features.double().mean(0))
-    spread = features.double().std(0, correction=0)
-    scale = rounded(torch.where(spread > 1e-9, spread, FLAT))
-    x = (features.double() - mean) / scale
-    t = 2.0 * y.double() - 1.0
+    check_public(len(features), y, settings.axes)
+    features, t = features.double(), 2.0 * y.double() - 1.0
+    spread = features.std(0, correction=0)
+    mean, scale = rounded(features.mean(0)), rounded(torch.where(spread > 1e-9, spread, FLAT))
+    x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
-    gram = x0 @ x0.T
-    coefficient, left_out = leave_one_out(gram, t, settings.penalty * p)
-    weight = rounded(x0.T @ coefficient)
-    bias = rounded(t.mean() - x.mean(0) @ weight)
-    raw = (
-        principal_axes(x0, settings.axes)
-        if settings.directions == "pca"
-        else pls_axes(x0, t, settings.axes)
-    )
-    z = x @ raw
-    half = raw / z.std(0, correction=0).sqrt()
-    axes = rounded(half / (x @ half).norm(dim=1).median())
-    z = x @ axes
-    persons, sites = between(z, site)
-    u = torch.cat([z, torch.full((n, 1), 0.5, dtype=z.dtype)], 1)
-    residual = (t - left_out).clamp(-2.0, 2.0)
-    size = (u * residual[:, None]).norm(dim=1)
+    head, left_out = _public_head(x, x0, t, settings.penalty)
+    pca = settings.directions == "pca"
+    raw = principal_axes(x0, settings.axes) if pca else pls_axes(x0, t, settings.axes)
     return Start(
         mean=mean,
         scale=scale,
-        weight=weight,
-        bias=bias,
-        axes=axes,
-        second=rounded(u.T @ u / n),
-        clip=rounded(size.quantile(settings.clip)),
-        persons=rounded(persons),
-        sites=rounded(sites),
-        temperature=rounded(torch.tensor(fit_temperature(left_out, t), dtype=torch.float64)),
         factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
-        shrink=rounded(torch.tensor(settings.shrink, dtype=torch.float64), 24),
-        pull=rounded(torch.tensor(settings.pull, dtype=torch.float64), 24),
+        shrink=_number(settings.shrink, 24),
+        pull=_number(settings.pull, 24),
+        **head,
+        **_along(x, raw, t - left_out, site, settings.clip),
     )
+
+
+def _public_head(
+    x: Tensor, centred: Tensor, t: Tensor, penalty: float
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Ridge on the public people with its temperature, and their left-out scores (n,)."""
+    coefficient, left_out = leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
+    weight = rounded(centred.T @ coefficient)
+    bias = rounded(t.mean() - x.mean(0) @ weight)
+    temperature = _number(fit_temperature(left_out, t))
+    return {"weight": weight, "bias": bias, "temperature": temperature}, left_out
+
+
+def _number(value: float, *bits: int) -> Tensor:
+    return rounded(torch.tensor(value, dtype=torch.float64), *bits)
+
+
+def _along(
+    x: Tensor, raw: Tensor, residual: Tensor, site: Sequence[str], clip: float
+) -> dict[str, Tensor]:
+    """Axes scaled so that a release needs little noise, and what the public people are on them."""
+    half = raw / (x @ raw).std(0, correction=0).sqrt()
+    axes = rounded(half / (x @ half).norm(dim=1).median())
+    z = x @ axes
+    persons, sites = between(z, site)
+    u = torch.cat([z, torch.full((len(x), 1), 0.5, dtype=z.dtype)], 1)
+    size = (u * residual.clamp(-2.0, 2.0)[:, None]).norm(dim=1)
+    return {
+        "axes": axes,
+        "second": rounded(u.T @ u / len(x)),
+        "clip": rounded(size.quantile(clip)),
+        "persons": rounded(persons),
+        "sites": rounded(sites),
+    }
 
 
 def _sketch(residual: Tensor, y: Tensor) -> Tensor:

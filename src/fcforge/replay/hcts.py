@@ -32,6 +32,7 @@ from fcforge.replay.selection import (
 from fcforge.settings import Checked, Count, Positive, Share, Size
 
 State = dict[str, Tensor]
+Pair = tuple[Tensor, Tensor]  # rows and diagnoses of some subjects
 SiteWeight = Literal["equal", "quota", "share"]
 
 
@@ -201,21 +202,15 @@ class HCTS(Checked):
 
     def _credit(self, state: State, gain: Tensor) -> State:
         phi, seen = state["hcts.phi"], state["hcts.seen"] | self.credit_first
-        s, b = self.sites.update(
-            state["hcts.site.s"],
-            state["hcts.site.b"],
-            phi[:, :, None] * phi[:, None, :],
-            phi * gain[:, None],
-            seen,
-        )
-        v, d = self.subjects.update(
-            state["hcts.sample.s"],
-            state["hcts.sample.b"],
-            state["hcts.psi.outer"],
-            state["hcts.psi.mean"] * gain[:, None],
-            seen,
-        )
-        return {"hcts.site.s": s, "hcts.site.b": b, "hcts.sample.s": v, "hcts.sample.b": d}
+        found: State = {}
+        for level, arms, outer, context in (
+            ("hcts.site", self.sites, phi[:, :, None] * phi[:, None, :], phi),
+            ("hcts.sample", self.subjects, state["hcts.psi.outer"], state["hcts.psi.mean"]),
+        ):
+            s, b = state[f"{level}.s"], state[f"{level}.b"]
+            s, b = arms.update(s, b, outer, context * gain[:, None], seen)
+            found |= {f"{level}.s": s, f"{level}.b": b}
+        return found
 
     def _choose(
         self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
@@ -326,12 +321,7 @@ def _within(u: Tensor, n: Tensor) -> Tensor:
 
 
 def look_at(
-    forward: Callable[[Tensor], Output],
-    rows: Tensor,
-    y: Tensor,
-    dev_rows: Tensor,
-    dev_y: Tensor,
-    scaling: Scaling,
+    forward: Callable[[Tensor], Output], candidates: Pair, dev: Pair, scaling: Scaling
 ) -> Look:
     """Contexts of all sites under the current network.
 
@@ -339,12 +329,13 @@ def look_at(
     ----------
     forward : callable
         Evaluation-mode output of some bank rows.
-    rows, y : Tensor of shape (T, C)
-        Candidates.
-    dev_rows, dev_y : Tensor of shape (T, D)
-        Held-out subjects; row -1 marks an empty place.
+    candidates : pair of Tensor of shape (T, C)
+        Rows and diagnoses.
+    dev : pair of Tensor of shape (T, D)
+        Those of held-out subjects; row -1 marks an empty place.
     scaling : {"mean", "none"}
     """
+    (rows, y), (dev_rows, dev_y) = candidates, dev
     seen = []
     n = rows.shape[1]
     for t in range(rows.shape[0]):  # one site at a time: bounds the memory of many lanes
@@ -356,15 +347,10 @@ def look_at(
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
 
 
-def look_again(
-    before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev_rows: Tensor, dev_y: Tensor
-) -> Look:
+def look_again(before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev: Pair) -> Look:
     """`look_at` under a new head on the same readouts: only logits have changed."""
     logits = torch.stack([forward(r).logits for r in rows])
-    seen = [
-        held_out(forward(r.clamp(min=0)).logits, y, r >= 0)
-        for r, y in zip(dev_rows, dev_y, strict=True)
-    ]
+    seen = [held_out(forward(r.clamp(min=0)).logits, y, r >= 0) for r, y in zip(*dev, strict=True)]
     accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
     psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
     return Look(accuracy, ce, psi, before.distance)

@@ -3,21 +3,28 @@
 The memory is five tensors of a lane's state, so that it can be stacked over lanes, stored and
 sealed. Filled slots come first; empty ones have row -1. Subjects are held by bank row; stores
 write addresses, capsules write FC.
+
+Of a memory of real subjects: every subject gets a priority on entry and keeps it. A memory that is too small keeps the
+highest: over everybody (with random priorities that is reservoir sampling, a uniform sample of
+all subjects seen) or within every (site, class) cell, so that cells stay equal as sites come.
+Nothing has to be drawn again and no subject can enter twice.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import uniform
+from fcforge.replay.bank import SiteView
 from fcforge.replay.declared import Declared, alike
 
 ROWS = "memory.row"
 State = dict[str, Tensor]
+Rule = Literal["reservoir", "balanced"]
 
 
 class Replay(NamedTuple):
@@ -97,3 +104,128 @@ def uniform_slots(state: State, key: Tensor, size: int) -> tuple[Tensor, Tensor]
     n = filled(state)
     slots = torch.minimum((u * n).long(), n - 1).clamp(min=0)  # u may round to 1
     return slots, torch.full((size,), 1.0 / size, device=u.device)
+
+
+def empty_buffer(capacity: int, device: torch.device | str) -> State:
+    """Memory of real subjects with `capacity` free slots (no readouts are kept)."""
+    return {**empty_memory(capacity, 0, device), "memory.priority": _zeros(capacity, device)}
+
+
+def _zeros(n: int, device: torch.device | str) -> Tensor:
+    return torch.zeros(n, dtype=torch.float64, device=device)
+
+
+def random_priority(n: int, rng: torch.Generator, device: torch.device | str) -> Tensor:
+    """Priorities (n,) for uniform sampling."""
+    return torch.rand(n, generator=rng, dtype=torch.float64).to(device)
+
+
+def weighted_priority(weight: Tensor, rng: torch.Generator) -> Tensor:
+    r"""Priorities for sampling without replacement with probability proportional to `weight`.
+
+    .. math:: \log(u_i) / w_i, \quad u_i \sim U(0, 1)
+
+    The k highest are a weighted sample of size k, for every k.
+
+    References
+    ----------
+    Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006.
+    """
+    u = random_priority(len(weight), rng, weight.device).clamp_min(1e-300)
+    return u.log() / weight.double().clamp_min(1e-12)
+
+
+def farthest_first_priority(x: Tensor, rng: torch.Generator) -> Tensor:
+    """Priorities falling along a farthest-first walk through x (n, d): any prefix covers x.
+
+    References
+    ----------
+    Gonzalez, Clustering to minimize the maximum intercluster distance, 1985.
+    """
+    n = len(x)
+    at = int(torch.randint(n, (), generator=rng))
+    distance = torch.full((n,), float("inf"), device=x.device)
+    priority = _zeros(n, x.device)
+    for rank in range(n):
+        priority[at] = n - rank
+        distance = torch.minimum(distance, (x - x[at]).norm(dim=1))
+        distance[priority > 0] = -1.0  # visited
+        at = int(distance.argmax())
+    return priority
+
+
+def shares(counts: list[int], capacity: int) -> list[int]:
+    """Slots per cell: equal shares, what a small cell leaves goes to the others.
+
+    Examples
+    --------
+    >>> shares([10, 2, 10], 12)
+    [5, 2, 5]
+    """
+    got = [0] * len(counts)
+    left = min(capacity, sum(counts))
+    while left:
+        open_ = [i for i, n in enumerate(counts) if got[i] < n]
+        each = max(left // len(open_), 1)
+        for i in open_[:left]:
+            more = min(each, counts[i] - got[i])
+            got[i] += more
+            left -= more
+    return got
+
+
+def highest(priority: Tensor, n: int) -> Tensor:
+    """Places of the `n` highest priorities, in order of entry."""
+    return torch.argsort(priority, descending=True, stable=True)[:n].sort().values
+
+
+def highest_per_cell(priority: Tensor, cell: Tensor, capacity: int) -> Tensor:
+    """Places of the highest priorities of every cell, cells sharing `capacity` equally."""
+    names = cell.unique().tolist()
+    members = [(cell == c).nonzero()[:, 0] for c in names]
+    room = shares([len(m) for m in members], capacity)
+    kept = [m[highest(priority[m], k)] for m, k in zip(members, room, strict=True)]
+    return torch.cat(kept).sort().values
+
+
+def admit(state: State, new: State, rule: Rule) -> State:
+    """Memory after `new` subjects were offered to it.
+
+    Parameters
+    ----------
+    state : dict
+        ``memory.site`` (-1 marks a free slot; filled slots come first), ``memory.y``,
+        ``memory.priority`` and any other ``memory.*`` tensor of the same length.
+    new : dict
+        The same keys, without free slots.
+    rule : {"reservoir", "balanced"}
+    """
+    capacity = state["memory.site"].shape[0]
+    held = int((state["memory.site"] >= 0).sum())
+    offered = {k: torch.cat([state[k][:held], new[k].to(state[k])]) for k in new}
+    if rule == "reservoir":
+        keep = highest(offered["memory.priority"], capacity)
+    else:
+        cell = 2 * offered["memory.site"] + offered["memory.y"]
+        keep = highest_per_cell(offered["memory.priority"], cell, capacity)
+    out = dict(state)
+    for key, value in offered.items():
+        free = torch.full_like(state[key], -1 if key in (ROWS, "memory.site") else 0)
+        out[key] = torch.cat([value[keep], free[len(keep) :]])
+    return out
+
+
+def subjects_of(
+    site: SiteView, model: Model, params: Params, stats: Params, rng: torch.Generator
+) -> State:
+    """All training subjects of an open site, with the logits of the network in eval mode."""
+    rows, y = site.rows, site.y
+    logits, _ = teach(model, params, stats, site.inputs(model))
+    return {
+        ROWS: rows,
+        "memory.y": y,
+        "memory.logits": logits,
+        "memory.embedding": logits.new_zeros(len(rows), 0),
+        "memory.site": torch.full_like(rows, site.position),
+        "memory.priority": random_priority(len(rows), rng, rows.device),
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import GeneratorState, LaneGenerator, RNGs
+from fcforge.generators.base import FCBatch, GeneratorState, LaneGenerator, RNGs
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.lanes import train_together
@@ -26,7 +26,6 @@ from fcforge.generators.gaussian import (
 from fcforge.generators.layers import N_CLASSES, Params, frozen, moved, normal, with_prefix
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch
 
 SHRINK = 0.02
 

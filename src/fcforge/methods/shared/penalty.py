@@ -17,9 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Lane, State
-from fcforge.models.base import Inputs, Model, Params
-from fcforge.replay.declared import Declared, alike
+from fcforge.methods.base import Declared, Inputs, Lane, Model, Params, State, alike
 
 CHUNK = 16  # subjects whose gradients are held at a time
 

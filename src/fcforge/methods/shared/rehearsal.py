@@ -9,13 +9,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, cross_entropy
+from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, SiteView, cross_entropy
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.randomness import fold
-from fcforge.replay.bank import SiteView
-from fcforge.replay.buffer import Rule, admit, empty_buffer, subjects_of
 from fcforge.replay.declared import Declared
-from fcforge.replay.memory import ROWS, declared_memory, uniform_slots
+from fcforge.replay.memory import (
+    ROWS,
+    Rule,
+    admit,
+    declared_memory,
+    empty_buffer,
+    subjects_of,
+    uniform_slots,
+)
 from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]

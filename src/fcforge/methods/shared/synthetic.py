@@ -15,11 +15,9 @@ from typing import Annotated, Literal, Self
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Lane, Method, State
+from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
 from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
-from fcforge.replay.bank import SiteView
-from fcforge.replay.declared import Declared, alike
 from fcforge.replay.hcts import (
     HCTS,
     Choice,
@@ -144,36 +142,40 @@ class SyntheticMemory(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
+        state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
+        inputs = site.bank.inputs(model)
+        state |= {k: torch.cat([state[k], v]) for k, v in self._entry(model, lane, site).items()}
+        if self.sampling == "hcts":
+            state |= self._open_arm(model, lane, state, inputs)
+        if self.sampling == "reservoir":
+            return lane._replace(state=state | self._thin(state, rng))
+        device = state[ROWS].device
+        noise = torch.rand(n_sites + 1, self.candidates, generator=rng).to(device)
+        even = even_choice(noise, self.memory, self.sampler)
+        lane = lane._replace(state=state | self._active(even))
+        if self.sampling == "hcts" and self.sampler.refresh_at_end:
+            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(device)
+            with torch.no_grad():
+                lane, _ = self.choose(seen_by(model, lane, inputs), lane, key)
+        return lane
+
+    def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
+        """What the memory gains: candidates with their teacher's words, held-out subjects."""
         rows, y = site.synthetic(self.candidates + self.dev), site.bank.y
         kept, held = (rows[places] for places in even_split(y[rows], self.dev))
-        state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
-        logits, embedding = teach(
-            model, lane.params, lane.stats, gather(site.bank.inputs(model), kept)
-        )
+        inputs = gather(site.bank.inputs(model), kept)
+        logits, embedding = teach(model, lane.params, lane.stats, inputs)
         entry = {
             ROWS: kept,
             "memory.y": y[kept],
             "memory.logits": logits,
             "memory.embedding": embedding,
-            "memory.site": torch.full_like(kept, n_sites),
+            "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
             dev = held if site.leaked is None else even_subset(site.leaked, y, self.dev)
             entry |= {"dev.row": dev, "dev.y": torch.where(dev >= 0, y[dev], 0)}
-        state |= {k: torch.cat([state[k], v]) for k, v in entry.items()}
-        if self.sampling == "hcts":
-            state |= self._open_arm(model, lane, state, site.bank.inputs(model))
-        if self.sampling == "reservoir":
-            return lane._replace(state=state | self._thin(state, rng))
-        noise = torch.rand(n_sites + 1, self.candidates, generator=rng).to(kept.device)
-        lane = lane._replace(
-            state=state | self._active(even_choice(noise, self.memory, self.sampler))
-        )
-        if self.sampling == "hcts" and self.sampler.refresh_at_end:
-            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(kept.device)
-            with torch.no_grad():
-                lane, _ = self.choose(seen_by(model, lane, site.bank.inputs(model)), lane, key)
-        return lane
+        return entry
 
     def _open_arm(self, model: Model, lane: Lane, state: State, inputs: Inputs) -> State:
         """One more arm; the best accuracies so far are those at the ends of sites."""
@@ -224,12 +226,11 @@ class SyntheticMemory(Method):
                 uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
             )
             return lane._replace(state={**state, **self._active(choice)}), None
-        rows, y = by_site(state, "memory", self.candidates)
-        dev_rows, dev_y = by_site(state, "dev", self.dev)
+        candidates, dev = by_site(state, "memory", self.candidates), by_site(state, "dev", self.dev)
         if before is None:
-            look = look_at(forward, rows, y, dev_rows, dev_y, self.sampler.closeness)
+            look = look_at(forward, candidates, dev, self.sampler.closeness)
         else:
-            look = look_again(before, forward, rows, dev_rows, dev_y)
+            look = look_again(before, forward, candidates[0], dev)
         state, choice = self.sampler.refresh(state, look, key, self.memory)
         return lane._replace(state={**state, **self._active(choice)}), look
 

@@ -5,9 +5,8 @@ It is the lane's own network when the site begins, so nothing extra travels betw
 
 from __future__ import annotations
 
-from fcforge.methods.base import Lane
+from fcforge.methods.base import Lane, Params
 from fcforge.methods.shared.penalty import named, part, without
-from fcforge.models.base import Params
 
 
 def with_teacher(lane: Lane) -> Lane:
