@@ -30,8 +30,8 @@ def test_names_of_sites(site, names) -> None:
 @pytest.mark.parametrize(
     ("site", "message"),
     [
-        ("", "'' is no name of a site"),
-        ("  ", "is no name of a site"),
+        ("", "'' is not the name of a site"),
+        ("  ", "is not the name of a site"),
         (np.nan, "nan is no name"),
         (True, "True is no name"),
         (["a", "", "b"], r"site\[1\]: '' is no name"),

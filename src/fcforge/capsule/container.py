@@ -84,7 +84,7 @@ def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict
             raise damaged(f"the file ends before part '{name}'.", where)
         fields = _LOCAL.unpack_from(head)
         if fields[0] != b"PK\3\4" or head[_LOCAL.size :] != name.encode():
-            raise damaged(f"part '{name}' is not where it belongs; this is no capsule.", where)
+            raise damaged(f"part '{name}' is not where it belongs; this is not a capsule.", where)
         if fields[3] != 0:
             raise damaged(f"part '{name}' is compressed; capsules store their parts.", where)
         size = fields[8]
@@ -95,7 +95,7 @@ def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict
             raise damaged(f"part '{name}' was damaged or changed: its checksum is another.", where)
         place = start + size
     if pack(parts, names) != data:
-        raise damaged("the zip holds something else than the parts of a capsule.", where)
+        raise damaged("the zip holds something other than the parts of a capsule.", where)
     return parts
 
 
@@ -130,7 +130,7 @@ def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
     entries = {entry.name: entry for entry in os.scandir(path)}
     odd = sorted(set(entries) - set(PARTS))
     if odd:
-        raise damaged(f"holds something that is no part of a capsule ({odd[0]!r}).", path)
+        raise damaged(f"holds something that is not part of a capsule ({odd[0]!r}).", path)
     parts: dict[str, bytes] = {}
     left = max_bytes
     for name in PARTS:

@@ -1,6 +1,6 @@
 """Why a model said so: which edges, ROIs and networks moved each scan's score.
 
-What is shown is what *this model* used. It is no proof that an edge has to do with the illness;
+What is shown is what *this model* used. It is not a proof that an edge has to do with the illness;
 whether another sample of people would give the same edges is told by `Stability`.
 """
 

@@ -268,7 +268,7 @@ class _Opening:
             raise CapsuleError("holds real subjects without the flag that allows it.")
         # whatever else the manifest says must be what `seal` would say of these parts
         if ledger.canonical(manifest_of(capsule, self.parts)) != self.parts[MANIFEST]:
-            raise CapsuleError("the manifest says something else than the parts.")
+            raise CapsuleError("the manifest does not agree with the parts.")
         return f"{len(self.remembered)} remembered, {len(self.held_out)} held out"
 
     def capsule(self) -> Capsule:

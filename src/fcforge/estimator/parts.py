@@ -68,7 +68,7 @@ def nested(estimator: ForgeClassifier) -> dict[str, Any]:
 
 
 def _given(estimator: ForgeClassifier, held: str) -> dict[str, Any]:
-    """Settings in a parameter; whatever is no mapping is told when it is used, not here."""
+    """Settings in a parameter; whatever is not a mapping is refused when it is used, not here."""
     value = getattr(estimator, held)
     return dict(value) if isinstance(value, Mapping) else {}
 

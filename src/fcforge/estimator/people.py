@@ -75,7 +75,7 @@ def _name(value: Any, where: str) -> str:
         value = int(value)  # pandas turns numbers into floats where one is missing
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
     if not (whole or (isinstance(value, str) and value.strip())):
-        raise InputError(f"{value!r} is no name of a site.", where=where, do=NAMES)
+        raise InputError(f"{value!r} is not the name of a site.", where=where, do=NAMES)
     return str(value).strip()
 
 

@@ -99,7 +99,7 @@ def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
 
 @dataclass(frozen=True)
 class Analytic(Method):
-    """Ridge on strength-free Fisher-z edges, learned site by site without a gradient step.
+    """Ridge on Fisher-z edges without ROI strength, learned site by site in closed form.
 
     Parameters
     ----------

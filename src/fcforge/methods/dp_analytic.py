@@ -2,7 +2,7 @@ r"""Differentially private ridge from noisy sufficient statistics.
 
 Every site releases :math:`M = \sum_i a_i a_i^\top + \text{noise}`, a_i = [1, x_i, t_i] with x_i a
 few fixed projections of the edges, clipped, and t the label as -1 or +1. Sites share nobody, so
-each person's guarantee is that of the own site, however many sites follow. Whatever is computed
+each person's guarantee is that of their own site, however many sites follow. Whatever is computed
 from M (weights, the network, everything after) is covered by it.
 """
 

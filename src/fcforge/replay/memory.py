@@ -4,10 +4,10 @@ The memory is five tensors of a lane's state, so that it can be stacked over lan
 sealed. Filled slots come first; empty ones have row -1. Subjects are held by bank row; stores
 write addresses, capsules write FC.
 
-Of a memory of real subjects: every subject gets a priority on entry and keeps it. A memory that is too small keeps the
-highest: over everybody (with random priorities that is reservoir sampling, a uniform sample of
-all subjects seen) or within every (site, class) cell, so that cells stay equal as sites come.
-Nothing has to be drawn again and no subject can enter twice.
+A real subject gets a priority on entry and keeps it. A memory that is too small keeps the highest:
+over everybody (with random priorities that is reservoir sampling, a uniform sample of all subjects
+seen) or within every (site, class) cell, so that cells stay equal as sites come. Nothing has to be
+drawn again and no subject can enter twice.
 """
 
 from __future__ import annotations

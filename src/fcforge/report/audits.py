@@ -22,7 +22,7 @@ COLUMNS = (
     Heading("TPR at 1 % FPR", "members found while one outsider in a hundred is accused"),
     Heading("identified", "share of members whose own record the attack points at"),
     Heading(
-        "control AUC", "the same attack on people nobody trained on; else than 0.5: the split leaks"
+        "control AUC", "the same attack on people nobody trained on; 0.5 unless the split leaks"
     ),
 )
 
