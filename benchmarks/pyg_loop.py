@@ -59,9 +59,9 @@ class Net(nn.Module):
         return self.head(z), z
 
 
-def build_graphs(batch: FCBatch) -> list[Data]:
+def build_graphs(batch: FCBatch, tau: float = TAU) -> list[Data]:
     """One PyG graph per subject, on the CPU as a DataLoader wants it."""
-    features, adj = node_features(batch.fc), adjacency(batch.fc, TAU)
+    features, adj = node_features(batch.fc), adjacency(batch.fc, tau)
     graphs = []
     for x, a, y in zip(features, adj, batch.y, strict=True):
         index = a.nonzero().t().contiguous()

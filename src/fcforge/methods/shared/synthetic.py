@@ -143,8 +143,8 @@ class SyntheticMemory(Method):
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
         state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
-        inputs = site.bank.inputs(model)
         state |= {k: torch.cat([state[k], v]) for k, v in self._entry(model, lane, site).items()}
+        inputs = site.bank.inputs(model)  # the bank has the synthetic subjects only now
         if self.sampling == "hcts":
             state |= self._open_arm(model, lane, state, inputs)
         if self.sampling == "reservoir":
