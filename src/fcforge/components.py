@@ -1,7 +1,5 @@
 """Models, methods, generators and datasets by name: found in a table, built, or refused clearly."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Errors that say what happened, where, and what to do about it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

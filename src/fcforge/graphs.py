@@ -5,8 +5,6 @@ stored correlation matrix, 0 or anything in a generated one), so every function 
 a real and a synthetic subject with equal edges give equal graphs.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ The command line is made from the fields (`fcforge.cli`), and Python fills the s
 Nothing heavy is imported here, nor may it be where requests are defined.
 """
 
-from __future__ import annotations
-
 from dataclasses import MISSING, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints

@@ -4,8 +4,6 @@ The same annotations are checked wherever a value comes from: a config (`checked
 `fcforge.components.build`) or Python (`Checked`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace

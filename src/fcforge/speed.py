@@ -4,8 +4,6 @@ Training lanes of small networks is bound by launch latency. Capturing the lifte
 replaying it removes that without waiting for a compiler: a new shape costs a few eager steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

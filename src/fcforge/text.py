@@ -1,7 +1,5 @@
 """How numbers and foreign text look: one way for pages, terminals, files and errors."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 

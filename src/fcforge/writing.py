@@ -5,8 +5,6 @@ disk, then takes its name by `os.replace`. Two machines writing the same path on
 cannot share a temporary name. Permissions are the user's own (umask).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ Results go to stdout, messages and progress bars to stderr. Everything heavy is 
 the commands, so that ``fcforge --help`` answers at once.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What a config can name: one table per kind of thing."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """What a command says while it works: messages and progress, all on stderr."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Options that several commands take, each described once; commands made from requests."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Commands around experiments: from ``init`` to ``report``, and the studies of a run."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands from scans to FC."""
 
-from __future__ import annotations
-
 import typer
 
 from fcforge.cli._console import progress_of, say

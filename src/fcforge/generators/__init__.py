@@ -16,8 +16,6 @@ released       a public start and the site's release                       const
 =============  ==========================================================  =================
 """
 
-from __future__ import annotations
-
 from fcforge.components import build, classes_in
 from fcforge.generators.base import Generator, GeneratorState
 from fcforge.releases.start import Start

@@ -1,7 +1,5 @@
 """The contract of a generator of FC matrices."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

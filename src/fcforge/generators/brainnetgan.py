@@ -5,8 +5,6 @@ critic's sizes are those of a public WGAN with the same layers; the generator, t
 on the diagnosis, the edge baseline and the schedule are ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

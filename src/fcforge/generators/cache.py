@@ -1,7 +1,5 @@
 """Fit a generator once per (generator, subjects, seed): a cache keyed by content."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -7,8 +7,6 @@ R^{R(R-1)/2} is exactly one positive definite correlation matrix (Archakov & Han
 chart does not depend on the order of the ROIs (Thanwerdas 2024).
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import torch

@@ -1,7 +1,5 @@
 """corr_flow: flow matching in off-log coordinates, from the Gaussian to the subjects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """corr_gauss: a class-conditional Gaussian whose every sample is a correlation matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """dp_flow: corr_flow trained by DP-SGD; all that is not trained is public."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Matching makes a synthetic set agree with the training subjects in class means and edge variance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

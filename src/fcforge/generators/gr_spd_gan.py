@@ -4,8 +4,6 @@ Our reconstruction (generators.md 1.3): no code is public. From the abstracts: a
 whose samples live on the SPD manifold, with population-graph regularisers. All sizes are ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Layers drawn from an explicit generator (torch.nn uses a global one), and their training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

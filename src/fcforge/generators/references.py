@@ -1,7 +1,5 @@
 """Generators that only mark the ends of a scale: real subjects again, and independent edges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

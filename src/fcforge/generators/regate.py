@@ -8,8 +8,6 @@ is sampled, not its mean taken; the factor weights and the offset are trained (i
 they are not registered and stay at their start).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """released: synthetic subjects from a public start and one hospital's release."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Several sites train side by side as lanes: their networks are stacked, their los
 every lane gets its own gradient and draws its own random numbers, as if it were alone.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

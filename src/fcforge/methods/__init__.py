@@ -1,7 +1,5 @@
 """The methods, one short file each. To add one, write its file: `METHODS` finds the class."""
 
-from __future__ import annotations
-
 from fcforge.components import build, classes_in
 from fcforge.methods.base import Batch, Lane, Method, Replay
 from fcforge.types import Component

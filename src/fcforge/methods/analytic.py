@@ -9,8 +9,6 @@ regression on all sites together, whatever the order. No subject is kept, but se
 few subjects say a lot about them: see the privacy audit.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

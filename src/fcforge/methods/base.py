@@ -4,8 +4,6 @@ A method is written for ONE model. The engine runs it alone on a CPU, or lifts i
 ``torch.func.vmap`` over many (order, seed) lanes on a GPU; nothing here knows which.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 

@@ -3,8 +3,6 @@
 Upper references, not methods a consortium could use: both keep real subjects.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@ r"""Dark experience replay: stay close to the logits stored with remembered subj
 .. math:: L = CE(B_c) + \alpha \, \mathrm{mean}_{B_m} \|z - u\|^2 \;(+\, \beta \, CE(B_m'))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

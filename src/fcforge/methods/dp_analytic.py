@@ -6,8 +6,6 @@ each person's guarantee is that of their own site, however many sites follow. Wh
 from M (weights, the network, everything after) is covered by it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@ r"""Experience replay: every step also trains on remembered subjects.
 .. math:: L = \frac{CE(B_c) + \lambda \, CE(B_m)}{1 + \lambda}
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

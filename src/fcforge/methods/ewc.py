@@ -3,8 +3,6 @@ r"""Elastic weight consolidation: hold on to the parameters past sites need.
 .. math:: L = CE + \frac{\lambda}{2} \sum_{k<t} \sum_j F_{k,j} (\theta_j - \theta^*_{k,j})^2
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

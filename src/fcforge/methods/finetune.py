@@ -1,7 +1,5 @@
 """A network without memory: fine-tuned from site to site, or begun anew at each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fcforge.methods.base import Method

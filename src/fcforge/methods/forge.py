@@ -12,8 +12,6 @@ with :math:`R_t` the part of site t among the K active subjects of the T past si
 the authors' code; every difference is a field.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Self
 

@@ -10,8 +10,6 @@ Any order of the sites ends in the same head. No subject, real or synthetic, is 
 subjects for any other model are drawn from the same numbers by the generator ``released``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -17,8 +17,6 @@ the sampler. What is left is one weighted ridge regression, in which a remembere
 target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@ r"""Learning without forgetting: the last network teaches on the new site's subj
 .. math:: L = CE + \lambda T^2 \, KL(\mathrm{softmax}(z_{old}/T) \,\|\, \mathrm{softmax}(z/T))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

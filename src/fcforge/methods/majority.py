@@ -1,7 +1,5 @@
 """Majority: say what most subjects so far had. The floor for accuracy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

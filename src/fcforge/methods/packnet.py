@@ -5,8 +5,6 @@ sites, the survivors are trained on and then belong to site t. The network of si
 the weights of sites 1..t. A subject comes without its site, so all t networks look at it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

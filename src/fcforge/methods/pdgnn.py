@@ -8,8 +8,6 @@ it is stored instead of the graph and a small network is trained on current and 
 This is not a GCN: "GCN is adopted as backbone for all methods" cannot hold for it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

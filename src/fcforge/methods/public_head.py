@@ -1,7 +1,5 @@
 """The public head alone: what everybody begins with. Its row says what the hospitals added."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

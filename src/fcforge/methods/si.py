@@ -6,8 +6,6 @@ r"""Synaptic intelligence: importance from how much each parameter lowered the l
     L = CE + c \sum_j \Omega_j (\theta_j - \theta^*_j)^2
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

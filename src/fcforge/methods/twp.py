@@ -5,8 +5,6 @@ r"""Topology-aware weight preserving: protect what the loss and what the graph a
         (\theta_j - \theta^*_{k,j})^2 \;(+\, \beta \|\nabla_\theta CE\|_1)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -12,8 +12,6 @@ with :math:`s(v) = \mathrm{softmax}_{j \in N(v)} (-\|h_v - h_j\|^2 / (F \tau))` 
 features, and the network before this site as the teacher.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Classifiers. `MODELS` is the table of them, `make_model` builds one from its settings."""
 
-from __future__ import annotations
-
 from fcforge.components import build
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.models.convolutions import GAE, GAT, GCN, SAGE

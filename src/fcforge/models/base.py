@@ -1,7 +1,5 @@
 """The contract of a classifier: a frozen description plus pure functions of its parameters."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Graph convolutions, dense and batched: GCN, GAE, GAT and GraphSAGE."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

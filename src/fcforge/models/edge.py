@@ -1,7 +1,5 @@
 """Edge models: classifiers of the FC itself (Fisher-z upper triangle), the honest competitors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

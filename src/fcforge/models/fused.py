@@ -10,8 +10,6 @@ The numbers are those of `layers.batch_norm`, ``relu`` and `randomness.keep_mask
 the mask is the same bit by bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

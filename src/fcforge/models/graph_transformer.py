@@ -1,7 +1,5 @@
 """Graph transformer (Dwivedi and Bresson 2021) with Laplacian coordinates, dense and batched."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Weights have torch's layout (out, in). Node arrays are (n, R, F): n subjects, R 
 Everything works under ``torch.func.vmap`` and ``torch.compile``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal

@@ -1,7 +1,5 @@
 """What the graph networks share: settings, readout and head; layers of graph convolution."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 

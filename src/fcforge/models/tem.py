@@ -1,7 +1,5 @@
 """PDGNN's network at graph level: an MLP on fixed topology-aware embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -5,8 +5,6 @@ reference Ref (r, p), people of the same population who were certainly not train
 score means "was trained on".
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp

@@ -4,8 +4,6 @@ Scores of several worlds (retrainings on other subjects) are held as arrays of s
 row per world, one column per subject; `member` says who was trained on in that world.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ The attacker holds a person's scan and diagnosis, so knows what that person woul
 and give scores (K, n): a higher score means "was in it".
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

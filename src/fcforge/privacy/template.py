@@ -4,8 +4,6 @@ Differentially private learners may look at their own subjects only through nois
 besides (centre, axes, spreads) comes from here: an open dataset, never a hospital's own data.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -16,8 +16,6 @@ Numbers are rounded to 12 significant bits, far below what matters and far above
 differ by, so that the same files give the same start, bit by bit, on every machine.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -11,8 +11,6 @@ head back (where no score leaves [-1, 1]), so that replay and the closed form ag
 the start and the released numbers is used; none has to travel.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

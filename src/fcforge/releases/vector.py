@@ -26,8 +26,6 @@ head, given :math:`c = n G \beta + e` with :math:`e \sim N(0, n G + V I)` and th
 moments; noisy ones of few people leave the public head as it is, those of many take over.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

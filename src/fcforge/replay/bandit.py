@@ -8,8 +8,6 @@ data-dependent control flow, so that it runs inside ``torch.func.vmap``.
 Source: FORGE, appendix "Details in Hierarchical Contextual Thompson Sampling".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -6,8 +6,6 @@ the device. Test subjects are never put into a bank that a learner can reach, un
 `context_on_test` is measured on purpose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 A capsule refuses whatever is not declared, so that nothing can hide in a state.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

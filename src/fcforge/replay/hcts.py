@@ -8,8 +8,6 @@ space are taken. The reward is the fall of the site's cross-entropy on its held-
 All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, Self

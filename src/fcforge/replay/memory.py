@@ -10,8 +10,6 @@ seen) or within every (site, class) cell, so that cells stay equal as sites come
 drawn again and no subject can enter twice.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import torch

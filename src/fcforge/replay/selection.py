@@ -4,8 +4,6 @@ Pure functions of one site's candidates; the sampler calls them for every site. 
 appendix "Sample-Level Contextual Thompson Sampling".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

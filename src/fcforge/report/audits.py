@@ -1,7 +1,5 @@
 """An audit for people and programs: table, sentences, section of a page, files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The model card of a capsule: Markdown made from the verified file alone, for whoever gets it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A capsule of releases in words and as a page: the start, every release, what was withdrawn."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The numbers behind the page of a run, computed once from its results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What a hospital reads at its own turn: what was found at its site, how good a capsule is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A capsule in plain words: four questions, answered the same way on its page and by `inspect`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

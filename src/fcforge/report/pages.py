@@ -4,8 +4,6 @@ No server: open index.html, or mail the folder. Links are relative, every page i
 loads nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

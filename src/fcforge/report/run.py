@@ -1,7 +1,5 @@
 """The page of a run: opens offline, on a phone, on paper, in the dark."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """Studies of runs: unseen sites, calibration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fcforge.report.results import plain

@@ -1,7 +1,5 @@
 """FCM-VAE: the paper's conditional graph VAE, as published and in a form that works."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ generator on the CPU, so that they are those of the same site alone; dropout is 
 networks are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod

@@ -3,8 +3,6 @@
 Pure functions of a parameter dict; p = R(R-1)/2 edges, k Laplacian coordinates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

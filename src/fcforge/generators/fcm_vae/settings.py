@@ -4,8 +4,6 @@ Every field is one switch; docs/generators.md gives the reason for each value in
 careful model (the defaults) differs from the paper.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 

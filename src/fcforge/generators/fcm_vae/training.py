@@ -1,7 +1,5 @@
 """FCM-VAE's objective and training loop."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

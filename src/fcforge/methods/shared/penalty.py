@@ -9,8 +9,6 @@ anchor. So the state never grows: two numbers per parameter, whatever the number
 statistics are not parameters and are not protected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

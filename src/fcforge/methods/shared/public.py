@@ -1,7 +1,5 @@
 """What methods around a public start share: the head of a start as a linear model's parameters."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """What ER, DER and UGCL share: a memory of real subjects, filled once per subject and site."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal

@@ -3,8 +3,6 @@ r"""Weighted ridge regression in the dual: as many unknowns as subjects, not as 
 .. math:: \min_{w, b} \sum_i m_i\,(t_i - b - x_i^\top w)^2 + \alpha\,\|w\|^2
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

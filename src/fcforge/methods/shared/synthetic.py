@@ -6,8 +6,6 @@ it then was. K of the candidates of all past sites are active at a time: those t
 `fcforge.replay.hcts` chooses, a random choice, or a reservoir. No real subject is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self

@@ -3,8 +3,6 @@
 It is the lane's own network when the site begins, so nothing extra travels between sites.
 """
 
-from __future__ import annotations
-
 from fcforge.methods.base import Lane, Params
 from fcforge.methods.shared.penalty import named, part, without
 

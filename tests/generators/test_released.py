@@ -1,0 +1,95 @@
+"""released: the state is a site's release, and whatever is drawn follows from it and the start."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from simulated_site import simulate
+
+from fcforge.errors import ConfigError
+from fcforge.generators.released import Released
+from fcforge.graphs import log_features
+from fcforge.randomness import torch_rng
+from fcforge.releases import vector
+from fcforge.releases.start import Start, StartSettings, make_start
+
+
+@cache
+def start() -> Start:
+    people = simulate(60, seed=3)
+    sites = ["A"] * 30 + ["B"] * 30
+    features = log_features(people.fc.double())
+    return make_start(features, people.y, sites, StartSettings(axes=5))
+
+
+@cache
+def site():
+    return simulate(40, seed=4)
+
+
+def exact() -> Released:
+    return Released(mechanism="none", start=start())
+
+
+def test_the_state_is_the_release_of_q_plus_2_numbers():
+    state = exact().fit(site(), torch_rng(0))
+    assert set(state) == {"release", "counts"}
+    assert state["release"].shape == (5 + 2,)
+    people = site()
+    features = log_features(people.fc.double(), float(start().shrink))
+    each = vector.contributions(start(), features, people.y)
+    torch.testing.assert_close(state["release"], each.sum(0))
+
+
+def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
+    patients = site().select(site().y == 1)
+    state = exact().fit(patients, torch_rng(0))
+    assert state["counts"].tolist() == [1, 1]
+    drawn = exact().sample(state, torch.tensor([0, 1]), torch_rng(1))
+    assert drawn.y.tolist() == [0, 1]
+    assert drawn.fc.shape == (2, 12, 12)
+
+
+def test_noise_is_that_of_the_budget():
+    """Over many seeds the release varies about the exact one by the noise's standard deviation."""
+    made = Released(epsilon=2.0, delta=1e-3, noise="seeded", start=start())
+    sure = exact().fit(site(), torch_rng(0))["release"]
+    seeds = range(300)
+    off = torch.stack([made.fit(site(), torch_rng(s))["release"] - sure for s in seeds])
+    sd = vector.noise_sd(start(), 2.0, 1e-3)
+    assert float(off.std()) == pytest.approx(sd, rel=0.05)
+    assert float(off.mean().abs()) < 4 * sd / off.numel() ** 0.5
+
+
+def test_a_small_epsilon_stays_nearer_to_the_public_head():
+    """The head is a posterior mean: the noisier the release, the smaller the step it takes."""
+    public = vector.head(start(), torch.zeros(6, dtype=torch.float64))
+    release = exact().fit(site(), torch_rng(0))
+    steps = []
+    for epsilon in (8.0, 1.0, 0.1):
+        head = Released(epsilon=epsilon, start=start()).head(release)
+        steps.append(float((head.weight - public.weight).norm()))
+    assert steps[0] > steps[1] > steps[2]
+
+
+def test_diagnoses_follow_the_release_and_not_the_site():
+    """A share of patients may not leave outside the budget: the labels given are not looked at."""
+    state = exact().fit(site(), torch_rng(0))
+    all_sick, all_well = torch.ones(40, dtype=torch.int64), torch.zeros(40, dtype=torch.int64)
+    a, b = (exact().diagnoses(state, y, 50) for y in (all_sick, all_well))
+    assert torch.equal(a, b)
+    share = 0.5 * (1 + float(exact().head(state).bias))
+    assert int(a.sum()) == min(max(round(50 * share), 1), 49)
+
+
+def test_people_in_the_release_are_told():
+    state = exact().fit(site(), torch_rng(0))
+    assert exact().diagnostics(state)["people"] == pytest.approx(40, rel=1e-6)
+
+
+def test_without_a_start_it_says_what_to_do():
+    with pytest.raises(ConfigError, match=r"generator 'released': draws from a public start") as e:
+        Released().fit(site(), torch_rng(0))
+    assert "[start] table" in str(e.value)
