@@ -115,7 +115,7 @@ def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
         raise InputError(f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC)
     rows, cols = layout.indices()
     fc = np.empty((len(X), layout.n_rois, layout.n_rois), dtype=np.float32)
-    fc[:, rows, cols] = fc[:, cols, rows] = np.clip(X, -1, 1)
+    fc[:, rows, cols] = fc[:, cols, rows] = np.clip(X, -1, 1) if largest > 1 else X
     fc[:, np.arange(layout.n_rois), np.arange(layout.n_rois)] = 1.0
     return fc
 
@@ -168,7 +168,7 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         raise InputError(error.what, where=error.where, do=error.do) from error
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    fc = np.stack(made).astype(np.float64)
+    fc = np.stack(made).astype(np.float32, copy=False)
     _require_correlations(fc)
     return _symmetric(fc)
 
@@ -178,13 +178,15 @@ def _is_list_of_matrices(X: Any) -> bool:
 
 
 def _symmetric(fc: np.ndarray) -> np.ndarray:
-    """Exactly symmetric FC with unit diagonal, float32, of matrices that are FC but for rounding.
+    """Exactly symmetric FC with unit diagonal of matrices that are FC but for rounding.
 
     NaN passes: scikit-learn has its own words for it.
     """
     rois = np.arange(fc.shape[1])
     fc[:, rois, rois] = 1.0
-    return ((fc + fc.transpose(0, 2, 1)) / 2).clip(-1, 1).astype(np.float32)
+    both = fc + fc.transpose(0, 2, 1)
+    both *= 0.5
+    return np.clip(both, -1, 1, out=both)
 
 
 def _require_correlations(fc: np.ndarray) -> None:
