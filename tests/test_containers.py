@@ -1,0 +1,57 @@
+"""The Containerfile, as far as it can be checked without an engine: what it names is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "Containerfile").read_text()
+STEPS = [line.split(" ", 1) for line in TEXT.splitlines() if line and not line.startswith("#")]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def steps(name: str) -> list[str]:
+    return [rest for step, rest in STEPS if step == name]
+
+
+def test_what_is_copied_is_there_and_nothing_else_reaches_the_builder():
+    copied = [rest.split()[:-1] for rest in steps("COPY") if not rest.startswith("--from")]
+    names = {name for group in copied for name in group}
+    assert all((ROOT / name).exists() for name in names)
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert [x for x in lines if not x.startswith("#")][0] == "*"
+    assert {x.removeprefix("!") for x in lines if x.startswith("!")} == names
+    # what the package itself needs to be built
+    assert {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "src"} <= names
+
+
+def test_the_tested_versions_are_installed():
+    (install,) = (rest for rest in steps("RUN") if "pip install" in rest)
+    words = shlex.split(install)
+    assert words[words.index("-c") + 1] == "constraints.txt"
+    extras = re.fullmatch(r"\.\[([\w,]+)\]", words[-1])[1].split(",")
+    pins = (ROOT / "constraints.txt").read_text()
+    for extra in extras:
+        for package in PROJECT["optional-dependencies"][extra]:
+            name = re.match(r"[\w-]+", package)[0]
+            assert re.search(rf"^{name}==", pins, flags=re.MULTILINE), name
+    pythons = {image.split(":")[1].split("-")[0] for image in steps("FROM")}
+    (version,) = pythons
+    assert f"(Python {version})" in pins
+    assert int(version.split(".")[1]) >= int(PROJECT["requires-python"].rsplit(".", 1)[1])
+
+
+def test_it_runs_as_a_user_without_rights_and_starts_the_command():
+    assert len(steps("FROM")) == 2
+    last = TEXT[TEXT.rindex("FROM") :]
+    made = re.search(r"useradd .* (\w+)\n", last)[1]
+    assert re.search(rf"^USER {made}$", last, flags=re.MULTILINE)
+    (entry,) = steps("ENTRYPOINT")
+    assert entry == '["fcforge"]'
+    assert "fcforge" in PROJECT["scripts"]
+    made_in = re.search(r"python -m venv (\S+)", TEXT)[1]
+    assert f"COPY --from=build {made_in} {made_in}\n" in last
+    assert f"PATH={made_in}/bin:$PATH" in last
