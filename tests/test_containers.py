@@ -22,7 +22,7 @@ def test_what_is_copied_is_there_and_nothing_else_reaches_the_builder():
     names = {name for group in copied for name in group}
     assert all((ROOT / name).exists() for name in names)
     lines = (ROOT / ".dockerignore").read_text().splitlines()
-    assert [x for x in lines if not x.startswith("#")][0] == "*"
+    assert next(x for x in lines if not x.startswith("#")) == "*"
     assert {x.removeprefix("!") for x in lines if x.startswith("!")} == names
     # what the package itself needs to be built
     assert {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "src"} <= names

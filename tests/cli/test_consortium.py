@@ -214,6 +214,20 @@ def test_verify_names_every_signer(world, merged, tmp_path):
     assert (bad.code, bad.out.splitlines()[-1]) == (1, "DO NOT USE THIS CAPSULE")
 
 
+def test_an_unsigned_release_beside_signed_ones_is_refused(world, merged, tmp_path):
+    folder, sites = world
+    bare, alone = tmp_path / "bare.release", tmp_path / "bare.capsule"
+    good(learn(world, sites[0], bare))
+    apart = (folder / "1.capsule", bare, "--out", tmp_path / "mixed.capsule")
+    refused(fcforge("merge", *apart), "is not signed, though others are")
+    refused(learn(world, sites[0], alone, state="1.capsule"), "Sign yours, too: --sign KEY")
+    good(fcforge("merge", folder / "public.capsule", bare, "--out", alone))
+    assert fcforge("verify", alone).code == 0
+    must = fcforge("verify", alone, "--require-signature")
+    assert (must.code, must.out.count("is not signed.")) == (1, 1)
+    assert fcforge("verify", merged, "--require-signature").code == 0
+
+
 def test_withdrawing_needs_the_key_and_is_exact(world, merged, tmp_path):
     folder, sites = world
     args = ("withdraw", sites[0], "--state", merged, "--out")

@@ -13,7 +13,7 @@ TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 KIND = "What the files hold."
 POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
-REQUIRE = "Refuse a chained capsule with an unsigned ledger line (default: if any is signed)."
+REQUIRE = "Refuse a capsule with an unsigned line or release (default: if any is signed)."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",

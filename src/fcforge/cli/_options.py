@@ -33,7 +33,7 @@ RequireSignature = Annotated[
     bool,
     typer.Option(
         "--require-signature",
-        help="Refuse a chained capsule with an unsigned line (default: if any is signed).",
+        help="Refuse a capsule with an unsigned line or release (default: if any is signed).",
     ),
 ]
 Positive = Annotated[

@@ -128,9 +128,25 @@ def read_release(path: str | Path, trust: Trust | None = None) -> Record:
 
 def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
     """Raise `CapsuleError` for a record that is not signed as it must be."""
+    if trust is None:
+        return
     for record in records:
-        if trust is not None:
-            trust.require(record.key, f"the {record.title}", record.site)
+        trust.require(record.key, f"the {record.title}", record.site)
+    require_signed(records, trust.required)
+
+
+def require_signed(records: Sequence[Record], required: bool | None) -> None:
+    """Raise for a record without signature, by default where another has one.
+
+    It may have been taken off.
+    """
+    bare = [record for record in records if not record.key]
+    if bare and (len(bare) < len(records) if required is None else required):
+        others = ", though others are: its signature may have been taken off"
+        raise CapsuleError(
+            f"the {bare[0].title} is not signed{others if len(bare) < len(records) else ''}.",
+            do="Ask that hospital for a signed one (`fcforge learn --sign KEY`).",
+        )
 
 
 def write_either(group: Consortium, record: Record, out: Path, *, overwrite: bool) -> None:
@@ -150,7 +166,9 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Consortium:
             "releases alone do not make a capsule.",
             do="Name the public start (or any capsule of the consortium) among the files.",
         )
-    return whole[0].merged(*whole[1:]).joined([read_release(p, trust) for p in single])
+    group = whole[0].merged(*whole[1:]).joined([read_release(p, trust) for p in single])
+    require_signed(group.records, trust.required)
+    return group
 
 
 def verify(path: str | Path, trust: Trust) -> list[Check]:
@@ -168,6 +186,10 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
         except CapsuleError as error:
             said, known = error.what, False
         found.append(Check(f"{record.kind} of {record.site}{wave}", known, said))
+    try:
+        require_signed(group.records, trust.required)
+    except CapsuleError as error:
+        found.append(Check("signatures", False, error.what))
     made = f"computed anew from {counted(len(group.releases), 'release')}"
     step = f"{float(group.beta.norm()):.4f} away from the public head"
     return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]

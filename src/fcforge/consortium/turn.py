@@ -14,6 +14,7 @@ from fcforge.capsule.home import Home, Threshold, read_home, write_home
 from fcforge.capsule.keys import read_private
 from fcforge.capsule.opening import Trust
 from fcforge.capsule.requests import LearnRequest
+from fcforge.capsule.sealing import require_same_signing
 from fcforge.consortium.files import read_consortium, write_consortium, write_either
 from fcforge.consortium.learning import Budget, Learned, learn, refit_threshold
 from fcforge.consortium.members import Consortium
@@ -101,6 +102,7 @@ def take_turn(
     home = read_home(place)
     require_home(home, group, request.site, place)
     key = read_private(request.sign) if request.sign is not None else None
+    require_same_signing([{"key": record.key} for record in group.records], key is not None)
     agree(group)
     accept = request.accept_labels
     done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
