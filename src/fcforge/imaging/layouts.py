@@ -226,11 +226,9 @@ def _refuse_native(sources: Iterable[Source], root: Path) -> None:
         found = entities(source.path.name)
         space = found.get("space", "")
         if "sub" in found and not space.startswith("MNI"):
-            raise DataError(
-                f"{source.path.name} is in {space or 'scanner'} space, FC needs MNI space.",
-                where=str(root),
-                do=TO_MNI,
-            )
+            what = f"{source.path.name} is in {space or 'scanner'} space, FC needs MNI space."
+            do = TO_MNI
+            raise DataError(what, where=str(root), do=do)
 
 
 def _one_task(
@@ -241,11 +239,9 @@ def _one_task(
     if request.task or len(tasks) == 1:
         return sources
     if "rest" not in tasks:
-        raise DataError(
-            f"several tasks: {', '.join(tasks)}.",
-            where=str(request.source),
-            do=f"FC is made of one: --task {tasks[0]}.",
-        )
+        what = f"several tasks: {', '.join(tasks)}."
+        do = f"FC is made of one: --task {tasks[0]}."
+        raise DataError(what, where=str(request.source), do=do)
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")
     return [source for source in sources if source.task == "rest"]

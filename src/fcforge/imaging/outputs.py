@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import distributions
@@ -153,6 +153,19 @@ def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     folder = out / "atlases" / f"atlas-{atlas.name}"
     columns = ["index", "name", "system", "x", "y", "z"]
     write_table(folder / f"atlas-{atlas.name}_dseg.tsv", columns, rows)
+
+
+def write_failed(
+    out: Path, failed: Sequence[tuple[str, str]], asked: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
+    log = out / "logs" / "failed.tsv"
+    lines = log.read_text().splitlines()[1:] if log.exists() else []
+    before = [(who, why) for who, tab, why in (line.partition("\t") for line in lines) if tab]
+    now = {f"sub-{subject}" for subject in asked}
+    rows = [*(row for row in before if row[0] not in now), *failed]
+    write_table(log, ["participant_id", "reason"], rows)
+    return rows
 
 
 def refuse_foreign(out: Path, source: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who was scanned: the participants table beside the data, row by row, values untouched."""
+"""Who was scanned: the table beside the data, and the group's own, with what is odd about it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging.sources import read_json, sidecar_of
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
 SITE_COLUMNS = ("site", "site_id", "center", "centre", "hospital", "site_name")
 DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
+Row = Mapping[str, Any]
+OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 
 
@@ -114,3 +120,90 @@ def no_column(role: str, header: Sequence[str], accepted: Sequence[str], path: P
         where=str(path),
         do=f"Name it one of: {', '.join(accepted)}.",
     )
+
+
+def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTable) -> list[Row]:
+    """Rows of participants.tsv: the user's columns, and what the sidecars of FC files say.
+
+    Parameters
+    ----------
+    out : Path
+        Output folder.
+    files : mapping of subject to FC file
+        Subjects whose FC has no sidecar are not finished and left out.
+    people : ParticipantTable
+    """
+    rows: list[Row] = []
+    for subject, path in files.items():
+        side = read_json(sidecar_of(path))
+        if not side:
+            continue
+        made, known = _from_sidecar(side), people.of(subject)
+        rows.append(
+            {
+                "participant_id": path.relative_to(out).parts[0],
+                "original_id": subject,
+                **{k: v for k, v in known.items() if k not in made or made[k] == "n/a"},
+                **{k: v for k, v in made.items() if not (v == "n/a" and k in known)},
+                "file": str(path.relative_to(out)),
+            }
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return [{c: row.get(c, "n/a") for c in columns} for row in rows]
+
+
+def _from_sidecar(side: Mapping[str, Any]) -> dict[str, Any]:
+    def text(value: float | None) -> str:
+        return "n/a" if value is None else f"{value:.4g}"
+
+    return {
+        "mean_fd": text(side["MeanFD"]),
+        "n_volumes": side["Volumes"],
+        "dof": text(side["DegreesOfFreedom"]),
+        "tr": text(side["RepetitionTime"]),
+        "mean_fc": text(side["MeanFC"]),
+        "n_empty_rois": len(side["EmptyROIs"]),
+        "min_coverage": text(side["MinCoverage"]),
+    }
+
+
+def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Subjects, diagnoses and TRs of each site."""
+    found = []
+    for site in sorted({str(r["site"]) for r in rows}):
+        own = [r for r in rows if str(r["site"]) == site]
+        diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
+        counts = [f"{d}: {diagnoses.count(d)}" for d in sorted(set(diagnoses))]
+        trs = ", ".join(sorted({str(r["tr"]) for r in own}))
+        found.append({"site": site, "n": len(own), "diagnosis": ", ".join(counts), "tr": trs})
+    return found
+
+
+def mixed_trs(rows: Sequence[Row]) -> list[str]:
+    """A line for every site whose subjects were scanned with different TRs."""
+    return [
+        f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
+        for s in site_rows(rows)
+        if ", " in s["tr"]
+    ]
+
+
+def outliers(rows: Sequence[Row]) -> list[str]:
+    """A line for every subject whose mean FC is far from the others' (failed normalisation?)."""
+    values = numbers(rows, "mean_fc")
+    if len(values) < 8 or not np.isfinite(values).all() or values.std() == 0:
+        return []
+    median = np.median(values)
+    spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
+    return [
+        f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's "
+        f"median {median:.2f}; look at its page."
+        for i in np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
+    ]
+
+
+def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
+    """Column as numbers, NaN where it holds none, (n_rows,)."""
+    import pandas as pd
+
+    return pd.to_numeric(pd.Series([r[column] for r in rows]), errors="coerce").to_numpy(float)

@@ -69,11 +69,9 @@ def open_scan(path: Path) -> ScanHeader:
     header = image.header
     code = int(header["sform_code"]) or int(header["qform_code"])
     if code == 0:
-        raise DataError(
-            "wrong affine: the header places the voxels nowhere (sform and qform codes are 0).",
-            where=str(path),
-            do="Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4).",
-        )
+        what = "wrong affine: the header places the voxels nowhere (sform and qform codes are 0)."
+        do = "Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4)."
+        raise DataError(what, where=str(path), do=do)
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.", where=str(path))
@@ -92,11 +90,9 @@ def repetition_time(scan: ScanHeader, said: float | None, override: float | None
     if override is not None:
         return override
     if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
-        raise DataError(
-            f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s.",
-            where=str(scan.path),
-            do="Correct the file, or pass the true one: --tr SECONDS.",
-        )
+        what = f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s."
+        do = "Correct the file, or pass the true one: --tr SECONDS."
+        raise DataError(what, where=str(scan.path), do=do)
     return said or scan.tr
 
 
@@ -161,11 +157,9 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"shape {data.shape} is not one label volume.", where=str(path))
     labels = np.rint(data)
     if not np.isfinite(data).all() or np.abs(labels - data).max() > 1e-3 or labels.min() < 0:
-        raise DataError(
-            "the atlas must hold whole numbers, 0 = outside; this one does not.",
-            where=str(path),
-            do="Probabilistic atlases have to be turned into labels first.",
-        )
+        what = "the atlas must hold whole numbers, 0 = outside; this one does not."
+        do = "Probabilistic atlases have to be turned into labels first."
+        raise DataError(what, where=str(path), do=do)
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 
 
@@ -194,11 +188,9 @@ def read_volume(path: Any) -> np.ndarray:
     try:
         return np.asarray(image.dataobj, dtype=np.float32)
     except (EOFError, OSError, zlib.error, ValueError) as error:
-        raise DataError(
-            f"truncated or damaged ({type(error).__name__}).",
-            where=str(path),
-            do="Copy or compress the file again.",
-        ) from None
+        what = f"truncated or damaged ({type(error).__name__})."
+        do = "Copy or compress the file again."
+        raise DataError(what, where=str(path), do=do) from None
 
 
 def load_image(path: Any) -> Any:

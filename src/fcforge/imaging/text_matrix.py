@@ -109,11 +109,9 @@ def _numbers(rows: Rows, where: str) -> np.ndarray:
     out = np.empty((len(rows), width))
     for k, (line, cells) in enumerate(rows):
         if len(cells) != width:
-            raise DataError(
-                f"line {line} has {len(cells)} values, the lines before it {width}.",
-                where=where,
-                do="The file is cut off or mixed; make it again.",
-            )
+            what = f"line {line} has {len(cells)} values, the lines before it {width}."
+            do = "The file is cut off or mixed; make it again."
+            raise DataError(what, where=where, do=do)
         out[k] = _row(cells, line, where)
     return out
 
@@ -125,9 +123,7 @@ def _row(cells: list[str], line: int, where: str) -> list[float]:
         values = [(_number(cell), cell) for cell in cells]
     for value, cell in values:
         if value is None:
-            raise DataError(
-                f"line {line} holds '{cell}', which is not a number.",
-                where=where,
-                do="Remove the text, or put # before comment lines.",
-            )
+            what = f"line {line} holds '{cell}', which is not a number."
+            do = "Remove the text, or put # before comment lines."
+            raise DataError(what, where=where, do=do)
     return [value for value, _ in values if value is not None]

@@ -9,8 +9,8 @@ import numpy as np
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.extract import Run, SubjectFC
-from fcforge.imaging.group import mixed_trs, numbers, outliers, site_rows
 from fcforge.imaging.methods_text import Methods
+from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
 from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, fc_figure
 from fcforge.report.frame import Section, render, short
 from fcforge.report.table import Cell, Table

@@ -103,11 +103,9 @@ def read_pt(path: Path) -> Any:
     except UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
         asked = f"it asks for {name[1]}" if name else "it is not data alone"
-        raise DataError(
-            f"refused: {asked}, which could run code.",
-            where=str(path),
-            do="Have its owner save tensors, arrays, lists and dicts only, or an .npz.",
-        ) from None
+        what = f"refused: {asked}, which could run code."
+        do = "Have its owner save tensors, arrays, lists and dicts only, or an .npz."
+        raise DataError(what, where=str(path), do=do) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"not a readable .pt file ({reason[:80]}).", where=str(path)) from None
@@ -147,11 +145,9 @@ def _forge_sites(
     elif isinstance(content, list | tuple):
         parts = [(_get(part, "roi_list"), _get(part, "labels")) for part in content]
     if not parts or any(rois is None or labels is None for rois, labels in parts):
-        raise DataError(
-            "no roi_list and labels of every site in it.",
-            where=str(path),
-            do="Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ...",
-        )
+        what = "no roi_list and labels of every site in it."
+        do = "Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ..."
+        raise DataError(what, where=str(path), do=do)
     known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
     if len(known) != len(parts):
         raise DataError(f"{len(parts)} sites, but {len(known)} names.", where=str(path))

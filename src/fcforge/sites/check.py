@@ -67,11 +67,9 @@ def require_valid(cohort: Cohort, *, n_rois: int | None = None, show: int = 5) -
         lines = "".join(f"\n  - {f}" for f in errors[:show])
         more = f"\n  ... and {len(errors) - show} more" if len(errors) > show else ""
         count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-        raise DataError(
-            f"dataset '{cohort.name}' has {count}:{lines}{more}\n",
-            where=str(cohort.provenance.get("path", "")),
-            do="See all with `fcforge check`; nothing was trained.",
-        )
+        what = f"dataset '{cohort.name}' has {count}:{lines}{more}\n"
+        do = "See all with `fcforge check`; nothing was trained."
+        raise DataError(what, where=str(cohort.provenance.get("path", "")), do=do)
 
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:

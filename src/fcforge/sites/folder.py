@@ -163,19 +163,15 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     values = arrays[name]
     n_axes = 2 if name == "fc_upper" else 3
     if values.ndim != n_axes or values.dtype.kind not in "fiu":
-        raise DataError(
-            f"'{name}' has shape {values.shape} and type {values.dtype}.",
-            where=str(path),
-            do="fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers.",
-        )
+        what = f"'{name}' has shape {values.shape} and type {values.dtype}."
+        do = "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
+        raise DataError(what, where=str(path), do=do)
     fc = fc_from_upper(values, str(path)) if name == "fc_upper" else values.astype(np.float32)
     for row in REQUIRED:
         if arrays[row].shape != values.shape[:1]:
-            raise DataError(
-                f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects.",
-                where=str(path),
-                do="Every array needs one row per subject.",
-            )
+            what = f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects."
+            do = "Every array needs one row per subject."
+            raise DataError(what, where=str(path), do=do)
     return fc
 
 
@@ -207,11 +203,9 @@ def _from_folder(path: Path, asked: _Asked) -> Cohort:
         archives = sorted(path.glob("*.npz"))
         if len(archives) == 1:
             return _from_npz(archives[0], asked)
-        raise DataError(
-            "has no participants.tsv.",
-            where=str(path),
-            do="Write one with columns participant_id, site, diagnosis (tab-separated).",
-        )
+        what = "has no participants.tsv."
+        do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
+        raise DataError(what, where=str(path), do=do)
     people, faults = read_participants(table, asked.labels, asked.positive)
     files = _Files(path, asked.pattern)
 

@@ -48,11 +48,9 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
     rows, columns = matrix.shape
     if kind == "fc":
         if rows != columns or rows < 2:
-            raise DataError(
-                f"FC is {rows} x {columns}, not square with two ROIs or more.",
-                where=where,
-                do="Is the file cut off, or a time series (kind='timeseries')?",
-            )
+            what = f"FC is {rows} x {columns}, not square with two ROIs or more."
+            do = "Is the file cut off, or a time series (kind='timeseries')?"
+            raise DataError(what, where=where, do=do)
         return matrix.astype(np.float32)
     return _series_fc(matrix, where)
 
@@ -60,17 +58,13 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
 def _series_fc(matrix: np.ndarray, where: str) -> np.ndarray:
     rows, columns = matrix.shape
     if _cut_off_fc(matrix):
-        raise DataError(
-            f"looks like the first {rows} rows of an FC matrix of {columns} ROIs.",
-            where=where,
-            do="The file is cut off; make it again.",
-        )
+        what = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
+        do = "The file is cut off; make it again."
+        raise DataError(what, where=where, do=do)
     if rows < 5 or columns < 2:
-        raise DataError(
-            f"a time series of {rows} volumes x {columns} ROIs is too short.",
-            where=where,
-            do="Rows are volumes, columns are ROIs.",
-        )
+        what = f"a time series of {rows} volumes x {columns} ROIs is too short."
+        do = "Rows are volumes, columns are ROIs."
+        raise DataError(what, where=where, do=do)
     return pearson_fc(matrix, where=where).astype(np.float32)
 
 
@@ -82,11 +76,9 @@ def _kind_of(matrix: np.ndarray, where: str) -> Kind:
         if not np.isfinite(diagonal).any() and np.isfinite(off).all():
             if np.isinf(diagonal).all() or np.abs(off).max() > 1:
                 return "fisher_z"
-            raise DataError(
-                "has no diagonal and no value beyond 1: correlations or Fisher z?",
-                where=where,
-                do="kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1.",
-            )
+            what = "has no diagonal and no value beyond 1: correlations or Fisher z?"
+            do = "kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1."
+            raise DataError(what, where=where, do=do)
     return "fc" if looks_like_fc(matrix) else "timeseries"
 
 

@@ -50,11 +50,9 @@ def find_raw(root: Path) -> list[RawRun]:
         raise DataError("no such folder.", where=str(root))
     paths = [*nifti_files(root, "sub-*/**/*_bold")] or [*nifti_files(root, "*")]
     if not paths:
-        raise DataError(
-            "no *_bold.nii[.gz] and no NIfTI file found.",
-            where=str(root),
-            do="Give a BIDS folder, or a folder with one 4D file per subject.",
-        )
+        what = "no *_bold.nii[.gz] and no NIfTI file found."
+        do = "Give a BIDS folder, or a folder with one 4D file per subject."
+        raise DataError(what, where=str(root), do=do)
     runs = [_describe(path, root) for path in paths]
     return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name))
 
