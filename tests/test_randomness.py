@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fcforge.randomness import bits, derive, fold, keep_mask, normal, numpy_rng, torch_rng, uniform
 
@@ -107,3 +109,12 @@ def test_a_mask_is_the_same_alone_and_lifted(shape):
 
 def test_a_longer_draw_begins_like_a_shorter_one():
     assert torch.equal(bits(key(4), (10,)), bits(key(4), (30,))[:10])
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31))
+def test_one_key_folds_as_many_do(key, number):
+    """Alone a key is folded by Python's integers, among others by tensors."""
+    alone = fold(torch.tensor(key, dtype=torch.int32), number)
+    among = fold(torch.tensor([key, 1], dtype=torch.int32), number)[0]
+    assert int(alone) == int(among)
+    assert alone.dtype == among.dtype == torch.int32

@@ -46,8 +46,32 @@ def _mix(h: Tensor) -> Tensor:
     return h ^ ((h >> 16) & 0xFFFF)
 
 
+def _plain(key: Tensor) -> bool:
+    """Whether a key is one number in this process's memory, not lifted over lanes."""
+    import torch
+
+    if key.device.type != "cpu" or key.dim():
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(key)
+
+
+def _fold_int(key: int, number: int) -> int:
+    """`fold` of Python's integers, as a signed 32-bit integer."""
+
+    def mix(h: int) -> int:
+        h = ((h ^ h >> 16) * 0x85EBCA6B) & 0xFFFFFFFF
+        h = ((h ^ h >> 13) * 0xC2B2AE35) & 0xFFFFFFFF
+        return h ^ h >> 16
+
+    mixed = mix((key * 0x01000193 + 0x3C6EF372) & 0xFFFFFFFF)
+    found = mix(mixed ^ (number * 0x9E3779B1 & 0xFFFFFFFF))
+    return found - 2**32 if found >= 2**31 else found
+
+
 def fold(key: Tensor, number: int | Tensor) -> Tensor:
     """Derive a new int32 key from `key` for purpose or step `number`. Pure; works under vmap."""
+    if isinstance(number, int) and _plain(key):  # a dozen operations on one number cost 0.1 ms
+        return key.new_tensor(_fold_int(int(key), number))
     if isinstance(number, int):  # wrap as an int32 tensor would
         salt: int | Tensor = ((number * 0x9E3779B1 + 2**31) & 0xFFFFFFFF) - 2**31
     else:

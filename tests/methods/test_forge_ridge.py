@@ -96,7 +96,7 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
         inputs = world.bank.inputs(chosen.model)["edges"][state["memory.row"][slots]].double()
         then = chosen.model.apply(params, {}, {"edges": inputs})
         logits = (then.logits - state["memory.logits"][slots].double()).square()
-        readout = (then.embedding - state["memory.embedding"][slots].double()).square()
+        readout = (then.embedding - inputs).square()  # r is x: not kept
         each = l1 * to_label(then.logits, state["memory.y"][slots])
         each = each + l2 * (logits.mean(-1) if mean else logits.sum(-1))
         each = each + l3 * (readout.mean(-1) if mean else readout.sum(-1))

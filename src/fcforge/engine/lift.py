@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 T = TypeVar("T")
+Params = dict[str, Tensor]
 
 
 def stack(trees: Sequence[T]) -> T:
@@ -44,6 +45,19 @@ def lift(fn: Callable[..., Any], n_lanes: int) -> Callable[..., Any]:
     transform sits inside `fn`, so parameters arrive here as plain tensors without a graph.
     """
     return fn if n_lanes == 1 else torch.func.vmap(fn, randomness="error")
+
+
+def gradient(objective: Callable[..., Any], params: Params) -> tuple[Params, Any]:
+    """Gradient of the first of an objective's two results by `params`, and the second as it is."""
+    leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
+    loss, also = objective(leaves)
+    found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, found, strict=True)), pytree.tree_map(torch.detach, also)
+
+
+def lifted_gradient(objective: Callable[..., Any], params: Params) -> tuple[Params, Any]:
+    """The same where it is lifted over lanes; alone it would cost half as much again."""
+    return torch.func.grad(objective, has_aux=True)(params)
 
 
 def where_better(better: Tensor, new: T, old: T) -> T:

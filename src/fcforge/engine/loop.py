@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fcforge.engine.lift import lift, stack, unstack
+from fcforge.engine.lift import gradient, lift, lifted_gradient, stack, unstack
 from fcforge.engine.optim import Adam, adam_restart, adam_start, adam_step
 from fcforge.engine.selection import Keeper
 from fcforge.errors import SealedError
@@ -131,9 +131,18 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
 
 
 def make_step(
-    learner: Learner, training: Training, inputs: Inputs, y: Tensor, *, replaying: bool
+    learner: Learner,
+    training: Training,
+    inputs: Inputs,
+    y: Tensor,
+    *,
+    replaying: bool,
+    alone: bool = False,
 ) -> Callable[[Lane, Adam, Tensor, Tensor], tuple[Lane, Adam]]:
-    """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, key)."""
+    """One optimiser step of one lane, as a pure function of (lane, optimiser, rows, key).
+
+    A step that runs `alone` is never lifted.
+    """
     method, model = learner.method, learner.model
     lr = model.lr if training.lr is None else training.lr
     optimiser = {"lr": lr, "weight_decay": training.weight_decay, "clip": training.clip}
@@ -147,7 +156,7 @@ def make_step(
             with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():
                 return method.loss(model, params, lane, batch, fold(key, 2))
 
-        grads, stats = torch.func.grad(objective, has_aux=True)(lane.params)
+        grads, stats = (gradient if alone else lifted_gradient)(objective, lane.params)
         masked = method.after_grad(grads, lane)
         params, opt = adam_step(lane.params, masked, opt, **optimiser)
         moved = lane._replace(params=params, stats=stats)
@@ -250,7 +259,9 @@ def _lifted(
     """`begin_epoch` and the step of `n` lanes, as CUDA graphs where that pays."""
     method, inputs = learner.method, bank.inputs(learner.model)
     begin = lift(lambda la, e, k: (method.begin_epoch(learner.model, la, inputs, e, k),), n)
-    step = lift(make_step(learner, training, inputs, bank.y, replaying=replaying), n)
+    alone = n == 1 and not captured
+    one = make_step(learner, training, inputs, bank.y, replaying=replaying, alone=alone)
+    step = lift(one, n)
     if captured and method.captures and replaying:
         begin = Graphed(begin, carried=1)
     return begin, Graphed(step, carried=2) if captured else step

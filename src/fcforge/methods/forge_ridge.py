@@ -18,6 +18,7 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -25,8 +26,10 @@ from torch import Tensor
 
 from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import dual_ridge, linear_head
-from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.methods.shared.synthetic import SyntheticMemory, by_site, seen_by
 from fcforge.replay.hcts import Look
+from fcforge.replay.memory import ROWS
+from fcforge.replay.selection import closeness, distances
 from fcforge.settings import Positive, Share, Size
 
 
@@ -83,6 +86,7 @@ class ForgeRidge(SyntheticMemory):
     fits = False
     from_public = "head"
     models = ("linear",)
+    keeps_readouts = False  # r is x
 
     def learn_public(
         self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
@@ -100,16 +104,15 @@ class ForgeRidge(SyntheticMemory):
         return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        bank = site.bank.inputs(model)
-        now, old = bank["edges"][site.rows], lane.state["memory.embedding"]  # r is x
-        x = torch.cat([now, old]).double()
-        gram = x @ x.T
+        bank, old = site.bank.inputs(model), lane.state[ROWS].clamp(min=0)
+        rows = torch.cat([site.rows, old])
+        x, gram = bank["edges"][rows].double(), site.bank.products(model, rows)
         t = 2.0 * site.y.double() - 1.0
         alike = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
         chooses = len(old) > 0 and self.chooses
         total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
-        look: Look | None = None
+        look = self._fixed(model, lane, site) if chooses and self.sampling == "hcts" else None
         for done in range(self.rounds if chooses else 1):
             if chooses:
                 key = keys[done].to(x.device)
@@ -119,15 +122,33 @@ class ForgeRidge(SyntheticMemory):
             lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
         return lane
 
+    def _fixed(self, model: Model, lane: Lane, site: SiteView) -> Look:
+        """What the sampler sees of past sites that no head changes: computed once per site."""
+        rows, y = by_site(lane.state, "memory", self.candidates)
+        edges, scaling = site.bank.inputs(model)["edges"], self.sampler.closeness
+
+        def look(at: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return closeness(edges[at], y, scaling), distances(edges[at])
+
+        seen = [
+            site.bank.once((model, scaling, at.cpu().numpy().tobytes()), partial(look, at, its))
+            for at, its in zip(rows, y, strict=True)
+        ]
+        near, distance = (torch.stack(part) for part in zip(*seen, strict=True))
+        nothing = torch.zeros(len(rows), device=near.device)
+        return Look(nothing, nothing, torch.stack([near, near], -1), distance)
+
     def _ridge(self, x: Tensor, gram: Tensor, t: Tensor, alike: Tensor, state: State) -> Tensor:
         """Weights and, last, bias (p + 1,) for the subjects chosen now."""
         n, asked = len(t), self.targets(state, len(t))
         place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
         target, mass = torch.cat([t, asked.target]), torch.cat([alike, asked.mass])
         public = state.get("public.head", torch.zeros_like(x[0, :1]).expand(x.shape[1] + 1))
-        target = target - x[place] @ public[:-1] - public[-1]  # what the public head leaves
+        if "public.head" in state:  # what it leaves
+            target = target - (x @ public[:-1])[place] - public[-1]
         dual = dual_ridge(gram[place[:, None], place], target, mass, self.penalty * x.shape[1])
-        return public + torch.cat([dual.coefficient @ x[place], dual.bias[None]])
+        weight = torch.zeros_like(x[:, 0]).index_add(0, place, dual.coefficient) @ x
+        return public + torch.cat([weight, dual.bias[None]])
 
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.

@@ -6,9 +6,9 @@ the device. Test subjects are never put into a bank that a learner can reach, un
 `context_on_test` is measured on purpose.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.types import FCBatch, SiteSeal
+
+T = TypeVar("T")
+MOST_KNOWN = 200  # results kept by `Bank.once`
 
 
 class PoolName(NamedTuple):
@@ -44,6 +47,7 @@ class Bank:
         self._y: list[Tensor] = []
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
+        self._known: dict[Hashable, Any] = {}
         self._n = 0
 
     def __len__(self) -> int:
@@ -83,6 +87,39 @@ class Bank:
             cached = {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
             self._prepared[model] = (self._n, cached)
         return cached
+
+    def products(self, model: Model, rows: Tensor) -> Tensor:
+        """Inner products (n, n) of the edges of some rows, float64; whole pools are kept.
+
+        Orders of the same sites ask for the same pairs again and again.
+        """
+        x, n = self.inputs(model)["edges"], len(rows)
+        names, pool, item = self.address(rows)
+        found = torch.empty(n, n, dtype=torch.float64, device=self.device)
+        places = [((pool == i).nonzero()[:, 0].to(self.device), i) for i in range(len(names))]
+        for at, i in places:
+            for to, j in places:
+                block = self._block(x, model, names[i], names[j])
+                found[at[:, None], to] = block[item[at.cpu()]][:, item[to.cpu()]]
+        return found
+
+    def _block(self, x: Tensor, model: Model, a: PoolName, b: PoolName) -> Tensor:
+        first, second = sorted((a, b))
+
+        def multiply() -> Tensor:
+            left, right = (x[self._pools[p].start : self._pools[p].stop] for p in (first, second))
+            return left.double() @ right.double().T
+
+        block = self.once((model, first, second), multiply)
+        return block if a == first else block.T
+
+    def once(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave when it was last asked for; the latest few hundred are kept."""
+        if name not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[name] = compute()
+        return self._known[name]
 
     def _all(self, what: str) -> Tensor:
         parts = getattr(self, what)

@@ -91,6 +91,7 @@ class SyntheticMemory(Method):
     keeps = "synthetic subjects"
     needs_generator = True
     row_keys = (ROWS, "dev.row")
+    keeps_readouts = True  # False where they follow from the subjects
 
     @classmethod
     def paper(cls) -> Self:
@@ -118,7 +119,7 @@ class SyntheticMemory(Method):
         """Empty memory, no arm."""
         device = next(iter(lane.params.values())).device
         none = torch.empty(0, dtype=torch.int64, device=device)
-        state = empty_memory(0, readout_width(model, lane.params, lane.stats), device)
+        state = empty_memory(0, self._width(model, lane), device)
         state |= {"dev.row": none, "dev.y": none}
         state |= self._active(Choice(none, none, none.float()))
         if self.sampling == "hcts":
@@ -128,7 +129,7 @@ class SyntheticMemory(Method):
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Candidates and held-out subjects of every site, the choice among them, the arms."""
         n, dev = sites * self.candidates, sites * self.dev * (self.sampling == "hcts")
-        found = declared_memory(n, readout_width(model, lane.params, lane.stats), sites)
+        found = declared_memory(n, self._width(model, lane), sites)
         found["dev.row"] = Declared((dev,), torch.int64)
         found["dev.y"] = Declared((dev,), torch.int64, low=0, high=1)
         found["replay.active"] = Declared((None,), torch.int64, low=0, high=n - 1)
@@ -137,6 +138,9 @@ class SyntheticMemory(Method):
             arms = alike(self.sampler.start("meta"))
             found |= {k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()}
         return found
+
+    def _width(self, model: Model, lane: Lane) -> int:
+        return readout_width(model, lane.params, lane.stats) if self.keeps_readouts else 0
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
@@ -167,7 +171,7 @@ class SyntheticMemory(Method):
             ROWS: kept,
             "memory.y": y[kept],
             "memory.logits": logits,
-            "memory.embedding": embedding,
+            "memory.embedding": embedding if self.keeps_readouts else embedding[:, :0],
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
