@@ -90,3 +90,21 @@ def test_a_view_shows_its_site_until_it_is_sealed():
     for look in (lambda: view.rows, lambda: view.y, lambda: view.synthetic(3)):
         with pytest.raises(SealedError, match="sealed"):
             look()
+
+
+def test_products_of_pools_are_kept_and_are_the_products_of_their_edges():
+    model = make_model(Component("linear"), 6)
+    rng = torch.Generator().manual_seed(0)
+
+    def some(n):
+        x = torch.rand(n, 6, 6, generator=rng) - 0.5
+        return FCBatch((x + x.mT) / 2 + torch.eye(6), torch.zeros(n, dtype=torch.int64))
+
+    bank = Bank()
+    a = bank.add(PoolName("real", "a", 0, "train"), some(4))
+    b = bank.add(PoolName("synthetic", "b", 0, "x"), some(5))
+    rows = torch.cat([b[[3, 1]], a[[0, 2]], b[[1]]])
+    x = bank.inputs(model)["edges"][rows].double()
+    for _ in range(2):
+        assert torch.allclose(bank.products(model, rows), x @ x.T, atol=1e-12)
+    assert bank.once("name", lambda: 1) == bank.once("name", lambda: 2) == 1

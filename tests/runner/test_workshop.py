@@ -17,6 +17,7 @@ from fcforge.runner.learners import build_learner
 from fcforge.runner.pools import synthetic_name
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
+from fcforge.runner.work import Work
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.types import Component, Leaks, LearnerSpec, Training
@@ -147,6 +148,30 @@ def test_results_are_the_stored_scores_stage_by_stage(tmp_path):
 
 
 # -- memory, pools, learners -------------------------------------------------------------------
+def test_synthetic_subjects_count_no_more_than_their_generator_and_leave_with_the_run(tmp_path):
+    spec = run_spec(learner_spec("forge_ridge", {"candidates": 200, "dev": 10}), 2)
+    plan = plan_of(spec)
+    shop = run_plan(plan, tmp_path)
+    node = list(plan.nodes.values())[-1]
+    state = sum(shop.bench.state_bytes.values())
+    edges = cohort().n_rois * (cohort().n_rois - 1) // 2
+    assert len(shop.bench.state_bytes) == 2
+    kept = Store(tmp_path).read_meta(node.key)["memory_bytes"]
+    assert state < kept < 2 * 210 * edges * 4
+    files = list(shop.store.generators.glob("subjects-*"))
+    assert len(files) == 2
+    again = Workshop(cohort(), Store(tmp_path / "again"))
+    again.store.generators.mkdir(parents=True)
+    for file in files:  # another process reads what this one drew
+        (again.store.generators / file.name).write_bytes(file.read_bytes())
+    again.run(list(plan.nodes.values())[:2])
+    key = list(plan.nodes)[1]
+    mine, theirs = (s.read_scores(key) for s in (shop.store, again.store))
+    assert all(np.array_equal(mine[s], theirs[s]) for s in mine)
+    Work(plan, shop.store, lambda *step: None).done([], "")
+    assert not list(shop.store.generators.glob("subjects-*"))
+
+
 def test_memory_counts_edges_of_remembered_subjects(tmp_path):
     plan = plan_of(run_spec(learner_spec("er", {"memory": 7}), 1))
     shop = run_plan(plan, tmp_path)
@@ -267,7 +292,8 @@ def test_generators_are_fitted_ahead_and_found(tmp_path):
         ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     assert len(ahead) == 4  # two sites, two seeds
     run_plan(plan, store.root)
-    assert {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()} == ahead
+    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
+    assert found == ahead  # beside them the subjects that were drawn
 
 
 def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
@@ -282,7 +308,8 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     assert Workshop(cohort(), store).fit_generators(list(wanted.values())) == 4
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     run_plan(plan, store.root)
-    assert {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()} == ahead
+    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
+    assert found == ahead  # beside them the subjects that were drawn
     with fitted_generators(nodes, Component("folder"), store, 2, but=wanted) as wait_for:
         wait_for(nodes)  # nothing is left for processes: the dataset is not even read
 

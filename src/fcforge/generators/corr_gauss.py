@@ -64,7 +64,9 @@ class CorrGauss(Generator):
 
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
-        return self.matched(self.gaussian(batch), batch, rng)
+        state = self.gaussian(batch)
+        state["factors"] = state["factors"].half()  # nearly all of the state
+        return self.matched(state, batch, rng)
 
     def gaussian(self, batch: FCBatch) -> GeneratorState:
         """The class-conditional Gaussian, its noise not yet matched."""

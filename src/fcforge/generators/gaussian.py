@@ -96,7 +96,7 @@ def residual_noise(
     factors: Tensor, diagonal: Tensor, n: int, rng: torch.Generator, groups: Tensor | None = None
 ) -> Tensor:
     """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
-    low = mirrored_normal(n, len(factors), rng, groups) @ factors
+    low = mirrored_normal(n, len(factors), rng, groups) @ factors.to(diagonal)
     return low + mirrored_normal(n, len(diagonal), rng, groups) * diagonal
 
 

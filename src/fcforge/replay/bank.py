@@ -83,7 +83,8 @@ class Bank:
         """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
-            fresh = _prepare_in_chunks(model, self._all("_fc")[done:])
+            spans = [p for p in self._pools.values() if p.start >= done and len(p)]
+            fresh = _prepare_in_chunks(model, self._all("_fc"), spans)
             cached = {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
             self._prepared[model] = (self._n, cached)
         return cached
@@ -162,8 +163,12 @@ class Bank:
         return rows[(rows >= 0) & real[rows]]
 
 
-def _prepare_in_chunks(model: Model, fc: Tensor, chunk: int = 256) -> Inputs:
-    parts = [model.prepare(fc[i : i + chunk]) for i in range(0, len(fc), chunk)]
+def _prepare_in_chunks(
+    model: Model, fc: Tensor, spans: Sequence[range], chunk: int = 256
+) -> Inputs:
+    """Inputs of some pools, each prepared on its own: a batch's size can change the last digit."""
+    starts = [(i, min(i + chunk, p.stop)) for p in spans for i in range(p.start, p.stop, chunk)]
+    parts = [model.prepare(fc[i:j]) for i, j in starts]
     return {k: torch.cat([p[k] for p in parts]) for k in parts[0]}
 
 

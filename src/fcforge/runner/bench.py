@@ -37,6 +37,7 @@ class Bench:
 
     def __init__(self, device: str = "cpu", generators: Path | None = None) -> None:
         self.bank, self.generators = Bank(device), generators
+        self.state_bytes: dict[PoolName, int] = {}  # of the generators of synthetic pools
 
     # -- a site --------------------------------------------------------------------------------
     def view(
@@ -106,7 +107,16 @@ class Bench:
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
-        return self.bank.add(name, synthetic_subjects(site, spec, n, self.generators, start))
+        made, self.state_bytes[name] = synthetic_subjects(site, spec, n, self.generators, start)
+        return self.bank.add(name, made)
+
+    def subject_bytes(self, rows: Tensor, each: int) -> int:
+        """What remembered rows take: so many bytes `each`, or their generator's state if less."""
+        names, pool, _ = self.bank.address(torch.unique(rows[rows >= 0]))
+        sizes = torch.bincount(pool, minlength=len(names)).tolist()
+        taken = [n * each for n in sizes]
+        most = [self.state_bytes.get(name, t) for name, t in zip(names, taken, strict=True)]
+        return sum(map(min, taken, most))
 
     # -- rows of a state as addresses, and back ------------------------------------------------
     def to_addresses(self, state: State, keys: Sequence[str]) -> tuple[State, list[PoolName]]:

@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from fcforge.errors import ConfigError
 from fcforge.generators.base import Generator, GeneratorState
+from fcforge.graphs import edges, from_edges
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
+from fcforge.runner.store import SUBJECTS
 from fcforge.types import FCBatch, RunSpec, Site
 
 SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
@@ -90,8 +94,27 @@ def _asked(
 
 def synthetic_subjects(
     site: Site, spec: RunSpec, n: int, cache: Path | None, start: Start | None = None
-) -> FCBatch:
-    """`n` synthetic subjects of a site with the class shares of those the generator saw."""
-    generator, state, source = fit_generator(site, spec, cache, start)
-    rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
-    return generator.sample(state, generator.diagnoses(state, source.y, n), rng)
+) -> tuple[FCBatch, int]:
+    """`n` synthetic subjects of a site with the class shares of those the generator saw.
+
+    Drawing takes seconds, so that in a run they lie beside the generators until it has ended.
+    Also returned are the bytes of the state that they can be drawn from again.
+    """
+    from fcforge.generators.cache import read_state, write_state
+
+    def draw() -> tuple[FCBatch, int]:
+        generator, state, source = fit_generator(site, spec, cache, start)
+        rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
+        made = generator.sample(state, generator.diagnoses(state, source.y, n), rng)
+        return made, sum(v.numel() * v.element_size() for v in state.values())
+
+    if cache is None:
+        return draw()
+    name = hashlib.sha256(repr((synthetic_name(spec, site.name, n), spec.data_sha256)).encode())
+    path = cache / f"{SUBJECTS}{name.hexdigest()[:32]}.safetensors"
+    if not path.exists():
+        made, size = draw()
+        arrays = {"edges": edges(made.fc), "y": made.y, "bytes": torch.tensor(size)}
+        write_state(path, arrays, {"subjects": str(n)})
+    found = read_state(path)
+    return FCBatch(from_edges(found["edges"]), found["y"]), int(found["bytes"])

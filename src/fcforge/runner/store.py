@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
+SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
 _OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}
 
 
@@ -177,6 +178,11 @@ class Store:
     def drop_lane(self, key: str) -> None:
         """Delete a node's state; its scores stay."""
         (self.folder(key) / LANE).unlink(missing_ok=True)
+
+    def drop_subjects(self) -> None:
+        """Delete synthetic subjects: their generators can draw them again."""
+        for path in self.generators.glob(f"{SUBJECTS}*"):
+            path.unlink(missing_ok=True)
 
     def write_experiment(self, data: Mapping[str, Any]) -> None:
         """Write what was asked for, for `status` and `report`."""

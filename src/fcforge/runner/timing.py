@@ -14,7 +14,7 @@ import numpy as np
 from fcforge.runner.execute import generator_name
 from fcforge.runner.pipelines import depends_on, pipeline_of
 from fcforge.runner.plan import Node, Plan
-from fcforge.runner.store import LANE, Store
+from fcforge.runner.store import LANE, SUBJECTS, Store
 from fcforge.runner.work import Work, missing_nodes
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
@@ -118,8 +118,9 @@ def _rate(shop: Workshop, node: Node) -> Rate:
         pipeline = pipeline_of(node.spec.learner)  # all it does goes with the subjects
         epoch = short.rest if pipeline else max(long.rest - short.rest, 0.0) / 2
         stages.append(Stage(epoch / n, max(short.rest - 2 * epoch, 0.0), long.state, long.scores))
-    generators = [p for p in shop.store.generators.rglob("*") if p.is_file()]
-    each = sum(p.stat().st_size for p in generators) // max(len(generators), 1)
+    files = [p for p in shop.store.generators.rglob("*") if p.is_file()]
+    fitted = sum(not p.name.startswith(SUBJECTS) for p in files)
+    each = sum(map(_size, files)) // max(fitted, 1)
     return Rate(stages[0], stages[-1], fitting, each)
 
 

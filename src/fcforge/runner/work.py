@@ -69,4 +69,6 @@ class Work:
                 if not self._children[node.parent]:
                     self._store.drop_lane(node.parent)
         self._finished += trainings(nodes)
+        if self._finished == self._total:
+            self._store.drop_subjects()
         self._progress(self._finished, self._total, what)

@@ -226,15 +226,18 @@ class Workshop:
         }, pools
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
-        """What the method keeps beyond the network; a remembered subject counts its FC edges."""
-        method = self.learner(node.spec).method
-        total = 0
-        for key, value in lane.state.items():
-            if key in method.row_keys:
-                total += int((value >= 0).sum()) * _edge_bytes(self.cohort.n_rois)
-            elif not key.startswith(method.transient):
-                total += value.numel() * value.element_size()
-        return total
+        """What the method keeps beyond the network.
+
+        A remembered subject counts its FC edges; synthetic ones of a site together count no more
+        than the state of their generator, which the run folder holds instead of them.
+        """
+        method, state = self.learner(node.spec).method, lane.state
+        apart = (*method.transient, *method.row_keys)
+        rest = [v for k, v in state.items() if not k.startswith(apart)]
+        rows = [state[k].reshape(-1) for k in method.row_keys if k in state]
+        subjects = torch.cat([*rows, torch.empty(0, dtype=torch.int64, device=self.device)])
+        held = self.bench.subject_bytes(subjects, _edge_bytes(self.cohort.n_rois))
+        return held + sum(v.numel() * v.element_size() for v in rest)
 
     # -- training ------------------------------------------------------------------------------
     def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
