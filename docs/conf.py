@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["auto_examples"],
     "filename_pattern": r"plot_",
     "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "generated/backreferences",  # where the landing page finds its thumbnails
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,

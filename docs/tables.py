@@ -135,7 +135,8 @@ def more() -> str:
     found = [page for page in pages if page not in named and page != "index"]
     if not found:
         return ""
-    return "\n".join(["```{toctree}", ":maxdepth: 1", ":caption: More", "", *found, "```", ""])
+    head = ["```{toctree}", ":hidden:", ":maxdepth: 1", ":caption: More", ""]
+    return "\n".join([*head, *found, "```", ""])
 
 
 TABLES = {
