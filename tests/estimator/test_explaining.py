@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 from small_consortium import people, sites, start
 
+from fcforge.capsule.explanation import Stability
 from fcforge.errors import DataError
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
@@ -101,6 +102,10 @@ def test_what_is_refused(fitted, cohort):
         fitted.explain(simulate(n_rois=10, n_sites=2, scale=0.2).fc[:2])
     with pytest.raises(InputError, match=r"the reference has the shape \(3, 3\)"):
         fitted.explain(cohort.fc[:1], reference=np.eye(3))
+    with pytest.raises(InputError, match="or is no correlation matrix"):
+        fitted.explain(cohort.fc[:1], reference=np.full((R, R), np.nan))
+    with pytest.raises(InputError, match=r"the stability is of 40 edges, the model has 276"):
+        fitted.explain(cohort.fc[:1], stability=Stability.of(np.ones((2, 40))))
     other = Atlas("small", ("a", "b"), ("", ""))
     with pytest.raises(DataError, match="atlas 'small' has 2 ROIs, the model 24"):
         fitted.explain(cohort.fc[:1], atlas=other)

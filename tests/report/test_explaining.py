@@ -73,12 +73,17 @@ def test_between_networks_by_hand(explained):
 def test_edges_of_a_learner_that_splits_agree_about():
     weights = np.full((10, 6), 0.1)
     weights[:, 0], weights[::2, 5] = 1.0, -1.0
-    (section,) = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
+    (section,) = stability_section({"ridge": Weights(weights, 10)}, ("a", "b", "c", "d"))
     table = section.body[0]
     said = {row[0].text: row[2].text for row in table.rows}
     assert said["a – b"] == "yes"
     assert said["c – d"] == "not to be believed"
-    assert table.note.startswith("1 of 6 edges")
+    assert "1 of 6 edges are so" in table.note
+    (few,) = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
+    assert {row[2].text for row in few.body[0].rows} == {
+        "too few splits to say",
+        "not to be believed",
+    }
     (one,) = stability_section({"ridge": Weights(weights[:1], 1)})
     assert "1 split of the people cannot say" in one.body[0]
     assert stability_section({}) == []

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from fcforge.capsule.contents import Capsule
 
-BELIEVED = 0.7  # share of trainings that must agree about an edge
+BELIEVED = 0.7  # share of trainings on random halves that must agree about an edge
+IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
 FALSE = 1.0  # edges that may be believed by chance, on average
 DELETED, DRAWS = 0.01, 20  # of the deletion test: share of the edges, random choices
 HALVES = "random halves of the people"
@@ -38,8 +39,9 @@ class Stability:
 
     An edge is to be believed where at least 70 % of the trainings have it among their q strongest
     and give its weight the same sign. With :math:`q = \sqrt{(2 \cdot 0.7 - 1) E}` trainings on
-    random halves believe at most one edge by chance, on average; splits that share more people
-    than halves do agree more readily than they should.
+    random halves believe at most one edge by chance, on average. Splits that share more people
+    agree more readily: the splits of a run (7:3) with shuffled diagnoses agreed by 70 % about 3 to
+    14 edges of 6,670, and by 95 % about 0.6 on average (10 splits, simulated people).
 
     Attributes
     ----------
@@ -51,6 +53,8 @@ class Stability:
         Trainings.
     over : str
         What differs between them.
+    least : float
+        Share of the trainings that must agree.
 
     References
     ----------
@@ -62,9 +66,10 @@ class Stability:
     weight: np.ndarray
     n: int
     over: str = HALVES
+    least: float = BELIEVED
 
     @classmethod
-    def of(cls, weights: np.ndarray, over: str = HALVES) -> Stability:
+    def of(cls, weights: np.ndarray, over: str = HALVES, least: float = BELIEVED) -> Stability:
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
             raise DataError("stability needs at least two trainings.", do="Use more seeds.")
@@ -73,12 +78,12 @@ class Stability:
         limit = np.sort(size, axis=1)[:, -q, None]
         sign = np.maximum((weights > 0).mean(0), (weights < 0).mean(0))
         top = ((size >= limit) & (size > 0)).mean(0)
-        return cls(sign, top, weights.mean(0), len(weights), over)
+        return cls(sign, top, weights.mean(0), len(weights), over, least)
 
     @property
     def believed(self) -> np.ndarray:
         """Whether each edge is to be believed, (E,) bool."""
-        return (self.same_sign >= BELIEVED) & (self.in_top >= BELIEVED)
+        return (self.same_sign >= self.least) & (self.in_top >= self.least)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ def explain(
             "columns are arbitrary numbers (features='any'), not edges between ROIs.",
             do="Use coef_ of a linear model, or features='fc'.",
         )
+    n_edges = model.n_rois_ * (model.n_rois_ - 1) // 2
+    if stability is not None and len(stability.weight) != n_edges:
+        raise InputError(
+            f"the stability is of {len(stability.weight)} edges, the model has {n_edges}.",
+            do="Measure it with edge_stability on scans of the same ROIs.",
+        )
     ref = _given(reference, model.n_rois_)
     positive = str(model.classes_[1])
     if isinstance(made, Consortium):
@@ -66,9 +72,9 @@ def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
         return None
     found = np.asarray(reference, dtype=float)
     found = found.mean(0) if found.ndim == 3 else found
-    if found.shape != (n_rois, n_rois) or not np.isfinite(found).all():
+    if found.shape != (n_rois, n_rois) or not (np.abs(found) <= 1.0 + 1e-6).all():
         raise InputError(
-            f"the reference has the shape {np.shape(reference)}, or holds NaN.",
+            f"the reference has the shape {np.shape(reference)}, or is no correlation matrix.",
             do=f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average.",
         )
     return found

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.capsule.explanation import (
-    BELIEVED,
+    IN_RUNS,
     Explanation,
     Stability,
     atlas_for,
@@ -27,6 +28,7 @@ from fcforge.writing import write_bytes, write_text
 
 EDGES, LISTED, SHOWN = 30, 12, 20  # edges in a picture, lines of a table, scans on a page
 CSV_EDGES = 500  # of each scan
+SPLITS = 10  # of a run, before it says that an edge is to be believed
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
     "#6a3d9a", "#b8a500", "#1b1b1b",
@@ -231,7 +233,7 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
         heads.append(Heading("to be believed", words=True))
         for row, cells in zip(table.itertuples(), rows, strict=True):
             cells.append(belief(row.believed, row.same_sign, row.in_top))
-        note = belief_note(found.stability.n, found.stability.over)
+        note = belief_note(found.stability)
     return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
 
 
@@ -241,11 +243,11 @@ def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
     return Cell("yes" if believed else "not to be believed", (below,))
 
 
-def belief_note(n: int, over: str) -> str:
+def belief_note(found: Stability) -> str:
     """What `belief` says."""
     return (
         f"To be believed: the same sign, and among the strongest, in at least "
-        f"{100 * BELIEVED:.0f} % of {n} trainings on {over}."
+        f"{100 * found.least:.0f} % of {found.n} trainings on {found.over}."
     )
 
 
@@ -300,19 +302,21 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
     splits = f"{counted(found.n_seeds, 'split')} of the people"
     if found.n_seeds < 2:
         return f"{title}: {splits} cannot say which edges are to be believed. Use more seeds."
-    stable = Stability.of(found.values)
+    stable = Stability.of(found.values, f"{splits}, in all orders", IN_RUNS)
     i, j = np.triu_indices(len(names), 1)
     rows = []
     for k in strongest(stable.weight, LISTED):
         weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
         said = belief(stable.believed[k], stable.same_sign[k], stable.in_top[k])
+        if found.n_seeds < SPLITS and stable.believed[k]:
+            said = replace(said, text="too few splits to say")
         rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, said))
     return Table.of(
         (Heading("edge", words=True), "mean weight", Heading("to be believed", words=True)),
         rows,
         title=title,
-        note=f"{int(stable.believed.sum())} of {len(i)} edges are to be believed. "
-        + belief_note(stable.n, f"{splits}, in all orders")
-        + " Splits share people, so they agree more readily than new people would.",
+        note=f"{belief_note(stable)} {int(stable.believed.sum())} of {len(i)} edges are so, and "
+        "about one would be by chance: splits share people. A run of fewer than "
+        f"{SPLITS} splits cannot say more than which edges are not to be believed.",
         sortable=True,
     )
