@@ -11,6 +11,7 @@ import pytest
 from imaging_trees import roi_signals
 from nilearn import datasets
 from nilearn.maskers import NiftiMapsMasker
+from nilearn.plotting import find_probabilistic_atlas_cut_coords
 from sklearn.utils import Bunch
 
 from fcforge.errors import ConfigError, DataError
@@ -105,7 +106,10 @@ def test_maps_have_names_and_no_labels(asked):
     assert asked[0][1]["dimension"] == 64
     assert atlas.probabilistic
     assert (atlas.roi_names, atlas.systems) == (("a", "b", "c"), ("x", "y", "x"))
-    assert load_atlas("MSDL").roi_names == ("L Aud", "R Aud", "Striate", "L DMN")
+    msdl = load_atlas("MSDL")
+    assert msdl.roi_names == ("L Aud", "R Aud", "Striate", "L DMN")
+    assert msdl.places.shape == (4, 3)
+    np.testing.assert_allclose(msdl.places, find_probabilistic_atlas_cut_coords(maps(4)))
 
 
 def test_signals_of_maps_are_nilearns(asked, tmp_path: Path):

@@ -92,9 +92,16 @@ class Atlas:
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Centre of every ROI in mm, MNI space, (n_rois, 3); no rows where there is no volume."""
-        if len(self.xyz) or self.image is None or self.probabilistic:
+        """Centre of every ROI in mm, MNI space, (n_rois, 3); no rows where there is no volume.
+
+        Of a weighted map it is the centre of its largest part, as nilearn has it.
+        """
+        if len(self.xyz) or self.image is None:
             return self.xyz
+        if self.probabilistic:
+            from nilearn.plotting import find_probabilistic_atlas_cut_coords
+
+            return np.asarray(find_probabilistic_atlas_cut_coords(self.image))
         column, xyz = self.voxels
         total = np.bincount(column, minlength=self.n_rois)
         sums = [np.bincount(column, xyz[:, k], minlength=self.n_rois) for k in range(3)]
