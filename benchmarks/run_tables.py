@@ -58,6 +58,9 @@ WANTED: dict[str, tuple[str, ...]] = {
     # Closed form: give them the CPU cores (--device cpu).
     **dict.fromkeys(("releases_abide", "releases_529"), ()),
     **dict.fromkeys(("releases_abide_confounds", "releases_529_confounds"), ()),
+    # Replay in closed form on equal terms (CPU), and forgetting over the strength of a penalty.
+    **dict.fromkeys(("closed_form_529", "closed_form_abide"), (THREE,)),
+    "strengths_529": (),
     # The 444 that passed quality control.
     "main_abide": (),
     "leaks": (THREE,),

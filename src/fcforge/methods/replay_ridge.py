@@ -1,0 +1,95 @@
+r"""Replay of real subjects in closed form: the terms of ER and DER++ on the solver of FORGE's.
+
+What `forge_ridge` does with synthetic subjects is done with remembered real ones, on the same
+features, penalty and weights, so that the two differ in nothing but who is replayed:
+
+.. math:: \sum_{i} (s_i - t_i)^2 + \sum_{j \in M} m_j \Bigl[\lambda_1 (s_j - t_j)^2
+          + \lambda_2 (s_j - u_j)^2\Bigr] + \alpha \|w\|^2,
+
+s the score, t = -1 or +1 the diagnosis, u the score when subject j was stored. With
+``l1 = 1, l2 = 0`` this is ER, with ``0.5, 0.5`` DER++; without a memory every site is a ridge
+regression of its own (fine-tuning), and with room for everybody, each counting for one
+(``weigh = "subjects"``, ``l1 = 1, l2 = 0``), one of all sites so far (cumulative).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import Lane, State
+from fcforge.methods.shared.rehearsal import Rehearsal
+from fcforge.methods.shared.ridge import dual_ridge, linear_head
+from fcforge.models.base import Model
+from fcforge.replay.bank import SiteView
+from fcforge.replay.memory import ROWS
+from fcforge.settings import NotNegative, Positive
+
+
+@dataclass(frozen=True)
+class ReplayRidge(Rehearsal):
+    """Replay of real subjects on a linear model without a gradient step.
+
+    Parameters
+    ----------
+    l1, l2 : float
+        Weights of a remembered subject's diagnosis and of its score when it was stored.
+    penalty : float
+        Ridge penalty per feature, as `forge_ridge`'s.
+    weigh : {"sites", "subjects"}
+        Whether each past site counts as much as the open one, however few of it are remembered
+        (m = n / number remembered of that site), or each remembered subject as one (m = 1).
+    **settings
+        Those of the memory, `fcforge.methods.shared.rehearsal.Rehearsal`; nothing is drawn from
+        it, everybody in it is used.
+    """
+
+    l1: NotNegative = 0.5
+    l2: NotNegative = 0.5
+    penalty: Positive = 0.5
+    weigh: Literal["sites", "subjects"] = "sites"
+
+    name = "replay_ridge"
+    title = "Replay, closed form"
+    source = "ER and DER++ (Buzzega et al. 2020) with squared loss"
+    fits = False
+    models = ("linear",)
+
+    @property
+    def draws(self) -> int:
+        """Nothing is drawn: everybody remembered is part of the one solution."""
+        return 0
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Solve the objective, then offer the site's subjects to the memory."""
+        return super().end_site(model, self._solve(model, lane, site), site, rng)
+
+    def _solve(self, model: Model, lane: Lane, site: SiteView) -> Lane:
+        slot = (lane.state["memory.site"] >= 0).nonzero()[:, 0]
+        slot = slot if self.l1 + self.l2 > 0 else slot[:0]
+        rows = torch.cat([site.rows, lane.state[ROWS][slot]])
+        x = site.bank.inputs(model)["edges"][rows].double()
+        t = 2.0 * site.y.double() - 1.0
+        target, mass = self.asked(lane.state, slot, len(t))
+        dual = dual_ridge(
+            x @ x.T,
+            torch.cat([t, target]),
+            torch.cat([torch.ones_like(t), mass]),
+            self.penalty * x.shape[1],
+        )
+        return lane._replace(params=linear_head(dual.coefficient @ x, dual.bias))
+
+    def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Targets and masses (k,) of remembered subjects, at a site of `n` subjects."""
+        t = 2.0 * state["memory.y"][slot].double() - 1.0
+        logits = state["memory.logits"][slot].double()
+        u = 0.5 * (logits[:, 1] - logits[:, 0])
+        whole = self.l1 + self.l2
+        mass = torch.full_like(t, whole)
+        if self.weigh == "sites":
+            site = state["memory.site"][slot]
+            mass = mass * n / torch.bincount(site)[site]
+        return (self.l1 * t + self.l2 * u) / max(whole, 1e-300), mass
