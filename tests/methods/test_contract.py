@@ -15,7 +15,7 @@ from fcforge.replay.bank import Bank
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
-from fcforge.types import FCBatch, Training
+from fcforge.types import Training
 from small_world import (
     QUICK_METHODS,
     QUICK_MODELS,
@@ -176,30 +176,6 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
     assert a.keys() == b.keys()
     for key in a:
         assert_same(a[key], b[key])
-
-
-@every_method
-def test_no_method_reads_a_test_split(method, tmp_path, monkeypatch):
-    plan = nodes_of(method)
-    run_plan(plan, tmp_path / "clean")
-    honest = workshop_module.make_sites
-
-    def poisoned(*args, **kwargs):
-        return {
-            name: replace(
-                site, test=FCBatch(torch.full_like(site.test.fc, float("nan")), 1 - site.test.y)
-            )
-            for name, site in honest(*args, **kwargs).items()
-        }
-
-    monkeypatch.setattr(workshop_module, "make_sites", poisoned)
-    run_plan(plan, tmp_path / "poisoned")
-    clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "poisoned"))
-    for key in clean:
-        assert_same(clean[key], dirty[key])
-    last = Store(tmp_path / "poisoned").read_scores(list(plan.nodes)[-1])
-    if method != "majority":  # the poison was there to be read
-        assert any((s != s).any() for s in last.values())
 
 
 def test_the_scanner_finds_a_subject_it_is_given():

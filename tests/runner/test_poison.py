@@ -1,0 +1,130 @@
+"""No test split is read: NaN in it changes nothing that is learned, whatever is combined.
+
+Every method meets every way to harmonise and both of confounds or none; every generator and
+every model is among the combinations. What is compared is all that a node stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import small_world
+from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
+from fcforge.models import MODELS
+from fcforge.randomness import numpy_rng
+from fcforge.runner import workshop as workshop_module
+from fcforge.runner.store import Store
+from fcforge.sites import Cohort
+from fcforge.types import Component, FCBatch, RunSpec, Site, Training
+from small_world import assert_same, learner_spec, plan_of, run_plan, run_spec, stored_lanes
+
+WITHOUT_AGE = small_world.cohort
+ONE = Training(epochs=1, batch_size=16)
+HARMONISE = ("none", "site_demean", "combat")
+SMALL = {
+    "fcm_vae": {"epochs": 1, "d_model": 8, "d_ff": 8, "layers": 1, "d_z": 4, "rank": 4, "k_pe": 4},
+    "regate": {"epochs": 1, "d_z": 4, "hidden": 8},
+    "brainnetgan": {"steps": 1, "n_critic": 1},
+    "gr_spd_gan": {"steps": 1, "n_critic": 1, "width": 8},
+    "corr_flow": {"epochs": 1, "hidden": 8, "steps": 2, "rank": 4},
+    "dp_flow": {"noise": "seeded", "steps": 2, "rank": 4},
+    "released": {"noise": "seeded"},
+}
+
+
+@cache
+def with_age() -> Cohort:
+    """The small world with an age per subject."""
+    people = WITHOUT_AGE()
+    age = numpy_rng(0, "age").normal(30, 5, len(people))
+    return replace(people, covariates={**people.covariates, "age": age})
+
+
+def combinations() -> list[tuple[str, str | None, str, tuple[str, ...]]]:
+    """Method, model, way to harmonise, confounds: each method in every way, models in turn."""
+    found = []
+    for turn, method in enumerate(sorted(METHODS)):
+        own = METHODS[method].models or tuple(sorted(small_world.QUICK_MODELS))
+        for k, how in enumerate(HARMONISE):
+            removed = ("age",) * ((turn + k) % 2)
+            if METHODS[method].needs_start:
+                how, removed = "none", ()
+            if METHODS[method].needs_generator:  # what confounds leave is no correlation matrix
+                removed = ()
+            found.append((method, own[(turn + k) % len(own)], how, removed))
+    return list(dict.fromkeys(found))
+
+
+def poisoned(sites, finite: bool):
+    """The same sites with NaN for every scan and the other diagnosis in every test part.
+
+    `finite` poison has its ROIs turned about: a test scan is harmonised too, and NaN cannot be.
+    """
+    found = {}
+    for name, site in sites.items():
+        fc = site.test.fc.flip(1, 2).roll(1, 0) if finite else torch.full_like(site.test.fc, np.nan)
+        found[name] = replace(site, test=FCBatch(fc, 1 - site.test.y))
+    return found
+
+
+def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
+    """Learn two sites with and without poison: all that is stored is equal, bit by bit."""
+    monkeypatch.setattr(small_world, "cohort", with_age)
+    plan = plan_of(spec)
+    run_plan(plan, tmp_path / "clean")
+    honest = workshop_module.make_sites
+    finite = spec.harmonise != "none"
+    monkeypatch.setattr(
+        workshop_module, "make_sites", lambda *a, **k: poisoned(honest(*a, **k), finite)
+    )
+    run_plan(plan, tmp_path / "dirty")
+    clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))
+    assert clean
+    for key, tensors in clean.items():
+        assert_same(tensors, dirty[key])
+    if spec.learner.method.name != "majority":  # the poison was there to be read
+        last = list(plan.nodes)[-1]
+        before, after = (Store(tmp_path / x).read_scores(last) for x in ("clean", "dirty"))
+        assert any((before[s] != after[s]).any() for s in before)
+
+
+@pytest.mark.parametrize(("method", "model", "harmonise", "confounds"), combinations())
+def test_methods(method, model, harmonise, confounds, tmp_path, monkeypatch):
+    spec = run_spec(learner_spec(method, model=model), 2, training=ONE)
+    check(replace(spec, harmonise=harmonise, confounds=confounds), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("generator", sorted(GENERATORS))
+def test_generators(generator, tmp_path, monkeypatch):
+    learner = replace(
+        learner_spec("forge_ridge"), generator=Component(generator, SMALL.get(generator, {}))
+    )
+    spec = run_spec(learner, 2, training=ONE)
+    if GENERATORS[generator].needs_start:
+        spec = replace(spec, start=small_world.PUBLIC)
+    elif generator != "fcm_vae":
+        spec = replace(spec, harmonise="combat")
+    check(spec, tmp_path, monkeypatch)
+
+
+def test_every_model_is_among_the_combinations():
+    assert {model for _, model, _, _ in combinations()} >= set(MODELS) - {"none"}
+    assert {how for _, _, how, _ in combinations()} == set(HARMONISE)
+
+
+def test_the_poison_would_show(tmp_path, monkeypatch):
+    """A run that does read the test split fails the same check."""
+
+    def everybody(site: Site, *, with_val: bool) -> FCBatch:
+        return FCBatch.concat([site.train, site.val, site.test])
+
+    monkeypatch.setattr(Site, "learning", everybody)
+    spec = run_spec(learner_spec("analytic"), 2, training=ONE)
+    with pytest.raises((AssertionError, RuntimeError)):
+        check(spec, tmp_path, monkeypatch)
