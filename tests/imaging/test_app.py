@@ -507,3 +507,18 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
+
+
+def test_a_damaged_description_of_the_input_costs_no_finished_work(
+    tmp_path: Path, blocks, small_grid, lines
+):
+    fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL)
+    (tmp_path / "in" / "dataset_description.json").write_text('{"GeneratedBy": [')
+    ask = {
+        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
+        "denoise": "motion", "report": False, "say": lines.append,
+    }  # fmt: skip
+    assert fc_command(**ask) == 2
+    assert "not JSON" in lines[-1]
+    assert fc_command(**ask, layout="fmriprep") == 0
+    assert "preprocessed by fMRIPrep [1]" in (tmp_path / "out" / "methods.md").read_text()

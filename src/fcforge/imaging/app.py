@@ -159,7 +159,10 @@ class _Maker:
     def methods(self, n_done: int, total: int) -> Methods:
         """The paragraph for a paper."""
         source = next(iter(self.sources.values()))[0]
-        tool = made_by(self.request.source)
+        try:
+            tool = made_by(self.request.source)
+        except DataError:  # a damaged description does not undo what was made
+            tool = ""
         return describe_methods(self.request, self.atlas, source, tool, (n_done, total))
 
 
