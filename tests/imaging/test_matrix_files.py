@@ -20,7 +20,7 @@ from scipy.io import savemat
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.connectivity import pearson_fc
 from fcforge.imaging.matlab import parse_mat
-from fcforge.imaging.matrix_files import SUFFIXES, Budget, read_mat, read_npz
+from fcforge.imaging.matrix_files import SUFFIXES, MemoryBudget, read_mat, read_npz
 from fcforge.sites.reading import read_matrix, to_fc
 
 quick = settings(
@@ -220,7 +220,7 @@ def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypa
 
 
 def test_the_budget_adds_up(tmp_path):
-    budget = Budget("file.npz")
+    budget = MemoryBudget("file.npz")
     budget.take(int(3e9))
     with pytest.raises(DataError, match=r"file.npz: would take 4.5 GB of memory or more"):
         budget.take(int(1.5e9))

@@ -127,7 +127,10 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dict."""
-        rows = {t: {m: list(v) for m, v in found.items()} for t, found in self.rows.items()}
+        rows = {
+            t: {m: [v.value, v.low, v.high] for m, v in found.items()}
+            for t, found in self.rows.items()
+        }
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 

@@ -245,7 +245,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         fc, layout = self._as_fc(X, None if first else self._layout)
         patient = people.positive_class(known, self.positive)
         code = (labels == patient).astype(np.int64)
-        subjects = people.Subjects(fc, code, names, order, weight, columns)
+        subjects = people.OwnPeople(fc, code, names, order, weight, columns)
         with as_input_error():
             learn_subjects(self, subjects, known, patient, first=first)
         self.classes_, self._layout = known, layout

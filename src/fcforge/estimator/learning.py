@@ -8,7 +8,7 @@ import numpy as np
 
 from fcforge.errors import ConfigError
 from fcforge.estimator.parts import RELEASES, to_settings
-from fcforge.estimator.people import Subjects, require_stated
+from fcforge.estimator.people import OwnPeople, require_stated
 from fcforge.randomness import numpy_rng
 from fcforge.types import FCBatch, Site
 
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def learn_subjects(
-    estimator: ForgeClassifier, subjects: Subjects, known: np.ndarray, patient: Any, *, first: bool
+    estimator: ForgeClassifier,
+    subjects: OwnPeople,
+    known: np.ndarray,
+    patient: Any,
+    *,
+    first: bool,
 ) -> None:
     """Add every site of `subjects` to what the estimator holds, or to nothing where it is `first`.
 
@@ -45,7 +50,7 @@ def learn_subjects(
 
 
 def _links(
-    estimator: ForgeClassifier, capsule: Any, subjects: Subjects, classes: np.ndarray
+    estimator: ForgeClassifier, capsule: Any, subjects: OwnPeople, classes: np.ndarray
 ) -> Any:
     """The capsule after every site of `subjects`."""
     from fcforge.capsule.learning import check_turn, learn_next

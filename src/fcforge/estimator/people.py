@@ -16,7 +16,7 @@ from fcforge.estimator.inputs import InputError
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 
 
-class Subjects(NamedTuple):
+class OwnPeople(NamedTuple):
     """The subjects of one call.
 
     Attributes
@@ -39,14 +39,14 @@ class Subjects(NamedTuple):
     weight: np.ndarray | None
     columns: Mapping[str, np.ndarray]
 
-    def by_site(self) -> Iterator[tuple[str, Subjects]]:
+    def by_site(self) -> Iterator[tuple[str, OwnPeople]]:
         """The subjects of each site, in order."""
         for name in self.order:
             rows = slice(None) if len(self.order) == 1 else self.site == name
             weight = None if self.weight is None else self.weight[rows]
             columns = {key: values[rows] for key, values in self.columns.items()}
             mine = (self.fc[rows], self.code[rows], self.site[rows])
-            yield name, Subjects(*mine, (name,), weight, columns)
+            yield name, OwnPeople(*mine, (name,), weight, columns)
 
 
 # -- sites -----------------------------------------------------------------------------------------

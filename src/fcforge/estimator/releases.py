@@ -17,7 +17,7 @@ from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.consortium.public import without_covariates
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError
-from fcforge.estimator.people import Subjects
+from fcforge.estimator.people import OwnPeople
 from fcforge.sites.cohort import Cohort, as_text
 
 SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
@@ -40,7 +40,7 @@ def begin(start: Any) -> Consortium:
 def add_release(
     group: Consortium,
     home: Home,
-    subjects: Subjects,
+    subjects: OwnPeople,
     site: str,
     params: Mapping[str, Any] | None,
 ) -> tuple[Consortium, Home]:

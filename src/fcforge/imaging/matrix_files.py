@@ -1,7 +1,7 @@
 """Numbers out of files: .npy, .npz, .csv, .tsv, .txt, .1D or .mat.
 
 A damaged file gives one `DataError` that names it, whatever the reading library raises. A file
-that would fill the memory is refused by its headers, before anything is unpacked (`Budget`).
+that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DAMAGED = (
 )  # fmt: skip
 
 
-class Budget:
+class MemoryBudget:
     """Memory that one file may take: `MOST_GB`, or what FCFORGE_MAX_GB in the environment says.
 
     A few megabytes of zeros unpack to as many gigabytes as somebody likes, so readers `take` what
@@ -132,13 +132,13 @@ def read_mat(path: str | Path) -> dict[str, Any]:
     return _read(Path(path), lambda file, budget: parse_mat(_bytes(file, budget), budget.take))
 
 
-def _read(path: Path, parse: Callable[[IO[bytes], Budget], Any]) -> Any:
+def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
     """What `parse` makes of a file; one `DataError` for whatever it raises."""
     if not path.is_file():
         raise DataError("no such file.", where=str(path), do="Check the name and the folder.")
     try:
         with path.open("rb") as stream:
-            return parse(stream, Budget(path))
+            return parse(stream, MemoryBudget(path))
     except OtherMatVersion as error:
         what, do = (
             f"is a {error} file, which is not read.",
@@ -156,19 +156,19 @@ def _read(path: Path, parse: Callable[[IO[bytes], Budget], Any]) -> Any:
     raise DataError(what, where=str(path), do=do)
 
 
-def _bytes(stream: IO[bytes], budget: Budget) -> bytes:
+def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
     budget.take(os.fstat(stream.fileno()).st_size)
     return stream.read()
 
 
-def _parse_npy(stream: IO[bytes], budget: Budget) -> np.ndarray:
+def _parse_npy(stream: IO[bytes], budget: MemoryBudget) -> np.ndarray:
     content = io.BytesIO(_bytes(stream, budget))
     budget.take_npy(content)
     content.seek(0)
     return np.lib.format.read_array(content, allow_pickle=False)
 
 
-def _parse_npz(stream: IO[bytes], budget: Budget) -> dict[str, np.ndarray]:
+def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]:
     with zipfile.ZipFile(stream) as archive:
         for name in archive.namelist():
             with archive.open(name) as member:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matrix_files import Budget
+from fcforge.imaging.matrix_files import MemoryBudget
 
 VOLUMES_AT_ONCE = 16
 TR_TOLERANCE_S = 0.005
@@ -184,7 +184,7 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
 def read_volume(path: Any) -> np.ndarray:
     """All voxels of a file or image, float32."""
     image = load_image(path)
-    Budget(path).take(math.prod(image.shape) * 4)
+    MemoryBudget(path).take(math.prod(image.shape) * 4)
     try:
         return np.asarray(image.dataobj, dtype=np.float32)
     except (EOFError, OSError, zlib.error, ValueError) as error:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matrix_files import DAMAGED, Budget, read_mat
+from fcforge.imaging.matrix_files import DAMAGED, MemoryBudget, read_mat
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
 from fcforge.writing import whole_file
 
@@ -95,7 +95,7 @@ def read_pt(path: Path) -> Any:
     from torch.serialization import safe_globals
 
     try:
-        Budget(path).take(path.stat().st_size)
+        MemoryBudget(path).take(path.stat().st_size)
         _check_zip(path)
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
@@ -114,7 +114,7 @@ def read_pt(path: Path) -> Any:
 def _check_zip(path: Path) -> None:
     """Torch does not verify the checksums inside its own files; a flipped bit would go unseen."""
     if zipfile.is_zipfile(path):
-        Budget(path).take_zip(path)
+        MemoryBudget(path).take_zip(path)
         with zipfile.ZipFile(path) as archive:
             bad = archive.testzip()
         if bad:

@@ -1,24 +1,14 @@
 """How good one model is on one group of people: every metric with its bootstrap interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.metrics import cell_values
+from fcforge.privacy.measures import Measured
 from fcforge.stats.bootstrap import interval, subject_weights
 
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "brier", "ece")
-
-
-class Measured(NamedTuple):
-    """A metric and its 95 % interval over people."""
-
-    value: float
-    low: float
-    high: float
 
 
 def measure(
