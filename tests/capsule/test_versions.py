@@ -11,7 +11,9 @@ from capsule_chains import SITES, chain
 from fcforge.capsule import container as box
 from fcforge.capsule import open_capsule, verify
 from fcforge.capsule.ledger import canonical, sha256
-from fcforge.capsule.opening import intact
+from fcforge.capsule.opening import Trust, intact
+from fcforge.consortium import files
+from fcforge.consortium.files import read_consortium
 from fcforge.errors import CapsuleError
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -29,6 +31,18 @@ def test_version_2_is_read():
     assert len(capsule.signed_by) == 64
     assert capsule.settings.classes == ("TC", "ASD")
     assert intact(verify(FIXTURES / "version2.capsule"))
+
+
+def test_releases_of_version_2_are_read():
+    path = FIXTURES / "releases2.capsule"
+    group = read_consortium(path, Trust(required=True))
+    assert group.sites == ("Sim-UM", "Sim-USM")
+    assert [r.wave for r in group.releases] == [1, 1]
+    assert all(check.ok for check in files.verify(path, Trust()))
+    parts = box.unpack(path.read_bytes(), path, files.PARTS)
+    newer = {**json.loads(parts[files.MANIFEST]), "version": 3}
+    with pytest.raises(CapsuleError, match="version 3, this fcforge reads version 2"):
+        files._opened({**parts, files.MANIFEST: canonical(newer)})
 
 
 @pytest.mark.parametrize(
