@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,24 @@ def estimators() -> str:
     return markdown(head, rows)
 
 
+def explanations() -> str:
+    """Whether explanations name what matters, from the stored benchmark."""
+    stored = json.loads((Path(__file__).parents[1] / "results" / "explanations.json").read_text())
+
+    def shown(row: Mapping[str, Any], name: str) -> str:
+        value = row.get(name, "")
+        return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+    names = ("truth", "deletion", "random", "believed", "shuffled")
+    rows = [
+        (f"{row['people']} ({row['n']})", row["model"], *(shown(row, name) for name in names))
+        for row in stored["rows"]
+    ]
+    head = ("people", "model", "agrees with the disease", "1 % of edges deleted",
+            "as many random", "believed", "believed, shuffled diagnoses")  # fmt: skip
+    return markdown(head, rows)
+
+
 def datasets() -> str:
     """Every dataset."""
     return markdown(("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()])
@@ -145,6 +163,7 @@ TABLES = {
     "generators": generators,
     "datasets": datasets,
     "estimators": estimators,
+    "explanations": explanations,
     "commands": commands,
     "more": more,
 }

@@ -69,6 +69,21 @@ def test_releases_with_covariates():
     assert np.abs(found.gap).max() < 1e-8
 
 
+def test_releases_from_edges_of_nilearn_need_their_covariates():
+    here = people().select_sites([sites()[2]])
+    lower = here.fc[:, *np.tril_indices(here.n_rois, -1)]
+    removes = ("age", "sex")
+    known = {name: here.covariates[name] for name in removes}
+    model = ForgeClassifier(
+        "forge_release", start=start(removes), method_params={"mechanism": "none"}
+    ).fit(lower, here.y, site=sites()[2], covariates=known)
+    some = {name: values[:3] for name, values in known.items()}
+    found = model.explain(lower[:3], some)
+    np.testing.assert_allclose(found.score, model.decision_function(lower[:3], some), atol=1e-6)
+    with pytest.raises(InputError, match="age"):
+        model.explain(lower[:3])
+
+
 @pytest.mark.parametrize("params", [{}, LOG])
 def test_the_disease_is_found_better_than_by_chance(params, cohort):
     """The simulator's own pattern against the trained weights: no rank correlation by chance."""

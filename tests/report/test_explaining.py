@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fcforge.capsule.explanation import NOBODY
 from fcforge.capsule.prediction import Prediction
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.report.explaining import (
@@ -56,7 +57,8 @@ def test_an_edge_without_a_place_has_no_picture(explained):
     from dataclasses import replace
 
     bare = replace(explained, atlas=replace(explained.atlas, xyz=np.empty((0, 3))), stability=None)
-    page = explanation_page(bare, [], "x")
+    page = explanation_page(replace(bare, reference=NOBODY), [], "x")
+    assert "what every brain has in common" in page
     assert "Glass brain" not in page
     assert "was not measured" in page
 

@@ -31,6 +31,7 @@ IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their peop
 FALSE = 1.0  # edges that may be believed by chance, on average
 DELETED, DRAWS = 0.01, 20  # of the deletion test: share of the edges, random choices
 HALVES = "random halves of the people"
+NOBODY = "a scan without any connectivity"
 
 
 @dataclass(frozen=True)
@@ -310,7 +311,7 @@ def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:
     if len(capsule.held_out):
         fc = capsule.held_out.batch().fc.double().mean(0).numpy()
         return fc, "the mean of the capsule's synthetic subjects"
-    return np.eye(capsule.settings.n_rois), "a scan without any connectivity"
+    return np.eye(capsule.settings.n_rois), NOBODY
 
 
 def explain_capsule(

@@ -14,6 +14,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from fcforge.capsule import explanation
 from fcforge.capsule.explanation import Explanation, Stability, atlas_for, reference_of
 from fcforge.estimator.inputs import InputError
+from fcforge.estimator.people import columns_of
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer, slope_at
 from fcforge.speed import one_thread
@@ -31,9 +32,29 @@ def explain(
     stability: Stability | None,
 ) -> Explanation:
     """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
-    from fcforge.consortium import Consortium
+    from fcforge.consortium import Consortium, explaining
+    from fcforge.estimator.releases import log_odds
 
+    _require(model, stability)
     made: Any = model.capsule_
+    ref = _given(reference, model.n_rois_)
+    positive = str(model.classes_[1])
+    if isinstance(made, Consortium):
+        columns = columns_of(covariates, len(fc))
+        log_odds(made, fc, columns)  # says which covariate is missing
+        found = explaining.explain_group(made, fc, columns, atlas=atlas, reference=ref)
+    else:
+        ref, said = (ref, "the reference that was given") if ref is not None else _own(model)
+        shown = atlas_for(made.settings.n_rois, made.settings.roi_names, atlas)
+        scorer = explanation.scorer_of(made)
+        with one_thread():
+            found = explanation.explain(scorer, fc, ref, atlas=shown, said=said, positive=positive)
+    found = replace(found, stability=stability, positive=positive)
+    return found if model._second_is_patient else found.turned(positive)
+
+
+def _require(model: ForgeClassifier, stability: Stability | None) -> None:
+    """Refuse a model without edges, and the stability of another model."""
     if model.features == "any":
         raise InputError(
             "columns are arbitrary numbers (features='any'), not edges between ROIs.",
@@ -45,25 +66,6 @@ def explain(
             f"the stability is of {len(stability.weight)} edges, the model has {n_edges}.",
             do="Measure it with edge_stability on scans of the same ROIs.",
         )
-    ref = _given(reference, model.n_rois_)
-    positive = str(model.classes_[1])
-    if isinstance(made, Consortium):
-        from fcforge.consortium.explaining import explain_group
-
-        model.decision_function(fc, covariates)  # says which covariate is missing
-        values = {k: np.asarray(v) for k, v in (covariates or {}).items()}
-        found = explain_group(made, fc, values, atlas=atlas, reference=ref)
-    else:
-        said = "the reference that was given"
-        if ref is None:
-            ref, said = _own(model)
-        shown = atlas_for(made.settings.n_rois, made.settings.roi_names, atlas)
-        with one_thread():
-            found = explanation.explain(
-                explanation.scorer_of(made), fc, ref, atlas=shown, said=said, positive=positive
-            )
-    found = replace(found, stability=stability, positive=positive)
-    return found if model._second_is_patient else found.turned(positive)
 
 
 def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from fcforge.capsule.explanation import (
     IN_RUNS,
+    NOBODY,
     Explanation,
     Stability,
     atlas_for,
@@ -36,6 +37,11 @@ COLOURS = (
 CAUTION = (
     "What is shown is what this model used, for this scan, against the reference. It does not "
     "say that an edge has to do with the illness, and no diagnosis should rest on it."
+)
+
+SHARED = (
+    "This capsule holds no people to compare with (it was sealed without held-out subjects), so "
+    "contributions include what every brain has in common."
 )
 
 
@@ -153,6 +159,8 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: st
         sections.append(Section("Not explained", table, "No answer was given for these scans."))
     left = len(found.subjects) - SHOWN
     notes = [("caution", CAUTION)]
+    if found.reference == NOBODY:
+        notes.append(("caution", SHARED))
     if left > 0:
         notes.append(("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz."))
     return render(
