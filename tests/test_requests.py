@@ -8,12 +8,12 @@ from typing import Literal
 
 import pytest
 
-from fcforge.capsule.requests import FIRST_SITE, AuditRequest, LearnRequest
+from fcforge.capsule.requests import FIRST_SITE, AuditRequest, LearnRequest, PredictRequest
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.requests import Request, option
 
-REQUESTS = (AuditRequest, FCRequest, LearnRequest, PreprocessRequest)
+REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,8 @@ def test_no_more_than_the_hospital_allows_is_spent(tmp_path):
             learn(None, SITES[0], cohort(), path, settings=private(2.0),
                   options=LearnOptions(epsilon=most))  # fmt: skip
     asked = LearnOptions(epsilon=2.0)
-    learn(None, SITES[0], cohort(), path, settings=private(2.0), options=asked, say=said.append)
+    learn(None, SITES[0], cohort(), path, settings=private(2.0),
+          options=replace(asked, say=said.append))  # fmt: skip
     assert said == ["each person of this site spends epsilon 2 (delta 0.001)"]
     with pytest.raises(ConfigError, match="promises nothing"):
         require_budget(settings("majority"), 1.0, "here")

@@ -14,9 +14,13 @@ from typer.testing import CliRunner
 
 from fcforge.capsule import open_capsule, predict
 from fcforge.capsule.judging import Reference, fit_temperature, limits, strangeness
-from fcforge.capsule.prediction import as_csv, judge
+from fcforge.capsule.prediction import Predictor, as_csv, judge
 from fcforge.errors import DataError
 from fcforge.sites import split_site
+
+
+def model(*sites: str) -> Predictor:
+    return Predictor("id", sites, (0, 1), 1.0, 2, lambda names: "", lambda fc, covariates: None)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +153,7 @@ def test_files_of_every_kind(capsule, tmp_path) -> None:
 def test_csv_cannot_become_a_formula() -> None:
     from fcforge.capsule.prediction import Prediction
 
-    text = as_csv([Prediction("=cmd|x.npy", "ok", 0.5, 0.3)], ["A", "B"])
+    text = as_csv([Prediction("=cmd|x.npy", "ok", 0.5, 0.3)], model("A", "B"))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert rows[0]["subject"] == "'=cmd|x.npy"
     assert rows[0]["sites_learned"] == "A B"
@@ -276,8 +280,8 @@ def test_words_do_not_drive_the_terminal() -> None:
 
 
 def test_no_cell_of_the_csv_is_run_or_hides_anything() -> None:
-    from fcforge.capsule.prediction import Prediction, as_csv
+    from fcforge.capsule.prediction import Prediction
 
     rows = [Prediction("=1+1", "cannot be used", note="+cmd\x1b[2J\u202e")]
-    line = as_csv(rows, ("@site", "b")).splitlines()[1]
+    line = as_csv(rows, model("@site", "b")).splitlines()[1]
     assert line == "'=1+1,cannot be used,,,'+cmd?[2J?,'@site b"

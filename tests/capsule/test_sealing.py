@@ -35,7 +35,7 @@ def test_real_subjects_are_refused_without_the_flag_and_before_training(tmp_path
             cohort(),
             out,
             settings=settings("cumulative"),
-            progress=lambda done, total, last: ticks.append(done),
+            options=LearnOptions(progress=lambda done, total, last: ticks.append(done)),
         )
     assert not list(tmp_path.iterdir())
     assert not ticks
@@ -46,8 +46,9 @@ def test_real_subjects_are_refused_without_the_flag_and_before_training(tmp_path
         cohort(),
         out,
         settings=asked,
-        options=LearnOptions(allow_real_subjects=True),
-        progress=lambda done, total, last: ticks.append(done),
+        options=LearnOptions(
+            allow_real_subjects=True, progress=lambda done, total, last: ticks.append(done)
+        ),
     )
     assert ticks == list(range(1, asked.training.epochs + 1))
     assert capsule.entries[-1]["flags"] == [REAL_FLAG]

@@ -11,43 +11,19 @@ if TYPE_CHECKING:
     from fcforge.capsule.prediction import predict
     from fcforge.capsule.sealing import seal, with_audit
 
-_HOME = {
-    "Capsule": "contents",
-    "ChainSettings": "contents",
-    "settings_for": "contents",
-    "LearnOptions": "learning",
-    "learn": "learning",
-    "learn_next": "learning",
-    "predict": "prediction",
-    "Check": "opening",
-    "Trust": "opening",
-    "open_capsule": "opening",
-    "seal": "sealing",
-    "verify": "opening",
-    "with_audit": "sealing",
-}
-
 __all__ = [
-    "Capsule",
-    "ChainSettings",
-    "Check",
-    "LearnOptions",
-    "Trust",
-    "learn",
-    "learn_next",
-    "open_capsule",
-    "predict",
-    "seal",
-    "settings_for",
-    "verify",
-    "with_audit",
-]
+    "Capsule", "ChainSettings", "Check", "LearnOptions", "Trust", "learn", "learn_next",
+    "open_capsule", "predict", "seal", "settings_for", "verify", "with_audit",
+]  # fmt: skip
+_ROOMS = ("contents", "learning", "opening", "prediction", "sealing")
 
 
 def __getattr__(name: str) -> Any:
     """Import torch only when something is used: the command line lists its commands at once."""
     import importlib
 
-    if name not in _HOME:
-        raise AttributeError(f"module 'fcforge.capsule' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"fcforge.capsule.{_HOME[name]}"), name)
+    for room in _ROOMS if name in __all__ else ():
+        found = getattr(importlib.import_module(f"fcforge.capsule.{room}"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module 'fcforge.capsule' has no attribute '{name}'")

@@ -33,16 +33,8 @@ from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.randomness import numpy_rng
 from fcforge.runner.learners import build_learner
 from fcforge.sites import Cohort, split_site
-from fcforge.studies.audit import (
-    Evidence,
-    People,
-    about_people,
-    attack_records,
-    people,
-    stratified,
-    summarise,
-    synthetic,
-)
+from fcforge.studies import audit as study
+from fcforge.studies.audit import Evidence, People
 from fcforge.studies.audit_result import BOOTSTRAP, UNTRAINED, Audit, AuditPlan
 from fcforge.types import Component, FCBatch, Site
 
@@ -122,7 +114,7 @@ def _outsiders(
             do="Give people outside the study with --reference.",
         )
     ids = ids or ["(reference)"] * len(both)
-    mask = stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
+    mask = study.stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
     kept = torch.from_numpy(mask)
     return (
         both.select(~kept),
@@ -153,7 +145,7 @@ def gather(
     member = np.full((1, len(batch)), OUTSIDER)
     member[0, : len(inside)] = MEMBER
     scans = None if other is None else _scans([*ids, *outside_ids], other)
-    return people(batch, reference, scans), member
+    return study.people(batch, reference, scans), member
 
 
 def _scans(ids: list[str], other: Mapping[str, Tensor]) -> Tensor:
@@ -247,19 +239,14 @@ def audit_capsule(
     started = time.perf_counter()
     require_same_people(capsule, site, home)
     who, member = gather(capsule, site, reference, other, plan)
-    inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     subjects = released_subjects(capsule, capsule.sites.index(site.name))
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
-    state, left = state_scores(capsule, learner, who)
-    found = _record_evidence(who, inside, subjects, plan)
-    found["network"] = _plain(network_scores(capsule, learner, who.batch))
-    found |= {"method state": _plain(state)} if state else {}
-    rows = [row for name, e in found.items() for row in summarise(name, [e], member, plan)]
+    found, left = _evidence(capsule, who, member, subjects, plan)
+    rows = [row for name, e in found.items() for row in study.summarise(name, [e], member, plan)]
     about: dict[str, Any] = {
         "what": f"capsule {capsule.id[:16]}",
         "site": site.name,
         "proved_by_receipt": True,
-        **about_people(who, member, replace(plan, worlds=1)),
+        **study.about_people(who, member, replace(plan, worlds=1)),
         "released_subjects": len(subjects),
         "not_attacked": [f"state {key}" for key in left],
         "seconds_total": round(time.perf_counter() - started, 1),
@@ -267,21 +254,26 @@ def audit_capsule(
     return Audit(tuple(rows), about | _budget_spent(capsule))
 
 
-def _record_evidence(
-    who: People, inside: FCBatch, subjects: FCBatch, plan: AuditPlan
-) -> dict[str, Evidence]:
-    """What is found against synthetic subjects, those of the two references first."""
+def _evidence(
+    capsule: Capsule, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+) -> tuple[dict[str, Evidence], list[str]]:
+    """What every attack found, the two references first, and arrays that no attack fits."""
+    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     y = inside.y.repeat(plan.multiple)
     released = {
-        BOOTSTRAP: synthetic(Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP),
-        UNTRAINED: synthetic(Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED),
+        BOOTSTRAP: study.synthetic(Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP),
+        UNTRAINED: study.synthetic(Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED),
         "synthetic subjects": subjects,
     }
-    return {
-        name: attack_records(who, batch, plan.components)
+    found = {
+        name: study.attack_records(who, batch, plan.components)
         for name, batch in released.items()
         if len(batch) >= 4
     }
+    found["network"] = _plain(network_scores(capsule, learner, who.batch))
+    state, left = state_scores(capsule, learner, who)
+    return found | ({"method state": _plain(state)} if state else {}), left
 
 
 def _budget_spent(capsule: Capsule) -> dict[str, Any]:

@@ -9,10 +9,12 @@ members. Ordinary tools open it; a folder with the six files is as good.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import struct
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +31,6 @@ MAX_BYTES = 1 << 30  # a whole capsule; 32-bit zip offsets end at 4 GiB
 MAX_TEXT = 16 << 20  # one JSON part
 
 _LOCAL = struct.Struct("<4s5H3I2H")
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END = struct.Struct("<4s4H2IH")
-_DATE = 0x21  # 1980-01-01, the first day a zip can name
 
 
 def damaged(what: str, path: str | Path) -> CapsuleError:
@@ -41,32 +40,15 @@ def damaged(what: str, path: str | Path) -> CapsuleError:
     )
 
 
-def _local(name: str, data: bytes) -> bytes:
-    encoded = name.encode()
-    crc, n = zlib.crc32(data), len(data)
-    return _LOCAL.pack(b"PK\3\4", 20, 0, 0, 0, _DATE, crc, n, n, len(encoded), 0) + encoded
-
-
-def _central(name: str, data: bytes, offset: int) -> bytes:
-    encoded = name.encode()
-    crc, n, size = zlib.crc32(data), len(data), len(encoded)
-    mode = (stat.S_IFREG | 0o644) << 16
-    head = (b"PK\1\2", (3 << 8) | 20, 20, 0, 0, 0, _DATE, crc, n, n, size, 0, 0, 0, 0, mode, offset)
-    return _CENTRAL.pack(*head) + encoded
-
-
 def pack(parts: Mapping[str, bytes], names: Sequence[str] = PARTS) -> bytes:
     """The canonical zip of the named parts."""
-    body, directory, offset = [], [], 0
-    for name in names:
-        data = parts[name]
-        head = _local(name, data)
-        directory.append(_central(name, data, offset))
-        body += [head, data]
-        offset += len(head) + len(data)
-    index = b"".join(directory)
-    end = _END.pack(b"PK\5\6", 0, 0, len(names), len(names), len(index), offset, 0)
-    return b"".join([*body, index, end])
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as box:
+        for name in names:
+            info = zipfile.ZipInfo(name)  # dated 1980-01-01, the first day a zip can name
+            info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            box.writestr(info, parts[name])
+    return out.getvalue()
 
 
 def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict[str, bytes]:

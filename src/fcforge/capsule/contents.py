@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.home import Receipt
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.templates import check_pinned, pinned
 from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS, Lane
@@ -18,6 +20,8 @@ from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
 from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
+SETTING, PREFIX = "public", "sha256:"
+MAX_TEMPLATE = 1 << 28  # bytes
 
 
 def _up_to(low: int, high: int) -> Bound:
@@ -209,3 +213,64 @@ def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSetting
     learner = pinned(learner)
     judge = learner.generator or Component("corr_gauss")
     return ChainSettings(learner=learner, n_rois=n_rois, **{"judge": judge, **rest})
+
+
+# -- files that a method draws on besides its subjects, named by their content ---------------
+def _digest(path: str | Path) -> str:
+    path = Path(path)
+    if not path.is_file() or path.stat().st_size > MAX_TEMPLATE:  # a pipe would never end
+        raise ConfigError("the template is not a readable file.", where=str(path))
+    return PREFIX + hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def check_pinned(component: Component) -> None:
+    """Raise `CapsuleError` for a component that names a template by anything but its content."""
+    named = component.params.get(SETTING, "")
+    if named and not (isinstance(named, str) and re.fullmatch(PREFIX + "[0-9a-f]{64}", named)):
+        raise CapsuleError(f"'{component.name}' names a file by its path.")
+
+
+def template_of(learner: LearnerSpec) -> str | None:
+    """Path of the template that a learner names, if it does."""
+    named = [str(p.params.get(SETTING, "")) for p in (learner.method, learner.generator) if p]
+    return next((n for n in named if n and not n.startswith(PREFIX)), None)
+
+
+def _with_parts(learner: LearnerSpec, change: Callable[[Component], Component]) -> LearnerSpec:
+    """The learner with its method and generator changed where they name a template."""
+
+    def of(part: Component) -> Component:
+        return change(part) if part.params.get(SETTING, "") else part
+
+    generator = of(learner.generator) if learner.generator is not None else None
+    return replace(learner, method=of(learner.method), generator=generator)
+
+
+def pinned(learner: LearnerSpec) -> LearnerSpec:
+    """The learner with its templates named by content.
+
+    A path means another file at every hospital, and would carry a user's name along.
+    """
+
+    def pin(part: Component) -> Component:
+        named = str(part.params[SETTING])
+        known = named if named.startswith(PREFIX) else _digest(named)
+        return replace(part, params={**part.params, SETTING: known})
+
+    return _with_parts(learner, pin)
+
+
+def unpinned(learner: LearnerSpec, template: str | Path | None) -> LearnerSpec:
+    """The learner with the path of this hospital's own copy; another content is refused."""
+
+    def find(part: Component) -> Component:
+        named = part.params[SETTING]
+        if template is None or _digest(template) != named:
+            raise ConfigError(
+                f"'{part.name}' needs the template {str(named)[:23]}..."
+                + ("" if template is None else f", which '{template}' is not."),
+                do="Ask the first hospital for the public template and name it with --template.",
+            )
+        return replace(part, params={**part.params, SETTING: str(template)})
+
+    return _with_parts(learner, find)

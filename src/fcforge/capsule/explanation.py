@@ -230,16 +230,9 @@ def networks_of(atlas: Atlas) -> tuple[str, ...]:
 
 
 def explain(
-    scorer: Scorer,
-    fc: np.ndarray,
-    reference: np.ndarray,
-    *,
-    atlas: Atlas,
-    said: str,
-    positive: str,
-    subjects: Any = None,
-    offset: np.ndarray | float = 0.0,
-) -> Explanation:
+    scorer: Scorer, fc: np.ndarray, reference: np.ndarray, *, atlas: Atlas, said: str,
+    positive: str, subjects: Any = None, offset: np.ndarray | float = 0.0,
+) -> Explanation:  # fmt: skip
     """Explain the scores of scans (n, R, R) against a reference scan (R, R).
 
     Parameters

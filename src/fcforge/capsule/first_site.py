@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.capsule.contents import Capsule, ChainSettings, settings_for
+from fcforge.capsule.contents import Capsule, ChainSettings, settings_for, template_of
 from fcforge.capsule.keys import read_private
 from fcforge.capsule.learning import LearnOptions, learn
 from fcforge.capsule.opening import Trust
 from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.templates import template_of
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS
 from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
-from fcforge.runner.work import Progress
 from fcforge.sites import Cohort, load_dataset
 from fcforge.sites.cohort import NUMBERED
 from fcforge.types import Component, LearnerSpec, Training
 
+ALIKE = ("allow_real_subjects", "overwrite", "epsilon", "accept")  # called so in a request, too
 
-def learn_site(
-    request: LearnRequest,
-    *,
-    progress: Progress = lambda done, total, last: None,
-    say: Callable[[str], None] = lambda text: None,
-    agree: Callable[[Capsule], Any] = lambda capsule: None,
-) -> Capsule:
+
+def learn_site(request: LearnRequest, **told: Any) -> Capsule:
     """Learn one site and seal the next capsule.
 
     The first site (no `state`) fixes the settings: those of a config (one of its learners), or of
     a method, model and generator by name. Later sites follow the capsule, and saying something
-    else is an error.
+    else is an error. `told` are the callables of `LearnOptions`: agree, progress, say.
     """
     odd = [name for name in request.release if name not in ("epsilon", "accept_labels")]
     if odd:
@@ -46,19 +40,20 @@ def learn_site(
     data = {"path": str(request.data), "kind": request.kind, "positive": request.positive}
     cohort = load_dataset(Component("folder", {**data, "sites": [request.site]}))
     settings, template = _settings(request, cohort)
-    say(f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)")
+    if "say" in told:
+        told["say"](
+            f"learning site '{request.site}' ({len(cohort)} subjects, {cohort.n_rois} ROIs)"
+        )
     options = LearnOptions(
-        read_private(request.sign) if request.sign is not None else None,
-        Trust.of(request.trust, request.signature_required),
-        request.allow_real_subjects,
-        request.overwrite,
-        request.epsilon,
-        request.template or template,
-        request.accept,
-        agree,
+        key=read_private(request.sign) if request.sign is not None else None,
+        trust=Trust.of(request.trust, request.signature_required),
+        template=request.template or template,
+        **{name: getattr(request, name) for name in ALIKE},
+        **told,
     )
-    where = request.state, request.site, cohort, request.out
-    return learn(*where, settings=settings, options=options, progress=progress, say=say)
+    return learn(
+        request.state, request.site, cohort, request.out, settings=settings, options=options
+    )
 
 
 def _settings(

@@ -16,33 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fcforge.capsule import ledger
+from fcforge.capsule import contract, ledger, sealing
+from fcforge.capsule import turn as measuring
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, ChainSettings
-from fcforge.capsule.contract import (
-    require_alike,
-    require_budget,
-    require_classes,
-    require_rois,
-)
 from fcforge.capsule.opening import Trust, open_capsule
-from fcforge.capsule.sealing import (
-    flagged,
-    require_same_signing,
-    seal,
-    settings_sha256,
-    with_flags,
-)
-from fcforge.capsule.turn import (
-    Tick,
-    Turn,
-    calibration,
-    counts_of,
-    held_out,
-    metrics,
-    reference,
-)
+from fcforge.capsule.turn import Tick, Turn
 from fcforge.errors import CapsuleError
 from fcforge.methods import Lane
 from fcforge.runner.environment import describe
@@ -79,15 +59,10 @@ def check_turn(
 
 
 def learn_next(
-    capsule: Capsule | None,
-    settings: ChainSettings,
-    site: Site,
-    *,
-    template: str | Path | None = None,
-    weight: Tensor | None = None,
-    tick: Tick = lambda: None,
+    capsule: Capsule | None, settings: ChainSettings, site: Site, *,
+    template: str | Path | None = None, weight: Tensor | None = None, tick: Tick = lambda: None,
     time_stamp: str | None = None,
-) -> Capsule:
+) -> Capsule:  # fmt: skip
     """The capsule after one more site (not sealed yet).
 
     Parameters
@@ -113,20 +88,19 @@ def learn_next(
     lane = turn.train(with_val=turn.learns_val, tick=tick, weight=weight)
     seconds = round(time.perf_counter() - started, 3)
     packed, remembered = turn.packed(lane)
-    synthetic, receipt = held_out(turn, capsule), turn.receipt()
+    synthetic, receipt = measuring.held_out(turn, capsule), turn.receipt()
+    before = capsule or Capsule(settings, (), packed, remembered, synthetic, ())
     entry = {
-        "time": time_stamp or ledger.now(),
-        "parent": capsule.id if capsule is not None else "",
-        "commitment": receipt.commitment,
         "seconds": seconds,
+        "time": time_stamp or ledger.now(),
+        "parent": before.id,
+        "commitment": receipt.commitment,
         "flags": [] if weight is None else ["weighted subjects"],
         **_measured(turn, lane, synthetic),
     }
-    entries = ledger.append(capsule.entries if capsule is not None else (), entry)
-    sites = (*turn.past, site.name)
-    made = Capsule(settings, sites, packed, remembered, synthetic, entries)
-    before = capsule.receipts if capsule is not None else ()
-    return replace(made, parent=entry["parent"], receipts=(*before, receipt))
+    entries = ledger.append(before.entries, entry)
+    made = Capsule(settings, (*turn.past, site.name), packed, remembered, synthetic, entries)
+    return replace(made, parent=before.id, receipts=(*before.receipts, receipt))
 
 
 def _measured(turn: Turn, lane: Lane, synthetic: Subjects) -> ledger.Entry:
@@ -134,11 +108,11 @@ def _measured(turn: Turn, lane: Lane, synthetic: Subjects) -> ledger.Entry:
     return {
         "kind": "learn",
         "site": turn.site.name,
-        "settings": settings_sha256(turn.chain),
-        "counts": counts_of(turn.site),
-        "metrics": metrics(turn, lane, synthetic),
-        "calibration": calibration(turn, lane, synthetic),
-        "reference": reference(turn, synthetic),
+        "settings": sealing.settings_sha256(turn.chain),
+        "counts": measuring.counts_of(turn.site),
+        "metrics": measuring.metrics(turn, lane, synthetic),
+        "calibration": measuring.calibration(turn, lane, synthetic),
+        "reference": measuring.reference(turn, synthetic),
         "environment": describe("cpu"),
     }
 
@@ -163,6 +137,10 @@ class LearnOptions:
         What may look odd (`contract.ACCEPT_LABELS`, `contract.ACCEPT_SCANS`); recorded.
     agree : callable
         Called with the capsule that is about to be continued; raises where it must not be.
+    progress : callable
+        Called with (epochs done, in all, what is going on) as the site is learned.
+    say : callable
+        Told what is about to be spent.
     """
 
     key: Ed25519PrivateKey | None = None
@@ -173,6 +151,8 @@ class LearnOptions:
     template: str | Path | None = None
     accept: Sequence[str] = ()
     agree: Callable[[Capsule], Any] = lambda capsule: None
+    progress: Progress = lambda done, total, last: None
+    say: Callable[[str], Any] = lambda text: None
 
 
 def learn(
@@ -182,9 +162,7 @@ def learn(
     out: str | Path,
     *,
     settings: ChainSettings | None = None,
-    options: LearnOptions | None = None,
-    progress: Progress = lambda done, total, last: None,
-    say: Callable[[str], Any] = lambda text: None,
+    options: LearnOptions = LearnOptions(),  # noqa: B008 (frozen)
 ) -> Capsule:
     """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
 
@@ -202,12 +180,7 @@ def learn(
     settings : ChainSettings, optional
         Only for the first site; later ones follow the capsule.
     options : LearnOptions, optional
-    progress : callable
-        Called with (epochs done, in all, what is going on) as the site is learned.
-    say : callable
-        Told what is about to be continued and spent.
     """
-    options = options or LearnOptions()
     capsule = open_capsule(state, trusted=options.trust) if state is not None else None
     settings = capsule.settings if capsule is not None else settings
     if settings is None:
@@ -215,18 +188,22 @@ def learn(
     site = _own_site(capsule, settings, cohort, site_name)
     require_place(out, overwrite=options.overwrite)
     _refuse_early(settings, capsule, options)
-    spends = require_budget(settings, options.epsilon, f"site '{site_name}'")
-    if spends:
-        say(spends)
-    flags = []
-    if capsule is not None:
-        options.agree(capsule)
-        flags = require_alike(capsule, site, options.accept)
+    if spends := contract.require_budget(settings, options.epsilon, f"site '{site_name}'"):
+        options.say(spends)
+    flags = _agreed(capsule, site, options)
     epochs, total = count(1), settings.training.epochs
-    tick = lambda: progress(next(epochs), total, f"epochs, {site_name}")  # noqa: E731
+    tick = lambda: options.progress(next(epochs), total, f"epochs, {site_name}")  # noqa: E731
     following = learn_next(capsule, settings, site, template=options.template, tick=tick)
     allowed = {"allow_real_subjects": options.allow_real_subjects, "overwrite": options.overwrite}
-    return seal(with_flags(following, flags), out, key=options.key, **allowed)
+    return sealing.seal(sealing.with_flags(following, flags), out, key=options.key, **allowed)
+
+
+def _agreed(capsule: Capsule | None, site: Site, options: LearnOptions) -> list[str]:
+    """Flags of what was accepted, once the hospital agreed to go on with what came in."""
+    if capsule is None:
+        return []
+    options.agree(capsule)
+    return contract.require_alike(capsule, site, options.accept)
 
 
 def _own_site(
@@ -234,8 +211,8 @@ def _own_site(
 ) -> Site:
     """The hospital's subjects, split; `CapsuleError` where they do not fit the chain."""
     where = f"site '{site_name}'"
-    require_rois(settings.wrong_rois(cohort.roi_names), where)
-    require_classes(settings.classes, cohort.classes, where)
+    contract.require_rois(settings.wrong_rois(cohort.roi_names), where)
+    contract.require_classes(settings.classes, cohort.classes, where)
     check_turn(capsule, settings, site_name, cohort.n_rois)
     mine = cohort.select_sites([site_name])
     require_valid(mine)
@@ -246,7 +223,9 @@ def _refuse_early(settings: ChainSettings, capsule: Capsule | None, options: Lea
     """Refuse before training what sealing would refuse after it."""
     nobody = Subjects.none(settings.n_rois)
     empty = Capsule(settings, (), Lane({}, {}, {}), nobody, nobody, ({"flags": []},))
-    flagged(empty, options.allow_real_subjects)
+    allowed = options.allow_real_subjects
+    sealing.flagged(empty, allowed)
     if capsule is not None and capsule.holds_real:
-        flagged(replace(capsule, entries=({"flags": []},), id=""), options.allow_real_subjects)
-    require_same_signing(capsule.entries if capsule is not None else (), options.key is not None)
+        sealing.flagged(replace(capsule, entries=({"flags": []},), id=""), allowed)
+    before = capsule.entries if capsule is not None else ()
+    sealing.require_same_signing(before, options.key is not None)

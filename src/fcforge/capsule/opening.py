@@ -7,21 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fcforge.capsule import container as box
 from fcforge.capsule import ledger
 from fcforge.capsule.arrays import check_lane, check_subjects, read_lane, read_subjects
-from fcforge.capsule.container import (
-    HELD_OUT,
-    LANE,
-    LEDGER,
-    MANIFEST,
-    MAX_BYTES,
-    MAX_TEXT,
-    REMEMBERED,
-    SEAL,
-    SEALED_PARTS,
-    damaged,
-    read_parts,
-)
 from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.capsule.keys import Keyring, check_signature, read_keyring, read_public
 from fcforge.capsule.lines import check_line
@@ -95,7 +83,7 @@ def open_capsule(
     *,
     trusted: Sequence[str] | Trust = (),
     require_signature: bool | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = box.MAX_BYTES,
 ) -> Capsule:
     """Open a capsule after every check of `verify` has passed.
 
@@ -121,7 +109,7 @@ def open_capsule(
         for _ in opening.steps(path, max_bytes):
             pass
     except CapsuleError as error:
-        raise error if error.where else damaged(error.what, path) from error
+        raise error if error.where else box.damaged(error.what, path) from error
     return opening.capsule()
 
 
@@ -134,7 +122,7 @@ def verify(
     *,
     trusted: Sequence[str] | Trust = (),
     require_signature: bool | None = None,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = box.MAX_BYTES,
 ) -> list[Check]:
     """Check a capsule step by step; a failed check is the last one of the list."""
     names, checks = iter(STEPS), list[Check]()
@@ -160,19 +148,19 @@ class _Opening:
 
     def steps(self, path: str | Path, max_bytes: int) -> Iterator[str]:
         """Run the checks in the order of `STEPS`, and say what each found."""
-        self.parts = read_parts(path, max_bytes)
+        self.parts = box.read_parts(path, max_bytes)
         for name in STEPS:
             yield getattr(self, f"_{name}")()
 
     def _container(self) -> str:
-        for name in (MANIFEST, LEDGER, SEAL):
-            if len(self.parts[name]) > MAX_TEXT:
-                raise CapsuleError(f"part '{name}' is larger than {MAX_TEXT} bytes.")
+        for name in (box.MANIFEST, box.LEDGER, box.SEAL):
+            if len(self.parts[name]) > box.MAX_TEXT:
+                raise CapsuleError(f"part '{name}' is larger than {box.MAX_TEXT} bytes.")
         return f"{len(self.parts)} parts, {sum(map(len, self.parts.values()))} bytes"
 
     def _seal(self) -> str:
-        self.identity = ledger.sha256(self.parts[MANIFEST])
-        self.sealed = ledger.parse(self.parts[SEAL], SEAL)
+        self.identity = ledger.sha256(self.parts[box.MANIFEST])
+        self.sealed = ledger.parse(self.parts[box.SEAL], box.SEAL)
         if set(self.sealed) != {"manifest_sha256", "public_key", "signature"}:
             raise CapsuleError("the seal is not written as fcforge writes it.")
         if self.sealed["manifest_sha256"] != self.identity:
@@ -196,7 +184,7 @@ class _Opening:
         return f"by {self.trust.keyring.said(public)}" if public else "not signed"
 
     def _manifest(self) -> str:
-        self.manifest = ledger.parse(self.parts[MANIFEST], MANIFEST)
+        self.manifest = ledger.parse(self.parts[box.MANIFEST], box.MANIFEST)
         form, version = self.manifest.get("format"), self.manifest.get("version")
         if (form, version) != (FORMAT, VERSION):
             reader = READ_BY.get(version, "a newer fcforge") if type(version) is int else "another"
@@ -208,14 +196,14 @@ class _Opening:
 
     def _parts(self) -> str:
         listed = self.manifest.get("parts")
-        for name in SEALED_PARTS:
+        for name in box.SEALED_PARTS:
             expected = {"sha256": ledger.sha256(self.parts[name]), "size": len(self.parts[name])}
             if not isinstance(listed, dict) or listed.get(name) != expected:
                 raise CapsuleError(f"part '{name}' is not the one that was sealed.")
         return "all SHA-256 sums and sizes agree"
 
     def _ledger(self) -> str:
-        self.entries = ledger.read(self.parts[LEDGER])
+        self.entries = ledger.read(self.parts[box.LEDGER])
         for entry in self.entries:
             check_line(entry)
         if self.entries[0]["kind"] != "learn":
@@ -251,14 +239,14 @@ class _Opening:
         return f"{counted(len(keys), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:
-        self.lane, learner = read_lane(self.parts[LANE], self.settings)
+        self.lane, learner = read_lane(self.parts[box.LANE], self.settings)
         n_rois = self.settings.n_rois
-        self.remembered = read_subjects(self.parts[REMEMBERED], n_rois, REMEMBERED)
+        self.remembered = read_subjects(self.parts[box.REMEMBERED], n_rois, box.REMEMBERED)
         check_lane(self.lane, learner, len(self.remembered), len(self.sites))
         return f"{sum(p.numel() for p in self.lane.params.values())} parameters, all finite"
 
     def _subjects(self) -> str:
-        self.held_out = read_subjects(self.parts[HELD_OUT], self.settings.n_rois, HELD_OUT)
+        self.held_out = read_subjects(self.parts[box.HELD_OUT], self.settings.n_rois, box.HELD_OUT)
         for subjects in (self.remembered, self.held_out):
             check_subjects(subjects, len(self.sites))
         capsule = self.capsule()
@@ -267,7 +255,7 @@ class _Opening:
         if capsule.holds_real and REAL_FLAG not in capsule.entries[-1]["flags"]:
             raise CapsuleError("holds real subjects without the flag that allows it.")
         # whatever else the manifest says must be what `seal` would say of these parts
-        if ledger.canonical(manifest_of(capsule, self.parts)) != self.parts[MANIFEST]:
+        if ledger.canonical(manifest_of(capsule, self.parts)) != self.parts[box.MANIFEST]:
             raise CapsuleError("the manifest does not agree with the parts.")
         return f"{len(self.remembered)} remembered, {len(self.held_out)} held out"
 

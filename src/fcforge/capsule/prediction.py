@@ -215,7 +215,7 @@ def _shown(value: float, digits: int) -> float | None:
     return None if np.isnan(value) else round(float(value), digits)
 
 
-def as_csv(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
+def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
     """Predictions as CSV, with the sites the capsule has learned in the last column.
 
     `own_probability` is there where a hospital's own threshold was given.
@@ -230,7 +230,7 @@ def as_csv(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
         shown = [row.probability, *([row.own] if own else []), row.strangeness]
         numbers = ["" if v is None else v for v in shown]
         subject, note, learned_at = (
-            no_formula(printable(text)) for text in (row.subject, row.note, " ".join(sites))
+            no_formula(printable(text)) for text in (row.subject, row.note, " ".join(model.sites))
         )
         writer.writerow([subject, row.status, *numbers, note, learned_at])
     return out.getvalue()

@@ -135,3 +135,20 @@ class AuditRequest(Request):
     def signature_required(self) -> bool | None:
         """Whether every ledger line must be signed; None: as soon as any is."""
         return True if self.require_signature else None
+
+
+@dataclass(frozen=True)
+class PredictRequest(Request):
+    """Scans to be predicted with either kind of capsule."""
+
+    capsule: Path = option(help="Capsule file or folder.", metavar="CAPSULE")
+    scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
+    out: Path | None = option(None, "File to write [standard output].")
+    local: Path | None = option(
+        None, "The hospital's home file: its own threshold is shown beside."
+    )
+    explain: Path | None = option(None, "Folder for a page and tables that say why.")
+    atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
+    kind: Kind = option("auto", KIND)
+    trust: list[Path] = option([], TRUST)
+    as_json: bool = option(False, "Print JSON for a program to read.", flag="--json")

@@ -7,18 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fcforge.capsule import container as box
 from fcforge.capsule import ledger
 from fcforge.capsule.arrays import write_lane, write_subjects
-from fcforge.capsule.container import (
-    HELD_OUT,
-    LANE,
-    LEDGER,
-    MANIFEST,
-    REMEMBERED,
-    SEAL,
-    SEALED_PARTS,
-    write_parts,
-)
 from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.capsule.home import Home, receipt_of, write_home
 from fcforge.capsule.keys import public_hex, sign
@@ -64,19 +55,16 @@ def seal(
     entries = _signed(capsule, flagged(capsule, allow_real_subjects), key)
     capsule = replace(capsule, entries=entries, signed_by="")
     parts = {
-        LEDGER: ledger.write(entries),
-        LANE: write_lane(capsule.lane),
-        REMEMBERED: write_subjects(capsule.remembered),
-        HELD_OUT: write_subjects(capsule.held_out),
+        box.LEDGER: ledger.write(entries),
+        box.LANE: write_lane(capsule.lane),
+        box.REMEMBERED: write_subjects(capsule.remembered),
+        box.HELD_OUT: write_subjects(capsule.held_out),
     }
-    manifest = ledger.canonical(manifest_of(capsule, parts))
-    identity = ledger.sha256(manifest)
+    parts[box.MANIFEST] = ledger.canonical(manifest_of(capsule, parts))
+    identity = ledger.sha256(parts[box.MANIFEST])
     public, signature = sign(key, identity) if key is not None else ("", "")
-    parts[MANIFEST] = manifest
-    parts[SEAL] = ledger.canonical(
-        {"manifest_sha256": identity, "public_key": public, "signature": signature}
-    )
-    write_parts(parts, out, overwrite=overwrite)
+    said = {"manifest_sha256": identity, "public_key": public, "signature": signature}
+    box.write_parts({**parts, box.SEAL: ledger.canonical(said)}, out, overwrite=overwrite)
     if capsule.receipts:
         write_home(Home(capsule.receipts), receipt_of(out))
     return replace(capsule, id=identity, signed_by=public)
@@ -157,7 +145,7 @@ def manifest_of(capsule: Capsule, parts: Mapping[str, bytes]) -> dict[str, Any]:
         "ledger_head": ledger.sha256(ledger.canonical(last)),
         "parts": {
             name: {"sha256": ledger.sha256(parts[name]), "size": len(parts[name])}
-            for name in SEALED_PARTS
+            for name in box.SEALED_PARTS
         },
     }
 

@@ -13,20 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.capsule import ledger
+from fcforge.capsule import judging, ledger
 from fcforge.capsule.arrays import Subjects
-from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.contents import Capsule, ChainSettings, unpinned
 from fcforge.capsule.home import People, Receipt, fingerprints
-from fcforge.capsule.judging import (
-    DISTANCES,
-    Reference,
-    fit_temperature,
-    held_out_set,
-    limits,
-    metrics_of,
-    scores,
-)
-from fcforge.capsule.templates import unpinned
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
@@ -150,7 +140,9 @@ def held_out(turn: Turn, capsule: Capsule | None) -> Subjects:
     before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
     if not settings.held_out:
         return before
-    batch = held_out_set(turn.judge, turn.learned, settings.seed, turn.site.name, settings.held_out)
+    batch = judging.held_out_set(
+        turn.judge, turn.learned, settings.seed, turn.site.name, settings.held_out
+    )
     place = torch.full((len(batch),), len(turn.past), dtype=torch.int64)
     return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
@@ -187,7 +179,7 @@ def metrics(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
     batches = {name: held_out.of_site(k) for k, name in enumerate((*turn.past, site.name))}
 
     def measured(batch: FCBatch) -> dict[str, float | None]:
-        return metrics_of(scores(turn.learner, lane, batch.fc), batch.y)
+        return judging.metrics_of(judging.scores(turn.learner, lane, batch.fc), batch.y)
 
     if len(site.test):
         own = published(measured(site.test), counts_of(site)["test"])
@@ -206,19 +198,19 @@ def calibration(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         other = lane
         if turn.learns_val:
             other = turn.train(with_val=False, tick=lambda: None)
-        u, y = scores(turn.learner, other, val.fc), val.y
+        u, y = judging.scores(turn.learner, other, val.fc), val.y
     elif how == "synthetic" and len(held_out):
         batch = held_out.batch()
-        u, y = scores(turn.learner, lane, batch.fc), batch.y
+        u, y = judging.scores(turn.learner, lane, batch.fc), batch.y
     else:
         return {"how": "none", "temperature": None}
-    return {"how": how, "temperature": ledger.rounded(fit_temperature(u, y))}
+    return {"how": how, "temperature": ledger.rounded(judging.fit_temperature(u, y))}
 
 
 def reference(turn: Turn, held_out: Subjects) -> dict[str, float | None]:
     """Limits of ordinary scans; None without a held-out set."""
     batch = held_out.of_site(len(turn.past))
     if len(batch) < 4:
-        return dict.fromkeys(DISTANCES)
+        return dict.fromkeys(judging.DISTANCES)
     learning = turn.site.learning(with_val=True)
-    return dict(limits(Reference.of(batch.fc), learning.fc))
+    return dict(judging.limits(judging.Reference.of(batch.fc), learning.fc))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fcforge.capsule.requests import AuditRequest, LearnRequest
+from fcforge.capsule.requests import AuditRequest, LearnRequest, PredictRequest
 from fcforge.cli._console import progress_on_stderr, say
 from fcforge.cli._options import (
     CAPSULES,
@@ -205,24 +205,10 @@ def evaluate(
     print(json.dumps(found.to_json(), indent=1) if as_json else evaluation_text(found))
 
 
-def predict(
-    capsule: Capsule,
-    scans: Annotated[list[Path], typer.Argument(help="Files or folders of scans.")],
-    out: Annotated[Path | None, typer.Option(help="File to write (standard output).")] = None,
-    local: Local = None,
-    explain: Annotated[
-        Path | None, typer.Option(help="Folder for a page and tables that say why.")
-    ] = None,
-    atlas: Annotated[
-        str, typer.Option(help="Atlas of the scans, for --explain [AAL by its ROI names].")
-    ] = "",
-    kind: Kind = "auto",
-    trust: Trust = None,
-    as_json: AsJson = False,
-) -> None:
+@takes(PredictRequest)
+def predict(asked: PredictRequest) -> int:
     """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
-    from fcforge.capsule import prediction
-    from fcforge.capsule.opening import Trust
+    from fcforge.capsule import opening, prediction
     from fcforge.consortium.explaining import explain_file
     from fcforge.consortium.predicting import open_either, predictor
     from fcforge.consortium.turn import own_threshold
@@ -230,21 +216,21 @@ def predict(
     from fcforge.report.explaining import write_explanation
     from fcforge.report.terminal import prediction_text
 
-    if atlas and explain is None:
+    if asked.atlas and asked.explain is None:
         raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
-    places = load_atlas(atlas) if atlas else None
-    opened = open_either(capsule, Trust.of(trust or ()))
-    own, model = own_threshold(local, opened), predictor(opened)
-    rows = prediction.predict_scans(model, scans, kind, own)
+    places = load_atlas(asked.atlas) if asked.atlas else None
+    opened = open_either(asked.capsule, opening.Trust.of(asked.trust))
+    own, model = own_threshold(asked.local, opened), predictor(opened)
+    rows = prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
     say(prediction_text(rows, model.sites))
-    _put(prediction.as_json(rows, model) if as_json else prediction.as_csv(rows, model.sites), out)
-    if explain is not None:
-        why = explain_file(opened, scans, rows, kind, places)
-        write_explanation(why, rows, explain, model.id)
-        say(f"wrote {explain}/index.html, edges.csv and matrices.npz")
-    raise typer.Exit(0 if any(row.usable for row in rows) else 1)
+    _put((prediction.as_json if asked.as_json else prediction.as_csv)(rows, model), asked.out)
+    if asked.explain is not None:
+        why = explain_file(opened, asked.scans, rows, asked.kind, places)
+        write_explanation(why, rows, asked.explain, model.id)
+        say(f"wrote {asked.explain}/index.html, edges.csv and matrices.npz")
+    return 0 if any(row.usable for row in rows) else 1
 
 
 def _put(text: str, out: Path | None) -> None:

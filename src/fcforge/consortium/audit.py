@@ -108,10 +108,8 @@ def attack_totals(
         "loss against public head": release_attacks.loss_drop(*seen),
     }
     features = np.stack([scores[name] for name in SHADOWED], 2)
-    return [
-        Evidence({name: values[k] for name, values in scores.items()}, {}, features[k])
-        for k in range(len(totals))
-    ]
+    each = [{name: values[k] for name, values in scores.items()} for k in range(len(totals))]
+    return [Evidence(found, {}, features[k]) for k, found in enumerate(each)]
 
 
 def references(
@@ -142,12 +140,9 @@ def halves(n: int, plan: AuditPlan) -> np.ndarray:
 
 
 def audit_people(
-    start: Start,
-    everybody: Contributors,
-    epsilons: Sequence[float | None],
-    delta: float,
+    start: Start, everybody: Contributors, epsilons: Sequence[float | None], delta: float,
     plan: AuditPlan = PLAN,
-) -> Audit:
+) -> Audit:  # fmt: skip
     """Attack releases of random halves of these people at each epsilon (None: exact).
 
     Returns
@@ -159,14 +154,12 @@ def audit_people(
     begun = time.perf_counter()
     who, reference = split_people(everybody, plan)
     member = halves(len(who.y), plan)
-    inside = member == MEMBER
     evidence = references(start, who, reference, member, plan.seed)
+    sums, sizes = (member == MEMBER).astype(float) @ who.rows, (member == MEMBER).sum(1)
     for epsilon in epsilons:
         noise = vector.noise_sd(start, epsilon, delta)
         rng = numpy_rng(plan.seed, "audit noise", str(epsilon))
-        totals = inside.astype(float) @ who.rows
-        totals = totals + noise * rng.standard_normal(totals.shape)
-        sizes = inside.sum(1)
+        totals = sums + noise * rng.standard_normal(sums.shape)
         evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, sizes, noise)
     told = [summarise(name, e, member[: len(e)], plan) for name, e in evidence.items()]
     about = {
