@@ -13,7 +13,7 @@ from fcforge.cli import app
 from fcforge.errors import StoreError
 from fcforge.metrics import score_matrix
 from fcforge.report.pages import report_folder
-from fcforge.report.studies import study_markdown
+from fcforge.report.terminal import study_markdown
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.studies import unseen

@@ -266,7 +266,7 @@ def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 
 def _show(tables: list[Any], as_json: bool) -> None:
-    from fcforge.report.studies import study_json, study_markdown
+    from fcforge.report.terminal import study_json, study_markdown
 
     if as_json:
         print(json.dumps({t.title: study_json(t) for t in tables}, indent=1))

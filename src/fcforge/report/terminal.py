@@ -1,19 +1,22 @@
-"""What the commands print besides tables: checks of data, predictions and capsules."""
+"""What the commands print: checks of data, predictions and capsules, studies of runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fcforge.report.frame import spoken
+from fcforge.report.results import plain
+from fcforge.report.table import interval_table
 from fcforge.text import counted, printable
 
 if TYPE_CHECKING:
     from fcforge.capsule.opening import Check
     from fcforge.capsule.prediction import Prediction
     from fcforge.studies.check import Verdict
+    from fcforge.studies.unseen import Study
 
 
 def check_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -50,3 +53,17 @@ def verify_text(checks: Sequence[Check], ok: bool) -> str:
 def verify_json(checks: Sequence[Check], ok: bool) -> str:
     """The checks of a capsule for a program."""
     return json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1)
+
+
+def study_markdown(study: Study) -> str:
+    """A study as a GitHub table under its title."""
+    return interval_table(study.title, study.columns, study.rows).markdown()
+
+
+def study_json(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
+    """Plain numbers of a study; null where undefined."""
+    keys = ("mean", "low", "high")
+    return {
+        name: {c: {k: plain(getattr(e, k), None) for k in keys} for c, e in cells.items()}
+        for name, cells in study.rows.items()
+    }
