@@ -163,13 +163,9 @@ class Explanation:
         """
         import pandas as pd
 
-        names = networks_of(self.atlas)
-        member = np.array([[s == n for s in self.atlas.systems] for n in names], dtype=float)
-        if not names:
-            return pd.DataFrame()
-        total = member @ self.matrix(scan) @ member.T
-        total[np.diag_indices_from(total)] /= 2
-        return pd.DataFrame(total, index=list(names), columns=list(names))
+        names, total = list(networks_of(self.atlas)), by_network(self.atlas, self.matrix(scan))
+        total[np.diag_indices_from(total)] /= 2  # an edge is two entries
+        return pd.DataFrame(total, index=names, columns=names)
 
     def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
         """The `n` edges (all, unless given) that moved one scan's score most, strongest first."""
@@ -227,6 +223,14 @@ class Explanation:
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
     """Networks in the order of their first ROI; none where the atlas does not know them."""
     return tuple(dict.fromkeys(atlas.systems)) if any(atlas.systems) else ()
+
+
+def by_network(atlas: Atlas, matrix: np.ndarray) -> np.ndarray:
+    """Sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
+    names = networks_of(atlas)
+    member = np.array([[s == name for s in atlas.systems] for name in names], dtype=float)
+    member = member.reshape(len(names), atlas.n_rois)
+    return member @ matrix @ member.T
 
 
 def explain(

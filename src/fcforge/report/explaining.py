@@ -1,5 +1,6 @@
 """Why a model said so, in pictures: a glass brain (nilearn), networks, tables of edges."""
 
+import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from fcforge.capsule.explanation import (
     Explanation,
     Stability,
     atlas_for,
+    by_network,
     networks_of,
 )
 from fcforge.capsule.prediction import Prediction
@@ -119,12 +121,10 @@ def between_networks(found: Explanation) -> np.ndarray:
 
     1 is an average edge; NaN where a network has no edge of its own.
     """
-    atlas, strength = found.atlas, found.matrix(values=found.strength)
-    names = networks_of(atlas)
-    member = np.array([[s == name for s in atlas.systems] for name in names], dtype=float)
-    n_edges = member @ (1 - np.eye(atlas.n_rois)) @ member.T
+    strength = by_network(found.atlas, found.matrix(values=found.strength))
+    n_edges = by_network(found.atlas, 1 - np.eye(found.atlas.n_rois))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (member @ strength @ member.T) / n_edges / found.strength.mean()
+        return strength / n_edges / found.strength.mean()
 
 
 # -- the page of `predict --explain` --------------------------------------------------------------
@@ -132,8 +132,6 @@ def write_explanation(
     found: Explanation, rows: Sequence[Prediction], folder: Path, capsule: str
 ) -> None:
     """Write edges.csv, matrices.npz and index.html into a folder."""
-    import io
-
     out = io.BytesIO()
     np.savez_compressed(
         out,
@@ -261,20 +259,22 @@ def belief_note(found: Stability) -> str:
 
 def _sums(found: Explanation, k: int) -> list[Table]:
     """What ROIs add, and what edges within and between networks add, strongest first."""
-    named = {"ROIs (half of each of their edges)": found.rois(k).tolist()}
-    labels = {"ROIs (half of each of their edges)": list(found.atlas.roi_names)}
+    tables = [
+        _sum_table("ROIs (half of each of their edges)", found.atlas.roi_names, found.rois(k))
+    ]
     if names := networks_of(found.atlas):
-        title, total = "Within and between networks", found.networks(k).to_numpy()
         i, j = np.triu_indices(len(names))
-        named[title] = total[i, j].tolist()
-        pairs = zip(i, j, strict=True)
-        labels[title] = [names[a] if a == b else f"{names[a]} – {names[b]}" for a, b in pairs]
-    tables = []
-    for title, sums in named.items():
-        top = strongest(np.array(sums), LISTED)
-        rows = [(labels[title][x], number(sums[x], 3, sign=True)) for x in top]
-        tables.append(Table.of(("", Heading("adds to the log odds")), rows, title=title))
+        pairs = [
+            names[a] if a == b else f"{names[a]} – {names[b]}" for a, b in zip(i, j, strict=True)
+        ]
+        sums = found.networks(k).to_numpy()[i, j]
+        tables.append(_sum_table("Within and between networks", pairs, sums))
     return tables
+
+
+def _sum_table(title: str, names: Sequence[str], sums: np.ndarray) -> Table:
+    rows = [(names[x], number(sums[x], 3, sign=True)) for x in strongest(sums, LISTED)]
+    return Table.of(("", Heading("adds to the log odds")), rows, title=title)
 
 
 def _deletion_words(found: Explanation, k: int) -> str:
