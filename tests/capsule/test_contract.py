@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +67,10 @@ def test_diagnoses_that_are_turned_round_are_refused_unless_accepted(tmp_path):
     anyway = LearnOptions(accept=["accept_labels"])
     made = learn(path, two, turned, tmp_path / "b.capsule", options=anyway)
     assert made.entries[-1]["flags"] == ["accept_labels"]
-    assert learn(path, two, data, tmp_path / "c.capsule").entries[-1]["flags"] == []
+    said = []
+    made = learn(path, two, data, tmp_path / "c.capsule", options=LearnOptions(say=said.append))
+    assert made.entries[-1]["flags"] == []
+    assert re.search(r"came in reaches accuracy 0\.\d+ on the \d+ people to be learned", said[-1])
 
 
 # -- ROIs --------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,8 +103,15 @@ def require_budget(settings: ChainSettings, most: float | None, where: str) -> s
     return f"each person of this site spends epsilon {epsilon:g} (delta {method.delta:g})"  # type: ignore[attr-defined]
 
 
-def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[str]:
+def require_alike(
+    capsule: Capsule,
+    site: Site,
+    accept: Sequence[str],
+    say: Callable[[str], None] = lambda text: None,
+) -> list[str]:
     """Flags of what was accepted; `DataError` for scans or diagnoses that cannot be right.
+
+    How well the model that came in does here is said before anything is learned.
 
     Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that are
     turned round show in a model that tells them apart the wrong way round.
@@ -119,6 +126,11 @@ def require_alike(capsule: Capsule, site: Site, accept: Sequence[str]) -> list[s
     p = torch.softmax(scores(learner, capsule.lane, learning.fc), -1)[:, 1].numpy()
     y = learning.y.numpy()
     auroc = float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5))
+    right, most = float(((p > 0.5) == y).mean()), max(y.mean(), 1 - y.mean())
+    say(
+        f"site '{site.name}': the model that came in reaches accuracy {right:.3f} on the {len(y)} "
+        f"people to be learned (majority class {most:.3f}), AUROC {auroc:.3f}."
+    )
     if require_labels(auroc, y, site.name, TURNED, ACCEPT_LABELS in accept):
         flags.append(ACCEPT_LABELS)
     return flags

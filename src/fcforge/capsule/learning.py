@@ -203,7 +203,7 @@ def _agreed(capsule: Capsule | None, site: Site, options: LearnOptions) -> list[
     if capsule is None:
         return []
     options.agree(capsule)
-    return contract.require_alike(capsule, site, options.accept)
+    return contract.require_alike(capsule, site, options.accept, options.say)
 
 
 def _own_site(
