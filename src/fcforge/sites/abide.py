@@ -158,19 +158,17 @@ class _Fetcher:
                 return bunch[self.derivative][0]
             except ValueError as error:  # np.loadtxt on a damaged file
                 reason = str(error).splitlines()[0]
-                raise DataError(
-                    f"{file_id}_{self.derivative}.1D is truncated or damaged ({reason}).",
-                    do="Delete it and fetch it again.",
-                ) from None
+                what = f"{file_id}_{self.derivative}.1D is truncated or damaged ({reason})."
+                do = "Delete it and fetch it again."
+                raise DataError(what, do=do) from None
             except OSError as error:  # requests' and urllib's errors are OSErrors
                 failure = type(error).__name__
             if attempt < TRIES - 1:
                 self.wait(2.0**attempt)
         self.lost += 1
-        raise DataError(
-            f"{file_id} could not be fetched ({failure}).",
-            do="Run the same again: what is there is kept.",
-        )
+        what = f"{file_id} could not be fetched ({failure})."
+        do = "Run the same again: what is there is kept."
+        raise DataError(what, do=do)
 
 
 def _phenotypes(root: Path, quality: str, fetcher: _Fetcher | None) -> pd.DataFrame:

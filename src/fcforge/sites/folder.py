@@ -241,10 +241,9 @@ class _Files:
         if len(found) == 1:
             return found[0]
         if not found:
-            raise DataError(
-                "is listed, but has no file.",
-                do=f"A file name starts with the id and ends in {', '.join(SUFFIXES)}.",
-            )
+            what = "is listed, but has no file."
+            do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
+            raise DataError(what, do=do)
         shown = ", ".join(str(p.relative_to(self.root)) for p in found[:3])
         raise DataError(
             f"has {len(found)} files ({shown}).", do="Say which with pattern='{id}_...'."

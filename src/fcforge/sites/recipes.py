@@ -98,10 +98,9 @@ def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     if rho is not None:
         recipe = replace(recipe, rho=rho)
     if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
-        raise ConfigError(
-            f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used.",
-            do="rho lies between -1 and 1, d_scale is 0 or more.",
-        )
+        what = f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used."
+        do = "rho lies between -1 and 1, d_scale is 0 or more."
+        raise ConfigError(what, do=do)
     return recipe
 
 
@@ -110,10 +109,9 @@ def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout
     base = look_up("layout", layout, layouts())
     n_sites = len(base) if n_sites is None else n_sites
     if n_sites < 1 or not scale > 0:
-        raise ConfigError(
-            f"n_sites = {n_sites}, scale = {scale} cannot be used.",
-            do="n_sites is 1 or more, scale is above 0.",
-        )
+        what = f"n_sites = {n_sites}, scale = {scale} cannot be used."
+        do = "n_sites is 1 or more, scale is above 0."
+        raise ConfigError(what, do=do)
     extra = [
         replace(base[i % len(base)], name=f"Sim-Extra{i - len(base) + 1:02d}")
         for i in range(len(base), n_sites)

@@ -121,10 +121,9 @@ def _site(members: Cohort, rows: Mapping[str, np.ndarray], about: Mapping[str, A
 
 def _require_fractions(test_fraction: float, val_fraction: float) -> None:
     if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        raise ConfigError(
-            f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used.",
-            do="test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1.",
-        )
+        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
+        do = "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
+        raise ConfigError(what, do=do)
 
 
 def make_sites(

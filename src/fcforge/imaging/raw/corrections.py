@@ -139,10 +139,9 @@ def estimate_field(
 
     program = shutil.which("pyhysco")
     if program is None:
-        raise DataError(
-            "distortion correction needs PyHySCO or FSL's topup; neither is installed.",
-            do="pip install -c constraints.txt 'fcforge[sdc]', or leave out --sdc.",
-        )
+        what = "distortion correction needs PyHySCO or FSL's topup; neither is installed."
+        do = "pip install -c constraints.txt 'fcforge[sdc]', or leave out --sdc."
+        raise DataError(what, do=do)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / "up.nii.gz", Path(folder) / "down.nii.gz"]
         for path, data in zip(paths, (first, second), strict=True):

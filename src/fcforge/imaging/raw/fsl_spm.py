@@ -39,10 +39,9 @@ def plan_route(
     programs = {"slice_timing": "slicetimer", "motion": "mcflirt", "distortion": "topup"}
     missing = [name for name in programs.values() if which(name) is None]
     if route == "fsl" and missing:
-        raise DataError(
-            f"FSL is not installed ({', '.join(missing)} not found).",
-            do="Source FSL's set-up, or use --route pip.",
-        )
+        what = f"FSL is not installed ({', '.join(missing)} not found)."
+        do = "Source FSL's set-up, or use --route pip."
+        raise DataError(what, do=do)
     found = {step: name for step, name in programs.items() if which(name)}
     if which("spm12"):  # the standalone; needs the MATLAB runtime only
         found["registration"] = "spm12"

@@ -54,10 +54,9 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.n
     matrix = affine_of_transform(found["fwdtransforms"][0])
     stretch = np.linalg.svd(matrix[:3, :3])[1]
     if stretch.min() < 0.5 or stretch.max() > 2.0:
-        raise DataError(
-            f"registration to MNI failed: it would stretch the brain {stretch.max():.1f}-fold.",
-            do="Check the scan's orientation (its affine) and that it covers the brain.",
-        )
+        what = f"registration to MNI failed: it would stretch the brain {stretch.max():.1f}-fold."
+        do = "Check the scan's orientation (its affine) and that it covers the brain."
+        raise DataError(what, do=do)
     return matrix
 
 
@@ -113,8 +112,7 @@ def _ants() -> Any:
     try:
         import ants
     except ImportError:
-        raise DataError(
-            "registration needs antspyx, which is not installed.",
-            do="pip install 'fcforge[imaging]'.",
-        ) from None
+        what = "registration needs antspyx, which is not installed."
+        do = "pip install 'fcforge[imaging]'."
+        raise DataError(what, do=do) from None
     return ants
