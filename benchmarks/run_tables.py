@@ -192,8 +192,9 @@ def read(args: argparse.Namespace) -> None:
 
     folder = unpack(args.folder, args.root)
     for path in sorted(folder.glob("*/experiment.json")):
-        name, table = path.parent.name, read_folder(path.parent)
-        if not table.groups or (args.only and name not in args.only):
+        name = path.parent.name
+        table = None if args.only and name not in args.only else read_folder(path.parent)
+        if table is None or not table.groups:
             continue
         asked = folder / f"{name}.json"
         told = json.loads(asked.read_text()) if asked.is_file() else {"commit": args.commit}
