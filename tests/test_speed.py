@@ -7,6 +7,7 @@ import contextlib
 import pytest
 import torch
 
+from fcforge import speed
 from fcforge.speed import one_thread, products
 
 
@@ -31,3 +32,12 @@ def test_threads_and_precision_are_put_back_whatever_happens(two_threads, fails)
 def test_full_precision_is_said_too() -> None:
     with products("float32"):
         assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_buffers_are_filled_by_name_whatever_the_order_of_a_dictionary():
+    """Networks read from a file came in another order: means were taken for variances."""
+    buffers = ({"mean": torch.zeros(2), "var": torch.zeros(2)}, torch.zeros(1))
+    speed._copy(buffers, ({"var": torch.ones(2), "mean": -torch.ones(2)}, torch.ones(1)))
+    assert buffers[0]["mean"].tolist() == [-1, -1]
+    assert buffers[0]["var"].tolist() == [1, 1]
+    assert buffers[1].tolist() == [1]

@@ -38,9 +38,8 @@ def one_thread() -> Iterator[None]:
 
 
 def _copy(target: Any, source: Any) -> None:
-    for a, b in zip(pytree.tree_leaves(target), pytree.tree_leaves(source), strict=True):
-        if a is not b:
-            a.copy_(b)
+    """Copy leaf by leaf; in a dictionary by name, for two may hold their names in another order."""
+    pytree.tree_map(lambda a, b: a if a is b else a.copy_(b), target, source)
 
 
 class Graphed:

@@ -131,4 +131,4 @@ def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState
         raise StoreError(
             f"damaged generator state ({error}).", where=str(path), do="Delete the file."
         ) from error
-    return {k: v.to(device) for k, v in state.items()}
+    return {k: v.to(device) for k, v in sorted(state.items())}  # the file's order is arbitrary

@@ -160,7 +160,7 @@ class Store:
 
         path = self._read(key, LANE)
         try:
-            return load_file(path)
+            return dict(sorted(load_file(path).items()))
         except (SafetensorError, OSError) as error:
             raise self._damaged(path, error) from error
 
