@@ -13,8 +13,8 @@ import pytest
 
 from fcforge import __version__
 from fcforge.runner.config import load_experiment
+from fcforge.runner.plan import missing_nodes
 from fcforge.runner.run import open_store, prepare
-from fcforge.runner.work import missing_nodes
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
 from real_runs import fcforge, finished, scratch, small_config

@@ -8,11 +8,10 @@ import time
 import pytest
 
 from fcforge.runner.config import load_experiment
-from fcforge.runner.plan import make_plan
+from fcforge.runner.plan import Work, make_plan
 from fcforge.runner.run import Cost, Prepared, estimate, open_store, prepare
 from fcforge.runner.store import Store
 from fcforge.runner.timing import Rate, Stage, most_at_once
-from fcforge.runner.work import Work
 from fcforge.runner.workshop import Workshop
 from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config

@@ -27,7 +27,7 @@ from fcforge.errors import CapsuleError
 from fcforge.methods import Lane
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
-from fcforge.runner.work import Progress
+from fcforge.runner.plan import Progress
 from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.types import Site
 

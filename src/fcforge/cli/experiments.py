@@ -61,7 +61,7 @@ def init(
 
 
 def check(
-    target: Annotated[Path, typer.Argument(help="given.Config, .npz file or data folder.")],
+    target: Annotated[Path, typer.Argument(help="Config, .npz file or data folder.")],
     overrides: given.Overrides = None,
     as_json: given.AsJson = False,
 ) -> None:
@@ -111,6 +111,7 @@ def _print_cost(prepared: Any, folder: Path, jobs: int) -> None:
     from fcforge.runner.run import estimate
     from fcforge.runner.store import Store
 
+    say("training two sites of each learner briefly ...")
     cost = estimate(prepared, Store(folder), jobs)
     print(spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
 

@@ -189,10 +189,12 @@ def learn_site(
         Called after every epoch.
     """
     method, model = learner.method, learner.model
-    lanes = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
+    begun = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
+    jobs = [j._replace(lane=lane) for j, lane in zip(jobs, begun, strict=True)]
+    lanes = begun
     if fit and method.fits and training.epochs > 0:
         with products(training.precision):
-            lanes = learn_lanes(learner, jobs, lanes, bank, training, tick)
+            lanes = learn_lanes(learner, jobs, bank, training, tick)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = method.end_site(model, lane, job.site, job.rng("end"))
@@ -207,33 +209,28 @@ def learn_site(
 def learn_lanes(
     learner: Learner,
     jobs: Sequence[Job],
-    lanes: Sequence[Lane],
     bank: Bank,
     training: Training,
     tick: Callable[[], Any] = lambda: None,
     *,
     graphed: bool = True,
 ) -> list[Lane]:
-    """The epochs of one site for all lanes; on a GPU as a CUDA graph unless told otherwise."""
+    """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
     method, n, epochs = learner.method, len(jobs), training.epochs
-    plan = _batches(method, jobs, lanes, training, bank)
-    steps = plan.shape[-2]
-    counter = torch.arange(epochs * (steps + 1), dtype=torch.int32, device=bank.device)
-    key = stack([j.key for j in jobs]).to(bank.device)
-    keys = fold(key[..., None], counter)  # ([lanes,] one per step and per epoch's begin)
-    lane, opt = stack(lanes), stack([adam_start(la.params) for la in lanes])
-    replaying = method.replay_size > 0 and jobs[0].site.position > 0
-    captured = graphed and bank.device.type == "cuda"
-    begin_epoch, step = _lifted(learner, training, bank, n, replaying=replaying, captured=captured)
-    keeper = Keeper(learner, jobs, training, bank)
-    t = 0
+    plan = _batches(method, jobs, training, bank)
+    counter = torch.arange(epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device)
+    # ([lanes,] one per step and per epoch's begin)
+    keys = fold(stack([j.key for j in jobs]).to(bank.device)[..., None], counter)
+    lane, opt = stack([j.lane for j in jobs]), stack([adam_start(j.lane.params) for j in jobs])
+    begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
+    keeper, t = Keeper(learner, jobs, training, bank), 0
     for epoch in range(epochs):
         if method.wakes(epoch, epochs):
             number = counter[epoch] if n == 1 else counter[epoch].expand(n)
             (lane,) = begin_epoch(lane, number, keys[..., t])
         factor = method.restart(epoch, epochs)
         opt = opt if factor is None else adam_restart(opt, factor)
-        for s in range(steps):
+        for s in range(plan.shape[-2]):
             t += 1
             lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])
         t += 1
@@ -242,11 +239,9 @@ def learn_lanes(
     return unstack(keeper.kept(lane), n)
 
 
-def _batches(
-    method: Method, jobs: Sequence[Job], lanes: Sequence[Lane], training: Training, bank: Bank
-) -> Tensor:
+def _batches(method: Method, jobs: Sequence[Job], training: Training, bank: Bank) -> Tensor:
     """Bank rows ([lanes,] epochs, steps, b) of every step."""
-    rows = stack([method.rows(lane, j.site) for lane, j in zip(lanes, jobs, strict=True)])
+    rows = stack([method.rows(j.lane, j.site) for j in jobs])
     size, epochs = training.batch_size, training.epochs
     plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
     plan = stack(plans).to(bank.device)
@@ -254,10 +249,12 @@ def _batches(
 
 
 def _lifted(
-    learner: Learner, training: Training, bank: Bank, n: int, *, replaying: bool, captured: bool
+    learner: Learner, training: Training, bank: Bank, jobs: Sequence[Job], graphed: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`begin_epoch` and the step of `n` lanes, as CUDA graphs where that pays."""
-    method, inputs = learner.method, bank.inputs(learner.model)
+    """`begin_epoch` and the step of all lanes, as CUDA graphs where that pays."""
+    method, inputs, n = learner.method, bank.inputs(learner.model), len(jobs)
+    replaying = method.replay_size > 0 and jobs[0].site.position > 0
+    captured = graphed and bank.device.type == "cuda"
     begin = lift(lambda la, e, k: (method.begin_epoch(learner.model, la, inputs, e, k),), n)
     alone = n == 1 and not captured
     one = make_step(learner, training, inputs, bank.y, replaying=replaying, alone=alone)

@@ -22,13 +22,14 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     """
     if bank.device.type != "cuda" or not learner.method.fits:
         return UNBOUNDED
-    lane = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    begun = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    job = job._replace(lane=begun)
     each = 1
     for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
         torch.cuda.synchronize(bank.device)
         torch.cuda.reset_peak_memory_stats(bank.device)
         before = torch.cuda.memory_allocated(bank.device)
-        learn_lanes(learner, [job], [lane], bank, replace(training, epochs=1), graphed=False)
+        learn_lanes(learner, [job], bank, replace(training, epochs=1), graphed=False)
         each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(bank.device)

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.errors import ConfigError, FCForgeError, StoreError
 from fcforge.runner import workers
-from fcforge.runner.plan import Node, Plan
+from fcforge.runner.plan import Node, Plan, Progress, Work
 from fcforge.runner.store import Store
-from fcforge.runner.work import Progress, Work
 from fcforge.types import Component
 
 if TYPE_CHECKING:

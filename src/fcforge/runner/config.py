@@ -284,11 +284,7 @@ def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
 
 
 def _learner(
-    table: Mapping[str, Any],
-    config: ConfigFile,
-    defaults: LearnerDefaults,
-    where: str,
-    paper: bool,
+    table: Mapping[str, Any], config: ConfigFile, defaults: LearnerDefaults, where: str, paper: bool
 ) -> LearnerSpec:
     known = _registries()
 
@@ -300,14 +296,11 @@ def _learner(
 
     row = _row(table, where)
     method = part("method", row.method)
-    needs_generator = known["method"][method.name].needs_generator
-    if row.generator and not needs_generator:
-        raise ConfigError(
-            f"method '{method.name}' uses no generator.",
-            where=where,
-            do="Leave the generator out, or set method = 'forge'.",
-        )
-    generator = (row.generator or defaults.generator) if needs_generator else None
+    needed = known["method"][method.name].needs_generator
+    if row.generator and not needed:
+        what = f"method '{method.name}' uses no generator."
+        raise ConfigError(what, where=where, do="Leave it out, or set method = 'forge'.")
+    generator = (row.generator or defaults.generator) if needed else None
     return LearnerSpec(
         method=method,
         model=part("model", row.model or defaults.model),

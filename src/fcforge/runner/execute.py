@@ -15,9 +15,8 @@ from multiprocessing import get_context
 
 from fcforge.errors import FCForgeError
 from fcforge.runner import workers
-from fcforge.runner.plan import Node, Plan
+from fcforge.runner.plan import Node, Plan, Progress, Work
 from fcforge.runner.store import Store
-from fcforge.runner.work import Progress, Work
 from fcforge.sites import Cohort
 from fcforge.types import Component
 
@@ -51,19 +50,9 @@ def run_local(
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
-    pool = _workers(jobs)
-    running: dict[Future[str], Node] = {}
+    pool, root = _workers(jobs), str(store.root)
     try:
-        while True:
-            while len(running) <= jobs and (node := work.take()) is not None:
-                running[pool.submit(workers.train, node, dataset, str(store.root))] = node
-            if not running:
-                break
-            ended, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                node = running.pop(future)
-                future.result()
-                work.done([node], node.title)
+        _train_all(work, jobs, lambda node: pool.submit(workers.train, node, dataset, root))
     except BrokenProcessPool as error:
         raise FCForgeError(
             "a worker process died (killed, or out of memory).",
@@ -75,6 +64,21 @@ def run_local(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> None:
+    """Keep `jobs` workers busy, and one more node at hand, until nothing is left."""
+    running: dict[Future[str], Node] = {}
+    while True:
+        while len(running) <= jobs and (node := work.take()) is not None:
+            running[submit(node)] = node
+        if not running:
+            return
+        ended, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            node = running.pop(future)
+            future.result()
+            work.done([node], node.title)
 
 
 def run_lanes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +14,9 @@ from fcforge.runner.environment import Place, bfloat16_works, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Plan, make_plan, trainings
+from fcforge.runner.plan import Plan, Progress, make_plan, missing_nodes, trainings
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import Store
-from fcforge.runner.work import Progress, missing_nodes
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
 from fcforge.types import LearnerSpec
@@ -70,16 +69,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     """
     store = Store(out)
     if (store.root / "experiment.json").is_file():
-        there = store.read_experiment()
-        if "data_sha256" not in there:
-            raise store.unreadable(KeyError("data_sha256"))
-        if there["data_sha256"] != prepared.data_sha256:
-            raise StoreError(
-                "this folder holds a run on other data.",
-                where=str(store.root),
-                do="Choose another --out, or delete the folder.",
-            )
-        _refuse_another(store, there, prepared.experiment)
+        _refuse_another(store, prepared)
     elif store.root.exists() and (not store.root.is_dir() or store.foreign()):
         raise StoreError(
             "this is a file, or a folder that holds other things than a run.",
@@ -107,15 +97,17 @@ SAME = (
 )  # fmt: skip
 
 
-def _refuse_another(store: Store, there: Mapping[str, Any], experiment: Experiment) -> None:
+def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
+    there, experiment = store.read_experiment(), prepared.experiment
     try:
-        stored = Experiment.from_json(there["experiment"])
+        stored, data = Experiment.from_json(there["experiment"]), there["data_sha256"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
-    differs = [name for name in SAME if getattr(stored, name) != getattr(experiment, name)]
+    differs = ["data"] if data != prepared.data_sha256 else []
+    differs += [name for name in SAME if getattr(stored, name) != getattr(experiment, name)]
     both = old.keys() & new.keys()
     differs += [f"learner '{t}'" for t in both if _decides(old[t]) != _decides(new[t])]
     if not old.keys() & new.keys():

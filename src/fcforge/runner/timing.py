@@ -13,9 +13,8 @@ import numpy as np
 
 from fcforge.runner.execute import generator_name
 from fcforge.runner.pipelines import depends_on, pipeline_of
-from fcforge.runner.plan import Node, Plan
+from fcforge.runner.plan import Node, Plan, Work, missing_nodes
 from fcforge.runner.store import LANE, SUBJECTS, Store
-from fcforge.runner.work import Work, missing_nodes
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
 

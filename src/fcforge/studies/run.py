@@ -15,8 +15,8 @@ from fcforge.errors import ConfigError
 from fcforge.runner.collect import collect, kept_by
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles, read_config
+from fcforge.runner.plan import Progress
 from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.runner.work import Progress
 from fcforge.stats import Row, rows
 from fcforge.stats.table import records
 from fcforge.types import RunResult

@@ -26,8 +26,8 @@ from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
 from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import Progress
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.runner.work import Progress
 from fcforge.sites import Cohort, load_dataset, require_valid, split_site
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
