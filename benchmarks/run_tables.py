@@ -197,8 +197,9 @@ def read(args: argparse.Namespace) -> None:
         if table is None or not table.groups:
             continue
         asked = folder / f"{name}.json"
-        told = json.loads(asked.read_text()) if asked.is_file() else {"commit": args.commit}
-        told.pop("experiment", None)
+        found = json.loads(asked.read_text()) if asked.is_file() else {}
+        told = {k: found[k] for k in ("commit", "config", "settings") if k in found}
+        told.setdefault("commit", args.commit)
         arrays = pack_scores(table, Store(path.parent).read_experiment(), **told)
         write_table(args.results / f"{name}.npz", arrays)
         size = (args.results / f"{name}.npz").stat().st_size

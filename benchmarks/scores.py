@@ -98,7 +98,7 @@ def pack(table: Finished, data: Mapping[str, Any], **about: Any) -> dict[str, np
     sites, seeds = list(data["sites"]), sorted({r.spec.seed for r in runs})
     people = _people(runs, sites, seeds, data["data_sha256"])
     largest = int(people["test_count"].max())
-    experiment = _without_folders(data["experiment"])
+    experiment = without_folders(data["experiment"])
     titles = [learner["title"] for learner in experiment["learners"]]
     facts = {
         "format": FORMAT,
@@ -173,13 +173,13 @@ def _codes(
     return np.concatenate(parts), begins
 
 
-def _without_folders(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """The experiment with the names of data files, not the folders of whoever ran it."""
-    told = json.loads(json.dumps(experiment))
-    for dataset in (told["dataset"], (told.get("start") or {}).get("dataset")):
-        if dataset and "path" in dataset["params"]:
-            dataset["params"]["path"] = Path(dataset["params"]["path"]).name
-    return told
+def without_folders(told: Any) -> Any:
+    """JSON with the names of files, not the folders of whoever ran it."""
+    if isinstance(told, Mapping):
+        return {k: without_folders(v) for k, v in told.items()}
+    if isinstance(told, list):
+        return [without_folders(v) for v in told]
+    return Path(told).name if isinstance(told, str) and Path(told).is_absolute() else told
 
 
 def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:

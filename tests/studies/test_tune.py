@@ -11,6 +11,7 @@ import pytest
 import small_world
 from fcforge.errors import ConfigError
 from fcforge.methods import METHODS, make_method
+from fcforge.models import MODELS
 from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.environment import Place
@@ -53,7 +54,7 @@ def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
 
 def test_every_method_with_a_weight_has_a_grid():
     of_the_paper = {"er", "der", "derpp", "ewc", "si", "lwf", "packnet", "twp", "ugcl", "forge"}
-    assert {*grids.GRIDS, "forge"} == of_the_paper | {"forge_ridge"}
+    assert {*grids.GRIDS, "forge"} == of_the_paper | {"forge_ridge", "replay_ridge"}
     assert of_the_paper <= set(METHODS)
 
 
@@ -90,6 +91,36 @@ def test_no_test_subject_is_handed_over(tmp_path):
         assert not inner & set(split["test"])
         assert inner >= {*split["train"], *split["val"]}
     assert len(inner) == sum(len(sites[s].train) + len(sites[s].val) for s in prepared.sites)
+
+
+def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
+    data = replace(DATA, params={**DATA.params, "scale": 0.4})
+    whole = replace(experiment(lwf()), dataset=data, seeds=(0, 1, 4))
+    prepared = tuning.prepare_tuning(whole, tmp_path, repeats=2)
+    inner = set(prepared.cohort.subject_id.tolist())
+    cohort = load_dataset(data)
+    for seed in whole.seeds:
+        for name, site in make_sites(cohort, seed).items():
+            assert not inner & set(site.subject_ids["test"]), (seed, name)
+    with pytest.raises(ConfigError, match="test nearly everybody"):
+        tuning.prepare_tuning(replace(whole, seeds=tuple(range(20))), tmp_path, repeats=2)
+    with pytest.raises(ConfigError, match="test nearly everybody"):
+        tuning.prepare_tuning(replace(whole, folds=3, seeds=(0, 1, 2)), tmp_path, repeats=2)
+
+
+def test_one_budget_for_every_learner():
+    for method in ("finetune", "lwf", "ewc", "forge", "cumulative"):
+        tried = grids.candidates(LearnerSpec(Component(method), QUICK), budget=12)
+        assert len(tried) == 12
+        settings = [repr((t.method.params, t.training)) for t in tried]
+        assert len(set(settings)) == 12
+        assert tried[0].training == {"lr": MODELS["gcn"].lr, "weight_decay": 2e-4, "epochs": 100}
+        assert {t.training["epochs"] for t in tried} <= {50, 100, 200}
+    closed = LearnerSpec(Component("replay_ridge"), Component("linear"))
+    assert grids.candidates(closed, budget=12)[0].method.params["penalty"] == 0.5
+    assert len(grids.candidates(closed, budget=12)) == 5
+    own = LearnerSpec(Component("finetune"), QUICK, training={"lr": 0.5})
+    assert {t.training["lr"] for t in grids.candidates(own, budget=12)} == {0.5}
 
 
 def test_two_orders_of_two_sites():
@@ -138,7 +169,7 @@ def test_toml_can_be_read_back():
         training={"epochs": 3},
     )
     plain = LearnerSpec(Component("finetune"), Component("gcn"))
-    text = tuning.as_toml([Tuned(learner, ()), Tuned(plain, ())], ["A > B"], 0, 3)
+    text = tuning.as_toml([Tuned(learner, ()), Tuned(plain, ())], ["A > B"], 3)
     data = {**tomllib.loads(text), "dataset": {"name": "simulated"}}
     from pathlib import Path
 

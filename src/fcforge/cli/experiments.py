@@ -230,6 +230,14 @@ def tune(
         Path | None, typer.Option(help="Folder to write (runs/<name of the config>_tune).")
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Inner cuts of the training part.")] = 3,
+    budget: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Settings per learner, the same number for all, of rate, weight decay, epochs "
+            "and strength; 0: the strengths of each method's grid.",
+        ),
+    ] = 0,
     jobs: given.Jobs = 0,
     device: given.Device = "auto",
 ) -> None:
@@ -241,7 +249,9 @@ def tune(
     experiment, place = load_experiment(config, overrides or []), place_to_train(device, jobs)
     folder = out or Path("runs") / f"{config.stem}_tune"
     with progress_on_stderr("tuning") as progress:
-        text = tune_experiment(experiment, folder, place, repeats, progress=progress, say=say)
+        text = tune_experiment(
+            experiment, folder, place, repeats, budget, progress=progress, say=say
+        )
     say(f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables")
     print(text, end="")
 

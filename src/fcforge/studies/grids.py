@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from fcforge.methods import METHODS
 from fcforge.methods.shared.synthetic import LAMBDAS
+from fcforge.models import MODELS
+from fcforge.randomness import numpy_rng
 from fcforge.types import LearnerSpec
 
 Settings = dict[str, Any]
@@ -83,6 +86,10 @@ GRIDS: dict[str, Grid] = {
         tuple({"logits_weight": w, "global_weight": w, "local_weight": w} for w in (0.5, 0.1, 1.0)),
         "a reconstruction: three weights, kept equal to bound the search",
     ),
+    "replay_ridge": Grid(
+        _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
+        "as forge_ridge",
+    ),
     "forge_ridge": Grid(
         _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
         "around the value chosen on inner and development splits (docs/results/history.md)",
@@ -103,11 +110,34 @@ def forge_grid(lambdas: str = "asd") -> Grid:
     return Grid(_default_first(centre, unique), "ranges of the paper's appendix")
 
 
-def candidates(learner: LearnerSpec) -> list[LearnerSpec]:
+RATES, DECAYS, EPOCHS = (1.0, 0.3, 3.0), (2e-4, 1e-2), (100, 50, 200)
+
+
+def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
     """The learner with every setting of its method's grid; just itself where there is none.
 
-    What the config sets by hand stays: only the other fields of the grid are searched.
+    What the config sets by hand stays: only the other fields of the grid are searched. With a
+    `budget` so many settings of everything that can be chosen (times the model's own rate, weight
+    decay, epochs, strength) are drawn at random, the default first and the same for every learner
+    whose method has the same grid; fewer where there are fewer.
     """
+    strengths = _strengths(learner)
+    if not budget:
+        return strengths
+    own = METHODS[learner.method.name]
+    trained = [{}] if not own.fits else [
+        {"lr": rate * MODELS[learner.model.name].lr, "weight_decay": decay, "epochs": epochs}
+        for rate, decay, epochs in product(RATES, DECAYS, EPOCHS)
+    ]  # fmt: skip
+    free = [{k: v for k, v in t.items() if k not in learner.training} for t in trained]
+    every = [replace(s, training={**learner.training, **t}) for t in free for s in strengths]
+    unique = list({repr((e.method.params, e.training)): e for e in every}.values())
+    rng = numpy_rng(0, "tuning budget", learner.method.name)
+    drawn = rng.permutation(len(unique) - 1)[: budget - 1].tolist()
+    return [unique[0], *(unique[1 + k] for k in drawn)]
+
+
+def _strengths(learner: LearnerSpec) -> list[LearnerSpec]:
     method = learner.method
     grid = _grid_of(method.name, method.params)
     if grid is None:

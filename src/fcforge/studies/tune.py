@@ -1,10 +1,11 @@
 """`fcforge tune`: choose hyper-parameters on inner validation, once, before any test is looked at.
 
-The first two sites of two random orders are taken. Of each only the training part is kept: the
-test subjects are not even handed to the runner. That part is cut again, several times, into an
-inner training and a validation part; every setting of a method's grid is learned on the former
-and scored on the latter. The setting with the highest AAA there is frozen for all orders; ties go
-to the lower Brier score, then to the default.
+The first two sites of two random orders are taken. Of each only those are kept whom no seed of the
+experiment tests: the test subjects are not even handed to the runner. They are cut again, several
+times, into an inner training and a validation part; every setting of a method's grid is learned on
+the former and scored on the latter. The setting with the highest AAA there is frozen for all
+orders; ties go to the lower Brier score, then to the default. Many seeds test nearly everybody:
+then tune on sites that are not tested at all (experiments/tune_development.toml).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Progress
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
-from fcforge.sites import Cohort, load_dataset, require_valid, split_site
+from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.stats import group, means
 from fcforge.studies.grids import candidates
 from fcforge.types import Component, Leaks, LearnerSpec, RunResult
@@ -91,22 +92,30 @@ def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def training_parts(cohort: Cohort, names: Sequence[str], experiment: Experiment) -> Cohort:
-    """Subjects of the named sites that the experiment's first seed trains on; nobody it tests."""
-    keep = np.zeros(len(cohort), dtype=bool)
-    for name in names:
-        site = split_site(
-            cohort,
-            name,
-            experiment.seeds[0],
-            test_fraction=experiment.test_fraction,
-            val_fraction=experiment.val_fraction,
+    """Subjects of the named sites whom no seed of the experiment tests."""
+    tested = {
+        (name, i)
+        for seed in experiment.seeds
+        for name, site in experiment.split(cohort, seed).items()
+        for i in site.subject_ids["test"]
+    }
+    people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
+    keep = np.array([who[0] in names and who not in tested for who in people])
+    left = cohort.select(keep)
+    few = [n for n in names if min(np.bincount(left.y[left.site == n], minlength=2)) < 5]
+    if few:
+        raise ConfigError(
+            f"the {len(experiment.seeds)} seeds test nearly everybody of {', '.join(few)}: fewer "
+            "than 5 of a class are left to tune on.",
+            do="Tune on sites that are not tested (as experiments/tune_development.toml), or set "
+            "fewer seeds.",
         )
-        ids = [*site.subject_ids["train"], *site.subject_ids["val"]]
-        keep |= (cohort.site == name) & np.isin(cohort.subject_id, ids)
-    return cohort.select(keep)
+    return left
 
 
-def inner_experiment(experiment: Experiment, sites: Sequence[str], repeats: int) -> Experiment:
+def inner_experiment(
+    experiment: Experiment, sites: Sequence[str], repeats: int, budget: int = 0
+) -> Experiment:
     """All candidates of all learners on the first sites; its "test" part is the validation part.
 
     Leaks are off: they would let a method look at the part it is chosen on.
@@ -114,7 +123,7 @@ def inner_experiment(experiment: Experiment, sites: Sequence[str], repeats: int)
     tried = [
         replace(candidate, title=f"{learner.title} #{k}")
         for learner in experiment.learners
-        for k, candidate in enumerate(_tries(learner))
+        for k, candidate in enumerate(_tries(learner, budget))
     ]
     if not tried:
         raise ConfigError("no learner of this config has anything to tune.")
@@ -128,11 +137,12 @@ def inner_experiment(experiment: Experiment, sites: Sequence[str], repeats: int)
         seeds=tuple(range(repeats)),
         leaks=Leaks(),
         test_fraction=experiment.val_fraction,
+        folds=0,
     )
 
 
-def _tries(learner: LearnerSpec) -> list[LearnerSpec]:
-    found = candidates(learner)
+def _tries(learner: LearnerSpec, budget: int) -> list[LearnerSpec]:
+    found = candidates(learner, budget)
     return found if len(found) > 1 else []
 
 
@@ -143,11 +153,11 @@ def write_cohort(cohort: Cohort, path: Path) -> None:
         np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
 
 
-def prepare_tuning(experiment: Experiment, folder: Path, repeats: int) -> Prepared:
+def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: int = 0) -> Prepared:
     """Cut the training parts out, write them into the folder, plan the trials."""
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
-    inner = inner_experiment(experiment, cohort.site_names, repeats)
+    inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
     assert isinstance(inner.orders, tuple)
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
     write_cohort(training_parts(cohort, names, experiment), folder / DATA)
@@ -155,13 +165,15 @@ def prepare_tuning(experiment: Experiment, folder: Path, repeats: int) -> Prepar
     return prepare(replace(inner, dataset=data))
 
 
-def judge_trials(experiment: Experiment, results: Sequence[RunResult]) -> list[Tuned]:
+def judge_trials(
+    experiment: Experiment, results: Sequence[RunResult], budget: int = 0
+) -> list[Tuned]:
     """The best setting of every learner from the finished trials."""
     by_title = group(results)
     tuned = []
     for learner in experiment.learners:
         trials = []
-        for k, candidate in enumerate(_tries(learner)):
+        for k, candidate in enumerate(_tries(learner, budget)):
             runs = by_title[f"{learner.title} #{k}"]
             usable = all(finite(r) for r in runs)
             score = {m: means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in METRICS}
@@ -179,6 +191,7 @@ def tune(
     folder: Path,
     place: Place,
     repeats: int = 3,
+    budget: int = 0,
     *,
     progress: Progress = lambda done, total, last: None,
     say: Callable[[str], None] = lambda text: None,
@@ -194,10 +207,13 @@ def tune(
         Where to train.
     repeats : int
         Times the training parts are cut into inner training and validation part.
+    budget : int
+        Settings tried per learner, the same for all, of rate, weight decay, epochs and strength
+        together; 0 tries each method's grid of strengths.
     progress, say : callable
         Told how many trainings are done, and what is tried.
     """
-    prepared = prepare_tuning(experiment, folder, repeats)
+    prepared = prepare_tuning(experiment, folder, repeats, budget)
     orders = [" > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)]
     n = len(prepared.experiment.learners)
     say(f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings")
@@ -206,8 +222,8 @@ def tune(
     run_experiment(
         prepared, store, jobs=place.jobs, device=place.device, group=alone, progress=progress
     )
-    tuned = judge_trials(experiment, collect(store)[0])
-    text = as_toml(tuned, orders, experiment.seeds[0], repeats)
+    tuned = judge_trials(experiment, collect(store)[0], budget)
+    text = as_toml(tuned, orders, repeats)
     write_text(folder / "tuned.toml", text)
     write_text(folder / "trials.csv", as_csv(tuned))
     return text
@@ -240,11 +256,11 @@ def learner_toml(learner: LearnerSpec) -> str:
     return "\n".join(lines)
 
 
-def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], seed: int, repeats: int) -> str:
+def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     """Frozen learners, each with how it was chosen."""
     head = [
-        "# Frozen by `fcforge tune`: inner validation on training subjects only,",
-        f"# orders {', '.join(orders)}; split seed {seed}, {repeats} inner cuts.",
+        "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,",
+        f"# orders {', '.join(orders)}; {repeats} inner cuts.",
     ]
     blocks = ["\n".join(head)]
     for item in tuned:
@@ -266,7 +282,8 @@ def as_csv(tuned: Sequence[Tuned]) -> str:
     writer.writerow(["learner", "settings", "aaa", "brier", "chosen"])
     for item in tuned:
         for trial in item.trials:
-            settings = json.dumps(dict(trial.learner.method.params), sort_keys=True)
+            both = {**trial.learner.method.params, **trial.learner.training}
+            settings = json.dumps(both, sort_keys=True)
             row = [item.learner.title, settings, f"{trial.aaa:.6f}", f"{trial.brier:.6f}"]
             writer.writerow([*row, int(trial is item.chosen)])
     return out.getvalue()
