@@ -73,6 +73,7 @@ CHANGES = {
     "protocol": "paper",
     "leaks": Leaks(),
     "test_fraction": 0.4,
+    "folds": 5,
     "val_fraction": 0.1,
     "confounds": ("age",),
     "start": PublicSpec(Component("folder", {"path": "x"})),

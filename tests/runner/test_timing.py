@@ -39,8 +39,9 @@ def test_what_is_promised_is_what_is_used(learner, tmp_path):
     asked = estimate(prepared, store, 1)
     assert asked.todo == asked.trainings == prepared.plan.trainings
     seconds, most = train_and_weigh(prepared, store)
-    # the states are most before the last scores are written
-    assert 0.9 * (most - before) < asked.disk < 1.5 * (most - before)
+    # the states are most before the last scores are written; a kilobyte that describes the input
+    # weighs a tenth of a run this small
+    assert 0.8 * (most - before) < asked.disk < 1.5 * (most - before)
     assert seconds / 10 < asked.seconds < 10 * seconds  # other programs may be running
 
 

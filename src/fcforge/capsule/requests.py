@@ -143,7 +143,7 @@ class PredictRequest(Request):
 
     capsule: Path = option(help="Capsule file or folder.", metavar="CAPSULE")
     scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
-    out: Path | None = option(None, "File to write [standard output].")
+    out: Path | None = option(None, "File to write (standard output).")
     local: Path | None = option(
         None, "The hospital's home file: its own threshold is shown beside."
     )
