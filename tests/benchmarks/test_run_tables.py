@@ -50,7 +50,9 @@ def test_run_and_read_end_to_end(tmp_path, capsys):
         ["buffer", "4/4"]
     ]
     results = tmp_path / "results"
-    script.read(Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None))
+    script.read(
+        Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None, commit="")
+    )
     assert "buffer: 1 learners" in capsys.readouterr().out
     for name in ("main_abide", "buffer"):
         table, about = read_table(results / f"{name}.npz")
