@@ -53,8 +53,7 @@ def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
 
 def write_lane(lane: Lane) -> bytes:
     """Parameters, statistics and state, named ``params/...``, ``stats/...``, ``state/...``."""
-    parts = lane._asdict().items()
-    return save_arrays({f"{part}/{key}": v for part, values in parts for key, v in values.items()})
+    return save_arrays(lane.named())
 
 
 def read_lane(data: bytes, settings: ChainSettings) -> tuple[Lane, Learner]:

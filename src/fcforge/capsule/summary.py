@@ -48,8 +48,7 @@ def arrays(capsule: Capsule) -> list[dict[str, Any]]:
     A row as long as an FC has edges is held against the mean pattern of every site's synthetic
     held-out subjects. Rows of learned weights do not correlate with it; scans do.
     """
-    lane, patterns = capsule.lane._asdict(), _patterns(capsule)
-    named = {f"{part}/{k}": v for part, values in lane.items() for k, v in values.items()}
+    named, patterns = capsule.lane.named(), _patterns(capsule)
     for part in ("remembered", "held_out"):
         named[f"{part}/upper"] = getattr(capsule, part).upper
     return [

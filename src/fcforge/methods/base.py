@@ -4,6 +4,7 @@ A method is written for ONE model. The engine runs it alone on a CPU, or lifts i
 ``torch.func.vmap`` over many (order, seed) lanes on a GPU; nothing here knows which.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -40,6 +41,20 @@ class Lane(NamedTuple):
     params: Params
     stats: Params
     state: State
+
+    def named(self) -> dict[str, Tensor]:
+        """All tensors as ``params/...``, ``stats/...`` and ``state/...``: how lanes are stored."""
+        parts = self._asdict().items()
+        return {f"{part}/{key}": v for part, values in parts for key, v in values.items()}
+
+    @classmethod
+    def from_named(cls, tensors: Mapping[str, Tensor]) -> "Lane":
+        """The lane of tensors that `named` has named."""
+        parts: dict[str, dict[str, Tensor]] = {part: {} for part in cls._fields}
+        for name, value in tensors.items():
+            part, key = name.split("/", 1)
+            parts[part][key] = value
+        return cls(**parts)
 
 
 class Batch(NamedTuple):

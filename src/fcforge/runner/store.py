@@ -160,7 +160,7 @@ class Store:
 
         path = self._read(key, LANE)
         try:
-            return dict(sorted(load_file(path).items()))
+            return load_file(path)
         except (SafetensorError, OSError) as error:
             raise self._damaged(path, error) from error
 

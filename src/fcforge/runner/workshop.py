@@ -114,12 +114,8 @@ class Workshop:
         if not learner.method.fits:
             return start_lane(learner, spec.seed, self.device, view)
         self.pretrain([spec])
-        found = read_state(self._pretrained_path(spec), self.device)
-        parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}}
-        for name, value in found.items():
-            part, key = name.split("/", 1)
-            parts[part][key] = value
-        return start_lane(learner, spec.seed, self.device, view, Lane(**parts, state={}))
+        trained = Lane.from_named(read_state(self._pretrained_path(spec), self.device))
+        return start_lane(learner, spec.seed, self.device, view, trained)
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
         """Place of the network of a seed that was trained on the public people."""
@@ -144,9 +140,8 @@ class Workshop:
             seeds = [missing[p].seed for p in paths]
             lanes = pretrain(self.learner(spec).model, view, seeds, spec.training, self.device)
             for path, lane in zip(paths, lanes, strict=True):
-                parts = {"params": lane.params, "stats": lane.stats}
-                arrays = {f"{p}/{k}": v for p, part in parts.items() for k, v in part.items()}
-                write_state(path, arrays, {"model": spec.learner.model.name})
+                network = lane._replace(state={})
+                write_state(path, network.named(), {"model": spec.learner.model.name})
 
     def learner(self, spec: RunSpec) -> Learner:
         """Learner of a spec; equal specs share the object, so that prepared inputs are shared."""
@@ -188,16 +183,12 @@ class Workshop:
         if self.store.has(node.parent) and not self.store.has_lane(node.parent):
             self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
-        parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
-        for name, value in tensors.items():
-            part, key = name.split("/", 1)
-            parts[part][key] = value.to(self.device)
+        lane = Lane.from_named({k: v.to(self.device) for k, v in tensors.items()})
         pools = [PoolName(*p) for p in self.store.read_meta(node.parent)["pools"]]
         for pool in pools:
             self._ensure_pool(node.spec, pool)
         keys = self.learner(node.spec).method.row_keys
-        state = self.bench.from_addresses(parts["state"], keys, pools)
-        return Lane(parts["params"], parts["stats"], state)
+        return lane._replace(state=self.bench.from_addresses(lane.state, keys, pools))
 
     def _rebuild(self, child: Node) -> None:
         """Train the parent of a node once more: its state was dropped when no node needed it."""
@@ -220,10 +211,7 @@ class Workshop:
     def _tensors(self, node: Node, lane: Lane) -> tuple[dict[str, Tensor], list[PoolName]]:
         keys = self.learner(node.spec).method.row_keys
         state, pools = self.bench.to_addresses(lane.state, keys)
-        parts = {"params": lane.params, "stats": lane.stats, "state": state}
-        return {
-            f"{part}/{k}": v for part, values in parts.items() for k, v in values.items()
-        }, pools
+        return lane._replace(state=state).named(), pools
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
         """What the method keeps beyond the network.
