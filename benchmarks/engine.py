@@ -10,8 +10,6 @@ every step. Variants take turns within a round, so that a busy machine slows all
 medians are printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

@@ -14,8 +14,6 @@ change that contributions leave out. *believed*: edges that trainings on 20 rand
 about, and with shuffled diagnoses.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -15,8 +15,6 @@ order, with generators kept from order to order, and with our generator in place
 and no evaluation after every epoch, which leaves the training engine and shared prefixes alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -8,8 +8,6 @@ in their forward pass (it does use our faster attention). Prints one JSON line; 
 those of the whole process, for machines that others use too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -9,8 +9,6 @@ motion and the correlation of recovered with true ROI signals. Each measurement 
 of its own, so that peak memory is its own; set OMP_NUM_THREADS to fix the threads.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

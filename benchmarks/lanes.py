@@ -8,8 +8,6 @@ numbers of lanes and precisions, with the achieved floating-point rate and memor
 what a copy and a float32 matrix product reach.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

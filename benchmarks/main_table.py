@@ -11,8 +11,6 @@ are CPU seconds of one thread, so that a busy machine changes them little; the t
 sum over the cores. `--jobs` learners are measured at once, as workers would run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

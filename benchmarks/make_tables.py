@@ -11,8 +11,6 @@ Beside the tables every NAME.npz gives NAME.csv with all columns, and two of the
 docs/images.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -86,12 +84,7 @@ SHORT = (
 
 
 def _short(name: str) -> str:
-    heads = [
-        "learner",
-        "leaves each hospital",
-        "accuracy along the way",
-        "AUROC, the same way",
-    ]
+    heads = ["learner", "leaves each hospital", "accuracy along the way", "AUROC, the same way"]
     lines = [
         [title, leaves, *paper_tables.numbers(TABLES[name].rows[title], ("aaa", "auroc")), attack]
         for title, leaves, attack in SHORT

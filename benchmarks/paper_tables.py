@@ -5,8 +5,6 @@ stands in paper_tables.toml. Intervals are 95 % over test subjects and trainings
 paired over orders, seeds and subjects, their p-values corrected within the table (Holm).
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,6 @@ sites are the public people: they are in no hospital's data. Writes privacy_util
 privacy_utility.md and privacy_utility.json. Noise is seeded here, so nothing of it may be released.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -13,8 +13,6 @@ of the process.
 (Not called profile.py: that would hide Python's own module of that name from torch.)
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -8,8 +8,6 @@ stored at the end of a site, the choice of replayed subjects renewed at the star
 every 80 epochs, and the open site's held-out subjects evaluated after every epoch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 

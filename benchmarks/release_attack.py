@@ -12,8 +12,6 @@ random halves of each hospital, each with its own noise. Results go to results/r
 and docs/images/release_attack.png.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -13,8 +13,6 @@ Tuned strengths: `fcforge tune experiments/main_abide.toml --device cuda`, then 
 base = "main_abide.toml" and the learners of tuned.toml, run into OUT/main_abide_tuned.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -11,8 +11,6 @@ seconds of the process). Sites and workers are whole runs of `run_experiment` on
 data. `--seconds` bounds each point.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

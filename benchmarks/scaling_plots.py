@@ -3,8 +3,6 @@
 python benchmarks/scaling_plots.py scaling_cpu.json [scaling_cuda.json] [--folder FOLDER]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -99,12 +97,7 @@ def draw_workers(ax: Any, rows: list[Row]) -> None:
     _panel(ax, "Workers", "processes (or threads)", "x one process")
 
 
-DRAW = {
-    "rois": draw_rois,
-    "subjects": draw_subjects,
-    "sites": draw_sites,
-    "workers": draw_workers,
-}
+DRAW = {"rois": draw_rois, "subjects": draw_subjects, "sites": draw_sites, "workers": draw_workers}
 
 
 def main() -> None:

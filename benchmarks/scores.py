@@ -13,8 +13,6 @@ probability to about 0.005:
 moved apart where they would share a number. Test parts of more than 100 subjects take two bytes.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 import zlib
@@ -241,10 +239,7 @@ def _tested(arrays: Mapping[str, np.ndarray], sites: list[str], seed: int) -> di
 
 def write_table(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write packed arrays; equal arrays give equal bytes."""
-    with (
-        whole_file(path) as part,
-        zipfile.ZipFile(part, "w", zipfile.ZIP_LZMA) as archive,
-    ):
+    with whole_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_LZMA) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)

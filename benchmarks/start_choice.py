@@ -25,8 +25,6 @@ AUROC does not count. Several changes are taken together only if the combination
 each of them alone; otherwise the largest.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict, replace

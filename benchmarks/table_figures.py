@@ -1,7 +1,5 @@
 """The paper's two curve figures from our runs: over the stages, and over the loss weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

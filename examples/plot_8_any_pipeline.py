@@ -74,11 +74,7 @@ pipelines = [
         "estimator": make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000)),
         "keeps": "independent",
     },
-    {
-        "title": "naive Bayes, site after site",
-        "estimator": GaussianNB(),
-        "keeps": "partial_fit",
-    },
+    {"title": "naive Bayes, site after site", "estimator": GaussianNB(), "keeps": "partial_fit"},
 ]
 results = fcforge.run(hospitals, pipelines)
 

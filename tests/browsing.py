@@ -1,7 +1,5 @@
 """What is asked of any page in a real browser (fixture `browser`): width, console, contrast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

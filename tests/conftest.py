@@ -1,7 +1,5 @@
 """Shared fixtures: the real data where it is, a browser, a quiet torch."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Made-up RunResults: learners of known skill and known forgetting, for metrics and reports."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

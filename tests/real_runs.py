@@ -1,7 +1,5 @@
 """One small experiment, run through the command line once per test session and shared."""
 
-from __future__ import annotations
-
 import atexit
 import io
 import shutil

@@ -22,15 +22,7 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
-from fcforge.types import (
-    Component,
-    FCBatch,
-    LearnerSpec,
-    PublicSpec,
-    RunSpec,
-    SiteSeal,
-    Training,
-)
+from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, SiteSeal, Training
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {

@@ -1,7 +1,5 @@
 """Looks for real subjects in a method's state, in any form and any layout."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge import graphs

@@ -1,7 +1,5 @@
 """Bad data of every kind: one clear error from `check` and from `run`, and nothing written."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Things by name: found, built, or refused with the nearest known name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

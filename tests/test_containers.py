@@ -1,7 +1,5 @@
 """The Containerfile, as far as it can be checked without an engine: what it names is there."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

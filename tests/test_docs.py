@@ -1,7 +1,5 @@
 """The documentation says what is there: tables are whole, links lead somewhere, examples run."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import importlib.util
@@ -33,12 +31,7 @@ def tables():
 
 @pytest.mark.parametrize(
     ("name", "registry"),
-    [
-        ("methods", METHODS),
-        ("models", MODELS),
-        ("generators", GENERATORS),
-        ("datasets", DATASETS),
-    ],
+    [("methods", METHODS), ("models", MODELS), ("generators", GENERATORS), ("datasets", DATASETS)],
 )
 def test_table_has_every_registered_name(tables, name, registry):
     text = tables.TABLES[name]()

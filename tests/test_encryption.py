@@ -1,7 +1,5 @@
 """Encryption for named recipients: both ways round, and every way in which it is refused."""
 
-from __future__ import annotations
-
 import builtins
 
 import pytest

@@ -1,7 +1,5 @@
 """Graphs: hand-computed cases, PyG's normalisation, disconnected graphs, signs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

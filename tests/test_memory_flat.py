@@ -1,7 +1,5 @@
 """Memory does not grow over a thousand training steps, with replay and refreshes of the memory."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generators from a seed and names; counter-based draws that are right and the same everywhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Requests: every option once; what Python gives is checked as the command line checks it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """What the security page promises is tested by tests that exist, point by point."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is done for speed alone leaves things as they were."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

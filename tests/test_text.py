@@ -1,7 +1,5 @@
 """Numbers and foreign text, worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What crosses borders: batches, seals, specs and their keys."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import numpy as np

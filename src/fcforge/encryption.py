@@ -5,8 +5,6 @@ begins with ``age1`` or ``ssh-ed25519``; whoever holds its identity file, or the
 The format authenticates every byte: nothing is written before the last one was checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

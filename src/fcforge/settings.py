@@ -52,8 +52,7 @@ Share = Annotated[
     float, Bound(lambda v: 0 <= v <= 1, "is not a share", "Use a number from 0 to 1.")
 ]
 ShareBelowOne = Annotated[
-    float,
-    Bound(lambda v: 0 <= v < 1, "is not a share below 1", "Use a number from 0 to below 1."),
+    float, Bound(lambda v: 0 <= v < 1, "is not a share below 1", "Use a number from 0 to below 1.")
 ]
 
 _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {

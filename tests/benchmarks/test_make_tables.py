@@ -1,7 +1,5 @@
 """What is published follows from results/: scores give the spreadsheets, these give the pages."""
 
-from __future__ import annotations
-
 import csv
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """The paper's tables: every printed number has a learner, and our side is what the runs say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

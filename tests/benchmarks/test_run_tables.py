@@ -1,7 +1,5 @@
 """Tables are run, packed and read back as they were; published pages agree with results/."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path

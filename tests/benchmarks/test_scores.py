@@ -1,7 +1,5 @@
 """Scores that travel: what is packed comes back, small, and without anybody's name."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Small chains of capsules for the tests: two or three made-up hospitals with ten ROIs."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Ways to damage, forge or trick a capsule. Each takes a `draw` and sound parts, and returns
 what an attacker would send: bytes of a file, or a mapping of names to bytes for a folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

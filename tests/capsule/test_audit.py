@@ -1,7 +1,5 @@
 """Whole capsules under attack: statistics, network, synthetic subjects; the ledger entry."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

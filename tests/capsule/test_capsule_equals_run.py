@@ -1,7 +1,5 @@
 """Learning through capsules is the run: bitwise, site by site."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

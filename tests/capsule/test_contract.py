@@ -1,7 +1,5 @@
 """One contract at every hospital: classes, ROIs, scans, budget, people."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

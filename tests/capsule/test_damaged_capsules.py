@@ -1,7 +1,5 @@
 """A thousand damaged capsules: each one rejected with one clear error, nothing written."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

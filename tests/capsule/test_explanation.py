@@ -1,7 +1,5 @@
 """What an explanation says: sums, tables, networks, nilearn's matrices, who is believed."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

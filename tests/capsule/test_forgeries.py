@@ -1,7 +1,5 @@
 """Forged, not merely damaged: whoever knows the format changes a value and seals it all again."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

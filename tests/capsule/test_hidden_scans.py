@@ -1,7 +1,5 @@
 """Nothing hides in a state: what a method does not declare is refused, what is there is listed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The keyring: names of keys, and keys that must no longer be trusted."""
 
-from __future__ import annotations
-
 import pytest
 import small_consortium as small
 from capsule_chains import SITES, cohort, settings

@@ -1,7 +1,5 @@
 """What is published about people: no count that was suppressed can be worked out."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

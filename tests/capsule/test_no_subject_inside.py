@@ -1,7 +1,5 @@
 """A scan of a capsule's bytes finds no training subject, for every method that keeps none."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Prediction: probabilities, calibration, silence on strange scans, every kind of file."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

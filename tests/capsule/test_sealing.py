@@ -1,7 +1,5 @@
 """Sealing: what is refused, what is written, what the ledger says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 
@@ -9,14 +7,7 @@ import pytest
 import torch
 from capsule_chains import N_ROIS, QUICK, SITES, an_audit, chain, cohort, settings
 
-from fcforge.capsule import (
-    LearnOptions,
-    learn,
-    open_capsule,
-    seal,
-    settings_for,
-    with_audit,
-)
+from fcforge.capsule import LearnOptions, learn, open_capsule, seal, settings_for, with_audit
 from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
 from fcforge.capsule.sealing import REAL_FLAG, settings_sha256
 from fcforge.capsule.summary import summary

@@ -1,7 +1,5 @@
 """Every ledger line is signed by its author: nobody rewrites another's history."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two hospitals, two folders, two processes; one file travels."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Which versions are read: a capsule of each stays here for ever."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

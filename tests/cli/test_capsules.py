@@ -1,7 +1,5 @@
 """The capsule commands as a hospital types them: what is printed where, and the exit codes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -32,16 +30,7 @@ def chain(data, tmp_path_factory) -> tuple:
         "learn", "--site", names[0], "--data", path, "--out", first, "--method", "analytic"
     )
     went_on = fcforge(
-        "learn",
-        "--site",
-        names[1],
-        "--data",
-        path,
-        "--out",
-        second,
-        "--state",
-        first,
-        "--yes",
+        "learn", "--site", names[1], "--data", path, "--out", second, "--state", first, "--yes"
     )
     return first, second, started, went_on
 

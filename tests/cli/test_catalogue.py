@@ -1,7 +1,5 @@
 """`fcforge list`: everything a config can name, and nothing it cannot."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.cli._catalogue import KINDS, catalogue
@@ -13,8 +11,7 @@ from fcforge.sites import DATASETS
 
 
 @pytest.mark.parametrize(
-    ("kind", "registry"),
-    [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)],
+    ("kind", "registry"), [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)]
 )
 def test_every_name_is_listed(kind, registry):
     assert [row["name"] for row in catalogue(kind)] == list(registry)

@@ -1,7 +1,5 @@
 """Progress lines where stderr is no terminal."""
 
-from __future__ import annotations
-
 from fcforge.cli._console import progress_on_stderr
 
 

@@ -1,7 +1,5 @@
 """A consortium as hospitals type it: start, learn, merge, inspect, predict, and every refusal."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The command line: results on stdout, talk on stderr, exit codes, no torch for --help."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The typer commands: flags reach the functions, exit codes and streams, light imports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

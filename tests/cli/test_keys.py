@@ -1,7 +1,5 @@
 """Keys and encryption as a hospital types them."""
 
-from __future__ import annotations
-
 from real_runs import fcforge
 
 

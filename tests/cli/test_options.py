@@ -1,7 +1,5 @@
 """A request becomes a command: arguments, options, flags, bounds and the exit code."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

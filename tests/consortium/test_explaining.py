@@ -1,7 +1,5 @@
 """Explanations of scans in files, with either kind of capsule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_consortium import R, empty, people, release_of, sites

@@ -9,13 +9,7 @@ from small_consortium import empty, people, sites
 
 from fcforge.capsule import ledger
 from fcforge.consortium import Home, read_home, write_home
-from fcforge.consortium.learning import (
-    Budget,
-    fit_threshold,
-    learn,
-    leave_one_out_scores,
-    quality,
-)
+from fcforge.consortium.learning import Budget, fit_threshold, learn, leave_one_out_scores, quality
 from fcforge.errors import CapsuleError, ConfigError, DataError
 
 SITE = sites()[2]

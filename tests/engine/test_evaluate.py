@@ -1,7 +1,5 @@
 """The evaluator: P(patient) of every test subject of every site, from the test splits alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """A lane in a group is the same run alone: parameters, batch-norm statistics, dropout, state."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -98,14 +96,7 @@ def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
 def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
     learner = learner_of("finetune")
     alone, group = (
-        teach(
-            learner,
-            [0, 1],
-            1,
-            Training(epochs=1, batch_size=8),
-            together=t,
-            dtype=torch.float32,
-        )
+        teach(learner, [0, 1], 1, Training(epochs=1, batch_size=8), together=t, dtype=torch.float32)
         for t in (False, True)
     )
     assert_lanes_close(alone, group, 1e-4)

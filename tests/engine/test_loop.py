@@ -1,7 +1,5 @@
 """One site: shown, learned, sealed; which epoch is kept; who may hold whom."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Which epoch is kept: by hand, lane by lane."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.engine import Job, Learner

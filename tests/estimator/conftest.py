@@ -1,7 +1,5 @@
 """Subjects the estimator learns from."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.sites.simulated import simulate

@@ -1,7 +1,5 @@
 """Learning, predicting, settings, searches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn import config_context

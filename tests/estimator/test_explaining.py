@@ -1,7 +1,5 @@
 """explain and edge_stability as a user calls them; simulated diseases are found again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr

@@ -1,7 +1,5 @@
 """What the estimator seals and what it opens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every form of X: matrices, vectorised edges, time series; and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Coefficients in units of the edges."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Settings of the parts, one by one."""
 
-from __future__ import annotations
-
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV

@@ -1,7 +1,5 @@
 """Sites, weights and covariates of the rows of X."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """ForgeClassifier around a public start: the same head as the consortium's own commands."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.base import clone

@@ -1,7 +1,5 @@
 """scikit-learn's own checks of an estimator; what cannot pass is in one table of the docs."""
 
-from __future__ import annotations
-
 import csv
 import fnmatch
 from pathlib import Path

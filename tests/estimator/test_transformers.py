@@ -1,7 +1,5 @@
 """Matrix-log edges, confounds and sites as steps of a pipeline."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A small simulated site with a class effect."""
 
-from __future__ import annotations
-
 import pytest
 from simulated_site import simulate
 

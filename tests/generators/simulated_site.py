@@ -1,7 +1,5 @@
 """Simulated sites for generator and judge tests."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.types import FCBatch

@@ -1,7 +1,5 @@
 """Every generator, by a contract it did not write."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """BrainNetGAN's layers against their definition, and what its generator must give."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from simulated_site import simulate

@@ -1,7 +1,5 @@
 """What every generator asks of a site and of diagnoses, and where random numbers come from."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from simulated_site import simulate

@@ -1,7 +1,5 @@
 """corr_flow: the velocity field, its integral, what it learns and what it leaves alone."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """dp_flow: what it computes, what it records, what it never looks at."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """GR-SPD-GAN: its charts, its population graph, and matrices that are always valid."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Plain layers against torch.nn, and parameters of lanes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

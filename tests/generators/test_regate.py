@@ -1,7 +1,5 @@
 """ReGATE: its neighbourhoods, its decoder by hand, and its trait head."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from simulated_site import simulate

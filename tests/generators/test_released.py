@@ -1,7 +1,5 @@
 """released: the state is a site's release, and whatever is drawn follows from it and the start."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

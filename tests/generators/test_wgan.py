@@ -1,7 +1,5 @@
 """The WGAN loop: its two losses by hand, and several sites side by side as if each were alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

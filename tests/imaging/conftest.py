@@ -1,7 +1,5 @@
 """Fixtures of the imaging tests: AAL-116, a small user atlas, grids."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The two imaging commands, called as the command line calls them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A simulated raw scan: known motion, known slice times, known ROI signals, known pose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Made-up derivative trees in the exact file names of fMRIPrep, XCP-D, C-PAC and DPABI."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`fcforge fc`: derivative trees to FC to a loadable dataset; trouble is one line each."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """AAL has exactly 116 ROIs here, its look-alikes are named, user atlases match their table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nibabel as nib

@@ -1,7 +1,5 @@
 """Pearson FC: against numpy, ROIs without signal, gaps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Denoising: equal to nilearn's masker, nilearn's names, every missing piece named."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -75,8 +73,7 @@ def test_presets_are_nilearns(name: str, tree: Path):
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_array_equal(
-        np.arange(N) if kept is None else kept,
-        np.arange(N) if their_kept is None else their_kept,
+        np.arange(N) if kept is None else kept, np.arange(N) if their_kept is None else their_kept
     )
 
 

@@ -1,7 +1,5 @@
 """One subject: runs joined, what is too little refused, what is known of motion kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which files are taken, and the true reason when none is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Matrices out of files of every type; damage is one error."""
 
-from __future__ import annotations
-
 import io
 import struct
 import tracemalloc

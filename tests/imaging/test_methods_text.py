@@ -1,7 +1,5 @@
 """The methods paragraph: it says what was done, and cites what it says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

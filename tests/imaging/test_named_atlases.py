@@ -1,7 +1,5 @@
 """Atlases by name: what is asked of nilearn, names and systems, labels and maps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nibabel as nib

@@ -1,7 +1,5 @@
 """Requests: bounds and choices hold in Python as on the command line; what is recorded."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

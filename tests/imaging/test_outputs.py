@@ -1,7 +1,5 @@
 """What is written: names, sidecars, tables, fingerprints; nothing foreign is touched."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

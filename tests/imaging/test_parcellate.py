@@ -1,7 +1,5 @@
 """Voxels to ROI signals: means over good voxels, coverage, maps by least squares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nibabel as nib

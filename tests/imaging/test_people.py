@@ -1,7 +1,5 @@
 """Participants tables beside the data, and the group's own: rows, failures, sites, outliers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

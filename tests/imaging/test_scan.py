@@ -1,7 +1,5 @@
 """Scans: the same voxels as nibabel, and each kind of damage in one clear sentence."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

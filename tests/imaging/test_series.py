@@ -1,7 +1,5 @@
 """Time series of other tools: every format back to the same numbers, every damage named."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

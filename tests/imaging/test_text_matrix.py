@@ -1,7 +1,5 @@
 """Numbers out of text, as toolboxes write it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Subject after subject: who is made, kept and failed, and what is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Three tiny sites with a class effect, and synthetic twins in place of a generator."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane

@@ -1,7 +1,5 @@
 """Analytic ridge: equal to scikit-learn on the pooled data, whatever the order of sites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every registered method, by a contract it did not write (found through the table)."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest
@@ -45,12 +43,7 @@ ZERO: dict[str, dict] = {
     "si": {"strength": 0.0},
     "lwf": {"strength": 0.0},
     "twp": {"loss_strength": 0.0, "topology_strength": 0.0},
-    "ugcl": {
-        "rehearsal": 0.0,
-        "logits_weight": 0.0,
-        "global_weight": 0.0,
-        "local_weight": 0.0,
-    },
+    "ugcl": {"rehearsal": 0.0, "logits_weight": 0.0, "global_weight": 0.0, "local_weight": 0.0},
     "pdgnn": {"memory": 0, "balanced": False},
     "forge": {"l1": 0.0, "l2": 0.0, "l3": 0.0},
 }
@@ -266,8 +259,7 @@ def test_every_sequential_method_says_where_it_is_fine_tuning():
 
 @pytest.mark.rounding
 @pytest.mark.parametrize(
-    ("method", "model"),
-    [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")],
+    ("method", "model"), [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")]
 )
 def test_zero_strength_is_fine_tuning_bitwise(method, model, tmp_path):
     zero, base = nodes_of(method, ZERO[method], model), nodes_of("finetune", model=model)

@@ -1,7 +1,5 @@
 """Cumulative training: a fresh network on everybody so far, and what it keeps for that."""
 
-from __future__ import annotations
-
 import torch
 
 from small_world import World, assert_same, order

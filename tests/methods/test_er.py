@@ -1,7 +1,5 @@
 """ER against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

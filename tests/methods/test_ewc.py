@@ -1,17 +1,11 @@
 """EWC against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane, make_method
 from fcforge.methods.ewc import exact_fisher
-from fcforge.methods.shared.penalty import (
-    add_anchor,
-    part,
-    penalty,
-)
+from fcforge.methods.shared.penalty import add_anchor, part, penalty
 from fcforge.types import Component, Training
 from small_world import World, order
 

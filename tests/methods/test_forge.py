@@ -1,7 +1,5 @@
 """FORGE in the engine: its loss by hand, what it keeps, and that lanes do not feel each other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """FORGE in closed form: the solver by hand, the objective's gradient, and what it keeps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from forge_world import N_ROIS, SITES, World

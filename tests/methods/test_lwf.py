@@ -1,7 +1,5 @@
 """LwF against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

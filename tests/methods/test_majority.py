@@ -1,7 +1,5 @@
 """The majority class: counts over the sites so far, the same answer for everybody."""
 
-from __future__ import annotations
-
 import torch
 
 from small_world import World, order

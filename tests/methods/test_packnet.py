@@ -1,7 +1,5 @@
 """PackNet: who owns which weight, and that nobody's network changes afterwards."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

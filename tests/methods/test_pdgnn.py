@@ -1,7 +1,5 @@
 """PDGNN: fixed embeddings, their memory and the balanced loss, by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The table of methods, the folder and the import contract name the same files."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

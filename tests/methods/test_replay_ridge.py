@@ -1,7 +1,5 @@
 """Replay in closed form: the four references it becomes, against one regression by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Settings that a method cannot have."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.errors import ConfigError

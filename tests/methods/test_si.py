@@ -1,13 +1,9 @@
 """SI against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.methods import Lane, make_method
-from fcforge.methods.shared.penalty import (
-    part,
-)
+from fcforge.methods.shared.penalty import part
 from fcforge.models import make_model
 from fcforge.types import Component
 from small_world import World, order

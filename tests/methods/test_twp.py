@@ -1,15 +1,11 @@
 """TWP against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 from fcforge import graphs
-from fcforge.methods.shared.penalty import (
-    part,
-)
+from fcforge.methods.shared.penalty import part
 from fcforge.methods.twp import attention, squared_energy, topology_importance
 from small_world import World, order
 

@@ -1,7 +1,5 @@
 """Linear models of three edges, small enough to work out by hand."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.methods import Batch, Lane, Replay, make_method
@@ -16,10 +14,7 @@ def tiny():
     """Linear model on 3 edges, a current batch of 2 and a remembered one of 3."""
     model = make_model(Component("linear"), 3)
     rng = torch_rng(0)
-    params = {
-        "head.0.weight": torch.randn(2, 3, generator=rng),
-        "head.0.bias": torch.zeros(2),
-    }
+    params = {"head.0.weight": torch.randn(2, 3, generator=rng), "head.0.bias": torch.zeros(2)}
     batch = Batch({"edges": torch.randn(2, 3, generator=rng)}, torch.tensor([0, 1]))
     x = torch.randn(3, 3, generator=rng)
     u = torch.randn(3, 2, generator=rng)

@@ -1,7 +1,5 @@
 """One cell's metrics against scikit-learn, and under weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn import metrics as sk

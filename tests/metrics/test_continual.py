@@ -1,7 +1,5 @@
 """Continual-learning summaries by hand, on the golden matrix of methods.md."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Matrices and references of whole runs."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

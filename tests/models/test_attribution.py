@@ -1,7 +1,5 @@
 """Attribution: by hand where it can be, complete everywhere, and true to simulated diseases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Every registered model keeps the contract of `fcforge.models.base`, found through the table."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -4,8 +4,6 @@ The Triton kernels themselves run on a GPU, or under Triton's interpreter (TRITO
 where Triton is installed; the stand-in checks everything around them: gradients, lanes, shapes.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

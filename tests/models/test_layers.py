@@ -1,7 +1,5 @@
 """Layers: batch norm with explicit statistics against torch's, dropout, head, initialisation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

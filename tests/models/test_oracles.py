@@ -1,7 +1,5 @@
 """The dense convolutions agree with PyG's sparse ones, biases and isolated ROIs included."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

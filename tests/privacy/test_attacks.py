@@ -1,7 +1,5 @@
 """Attacks on planted leaks and on independent samples; oracles where there are any."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import gaussian_kde

@@ -1,7 +1,5 @@
 """AUC, TPR at 1 % FPR, intervals: hand-computed cases and scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score

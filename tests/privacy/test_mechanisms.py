@@ -1,7 +1,5 @@
 """Clipping, noise, sensitivity by brute force, the accountant against Opacus."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

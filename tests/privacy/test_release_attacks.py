@@ -1,7 +1,5 @@
 """Attacks on sums of contributions: by hand, where they must succeed and where they must fail."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm

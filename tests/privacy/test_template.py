@@ -1,7 +1,5 @@
 """A public template: principal axes of people outside the study."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The bandit against numbers worked out by hand, and its budget against every rounding case."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The bank: rows of pools, prepared once, addressed by name; a sealed site shows nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Who stays in a memory."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

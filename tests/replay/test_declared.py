@@ -1,7 +1,5 @@
 """What a state must be: every method's declaration is what it really keeps, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The sampler as a whole: bookkeeping by hand, and a simulated consortium with three sites."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A memory of fixed capacity as tensors of a lane's state."""
 
-from __future__ import annotations
-
 import torch
 
 from fcforge.models import make_model

@@ -1,7 +1,5 @@
 """Margins, closeness and the greedy choice against brute force."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

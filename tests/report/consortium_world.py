@@ -1,7 +1,5 @@
 """A consortium's folder for the tests: capsules of three methods, a run, damage, bad names."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -120,12 +118,7 @@ def make_run(folder: Path, title: str = "two made-up hospitals", evil: str = "")
             None,
         )
     store.write_experiment(
-        {
-            "experiment": experiment.to_json(),
-            "sites": sites,
-            "site_facts": facts,
-            "data_sha256": "",
-        }
+        {"experiment": experiment.to_json(), "sites": sites, "site_facts": facts, "data_sha256": ""}
     )
 
 

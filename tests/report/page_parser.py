@@ -1,7 +1,5 @@
 """A page taken apart: tags, ids, visible text, and whether every element was closed."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Four questions, answered from plain facts: every branch of the words."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

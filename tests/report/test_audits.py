@@ -1,7 +1,5 @@
 """An audit in words, tables and files: exact sentences of hand-made numbers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Every page in a real browser: Debian's chromium, headless, offline, from files."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The model card: made from a verified file, of either kind; no name in it can format or lie."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A capsule of releases in words and as a page: every number, half a page, honest answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

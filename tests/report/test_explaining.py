@@ -1,7 +1,5 @@
 """Pages that say why: of scans, and of the linear learners of a run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Pictures: themed inline SVG, readable cells, axes and places worked out by hand."""
 
-from __future__ import annotations
-
 import re
 
 import matplotlib as mpl

@@ -1,7 +1,5 @@
 """The frame: what is printed is escaped, other people's text cannot hide, nothing is loaded."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

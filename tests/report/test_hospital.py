@@ -1,7 +1,5 @@
 """What a hospital reads at its own turn, word by word."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

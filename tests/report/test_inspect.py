@@ -1,7 +1,5 @@
 """`fcforge inspect`: every question answered, in plain words, whatever the ledger holds."""
 
-from __future__ import annotations
-
 import pytest
 from consortium_world import EVIL, make_capsules
 

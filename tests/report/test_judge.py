@@ -1,7 +1,5 @@
 """Judged generators: tables by hand, a sound page, pictures that keep every generator in them."""
 
-from __future__ import annotations
-
 import json
 import math
 

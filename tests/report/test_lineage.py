@@ -1,7 +1,5 @@
 """Which capsule was made from which: chains, branches, and ledgers that lie."""
 
-from __future__ import annotations
-
 from fcforge.report.shelf import Ancestor, Chain, chain_of, lineage
 
 

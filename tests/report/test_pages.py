@@ -1,7 +1,5 @@
 """A consortium's pages: everything is there, nothing leads outside, damage is named."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """Quality pages of `fc` and `preprocess`, from hand-made results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

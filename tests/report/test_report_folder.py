@@ -1,7 +1,5 @@
 """`fcforge report --audit`: an audit becomes a section of the page; a wrong file is one error."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The results of a run for terminal, Markdown, CSV and JSON say the same and survive odd labels."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

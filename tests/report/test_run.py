@@ -1,7 +1,5 @@
 """The page of a run is complete, self-contained, safe and honest."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

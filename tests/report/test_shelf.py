@@ -1,7 +1,5 @@
 """What is found below a folder, and what is refused before it is read."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

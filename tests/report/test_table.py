@@ -1,7 +1,5 @@
 """One table, three readers: hand-made cells in Markdown, on a terminal, in HTML."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """What the commands print besides tables, word by word."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Can I trust it? The four answers, from hand-made ledgers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The bench: what a method is shown of a site, and rows as addresses or places."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

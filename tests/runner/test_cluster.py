@@ -1,7 +1,5 @@
 """A Dask cluster gives the numbers of the local run, also when its workers are killed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -97,11 +95,7 @@ def worker_processes(cluster: Any) -> list[int]:
 def train_on(cluster, prepared, store, dataset=None, progress=lambda *step: None) -> None:
     with ours.open_cluster(cluster.scheduler_address) as client:
         run_on(
-            client,
-            prepared.plan,
-            dataset or prepared.experiment.dataset,
-            store,
-            progress=progress,
+            client, prepared.plan, dataset or prepared.experiment.dataset, store, progress=progress
         )
 
 
@@ -243,10 +237,7 @@ def test_a_parent_that_appears_late_is_waited_for(tmp_path):
     ("error", "says"),
     [
         (distributed.CancelledError("x"), "scheduler is gone"),
-        (
-            distributed.scheduler.KilledWorker("task", None, 3),
-            "too many workers died",
-        ),
+        (distributed.scheduler.KilledWorker("task", None, 3), "too many workers died"),
     ],
 )
 def test_a_lost_cluster_is_one_clear_error(error, says, prepared, tmp_path, monkeypatch):

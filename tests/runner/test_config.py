@@ -1,7 +1,5 @@
 """Configs: what they mean, and what every kind of mistake says."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import fields
 from pathlib import Path
@@ -208,18 +206,9 @@ def test_an_override_is_checked_like_the_file():
         (config(training={"epochs": "many"}), "[training]: epochs = 'many' is not a whole number"),
         (config(training={"lr": -1.0}), "[training]: lr = -1.0 is too small"),
         (config(training={"batch_size": 1}), "batch_size = 1 is too small. Use 2 or more."),
-        (
-            config(training={"selection": "test"}),
-            "Known: fixed, inner_val.",
-        ),
-        (
-            config(experiment={"protocol": "papper"}),
-            "unknown. Did you mean 'paper'?",
-        ),
-        (
-            config(experiment={"test_fraction": 1.0}),
-            "test_fraction = 1.0 is not a fraction",
-        ),
+        (config(training={"selection": "test"}), "Known: fixed, inner_val."),
+        (config(experiment={"protocol": "papper"}), "unknown. Did you mean 'paper'?"),
+        (config(experiment={"test_fraction": 1.0}), "test_fraction = 1.0 is not a fraction"),
         (config(experiment={"seeds": []}), "[experiment]: seeds = [] is empty"),
         (config(experiment={"seeds": [1, 1]}), "seeds = [1, 1] lists a seed twice"),
         (config(experiment={"orders": "some"}), "orders = 'some' is unknown"),

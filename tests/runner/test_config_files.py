@@ -1,7 +1,5 @@
 """Config files: TOML, what lies below it, what --set puts on top, where data lie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

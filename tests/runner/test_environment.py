@@ -1,7 +1,5 @@
 """Where a run is trained, and what is refused before anything is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.errors import ConfigError

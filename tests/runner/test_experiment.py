@@ -1,7 +1,5 @@
 """Which orders an experiment asks for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

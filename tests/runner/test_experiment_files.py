@@ -1,7 +1,5 @@
 """Every experiment that ships can be loaded, and every learner in it can be built."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Estimators as rows: trained on what `keeps` allows, never near a test split, refused early."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -197,8 +195,7 @@ def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_p
 def test_the_place_of_a_module_does_not_count():
     learner = row("sklearn.linear_model:LogisticRegression")
     moved = replace(
-        learner,
-        method=Component("pipeline", {**learner.method.params, "folder": "/elsewhere"}),
+        learner, method=Component("pipeline", {**learner.method.params, "folder": "/elsewhere"})
     )
     assert run_spec(learner, 2).key == run_spec(moved, 2).key
     assert (

@@ -1,7 +1,5 @@
 """The prefix tree: how much is shared, and that nothing is shared that must not be."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

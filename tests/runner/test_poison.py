@@ -4,8 +4,6 @@ Every method meets every way to harmonise and both of confounds or none; every g
 every model is among the combinations. What is compared is all that a node stores.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

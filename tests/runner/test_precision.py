@@ -1,7 +1,5 @@
 """bfloat16 on a CPU that cannot do it is refused before a worker dies of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.errors import ConfigError

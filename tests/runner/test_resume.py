@@ -1,7 +1,5 @@
 """kill -9 in the middle, then the same command: the run is the one nobody disturbed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -23,14 +21,7 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import load_dataset
 from fcforge.types import Component, LearnerSpec, Training
-from real_runs import (
-    assert_same_run,
-    contents,
-    fcforge,
-    finished,
-    small_config,
-    without_seconds,
-)
+from real_runs import assert_same_run, contents, fcforge, finished, small_config, without_seconds
 
 
 def start_run(folder: Path) -> subprocess.Popen[bytes]:

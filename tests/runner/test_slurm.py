@@ -1,7 +1,5 @@
 """`--cluster slurm` on a real Slurm of one node, started here; skipped where it cannot start."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

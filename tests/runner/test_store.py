@@ -1,7 +1,5 @@
 """The run folder: whole or not at all, damage is named, leftovers are swept."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

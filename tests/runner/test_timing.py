@@ -1,7 +1,5 @@
 """What a dry run promises: time of the right size, disk as it is then used."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 

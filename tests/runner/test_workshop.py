@@ -1,7 +1,5 @@
 """Nodes: a shared prefix is an independent run, results are collected as they were."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import permutations
 

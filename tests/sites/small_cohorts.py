@@ -1,7 +1,5 @@
 """Small cohorts, and folders and files of them, for the tests of this room."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ABIDE through nilearn's own fetcher, offline, on the real sample; damage and absence named."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

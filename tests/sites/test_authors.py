@@ -1,7 +1,5 @@
 """The authors' .pt and BrainIB's .mat: same numbers out, nothing executed."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """B-SNIP: a participants table with words and string sites, and a folder of series."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

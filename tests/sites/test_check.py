@@ -1,7 +1,5 @@
 """What is wrong with a dataset is said subject by subject."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A cohort: sites merged and picked, its hash, upper triangles."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

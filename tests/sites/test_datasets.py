@@ -1,7 +1,5 @@
 """The table of datasets."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

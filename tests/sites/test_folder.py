@@ -1,7 +1,5 @@
 """A user's own data: .npz, folders, trouble with one subject."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

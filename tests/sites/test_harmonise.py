@@ -1,7 +1,5 @@
 """Harmonisation: against neuroCombat, by hand, and that no test subject or later site leaks in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Made-up ROIs: mirrored, inside a head, in compact systems of both hemispheres."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

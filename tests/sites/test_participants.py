@@ -1,7 +1,5 @@
 """Participants tables: spellings of columns and diagnoses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_cohorts import write_folder

@@ -1,7 +1,5 @@
 """One subject from a file that holds FC or a time series."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +8,7 @@ from scipy.io import savemat
 
 from fcforge.errors import DataError
 from fcforge.imaging.connectivity import pearson_fc
-from fcforge.sites.reading import (
-    looks_like_fc,
-    looks_transposed,
-    read_matrix,
-    read_named,
-    to_fc,
-)
+from fcforge.sites.reading import looks_like_fc, looks_transposed, read_matrix, read_named, to_fc
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Strengths and sizes of the simulator: what a preset and a layout say, and who may change it."""
 
-from __future__ import annotations
-
 import pytest
 
 from fcforge.errors import ConfigError

@@ -1,7 +1,5 @@
 """REST-meta-MDD in the consortium's exact format, made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """New scans: every place they are found in, and what is known about each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The simulator: deterministic, valid matrices, any size, close to what ABIDE measures."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

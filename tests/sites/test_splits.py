@@ -1,7 +1,5 @@
 """A split depends on the seed, the site's name and the site's own subjects, on nothing else."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

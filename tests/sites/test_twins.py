@@ -1,7 +1,5 @@
 """One scan under two ids: found, warned of, and refused across training and test."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals cover other subjects and trainings; forgetting without the luck of a maximum."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

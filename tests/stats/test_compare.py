@@ -1,7 +1,5 @@
 """Comparisons are paired, their p-values uniform under the null and corrected for their number."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

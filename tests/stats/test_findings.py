@@ -1,7 +1,5 @@
 """What a reader must know is said: leaks, gaps, constant predictors, the majority."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

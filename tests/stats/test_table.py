@@ -1,7 +1,5 @@
 """The table has every column, both majority references, and says what it left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

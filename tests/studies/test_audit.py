@@ -1,7 +1,5 @@
 """The audit as a whole: references at both ends, control in the middle, words exact."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

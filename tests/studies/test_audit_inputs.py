@@ -1,7 +1,5 @@
 """What an audit of generators reads: generators by name, halves of runs, sites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

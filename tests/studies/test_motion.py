@@ -1,7 +1,5 @@
 """The motion-only baseline: by hand, on simulated sites, and on ABIDE's phenotype table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """`fcforge.run`: the table of `fcforge run`, from Python."""
 
-from __future__ import annotations
-
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -9,13 +7,7 @@ import fcforge
 from fcforge.errors import ConfigError
 
 SPEC = {
-    "dataset": {
-        "name": "simulated",
-        "preset": "easy",
-        "n_sites": 2,
-        "scale": 0.1,
-        "n_rois": 8,
-    },
+    "dataset": {"name": "simulated", "preset": "easy", "n_sites": 2, "scale": 0.1, "n_rois": 8},
     "learner": [{"method": "analytic", "model": "linear"}],
 }
 ROW = {"title": "logistic", "estimator": LogisticRegression(), "keeps": "cumulative"}

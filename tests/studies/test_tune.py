@@ -1,7 +1,5 @@
 """Tuning: what it tries, what it may see, what it writes."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 

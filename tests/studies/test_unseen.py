@@ -1,7 +1,5 @@
 """Zero-shot, leave-one-site-out and calibration tables of stored scores."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -37,10 +35,7 @@ def test_after_k_sites_is_the_upper_triangle():
 
 def test_leave_one_out_takes_the_stage_before():
     y = {"A": [0, 1], "B": [0, 1, 1, 0]}
-    scores = {
-        "A": [[0.1, 0.9], [0.9, 0.1]],
-        "B": [[0.1, 0.9, 0.9, 0.9], [0.1, 0.9, 0.9, 0.1]],
-    }
+    scores = {"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.1, 0.9, 0.9, 0.9], [0.1, 0.9, 0.9, 0.1]]}
     forth = fake_runs.run(scores, y, order=("A", "B"))
     back = fake_runs.run({"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A"))
     found = unseen.leave_one_out([forth, back], n_draws=20)

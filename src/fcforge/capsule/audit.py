@@ -8,8 +8,6 @@ An audit that took members for outsiders would find nothing and look reassuring.
 receipt must therefore prove, against the ledger's commitment, that these are the people.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

@@ -7,8 +7,6 @@ another name than the six (no path tricks, no links, no duplicates), and nothing
 members. Ordinary tools open it; a folder with the six files is as good.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import stat

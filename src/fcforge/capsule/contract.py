@@ -1,7 +1,5 @@
 """What must be the same at every hospital, compared whenever a capsule is used."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

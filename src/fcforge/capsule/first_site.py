@@ -1,7 +1,5 @@
 """Learn a site as ``fcforge learn`` asks: the first site of a chain chooses, later ones follow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ What `inspect` and the pages read of a line is exactly what is checked here, so 
 with `verify`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass

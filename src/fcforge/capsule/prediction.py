@@ -1,7 +1,5 @@
 """Probabilities for new scans from a capsule; it abstains where a scan is unlike anything seen."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What ``fcforge learn`` and ``fcforge audit`` can be asked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What is known of an opened capsule, as plain data for programs and pages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 What it measures while the site is open, and may write into the ledger, is at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path

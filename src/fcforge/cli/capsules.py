@@ -1,7 +1,5 @@
 """Commands around capsules: learning one site at a time, predicting, inspecting, auditing."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Keys, and what they are for beside signing: encryption for named recipients."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

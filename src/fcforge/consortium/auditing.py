@@ -1,7 +1,5 @@
 """An audit as ``fcforge audit`` asks: of generators on a site, of a capsule, or of a release."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

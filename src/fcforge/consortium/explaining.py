@@ -1,7 +1,5 @@
 """Why a capsule said so: the consortium's head, and scans in files with either kind of capsule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A capsule is the canonical zip of `fcforge.capsule.container` with three parts: 
 its arrays, and one line per record. The head is not among them: whoever opens the file computes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

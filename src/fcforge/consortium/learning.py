@@ -17,12 +17,7 @@ from fcforge.capsule.contract import require_classes, require_labels, require_ro
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
 from fcforge.capsule.prediction import probability
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import (
-    PublicStart,
-    beyond_public,
-    likeness,
-    without_covariates,
-)
+from fcforge.consortium.public import PublicStart, beyond_public, likeness, without_covariates
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError
 from fcforge.metrics import cell_values

@@ -1,7 +1,5 @@
 """The papers of a start, field by field: a file can hold these facts and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ The consortium abstains from a scan that is unlike the public people's, and from
 covariate which the start removes: a guess there would look like an answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A start with its papers: who the public people are, and what is expected of every scan."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

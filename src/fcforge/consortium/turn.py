@@ -1,7 +1,5 @@
 """What the commands of a consortium do with files: start, a hospital's turn, its threshold."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The evaluator: the only code that reads a test split, and it only reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

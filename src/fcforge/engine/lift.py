@@ -1,7 +1,5 @@
 """Lanes: one model's code, run for many (order, seed) pairs at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ A lane is one (method, order so far, seed). Lanes that learn the same site at th
 trained together by `learn_site`; on a CPU a group holds one lane and the same code runs unlifted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """How many lanes a card holds: one lane is tried, the rest is arithmetic."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

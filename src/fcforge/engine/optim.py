@@ -5,8 +5,6 @@ small tensors then costs a dozen operations a step instead of hundreds, which on
 difference between computing and launching.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

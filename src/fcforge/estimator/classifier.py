@@ -19,13 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fcforge.estimator import people
 from fcforge.estimator.hand_over import read_capsule, write_capsule
-from fcforge.estimator.inputs import (
-    InputError,
-    Layout,
-    ReadsFC,
-    any_layout,
-    as_input_error,
-)
+from fcforge.estimator.inputs import InputError, Layout, ReadsFC, any_layout, as_input_error
 from fcforge.estimator.learning import learn_subjects
 from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
 

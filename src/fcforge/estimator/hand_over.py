@@ -40,10 +40,7 @@ def write_capsule(estimator: ForgeClassifier, path: str | Path, key: Any, **allo
 
 
 def read_capsule(
-    cls: type[ForgeClassifier],
-    path: str | Path,
-    trusted: Sequence[str],
-    params: Mapping[str, Any],
+    cls: type[ForgeClassifier], path: str | Path, trusted: Sequence[str], params: Mapping[str, Any]
 ) -> ForgeClassifier:
     """Estimator of a capsule or of a consortium."""
     from fcforge.capsule.keys import read_keyring

@@ -1,7 +1,5 @@
 """FC matrices from whatever scikit-learn users hold: matrices, vectorised edges, time series."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

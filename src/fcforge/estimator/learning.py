@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def learn_subjects(
-    estimator: ForgeClassifier,
-    subjects: OwnPeople,
-    known: np.ndarray,
-    patient: Any,
-    *,
-    first: bool,
+    estimator: ForgeClassifier, subjects: OwnPeople, known: np.ndarray, patient: Any, *, first: bool
 ) -> None:
     """Add every site of `subjects` to what the estimator holds, or to nothing where it is `first`.
 

@@ -1,7 +1,5 @@
 """The head of a linear model, in units of the edges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimator around a public start: every site adds a release, the head follows from the sum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -38,11 +36,7 @@ def begin(start: Any) -> Consortium:
 
 
 def add_release(
-    group: Consortium,
-    home: Home,
-    subjects: OwnPeople,
-    site: str,
-    params: Mapping[str, Any] | None,
+    group: Consortium, home: Home, subjects: OwnPeople, site: str, params: Mapping[str, Any] | None
 ) -> tuple[Consortium, Home]:
     """The consortium with the release of one more site, and what stays at home.
 

@@ -1,7 +1,5 @@
 """`fcforge fc`: FC of every subject of a folder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +25,7 @@ from fcforge.imaging.outputs import (
     write_subject,
     write_table,
 )
-from fcforge.imaging.people import (
-    ParticipantTable,
-    Row,
-    find_people,
-    mixed_trs,
-    participant_rows,
-)
+from fcforge.imaging.people import ParticipantTable, Row, find_people, mixed_trs, participant_rows
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
 from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted

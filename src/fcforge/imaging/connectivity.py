@@ -5,8 +5,6 @@ of the shared ABIDE matrices; `fcforge.sites.check` warns of it by subject and R
 missing in some volumes only is damage, and an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Cleaning is linear in the signal, so cleaning 116 ROI means equals averaging cle
 costs a thousandth; `NiftiLabelsMasker` does the same.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One run -> ROI series and its quality; one subject -> FC."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ of text (names of ROIs) and the numeric fields of struct arrays. Everything else
 Format: MathWorks, "MAT-File Level 5 File Format".
 """
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

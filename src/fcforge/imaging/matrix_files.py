@@ -4,8 +4,6 @@ A damaged file gives one `DataError` that names it, whatever the reading library
 that would fill the memory is refused by its headers, before anything is unpacked (`MemoryBudget`).
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

@@ -1,7 +1,5 @@
 """The methods paragraph of a paper, from what `fcforge fc` was asked for and found."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import lru_cache

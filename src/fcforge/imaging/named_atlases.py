@@ -1,7 +1,5 @@
 """Atlases by name, through nilearn's fetchers: fetched once, then read from its data folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

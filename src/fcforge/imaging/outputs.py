@@ -1,7 +1,5 @@
 """BIDS-derivatives output: XCP-D style names, a sidecar with every parameter, no half files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """4D scan in MNI space -> mean signal of every ROI, and how much of each ROI was seen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

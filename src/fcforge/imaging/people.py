@@ -1,7 +1,5 @@
 """Who was scanned: the table beside the data, and the group's own, with what is odd about it."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

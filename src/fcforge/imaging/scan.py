@@ -1,7 +1,5 @@
 """Read 4D NIfTI scans: header checks that say what is wrong, voxels in bounded memory."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import zlib

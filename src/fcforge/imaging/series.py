@@ -1,7 +1,5 @@
 """ROI time series made by other tools: .1D, .tsv, .csv, .txt, .mat, .npy, .npz."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One run of one subject as a tool left it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

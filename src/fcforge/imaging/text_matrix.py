@@ -1,7 +1,5 @@
 """Numbers out of .csv, .tsv, .txt and .1D text, in the spellings toolboxes write."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np
@@ -80,10 +78,7 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     first = [_number(cell) for cell in header]
     words = all(value is None for value in first)
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
-    counted = len(inner) > 2 and inner in (
-        list(range(len(inner))),
-        list(range(1, len(inner) + 1)),
-    )
+    counted = len(inner) > 2 and inner in (list(range(len(inner))), list(range(1, len(inner) + 1)))
     whole = all(value is None or value.is_integer() for value in inner if value == value)
     blank = header[0] in ("", "Unnamed: 0") and whole
     counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)

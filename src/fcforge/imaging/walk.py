@@ -3,8 +3,6 @@
 One subject's trouble is one line; the others finish; the caller learns how many failed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,8 +12,6 @@ regression of its own (fine-tuning), and with room for everybody, each counting 
 (``weigh = "subjects"``, ``l1 = 1, l2 = 0``), one of all sites so far (cumulative).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

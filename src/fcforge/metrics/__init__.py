@@ -3,8 +3,6 @@
 Pure numpy functions of `fcforge.types.RunResult`.
 """
 
-from __future__ import annotations
-
 from fcforge.metrics.cells import METRICS, Metric, cell_values, metric_named
 from fcforge.metrics.continual import (
     SUMMARIES,

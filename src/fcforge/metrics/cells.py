@@ -5,8 +5,6 @@ weights, then combined. With unit weights that is the metric itself; with bootst
 a matrix product, so a thousand draws of all runs cost a few of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ References
 Chen and Yu 2026 (AAA, FOR); Chaudhry et al. 2018 (FM); Lopez-Paz and Ranzato 2017 (BWT, FWT).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -162,10 +160,7 @@ _LEVELS = ("acc", "aaa")
 
 
 def summaries_of(
-    full: np.ndarray,
-    *,
-    lower_is_better: bool = False,
-    names: tuple[str, ...] = SUMMARIES,
+    full: np.ndarray, *, lower_is_better: bool = False, names: tuple[str, ...] = SUMMARIES
 ) -> dict[str, np.ndarray]:
     """Summaries of matrices that carry the baseline as their row 0.
 

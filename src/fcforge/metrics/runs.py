@@ -1,7 +1,5 @@
 """Metrics of whole runs: matrices from raw scores, the majority reference, constant predictors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal

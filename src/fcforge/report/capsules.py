@@ -1,7 +1,5 @@
 """The page of a capsule: what can be trusted of it, or why it must not be used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

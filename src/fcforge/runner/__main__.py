@@ -4,8 +4,6 @@
 EXPERIMENT.json is `Experiment.to_json`. The run folder it leaves is an ordinary one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

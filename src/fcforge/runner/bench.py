@@ -5,8 +5,6 @@ of a bank mean nothing outside their process; in a run folder they are addresses
 in it), in a capsule places among the subjects that travel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

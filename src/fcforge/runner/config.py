@@ -1,7 +1,5 @@
 """TOML in, Experiment out; every mistake says what is known and the nearest name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace

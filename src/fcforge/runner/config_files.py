@@ -1,7 +1,5 @@
 """Config files: TOML on a base, ``--set`` on top, and where each value was written."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where a run is trained, and what it ran on."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

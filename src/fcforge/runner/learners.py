@@ -1,7 +1,5 @@
 """A learner from its spec: method, model and generator, checked against each other."""
 
-from __future__ import annotations
-
 from typing import TypeGuard
 
 from torch import Tensor

@@ -6,8 +6,6 @@ one site after another by its own ``partial_fit``. It is never stored, as that w
 a node of ``partial_fit`` walks through its sites from the first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence

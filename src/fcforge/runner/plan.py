@@ -5,8 +5,6 @@ who may start, what to tell, and which states nobody needs any more. A node's sc
 state is only stored while a later node of the plan waits for it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

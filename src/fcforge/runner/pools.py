@@ -1,7 +1,5 @@
 """Synthetic subjects of a site: the generator is fitted once per (site, seed) and cached."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The public people of a run: found, held against the tested ones, made into a start."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from functools import lru_cache

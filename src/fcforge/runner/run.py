@@ -1,7 +1,5 @@
 """One call that does what `fcforge run` does: check, plan, train what is missing, collect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """How long and how large a plan will be, from a few small nodes of each learner."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A workshop trains nodes: it holds the dataset, the bank and the lanes of one process."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -282,13 +280,7 @@ class Workshop:
         spec = members[0][0].spec
         jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
         started = time.perf_counter()
-        lanes = learn_site(
-            self.learner(spec),
-            jobs,
-            self.bench.bank,
-            spec.training,
-            tick=tick,
-        )
+        lanes = learn_site(self.learner(spec), jobs, self.bench.bank, spec.training, tick=tick)
         seconds = (time.perf_counter() - started) / len(members)
         for (node, _), lane in zip(members, lanes, strict=True):
             self.write(node, lane, seconds)

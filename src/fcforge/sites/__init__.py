@@ -5,8 +5,6 @@ folder and add a line to `DATASETS`; its keyword arguments become the settings o
 ``[dataset]`` table, beside those that every dataset has (`_common`).
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

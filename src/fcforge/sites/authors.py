@@ -5,8 +5,6 @@ whoever made it. Here torch's restricted reader admits tensors, numpy arrays, li
 numbers; anything else is refused by name.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 import zipfile

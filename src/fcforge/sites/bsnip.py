@@ -4,8 +4,6 @@ The folder may hold FC, ROI time series, or the output of ``fcforge fc``. Schizo
 controls, as in the paper; schizoaffective and bipolar probands and relatives are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is wrong with a dataset, subject by subject, before anything runs."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator

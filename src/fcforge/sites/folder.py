@@ -1,7 +1,5 @@
 """A user's own data: one .npz of FC, or a participants.tsv with one file per subject."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

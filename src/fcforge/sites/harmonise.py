@@ -20,8 +20,6 @@ Shifted edges need not be a correlation matrix any more; eigenvalues below zero 
 zero and the diagonal is scaled back to one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -93,10 +91,7 @@ def centre_classes(z: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.
 
 
 def fit_combat(
-    z: np.ndarray,
-    first: np.ndarray,
-    y: np.ndarray | None = None,
-    y_first: np.ndarray | None = None,
+    z: np.ndarray, first: np.ndarray, y: np.ndarray | None = None, y_first: np.ndarray | None = None
 ) -> Transform:
     r"""ComBat of an arriving site to the first one.
 

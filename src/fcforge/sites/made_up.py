@@ -1,7 +1,5 @@
 """ROIs for the simulator: AAL's 116, any other count made up; and which of them are mirrored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who took part: id, site, diagnosis and further columns, and the cohort of those with a file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One subject's FC from a file that holds FC or a time series."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """How strong the parts of the simulator are, and how large its sites."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files

@@ -4,8 +4,6 @@ Not downloadable without an application, so this reads the folder as it is share
 ``Results/ROISignals_FunImgARCWF/ROISignals_S1-1-0001.mat`` with `ROISignals` (T, 1568 or 1833).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -137,9 +135,7 @@ def _folder(path: Path, global_signal: bool) -> Path:
 
 
 def _choose(
-    subjects: Sequence[str],
-    sites: Sequence[str | int] | Literal["all"],
-    duplicates: str,
+    subjects: Sequence[str], sites: Sequence[str | int] | Literal["all"], duplicates: str
 ) -> tuple[list[str], list[Fault]]:
     ids = sorted(subjects, key=_order)
     if any(not _ID.fullmatch(s) for s in ids):

@@ -4,8 +4,6 @@ A file holds one scan (FC or ROI time series) or a dataset (.npz of many). What 
 named in its place and does not stop the others. Nobody needs a diagnosis.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -15,8 +15,6 @@ recognised .99-1.0 (.97), diagnosis by ridge pooled .68-.73 (.72), one site to a
 (.59). Real AAL-116 is denser (mean r .28, density .31, SD over edges .18).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict

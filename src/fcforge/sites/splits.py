@@ -1,7 +1,5 @@
 """One site's subjects cut into train, validation and test, by seed and site name alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Scans that look like one person: two ids with nearly the same FC, within or across data sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

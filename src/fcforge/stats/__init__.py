@@ -1,7 +1,5 @@
 """Intervals over subjects, paired comparisons over orders and seeds, the results table."""
 
-from __future__ import annotations
-
 from fcforge.stats.bootstrap import (
     Estimate,
     at_site,

@@ -19,8 +19,6 @@ test subjects of these sites and other trainings, in these orders, and is somewh
 different seeds test different people is in both weights.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Paired comparison of two learners on the same orders, seeds and subjects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """What a reader must know before believing a table: leaks, gaps, constant predictors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

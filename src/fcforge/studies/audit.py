@@ -5,8 +5,6 @@ that who was trained on is known. The same worlds serve every attack and are eac
 models. A further part of the site (the attacker's reference) is in no world.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """What an audit of generators reads: sites, halves of runs, generators by name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace

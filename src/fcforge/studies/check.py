@@ -1,7 +1,5 @@
 """`fcforge check`: what is wrong with a config or a dataset, before anything runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

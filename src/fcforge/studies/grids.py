@@ -5,8 +5,6 @@ penalty is found from its own statistics (analytic), or it has no weight at all 
 cumulative, joint).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product

@@ -4,8 +4,6 @@ Patients move more than controls in every large ABIDE site. A classifier of FC t
 than logistic regression on mean framewise displacement may have learned nothing but motion.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ orders; ties go to the lower Brier score, then to the default. Many seeds test n
 then tune on sites that are not tested at all (experiments/tune_development.toml).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -9,8 +9,6 @@ and the last column of the matrix before its own stage is leave-one-site-out. In
 the unseen hospital has harmonised its own scans first (see `fcforge.sites.harmonise`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +19,7 @@ from fcforge.errors import StoreError
 from fcforge.metrics import finite, metric_named
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
-from fcforge.stats import (
-    Estimate,
-    at_site,
-    bootstrap,
-    group,
-    longest,
-    per_site,
-    with_majority,
-)
+from fcforge.stats import Estimate, at_site, bootstrap, group, longest, per_site, with_majority
 from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
 from fcforge.text import counted
 from fcforge.types import RunResult

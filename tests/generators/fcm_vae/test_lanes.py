@@ -3,8 +3,6 @@
 In float64: the keys' bias has no gradient but rounding, and Adam makes steps of any gradient.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from simulated_site import simulate

@@ -1,7 +1,5 @@
 """FCM-VAE's network by hand: inputs, attention, dropout, decoder, Bayes' rule."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """FCM-VAE's objective by hand on three ROIs, and its training loop."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

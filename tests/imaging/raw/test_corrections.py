@@ -1,7 +1,5 @@
 """Slice timing by hand; distortion: a known field, its grid, PyHySCO as a program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nibabel as nib

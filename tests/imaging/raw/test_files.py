@@ -1,7 +1,5 @@
 """Raw files: sidecars, reverse images, volumes written one by one."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

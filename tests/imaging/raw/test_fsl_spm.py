@@ -1,7 +1,5 @@
 """The FSL / SPM12 route: command lines as nipype builds them, and runs with stand-in programs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Realignment: parameters there and back, known motion, framewise displacement."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

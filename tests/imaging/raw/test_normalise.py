@@ -1,15 +1,11 @@
 """Registration: the frame of antspyx is ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fcforge.imaging.raw.motion import (
-    rigid,
-)
+from fcforge.imaging.raw.motion import rigid
 from fcforge.imaging.raw.normalise import affine_of_transform, to_ants
 
 

@@ -1,7 +1,5 @@
 """Confounds of our own scans: columns, tissues, cosines."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fcforge.imaging.raw.normalise import mni_grid

@@ -1,7 +1,5 @@
 """The pip-only raw path end to end, on a simulated scan with known motion and ROI signals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,17 +1,10 @@
 """The quadratic pull that EWC, SI and TWP share, against one quadratic per site."""
 
-from __future__ import annotations
-
 import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane
-from fcforge.methods.shared.penalty import (
-    add_anchor,
-    add_pull,
-    batch_gradients,
-    loss_gradients,
-)
+from fcforge.methods.shared.penalty import add_anchor, add_pull, batch_gradients, loss_gradients
 from fcforge.randomness import torch_rng
 
 

@@ -1,7 +1,5 @@
 """Current and remembered subjects through a network together or apart."""
 
-from __future__ import annotations
-
 import torch
 
 from small_world import World, order

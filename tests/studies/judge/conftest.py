@@ -1,7 +1,5 @@
 """Simulated subjects: the generators' simulator, at two seeds."""
 
-from __future__ import annotations
-
 import pytest
 from simulated_site import simulate
 

@@ -1,7 +1,5 @@
 """What the figures of a judgement show, and its file."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

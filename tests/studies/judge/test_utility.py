@@ -1,7 +1,5 @@
 """What synthetic subjects are worth to a classifier."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Raw scans: where they lie (BIDS or loose files), and what their sidecars say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

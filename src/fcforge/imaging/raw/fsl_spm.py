@@ -4,8 +4,6 @@ Command lines are built here as nipype would (its topup default ``--fwhm 8`` is 
 paper says default settings, which are those of ``b02b0.cnf``), and run where the programs are.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from importlib.resources import files

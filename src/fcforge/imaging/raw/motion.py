@@ -8,8 +8,6 @@ over the rigid transform :math:`M_t` (world mm) and a gain :math:`s`. The Jacobi
 reference alone (Baker & Matthews 2004, IJCV 56:221), so an iteration costs one interpolation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

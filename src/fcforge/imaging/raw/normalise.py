@@ -4,8 +4,6 @@ Non-linear registration of an EPI straight to a T1 template made the overlap of 
 tests (Dice 0.78 against 0.85 for the affine), so it is not offered; use fMRIPrep for that.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ With these names nilearn's `load_confounds` methods (simple, scrubbing, ...) wor
 output as they do on fMRIPrep's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 

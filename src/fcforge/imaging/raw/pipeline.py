@@ -6,8 +6,6 @@ our phantom 0.04 mm of motion are left that way, 0.14-0.27 mm the other way roun
 registration are composed, so every volume is interpolated in space once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import tempfile

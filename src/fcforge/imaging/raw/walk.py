@@ -1,7 +1,5 @@
 """`fcforge preprocess`: every raw scan of a folder to MNI space."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import asdict
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """judge: one synthetic set against real subjects, as a dict of numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

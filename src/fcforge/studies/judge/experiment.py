@@ -1,7 +1,5 @@
 """`fcforge judge`: a config in, all generators judged on all sites; the same call again goes on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

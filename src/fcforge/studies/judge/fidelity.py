@@ -3,8 +3,6 @@
 Pure functions of FC (n, R, R) and diagnoses (n,). Nothing here trains a classifier.
 """
 
-from __future__ import annotations
-
 import torch
 from scipy.stats import ks_2samp
 from torch import Tensor

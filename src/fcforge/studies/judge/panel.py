@@ -1,7 +1,5 @@
 """All generators on all sites and seeds: records, then a table with intervals over seeds."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +20,7 @@ from fcforge.studies.judge.utility import Task, add_utility
 from fcforge.types import Component, FCBatch, Site, Training
 
 REAL = "real"
-REFERENCES = {
-    "bootstrap": Component("bootstrap"),
-    "corr_gauss": Component("corr_gauss"),
-}
+REFERENCES = {"bootstrap": Component("bootstrap"), "corr_gauss": Component("corr_gauss")}
 
 
 class Interval(NamedTuple):

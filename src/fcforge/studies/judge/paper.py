@@ -1,7 +1,5 @@
 """Numbers of the paper's appendix: 1:1 augmentation on its ABIDE (ASD) columns (paper.csv)."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """What the figures of a judgement show of each generator, kept in a file."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether two sets of subjects can be told apart, and whether one covers the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -51,10 +49,7 @@ def mmd(
 
     seen = statistic(np.arange(n + m))
     null = [statistic(rng.permutation(n + m)) for _ in range(permutations)]
-    return {
-        "mmd2": float(seen),
-        "mmd_p": (1 + sum(x >= seen for x in null)) / (1 + permutations),
-    }
+    return {"mmd2": float(seen), "mmd_p": (1 + sum(x >= seen for x in null)) / (1 + permutations)}
 
 
 def ridge_scores(x: Tensor, target: Tensor, query: Tensor, per_subject: float) -> Tensor:

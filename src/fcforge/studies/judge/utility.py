@@ -1,7 +1,5 @@
 """What synthetic subjects are worth to a classifier: train on them, or beside real ones."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
