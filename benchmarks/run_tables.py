@@ -59,6 +59,9 @@ WANTED: dict[str, tuple[str, ...]] = {
     # Replay in closed form on equal terms (CPU), and forgetting over the strength of a penalty.
     **dict.fromkeys(("closed_form_529", "closed_form_abide"), (THREE,)),
     "strengths_529": (),
+    # Classifiers FORGE can stand on; the small graph networks of the paper are judged by
+    # augmentation_529.toml.
+    "backbone_529": (THREE,),
     # The 444 that passed quality control.
     "main_abide": (),
     "leaks": (THREE,),

@@ -13,6 +13,7 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
+from fcforge.generators.cache import fit_together
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
 from fcforge.runner.config import read_component, read_table, read_tables, resolve_dataset
@@ -175,6 +176,8 @@ def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> 
     names = experiment.sites or cohort.site_names
     check_names("site", names, cohort.site_names)
     make = partial(synthesise, multiple=panel.multiple, folder=out / "generators")
+    if device != "cpu":
+        fit_generators(experiment, cohort, names, out / "generators", device, say)
     records = _all_records(experiment, cohort, names, out / RECORDS, make, device, say)
     summary, seed = summarise(records), experiment.seeds[0]
     portraits = _portraits(panel, split_site(cohort, names[0], seed), seed, make, device)
@@ -191,6 +194,23 @@ def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> 
         f"Site {names[0]}, seed {seed}.",
         portraits,
     )
+
+
+def fit_generators(
+    experiment: JudgeExperiment,
+    cohort: Cohort,
+    names: Sequence[str],
+    folder: Path,
+    device: str,
+    say: Say,
+) -> None:
+    """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
+    sites = [(split_site(cohort, n, s), s) for n in names for s in experiment.seeds]
+    asked = [(site.learning(with_val=True), (seed, site.name)) for site, seed in sites]
+    for row, component in experiment.panel.rows.items():
+        if component is not None:
+            n = fit_together(make_generator(component), asked, folder, device)
+            say(f"{row}: {n} of {len(asked)} fitted")
 
 
 def _all_records(
