@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from fcforge.generators.coordinates import (
     _slope,
     clip_to_correlation,
+    fixed_point,
     from_off_log,
+    newton,
     shrink_to_identity,
     unit_diagonal,
 )
@@ -124,6 +126,26 @@ def test_a_start_near_the_answer_gives_the_same_answer(small_site) -> None:
 def test_chunks_do_not_change_numbers(small_site) -> None:
     x = off_log(small_site.fc)
     assert torch.allclose(from_off_log(x, chunk=3)[0], from_off_log(x, chunk=64)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [None, 0.3, 1.5])
+def test_matrix_products_find_what_eigendecompositions_find(small_site, spread) -> None:
+    """What a GPU does (fixed point, matrix exponential) against what a CPU does (Newton, eigh)."""
+    x = off_log(small_site.fc[:12])
+    if spread is not None:
+        x = spread * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    there, here = x.new_zeros(12, small_site.n_rois), x.new_zeros(12, small_site.n_rois)
+    by_products = fixed_point(x, there, tol=1e-4)
+    torch.testing.assert_close(by_products, newton(x, here, tol=1e-5), atol=1e-4, rtol=0)
+    torch.testing.assert_close(there, here, atol=2e-2 if spread == 1.5 else 1e-3, rtol=0)
+    assert torch.linalg.eigvalsh(by_products.double()).min() > 0
+    assert torch.equal(by_products, by_products.mT)
+
+
+def test_no_matrix_at_all_is_no_iteration() -> None:
+    empty = torch.zeros(0, 3)
+    assert fixed_point(empty, torch.zeros(0, 3), tol=1e-4).shape == (0, 3, 3)
+    assert from_off_log(empty)[0].shape == (0, 3, 3)
 
 
 def test_shrinking_makes_a_flat_roi_usable() -> None:

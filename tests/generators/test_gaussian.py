@@ -50,7 +50,7 @@ def test_shrinkage_scales_correlations() -> None:
 
 def test_antithetic_pairs_mirror_within_a_class() -> None:
     groups = torch.tensor([0, 1, 0, 1, 1])
-    noise = mirrored_normal(5, 3, torch.Generator().manual_seed(0), groups)
+    noise = mirrored_normal(groups, 3, torch.Generator().manual_seed(0), True)
     assert torch.equal(noise[0], -noise[2])
     assert torch.equal(noise[1], -noise[3])
     assert not torch.equal(noise[4].abs(), noise[1].abs())
@@ -62,7 +62,7 @@ def test_samples_have_the_moments() -> None:
     factors, diagonal = residual_factors(x, y, 0.2)
     asked = torch.arange(8000) % 2
     rng = torch.Generator().manual_seed(3)
-    out = means[asked] + residual_noise(factors, diagonal, 8000, rng, groups=asked)
+    out = means[asked] + residual_noise(factors, diagonal, asked, rng, mirrored=True)
     assert torch.allclose(class_means(out, asked), means, atol=1e-4)
     ratio = within_class_variance(out, asked) / within_class_variance(x, y)
     assert ratio.min() > 0.85

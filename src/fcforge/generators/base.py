@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import DataError
-from fcforge.generators.layers import N_CLASSES, device_rng
+from fcforge.generators.layers import N_CLASSES, moved
 from fcforge.settings import Checked
 from fcforge.types import FCBatch
 
@@ -42,11 +42,22 @@ class Generator(Checked, ABC):
         learnt = self.learn_lanes(batches, rngs)
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
 
-    def sample(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> FCBatch:
-        """One synthetic subject per diagnosis of `y` (n,), symmetric with unit diagonal."""
+    def sample(
+        self,
+        state: GeneratorState,
+        y: Tensor,
+        rng: torch.Generator,
+        device: torch.device | str | None = None,
+    ) -> FCBatch:
+        """One synthetic subject per diagnosis of `y` (n,), symmetric with unit diagonal.
+
+        Made on `device`, or where the state is. Random numbers are drawn where `rng` is, so that
+        every device makes the same subjects but for rounding.
+        """
+        state = state if device is None else moved(state, device)
         y = check_y(y, state["counts"], self.name)
         with torch.no_grad():
-            return FCBatch(self.draw(state, y, device_rng(rng, y.device)), y)
+            return FCBatch(self.draw(state, y, rng), y)
 
     def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
         """States of checked sites, one after another."""
@@ -58,7 +69,7 @@ class Generator(Checked, ABC):
 
     @abstractmethod
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
-        """FC (n, R, R) of diagnoses that the site had; `rng` lives where the state does."""
+        """FC (n, R, R) of diagnoses that the site had, on the device of the state."""
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
         """Labels (n,) of a synthetic set: the class shares of `y`, at least one of each class."""

@@ -8,11 +8,12 @@ chart does not depend on the order of the ROIs (Thanwerdas 2024).
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from fcforge.graphs import from_edges, n_rois_of
+from fcforge.graphs import from_edges, n_rois_of, symmetric_eigen
 from fcforge.speed import one_thread
 
 # Nodes and weights of the 4-point Gauss-Legendre rule on [0, 1], the half with s <= 1/2.
@@ -37,7 +38,7 @@ def unit_diagonal(matrix: Tensor) -> Tensor:
 
 def clip_to_correlation(matrix: Tensor, floor: float = 1e-3) -> Tensor:
     """Correlation matrix near `matrix`: eigenvalues clipped at `floor`, then unit diagonal."""
-    values, vectors = torch.linalg.eigh(matrix)
+    values, vectors = symmetric_eigen(matrix)
     clipped = (vectors * values.clamp_min(floor)[..., None, :]) @ vectors.mT
     return unit_diagonal(clipped)
 
@@ -55,18 +56,15 @@ def _slope(values: Tensor, vectors: Tensor) -> Tensor:
 
 
 def from_off_log(
-    coordinates: Tensor,
-    *,
-    start: Tensor | None = None,
-    tol: float = 1e-5,
-    max_iter: int = 30,
-    chunk: int = 64,
+    coordinates: Tensor, *, start: Tensor | None = None, tol: float = 1e-5, chunk: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
 
     Finds the diagonal x with diag exp(S + diag x) = 1, the minimum of the strictly convex
-    tr exp(S + diag x) - sum x, by Newton's method on log diag exp. Archakov & Hansen's fixed
-    point x <- x - log diag exp(S + diag x) is Newton with the Jacobian replaced by I.
+    tr exp(S + diag x) - sum x. A CPU takes Newton's method on log diag exp from
+    eigendecompositions: few steps, and numbers that do not change with the machine. Any other
+    device takes Archakov & Hansen's fixed point x <- x - log diag exp(S + diag x) by matrix
+    products alone, to 1e-4 or better: many steps, each for all matrices at once.
 
     Parameters
     ----------
@@ -75,8 +73,8 @@ def from_off_log(
         First guess of x, e.g. the training subjects' mean diagonal of log C.
     tol : float
         Largest allowed deviation of log diag from 0 before the exact rescaling to unit diagonal.
-    chunk : int
-        Most matrices worked on at once (memory).
+    chunk : int, optional
+        Most matrices worked on at once (memory); 64 on a CPU, else 1024.
 
     Returns
     -------
@@ -93,16 +91,35 @@ def from_off_log(
     diagonal = coordinates.new_zeros((n, rois))
     if start is not None:
         diagonal += start
+    if coordinates.device.type != "cpu":
+        parts = zip(*(x.split(chunk or 1024) for x in (coordinates, diagonal)), strict=True)
+        return torch.cat([fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]), diagonal
     # LAPACK works through a batch one matrix at a time; threads share the chunks.
-    workers = torch.get_num_threads() if coordinates.device.type == "cpu" else 1
-    size = max(1, min(chunk, -(-n // workers)))
-    parts = list(zip(coordinates.split(size), diagonal.split(size), strict=True))
-    with one_thread(), ThreadPoolExecutor(min(workers, len(parts))) as pool:
-        fc = torch.cat(list(pool.map(lambda part: _newton(part[0], part[1], tol, max_iter), parts)))
+    workers = torch.get_num_threads()
+    size = max(1, min(chunk or 64, -(-n // workers)))
+    pieces = coordinates.split(size), diagonal.split(size)
+    with one_thread(), ThreadPoolExecutor(min(workers, len(pieces[0]))) as pool:
+        fc = torch.cat(list(pool.map(partial(newton, tol=tol), *pieces)))
     return fc, diagonal
 
 
-def _newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int) -> Tensor:
+def fixed_point(coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 200) -> Tensor:
+    """Archakov & Hansen's iteration on one chunk; `x` (n, R) is improved in place.
+
+    With B = exp(L / 2), exp(L) = B B' is positive definite in spite of rounding.
+    """
+    log_matrix = from_edges(coordinates, diagonal=0.0)
+    for _ in range(max_iter):
+        log_matrix.diagonal(dim1=-2, dim2=-1).copy_(x)
+        root = torch.linalg.matrix_exp(0.5 * log_matrix)
+        gap = root.square().sum(-1).log()
+        if not bool((gap.abs() > tol).any()):
+            break
+        x -= gap
+    return just_valid(root @ root.mT)
+
+
+def newton(coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 30) -> Tensor:
     """Newton iterations of `from_off_log` on one chunk; `x` (n, R) is improved in place.
 
     Every matrix keeps the Jacobian of its first and third step: the steps between are cheap and

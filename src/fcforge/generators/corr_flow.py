@@ -112,8 +112,7 @@ class CorrFlow(CorrGauss):
 
     def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Gaussian draws moved by the flow along its axes; the Gaussian's own outside them."""
-        groups = y if self.antithetic else None
-        x0 = state["spread"] * mirrored_normal(len(y), len(state["spread"]), rng, groups)
+        x0 = state["spread"] * mirrored_normal(y, len(state["spread"]), rng, self.antithetic)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.steps)
-        own = mirrored_normal(len(y), len(state["diagonal"]), rng, groups) * state["diagonal"]
-        return state["unit"] * x1 @ state["axes"] + own
+        own = mirrored_normal(y, len(state["diagonal"]), rng, self.antithetic)
+        return state["unit"] * x1 @ state["axes"] + own * state["diagonal"]

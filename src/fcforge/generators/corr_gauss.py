@@ -16,7 +16,6 @@ from fcforge.generators.gaussian import (
     residual_noise,
     target_means,
 )
-from fcforge.generators.layers import device_rng
 from fcforge.graphs import edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 
@@ -90,14 +89,13 @@ class CorrGauss(Generator):
             return state
 
         def draw(scale: Tensor, y: Tensor) -> Tensor:
-            return self.draw({**state, "scale": scale}, y, device_rng(rng, y.device))
+            return self.draw({**state, "scale": scale}, y, rng)
 
         return {**state, "scale": matched_scale(draw, batch, self.shrink)}
 
     def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Deviations from the class means in off-log coordinates, (n, p)."""
-        groups = y if self.antithetic else None
-        return residual_noise(state["factors"], state["diagonal"], len(y), rng, groups)
+        return residual_noise(state["factors"], state["diagonal"], y, rng, self.antithetic)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""

@@ -161,9 +161,9 @@ class DPFlow(Generator):
 
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Valid matrices by construction, one per diagnosis."""
-        x0 = nn.normal(len(y), len(state["axes"]), rng=rng)
+        x0 = nn.normal(len(y), len(state["axes"]), rng=rng, to=y.device)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.ode_steps)
-        own = nn.normal(len(y), len(state["mean"]), rng=rng) * state["diagonal"]
+        own = nn.normal(len(y), len(state["mean"]), rng=rng, to=y.device) * state["diagonal"]
         return decode(state["mean"] + (x1 * state["unit"]) @ state["axes"] + own, y, state["start"])
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:

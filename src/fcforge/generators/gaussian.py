@@ -76,28 +76,26 @@ def residual_factors(
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
 
 
-def mirrored_normal(n: int, size: int, rng: torch.Generator, groups: Tensor | None) -> Tensor:
-    """Standard normal (n, size); with `groups` (n,), subjects 2i and 2i+1 of a group mirror.
+def mirrored_normal(y: Tensor, size: int, rng: torch.Generator, mirrored: bool) -> Tensor:
+    """Standard normal (n, size); if `mirrored`, subjects 2i and 2i+1 of a diagnosis mirror.
 
-    The mirrored (antithetic) draw makes the mean of a group exact to first order instead of
-    off by s / sqrt(n); the last of an odd group stands alone.
+    The mirrored (antithetic) draw makes the mean of a class exact to first order instead of
+    off by s / sqrt(n); the last of an odd class stands alone.
     """
-    noise = normal(n, size, rng=rng)
-    if groups is None:
-        return noise
-    for group in range(N_CLASSES):
-        members = (groups == group).nonzero().flatten()
+    noise = normal(len(y), size, rng=rng, to=y.device)
+    for label in range(N_CLASSES if mirrored else 0):
+        members = (y == label).nonzero().flatten()
         half = len(members) // 2
         noise[members[1 : 2 * half : 2]] = -noise[members[0 : 2 * half : 2]]
     return noise
 
 
 def residual_noise(
-    factors: Tensor, diagonal: Tensor, n: int, rng: torch.Generator, groups: Tensor | None = None
+    factors: Tensor, diagonal: Tensor, y: Tensor, rng: torch.Generator, mirrored: bool = False
 ) -> Tensor:
     """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
-    low = mirrored_normal(n, len(factors), rng, groups) @ factors.to(diagonal)
-    return low + mirrored_normal(n, len(diagonal), rng, groups) * diagonal
+    low = mirrored_normal(y, len(factors), rng, mirrored) @ factors.to(diagonal)
+    return low + mirrored_normal(y, len(diagonal), rng, mirrored) * diagonal
 
 
 def within_class_variance(x: Tensor, y: Tensor) -> Tensor:

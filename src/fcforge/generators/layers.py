@@ -10,9 +10,9 @@ Params = dict[str, Tensor]
 N_CLASSES = 2
 
 
-def normal(*shape: int, rng: torch.Generator) -> Tensor:
-    """Standard normal numbers on the device of `rng`."""
-    return torch.randn(*shape, generator=rng, device=rng.device)
+def normal(*shape: int, rng: torch.Generator, to: torch.device | None = None) -> Tensor:
+    """Standard normal numbers drawn on the device of `rng`, and moved `to` another where given."""
+    return torch.randn(*shape, generator=rng, device=rng.device).to(to or rng.device)
 
 
 def uniform(*shape: int, rng: torch.Generator) -> Tensor:

@@ -34,7 +34,7 @@ class Bootstrap(Generator):
             asked = y == label
             if pool.numel():
                 n = int(asked.sum())
-                index[asked] = pool[torch.randint(len(pool), (n,), generator=rng, device=y.device)]
+                index[asked] = pool[torch.randint(len(pool), (n,), generator=rng).to(y.device)]
         return state["fc"][index]
 
 
@@ -56,4 +56,6 @@ class EdgeGauss(Generator):
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Independent draws, back through tanh."""
         mean = state["mean"][y]
-        return from_edges(torch.tanh(mean + state["sd"] * normal(*mean.shape, rng=rng)))
+        return from_edges(
+            torch.tanh(mean + state["sd"] * normal(*mean.shape, rng=rng, to=y.device))
+        )

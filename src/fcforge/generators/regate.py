@@ -133,7 +133,7 @@ class ReGATE(Generator):
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Z | y, log-rate, back to correlations."""
         p = nn.with_prefix(state, "net.")
-        noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng)
+        noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
         fc = from_edges(torch.tanh(state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]))

@@ -78,7 +78,7 @@ class Released(Generator):
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""
         x = synthetic.draw_subjects(self.public, self.head(state), y, rng)
-        return synthetic.to_fc(self.public, x)
+        return synthetic.to_fc(self.public, x).to(y.device)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""

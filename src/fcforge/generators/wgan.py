@@ -128,7 +128,8 @@ class WGAN(LaneGenerator):
 
     def generate(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
-        return self.make(nn.with_prefix(state, "net."), nn.normal(len(y), self.noise, rng=rng), y)
+        noise = nn.normal(len(y), self.noise, rng=rng, to=y.device)
+        return self.make(nn.with_prefix(state, "net."), noise, y)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Critic's distance at the end."""

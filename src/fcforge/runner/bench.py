@@ -105,7 +105,9 @@ class Bench:
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
-        made, self.state_bytes[name] = synthetic_subjects(site, spec, n, self.generators, start)
+        made, self.state_bytes[name] = synthetic_subjects(
+            site, spec, n, self.generators, start, self.bank.device
+        )
         return self.bank.add(name, made)
 
     def subject_bytes(self, rows: Tensor, each: int) -> int:

@@ -91,19 +91,25 @@ def _asked(
 
 
 def synthetic_subjects(
-    site: Site, spec: RunSpec, n: int, cache: Path | None, start: Start | None = None
+    site: Site,
+    spec: RunSpec,
+    n: int,
+    cache: Path | None,
+    start: Start | None = None,
+    device: torch.device | str | None = None,
 ) -> tuple[FCBatch, int]:
     """`n` synthetic subjects of a site with the class shares of those the generator saw.
 
-    Drawing takes seconds, so that in a run they lie beside the generators until it has ended.
-    Also returned are the bytes of the state that they can be drawn from again.
+    Drawing, on `device` where given, takes seconds on a CPU, so that in a run they lie beside the
+    generators until it has ended. Also returned are the bytes of the state that they can be drawn
+    from again.
     """
     from fcforge.generators.cache import read_state, write_state
 
     def draw() -> tuple[FCBatch, int]:
         generator, state, source = fit_generator(site, spec, cache, start)
         rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
-        made = generator.sample(state, generator.diagnoses(state, source.y, n), rng)
+        made = generator.sample(state, generator.diagnoses(state, source.y, n), rng, device)
         return made, sum(v.numel() * v.element_size() for v in state.values())
 
     if cache is None:

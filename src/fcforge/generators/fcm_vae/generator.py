@@ -96,8 +96,8 @@ class FCMVAE(VAESettings, LaneGenerator):
         move = net.interaction(params, z, int(state["rois"]), self)
         if self.residual_noise:
             factors, diagonal = state["residual_factors"], state["residual_diagonal"]
-            low = normal(len(y), len(factors), rng=rng) @ factors
-            move = move + low + normal(*move.shape, rng=rng) * diagonal
+            low = normal(len(y), len(factors), rng=rng, to=y.device) @ factors
+            move = move + low + normal(*move.shape, rng=rng, to=y.device) * diagonal
         baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
         x = baseline + state["scale"] * move
         if self.gate == "class":
@@ -160,11 +160,11 @@ def _draw_latent(
 ) -> Tensor:
     """Z | y (n, d_z) by Bayes' rule from the head or from the class aggregate posterior."""
     if s.sampling == "bayes":
-        noise = normal(len(y), s.d_z, rng=rng)
+        noise = normal(len(y), s.d_z, rng=rng, to=y.device)
         return net.latent_given_y(params, y.to(noise.dtype), noise, s.sigma_y_floor)
     spread = (state["z_diagonal"].square() + state["z_posterior"].square()).sqrt()
-    low = normal(len(y), len(state["z_factors"]), rng=rng) @ state["z_factors"]
-    return state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng)
+    low = normal(len(y), len(state["z_factors"]), rng=rng, to=y.device) @ state["z_factors"]
+    return state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng, to=y.device)
 
 
 def _refit_baseline(
