@@ -108,7 +108,7 @@ def test_too_few_people_are_told():
 
 def test_the_receipt_proves_the_people_in_any_order_and_among_others():
     shuffled = people().select(np.random.default_rng(0).permutation(len(people())))
-    release, chosen = released_people(turn().group, shuffled, SITE, turn().home)
+    release, chosen, _ = released_people(turn().group, shuffled, SITE, turn().home)
     assert release == turn().release
     assert chosen.subject_id.tolist() == [i for i, *_ in turn().home.receipts[0].people]
 

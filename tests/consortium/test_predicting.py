@@ -122,6 +122,14 @@ def test_evaluation_beside_the_majority_and_the_public_head(group):
     assert "fits it again" in evaluate(group, NEW, stale).notes[0]
 
 
+def test_evaluation_warns_of_diagnoses_that_are_turned_round(group):
+    assert evaluate(group, NEW).warning == ""
+    found = evaluate(group, replace(NEW, y=1 - NEW.y))
+    assert found.rows["consortium"]["auroc"].high < 0.5
+    assert found.warning.startswith("WARNING: the diagnoses seem to be turned round. The AUROC is")
+    assert "--positive" in found.to_json()["warning"]
+
+
 def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
     done = learn(group, people(), HOSPITALS[-1], Home(), Budget("none"))
     again = refit_threshold(done.group, people(), HOSPITALS[-1], done.home)

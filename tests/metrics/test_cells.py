@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.stats import rankdata
 from sklearn import metrics as sk
 
 from fcforge import metrics as m
 from fcforge.errors import ConfigError
+from fcforge.metrics.cells import average_ranks
 
 ORACLES = {
     "accuracy": lambda y, p: sk.accuracy_score(y, p > 0.5),
@@ -27,6 +29,14 @@ def test_cells_agree_with_sklearn(metric):
         p = np.round(rng.random((4, n)), 1)  # rounding makes ties
         expected = [ORACLES[metric](y, row) for row in p]
         assert m.cell_values(p, y, metric) == pytest.approx(expected, abs=1e-12)
+
+
+def test_ranks_are_those_of_scipy():
+    values = np.round(np.random.default_rng(3).random((5, 2, 40)), 1)  # rounding makes ties
+    np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
+    values[0, 0, 3] = np.nan
+    np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
+    assert average_ranks(np.zeros((2, 0))).shape == (2, 0)
 
 
 @pytest.mark.parametrize("metric", [*ORACLES, "ece"])

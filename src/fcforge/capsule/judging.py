@@ -34,7 +34,6 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from fcforge.capsule.ledger import rounded
@@ -97,6 +96,8 @@ def fit_temperature(logits: Tensor, y: Tensor) -> float:
     >>> round(fit_temperature(u, (torch.arange(4000) % 4 == 0).long()), 2)  # 2 / log 3
     1.82
     """
+    from scipy.optimize import minimize_scalar  # slow to import
+
     u = logits.double()
 
     def loss(log_t: float) -> float:

@@ -200,6 +200,8 @@ def evaluate(
 
     cohort = own_data(data, names_in(site), kind, positive)
     found = evaluate(open_either(capsule, Trust.of(trust or ())), cohort, local_home(local))
+    if found.warning:
+        say(found.warning, style="red")
     print(json.dumps(found.to_json(), indent=1) if as_json else evaluation_text(found))
 
 

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, fields, replace
 
 import numpy as np
 import torch
-from scipy.stats import chi2
 from torch import Tensor
 
 from fcforge.capsule.home import Home, fingerprints
@@ -214,9 +213,8 @@ def audit_release(
         Holds the receipt.
     plan : AuditPlan
     """
-    release, mine = released_people(group, cohort, site, home)
+    release, mine, features = released_people(group, cohort, site, home)
     epsilon = epsilon_of(release.mechanism, release.epsilon)
-    features = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
     everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
     require_numbers(release, everybody.rows)
     budgets = (None,) if epsilon is None else (None, epsilon)
@@ -236,16 +234,17 @@ def audit_release(
 
 def released_people(
     group: Consortium, cohort: Cohort, site: str, home: Home
-) -> tuple[Release, Cohort]:
-    """The last release whose people are in the data, and they in its order; else `DataError`."""
-    mine = own_people(group, cohort, site)
+) -> tuple[Release, Cohort, Tensor]:
+    """The last release whose people are all here, they in its order, and their features (n, p)."""
+    mine, features = own_people(group, cohort, site)
     people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
     releases = group.of_site(site)[::-1]
     receipts = [home.receipt_for(r.commitment, f"release {r.wave} of '{site}'") for r in releases]
     known = {who for who, *_ in people}
     here = [{who for who, *_ in receipt.people} <= known for receipt in receipts]
     k = here.index(True) if any(here) else 0  # else the last one says who is missing
-    return releases[k], mine.select(receipts[k].places(people))
+    places = receipts[k].places(people)
+    return releases[k], mine.select(places), features[places]
 
 
 def require_numbers(release: Release, rows: np.ndarray) -> None:
@@ -254,6 +253,8 @@ def require_numbers(release: Release, rows: np.ndarray) -> None:
     The receipt proves people, scans and diagnoses, not covariates: others would be attacked in
     vain.
     """
+    from scipy.stats import chi2  # slow to import
+
     apart = np.asarray(release.numbers) - rows.sum(0)
     if release.noise_sd:
         fits = chi2.sf(float((apart**2).sum()) / release.noise_sd**2, len(apart)) > UNLIKELY

@@ -106,10 +106,9 @@ def learn(
     accept_labels : bool
         Go on although the diagnoses look turned round.
     """
-    mine = own_people(group, cohort, site)
+    mine, x = own_people(group, cohort, site)
     people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
-    spent = require_budget(home, people, budget)
-    x, y = _numbers_of(group, mine)
+    spent, y = require_budget(home, people, budget), torch.from_numpy(mine.y)
     before = quality(scores(group, x), mine.y)
     require_labels(before["auroc"], mine.y, site, TURNED, accept_labels)
     receipt = Receipt(site, people, home.waves(site) + 1, budget.limit)
@@ -118,12 +117,6 @@ def learn(
     left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
     kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest))
     return Learned(joined, release, kept, before, quality(left_out, mine.y))
-
-
-def _numbers_of(group: Consortium, mine: Cohort) -> tuple[Tensor, Tensor]:
-    """Features (n, p), confounds removed, and diagnoses (n,)."""
-    x = group.start.features(torch.from_numpy(mine.fc), mine.covariates)
-    return x, torch.from_numpy(mine.y)
 
 
 def released(
@@ -146,8 +139,8 @@ def released(
     )
 
 
-def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
-    """People of `site`, fit for this start; else `DataError` by name."""
+def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Tensor]:
+    """People of `site`, fit for this start, and their features (n, p); else `DataError`."""
     mine = cohort.select_sites([site])
     start = group.start
     require_valid(mine, n_rois=start.n_rois)
@@ -162,8 +155,9 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> Cohort:
             "people, put the site before their ids.",
         )
     require_covariates_known(start, mine, site)
-    require_alike(start, mine, site)
-    return mine
+    features = start.features(torch.from_numpy(mine.fc), mine.covariates)
+    require_alike(start, features, site)
+    return mine, features
 
 
 def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> None:
@@ -190,9 +184,8 @@ def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> Non
             )
 
 
-def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
+def require_alike(start: PublicStart, features: Tensor, site: str) -> None:
     """Refuse scans that are unlike the public people's: shuffled ROIs, another atlas."""
-    features = start.features(torch.from_numpy(mine.fc), mine.covariates)
     mean = features.mean(0)[None]
     if float(start.side(mean)) > 1:
         raise DataError(
@@ -204,11 +197,11 @@ def require_alike(start: PublicStart, mine: Cohort, site: str) -> None:
     strange = int((apart.amax(0) > 1).sum())
     alike = float(likeness(mean, start.arrays.mean))
     limit = start.papers["limits"]["site"]
-    if strange > 0.2 * len(mine) or alike < limit:
+    if strange > 0.2 * len(features) or alike < limit:
         raise DataError(
-            f"its scans are unlike the public people's: {strange} of {len(mine)} lie outside what "
-            f"was seen, and the mean scan correlates {alike:.2f} with theirs (at least {limit:.2f} "
-            "is expected).",
+            f"its scans are unlike the public people's: {strange} of {len(features)} lie outside "
+            f"what was seen, and the mean scan correlates {alike:.2f} with theirs (at least "
+            f"{limit:.2f} is expected).",
             where=f"site '{site}'",
             do="Check the order of the ROIs, the atlas and the preprocessing.",
         )
@@ -283,9 +276,9 @@ def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
     """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
-    mine = own_people(group, cohort, site)
+    mine, x = own_people(group, cohort, site)
     times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist(), mine.y))
-    left_out = leave_one_out_scores(group, *_numbers_of(group, mine), times)
+    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
     return fit_threshold(left_out, mine.y, group.digest)
 
 

@@ -113,6 +113,8 @@ class Evaluation:
     rows : mapping of title to mapping of metric to Measured
         The capsule, the public head alone, the own threshold where it was given.
     notes : tuple of str
+    warning : str
+        Said where the diagnoses seem to be turned round; else empty.
     """
 
     people: int
@@ -122,6 +124,7 @@ class Evaluation:
     majority: float
     rows: Mapping[str, Mapping[str, Measured]]
     notes: tuple[str, ...] = ()
+    warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain dict."""
@@ -179,4 +182,19 @@ def _summed(
     patients = int(kept.y.sum())
     majority = max(patients, len(kept) - patients) / len(kept)
     abstained = int((~here).sum())
-    return Evaluation(len(kept), patients, abstained, learned, majority, found, tuple(notes))
+    return Evaluation(
+        len(kept), patients, abstained, learned, majority, found, tuple(notes), _turned(found)
+    )
+
+
+def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
+    """What to say where the capsule's AUROC is below chance with all of its interval."""
+    auroc = next(iter(rows.values()))["auroc"]
+    if not auroc.high < 0.5:  # NaN where it abstained from a whole class
+        return ""
+    return (
+        f"WARNING: the diagnoses seem to be turned round. The AUROC is {auroc.value:.2f}, and all "
+        f"of its interval ({auroc.low:.2f} to {auroc.high:.2f}) is below chance (0.5): the capsule "
+        "calls the controls of these data patients. Check which diagnosis means patient in the "
+        "data (1, or --positive VALUE). If it is right, do not use this capsule for these people."
+    )

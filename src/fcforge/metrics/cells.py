@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from fcforge.components import look_up
 
@@ -41,6 +40,29 @@ class Metric:
     lower_is_better: bool = False
 
 
+def average_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks along the last axis, ties averaged, NaN where a row has one.
+
+    As ``scipy.stats.rankdata``, whose import alone takes most of a second of every command.
+
+    Examples
+    --------
+    >>> average_ranks(np.array([0.3, 0.1, 0.3]))
+    array([2.5, 1. , 2.5])
+    """
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered, place = np.take_along_axis(values, order, -1), np.arange(values.shape[-1])
+    new = np.ones(values.shape, dtype=bool)
+    new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    ends = np.roll(new, -1, -1)  # the last of a row is followed by its first, which is new
+    first = np.maximum.accumulate(np.where(new, place, 0), -1)
+    last = np.where(ends, place, len(place))[..., ::-1]
+    last = np.minimum.accumulate(last, -1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, -1)
+    return np.where(np.isnan(values).any(-1, keepdims=True), np.nan, ranks)
+
+
 def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """DeLong's placements: AUROC as a mean over patients plus a mean over controls.
 
@@ -50,10 +72,10 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     variance is DeLong's (1988).
     """
     patient, control = y == 1, y == 0
-    ranks, placement = rankdata(p, axis=-1), np.zeros(p.shape)
+    ranks, placement = average_ranks(p), np.zeros(p.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        above = ranks[..., patient] - rankdata(p[..., patient], axis=-1)
-        below = ranks[..., control] - rankdata(p[..., control], axis=-1)
+        above = ranks[..., patient] - average_ranks(p[..., patient])
+        below = ranks[..., control] - average_ranks(p[..., control])
         placement[..., patient] = above / np.float64(control.sum())
         placement[..., control] = 1 - below / np.float64(patient.sum())
         half = placement[..., patient].sum(-1, keepdims=True) / np.float64(patient.sum()) / 2
