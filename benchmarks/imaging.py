@@ -55,7 +55,7 @@ def measure(task: str, folder: Path, motion: str) -> dict:
 def prepare_series(folder: Path) -> None:
     from imaging_trees import roi_signals, write_scan
 
-    from fcforge.imaging.atlas import load_atlas
+    from fcforge.imaging.atlases import load_atlas
 
     affine = np.diag([-3.0, 3, 3, 1])
     affine[:3, 3] = [90, -126, -72]
@@ -70,7 +70,7 @@ def prepare_raw(folder: Path, seed: int) -> None:
     from imaging_phantom import make_phantom
     from raw.test_pipeline import save_raw
 
-    from fcforge.imaging.atlas import load_atlas
+    from fcforge.imaging.atlases import load_atlas
 
     phantom = make_phantom(load_atlas(), n_volumes=60, seed=seed)
     save_raw(folder / "in", "01", phantom)
@@ -88,7 +88,7 @@ def accuracy(folder: Path) -> dict:
     from imaging_phantom import displacement
     from scipy.signal import detrend
 
-    from fcforge.imaging.atlas import load_atlas
+    from fcforge.imaging.atlases import load_atlas
     from fcforge.imaging.raw.motion import rigid
 
     truth = np.load(folder / "truth.npz")

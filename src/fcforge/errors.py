@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 from fcforge.text import printable
 
@@ -15,14 +16,14 @@ class FCForgeError(Exception):
     ----------
     what : str
         What happened, with the offending value.
-    where : str, optional
+    where : str or Path, optional
         File, subject, site or setting it happened in.
     do : str, optional
         What the user can do about it.
     """
 
-    def __init__(self, what: str, *, where: str = "", do: str = "") -> None:
-        self.what, self.where, self.do = what, where, do
+    def __init__(self, what: str, *, where: str | Path = "", do: str = "") -> None:
+        self.what, self.where, self.do = what, str(where), do
         super().__init__(self.__str__())
 
     def __str__(self) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.atlas import AAL116_VOXELS_SHA256, Atlas, aal116, atlas_of_names, load_atlas
+from fcforge.imaging.atlas import Atlas, aal116, atlas_of_names
+from fcforge.imaging.atlases import AAL116_VOXELS_SHA256, load_atlas
 
 
 def test_aal_has_116_rois_in_code_order(aal: Atlas):
@@ -92,7 +93,7 @@ def test_aal_under_its_long_codes_is_accepted(aal: Atlas, tmp_path: Path):
 
 
 def test_a_changed_package_volume_is_refused(aal: Atlas, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fcforge.imaging.atlas.AAL116_VOXELS_SHA256", "0" * 64)
+    monkeypatch.setattr("fcforge.imaging.atlases.AAL116_VOXELS_SHA256", "0" * 64)
     with pytest.raises(DataError, match="has changed"):
         load_atlas("AAL116")
 

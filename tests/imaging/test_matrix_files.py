@@ -1,10 +1,8 @@
 """Matrices out of files of every type; damage is one error."""
 
 import io
-import struct
 import tracemalloc
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +14,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.connectivity import pearson_fc
-from fcforge.imaging.matlab import parse_mat
 from fcforge.imaging.matrix_files import SUFFIXES, MemoryBudget, read_mat, read_npz
+from fcforge.imaging.series import pearson_fc
 from fcforge.sites.reading import read_matrix, to_fc
 
 quick = settings(
@@ -222,20 +219,6 @@ def test_the_budget_adds_up(tmp_path):
     budget.take(int(3e9))
     with pytest.raises(DataError, match=r"file.npz: would take 4.5 GB of memory or more"):
         budget.take(int(1.5e9))
-
-
-def mat_variable(payload: bytes, says: int) -> bytes:
-    """A .mat file of one compressed variable whose tag says `says` bytes."""
-    packed = zlib.compress(struct.pack("<II", 14, says) + payload)
-    head = b"MATLAB 5.0".ljust(124, b" ") + b"\x00\x01IM"
-    return head + struct.pack("<II", 15, len(packed)) + packed
-
-
-def test_a_compressed_variable_is_as_long_as_it_says():
-    with pytest.raises(ValueError, match="not as long as it says"):
-        parse_mat(mat_variable(bytes(1000), says=16))
-    with pytest.raises(ValueError, match="cut off inside a variable"):
-        parse_mat(mat_variable(b"", says=16))
 
 
 def test_structs_give_their_fields_and_cells_their_texts(tmp_path):

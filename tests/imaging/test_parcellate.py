@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import Atlas, load_atlas
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.atlases import load_atlas
 from fcforge.imaging.parcellate import CARPET_VOXELS, roi_means
 from fcforge.imaging.scan import open_scan
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from scipy.io import savemat
 
-from fcforge.imaging.connectivity import pearson_fc
+from fcforge.imaging.series import pearson_fc
 from fcforge.sites import Cohort
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate

@@ -7,7 +7,7 @@ import pytest
 from scipy.io import savemat
 
 from fcforge.errors import DataError
-from fcforge.imaging.connectivity import pearson_fc
+from fcforge.imaging.series import pearson_fc
 from fcforge.sites.reading import looks_like_fc, looks_transposed, read_matrix, read_named, to_fc
 
 

@@ -15,7 +15,7 @@ import torch
 
 from fcforge.errors import DataError
 from fcforge.graphs import edges
-from fcforge.imaging.atlas import Atlas, aal116, names_only
+from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.models.attribution import Deletion, Scorer, attribute, delete
 from fcforge.randomness import torch_rng
 from fcforge.text import no_formula, printable
@@ -275,23 +275,20 @@ def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = Non
 
     116 ROIs without names may be any atlas. A given atlas must have the model's ROIs.
     """
-    atlas = given if given is not None else aal116()
-    known = (atlas.roi_names, atlas.abbreviations, tuple(map(str, atlas.codes)))
     if given is None:
         names = roi_names or tuple(f"ROI {k + 1}" for k in range(n_rois))
-        return atlas if roi_names in known else names_only("unknown", names)
-    if atlas.n_rois != n_rois:
-        raise DataError(f"atlas '{atlas.name}' has {atlas.n_rois} ROIs, the model {n_rois}.")
-    if roi_names and roi_names not in known:
-        k = next(
-            k for k, (a, b) in enumerate(zip(atlas.roi_names, roi_names, strict=True)) if a != b
-        )
+        return atlas_of_names(roi_names) or names_only("unknown", names)
+    if given.n_rois != n_rois:
+        raise DataError(f"atlas '{given.name}' has {given.n_rois} ROIs, the model {n_rois}.")
+    if roi_names and not given.is_called(roi_names):
+        pairs = zip(given.roi_names, roi_names, strict=True)
+        k = next(k for k, (a, b) in enumerate(pairs) if a != b)
         raise DataError(
-            f"ROI {k + 1} is '{atlas.roi_names[k]}' in atlas '{atlas.name}', the model has "
+            f"ROI {k + 1} is '{given.roi_names[k]}' in atlas '{given.name}', the model has "
             f"'{roi_names[k]}' there.",
             do="Give the atlas that the model's scans were made with.",
         )
-    return atlas
+    return given
 
 
 # -- a chained capsule --------------------------------------------------------------------------

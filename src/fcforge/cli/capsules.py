@@ -212,7 +212,7 @@ def predict(asked: PredictRequest) -> int:
     from fcforge.consortium.explaining import explain_file
     from fcforge.consortium.predicting import open_either, predictor
     from fcforge.consortium.turn import own_threshold
-    from fcforge.imaging.atlas import load_atlas
+    from fcforge.imaging.atlases import load_atlas
     from fcforge.report.explaining import write_explanation
     from fcforge.report.terminal import prediction_text
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.imaging.series import empty_rois
 
 # Values spelled out: nilearn's defaults changed between versions (fd_threshold 0.2 -> 0.5,
 # std_dvars_threshold 3 -> 1.5), and a sidecar must say which were used.
@@ -134,25 +135,22 @@ def fmriprep_confounds(
             reason = "no *_desc-confounds_timeseries.tsv beside the scan."
         what = f"missing confounds: {reason[:160]}"
         do = f"Method '{denoise.name}' needs them; or choose --denoise none."
-        raise DataError(what, where=str(bold), do=do) from None
+        raise DataError(what, where=bold, do=do) from None
     return confounds, sample_mask
 
 
 def framewise_displacement(table: Path) -> np.ndarray | None:
     """FD in mm per volume from a confounds or motion table; None where it has none."""
-    if not table.exists():
-        return None
     try:
         if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
-            values = np.loadtxt(table, ndmin=2)
-            return values[:, 0]
+            return np.loadtxt(table, ndmin=2)[:, 0]
         columns = pd.read_csv(table, sep="\t", na_values=["n/a"])
         for name in ("framewise_displacement", "filtered_framewise_displacement", "fd_power"):
             if name in columns:
                 return columns[name].to_numpy(dtype=float)
     except (ValueError, OSError, pd.errors.ParserError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"motion table cannot be read ({reason}).", where=str(table)) from None
+        raise DataError(f"motion table cannot be read ({reason}).", where=table) from None
     return None
 
 
@@ -185,28 +183,27 @@ def clean_series(
         What was really done: the band, the number of confounds, volumes kept.
     """
     names = [] if confounds is None else list(confounds.columns)
-    high_pass, high_pass_by = _high_pass(denoise, names)
-    _require_band(high_pass, denoise.low_pass, tr, where)
+    cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
+    high_pass, low_pass = None if cosines else denoise.high_pass, denoise.low_pass
+    by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
+    _require_band(high_pass, low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, denoise.low_pass)
-    least = MIN_TO_FILTER if high_pass or denoise.low_pass else MIN_VOLUMES
+    dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, low_pass)
+    least = MIN_TO_FILTER if high_pass or low_pass else MIN_VOLUMES
     if n_kept < least or dof < 1:
-        what = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds and"
+        few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
         do = "The scan moved too much or is too short for this method."
-        raise DataError(f"{what} this band-pass.", where=where, do=do)
-    band = {"high_pass": high_pass, "low_pass": denoise.low_pass, "t_r": tr}
-    how = {"detrend": denoise.detrend, "confounds": confounds, "sample_mask": sample_mask, **band}
-    report = {"HighPassHz": high_pass, "HighPassBy": high_pass_by, "LowPassHz": denoise.low_pass}
+        raise DataError(f"{few} and this band-pass.", where=where, do=do)
+    band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": denoise.detrend}
+    report = {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass, "Confounds": names}
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
-    more = {"Confounds": names, **kept, "DegreesOfFreedom": round(dof, 1)}
-    return _clean(series, n_kept, how), {**report, **more}
+    cleaned = _clean(series, n_kept, confounds=confounds, sample_mask=sample_mask, **band)
+    return cleaned, {**report, **kept, "DegreesOfFreedom": round(dof, 1)}
 
 
-def _clean(series: np.ndarray, n_kept: int, options: dict[str, Any]) -> np.ndarray:
+def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:
     """Columns with a signal, cleaned by nilearn; NaN columns for the others."""
     from nilearn.signal import clean
-
-    from fcforge.imaging.connectivity import empty_rois
 
     good = ~empty_rois(series)
     out = np.full((n_kept, series.shape[1]), np.nan)
@@ -240,13 +237,6 @@ def degrees_of_freedom(
         nyquist = 0.5 / tr
         share = (min(low_pass or nyquist, nyquist) - (high_pass or 0.0)) / nyquist
     return n_volumes * share - n_confounds - 2
-
-
-def _high_pass(denoise: Denoise, confounds: list[str]) -> tuple[float | None, str]:
-    """Lower end of the band that is left to filter, and what does the high-pass."""
-    if any(name.startswith("cosine") for name in confounds):
-        return None, "cosine regressors"  # fMRIPrep's are the high-pass already
-    return denoise.high_pass, "butterworth" if denoise.high_pass else "nothing"
 
 
 def _require_band(

@@ -1,24 +1,33 @@
 """One run -> ROI series and its quality; one subject -> FC."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.connectivity import empty_rois, join_runs, pearson_fc, refuse_gaps
 from fcforge.imaging.denoise import clean_series, fmriprep_confounds, framewise_displacement
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan, repetition_time
-from fcforge.imaging.series import match_atlas, parse_columns, read_series
+from fcforge.imaging.series import (
+    empty_rois,
+    join_runs,
+    match_atlas,
+    parse_columns,
+    pearson_fc,
+    read_series,
+    refuse_gaps,
+)
 from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
+MORE_DOF = (
+    "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
+    "a scan is mostly chance."
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class SubjectFC:
     def mean_fd(self) -> float:
         """Mean framewise displacement in mm over runs, NaN where unknown."""
         known = [run.fd for run in self.runs if run.fd is not None]
-        values = np.concatenate(known) if known else np.array([])
+        values = np.concatenate([np.empty(0), *known])
         values = values[np.isfinite(values)]
         return float(values.mean()) if len(values) else float("nan")
 
@@ -98,32 +107,27 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         Runs with different TRs, or more empty ROIs than `FCRequest.max_empty`.
     """
     runs = tuple(extract_run(source, atlas, settings) for source in sources)
-    trs = sorted({run.tr for run in runs if run.tr is not None})
+    where, trs = sources[0].path, sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
         what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
         do = "Choose one run: --select TEXT, --task or --session."
         raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
-    _require_dof(runs, settings.min_dof)
+    dof = _total_dof(runs)
+    if dof is not None and dof < settings.min_dof:
+        left = f"{max(dof, 0):.0f} degrees of freedom of {sum(len(r.carpet.T) for r in runs)}"
+        what = f"denoising leaves {left} volumes, {settings.min_dof} are needed."
+        raise DataError(what, where=where, do=MORE_DOF)
     series = join_runs([run.series for run in runs])
     empty = np.flatnonzero(empty_rois(series))
     if len(empty) > settings.max_empty * atlas.n_rois:
-        what = _too_empty(runs, atlas, empty)
+        names = ", ".join(atlas.roi_names[i] for i in empty[:3])
+        nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
+        more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
+        what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
         do = "Look at its coverage; or allow more: --max-empty."
-        raise DataError(what, where=str(sources[0].path), do=do)
-    fc = pearson_fc(series, atlas.roi_names, str(sources[0].path))
+        raise DataError(what, where=where, do=do)
+    fc = pearson_fc(series, atlas.roi_names, str(where))
     return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
-
-
-def _require_dof(runs: tuple[Run, ...], least: int) -> None:
-    dof = _total_dof(runs)
-    if dof is not None and dof < least:
-        raise DataError(
-            f"denoising leaves {max(dof, 0):.0f} degrees of freedom of "
-            f"{sum(len(run.carpet.T) for run in runs)} volumes, {least} are needed.",
-            where=str(runs[0].source.path),
-            do="Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); "
-            "FC of so short a scan is mostly chance.",
-        )
 
 
 def _total_dof(runs: tuple[Run, ...]) -> float | None:
@@ -131,25 +135,17 @@ def _total_dof(runs: tuple[Run, ...]) -> float | None:
     return float(sum(known)) if len(known) == len(runs) else None
 
 
-def _too_empty(runs: tuple[Run, ...], atlas: Atlas, empty: np.ndarray) -> str:
-    names = ", ".join(atlas.roi_names[i] for i in empty[:3])
-    text = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...)"
-    nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
-    return f"{text}; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else f"{text}."
-
-
 def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
-    if source.kind == "series":
-        return _from_series(source, atlas, settings)
-    return _from_scan(source, atlas, settings)
+    make = _from_series if source.kind == "series" else _from_scan
+    fd = framewise_displacement(source.motion) if source.motion else None
+    return make(source, atlas, settings, None if fd is None else fd[settings.drop :])
 
 
-def _from_series(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
+def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None) -> Run:
     raw = read_series(source.path, variable=settings.variable)
-    columns = parse_columns(settings.columns)
+    columns, n = parse_columns(settings.columns), raw.values.shape[1]
     warnings: tuple[str, ...] = ()
-    n = raw.values.shape[1]
     side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
     if columns is None and side_by_side and atlas.name == "AAL116":
         columns = slice(0, 116)
@@ -158,17 +154,13 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
         warnings = (f"columns without names were taken for the ROIs of {atlas.name}, in order",)
     values = match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
     refuse_gaps(values, atlas.roi_names, str(source.path))
-    report = {
-        "Denoising": f"none by fcforge; as left by {source.tool}",
-        "VolumesKept": len(values),
-        "Columns": settings.columns,
-    }
+    done = {"Denoising": f"none by fcforge; as left by {source.tool}"}
+    report = {**done, "VolumesKept": len(values), "Columns": settings.columns}
     tr = settings.tr or source.said_tr
-    fd = _motion(source, settings.drop)
     return Run(source, values, tr, None, fd, values.T, report, warnings)
 
 
-def _from_scan(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
+def _from_scan(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.said_tr, settings.tr)
     raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
@@ -179,7 +171,6 @@ def _from_scan(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
     series, report = _denoised(raw, source, settings, tr)
-    fd = _motion(source, settings.drop)
     return Run(source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings))
 
 
@@ -189,38 +180,14 @@ def _denoised(
     """Cleaned series and what was done, unless the tool has done so already."""
     if source.denoised:
         return raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    confounds, kept = None, None
+    found: dict[str, Any] = {"where": str(source.path)}
     if source.tool == "fmriprep":
         confounds, kept = fmriprep_confounds(source.path, settings.denoising)
-        confounds, kept = _drop_start(confounds, kept, settings.drop)
-        _same_length(confounds, raw, source.path)
-    return clean_series(
-        raw,
-        settings.denoising,
-        tr=tr,
-        confounds=confounds,
-        sample_mask=kept,
-        where=str(source.path),
-    )
-
-
-def _drop_start(
-    confounds: pd.DataFrame | None, kept: np.ndarray | None, drop: int
-) -> tuple[pd.DataFrame | None, np.ndarray | None]:
-    if confounds is None or not drop:
-        return confounds, kept
-    kept = None if kept is None else kept[kept >= drop] - drop
-    return confounds.iloc[drop:].reset_index(drop=True), kept
-
-
-def _same_length(confounds: pd.DataFrame | None, raw: np.ndarray, path: Path) -> None:
-    if confounds is not None and len(confounds) != len(raw):
-        what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
-        raise DataError(what, where=str(path))
-
-
-def _motion(source: Source, drop: int) -> np.ndarray | None:
-    if source.motion is None or not source.motion.exists():
-        return None
-    fd = framewise_displacement(source.motion)
-    return None if fd is None else fd[drop:]
+        if confounds is not None:
+            confounds = confounds.iloc[settings.drop :].reset_index(drop=True)
+            kept = None if kept is None else kept[kept >= settings.drop] - settings.drop
+            if len(confounds) != len(raw):
+                what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
+                raise DataError(what, where=source.path)
+        found |= {"confounds": confounds, "sample_mask": kept}
+    return clean_series(raw, settings.denoising, tr=tr, **found)

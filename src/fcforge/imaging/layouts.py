@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fcforge.errors import DataError
+from fcforge.imaging import sources
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.sources import (
-    Source,
-    entities,
-    is_nifti,
-    nifti_files,
-    read_json,
-    source_of,
-    stem_of,
-)  # fmt: skip
+from fcforge.imaging.sources import Source
 from fcforge.text import printable
 
 TO_MNI = (
@@ -93,7 +86,7 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, Any] | None:
 
 def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
     """The Human Connectome Project's own folders: runs with one name in every subject."""
-    stem = stem_of(path.name)
+    stem = sources.stem_of(path.name)
     if stem != path.parent.name or ".d" in path.name:
         return None
     task = "rest" if "REST" in stem else stem.split("_")[1].lower()
@@ -102,7 +95,7 @@ def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
 
 
 def _scan(path: Path, request: FCRequest) -> dict[str, Any] | None:
-    name = stem_of(path.name)
+    name = sources.stem_of(path.name)
     other = "mask" in name or "dseg" in name or name.endswith(_ANATOMY)
     if other or name.startswith("atlas-") or path.name.endswith("series.nii"):
         return None
@@ -161,11 +154,12 @@ def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None
     """
     root = request.source
     if not root.is_dir():
-        raise DataError("no such folder.", where=str(root))
-    names = _layouts(request)
-    tried = ((name, _found(name, request)) for name in names)
+        raise DataError("no such folder.", where=root)
+    auto = request.layout == "auto"
+    tool = _generated_by(root) if auto else request.layout
+    tried = ((name, _found(name, request)) for name in ([tool] if tool else LAYOUTS))
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
-    if layout == "nifti" and request.layout == "auto":
+    if layout == "nifti" and auto:
         _refuse_native(found, root)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
@@ -174,27 +168,17 @@ def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None
     return sorted(wanted, key=lambda s: (s.subject, s.session, s.run, s.path.name))
 
 
-def _layouts(request: FCRequest) -> list[str]:
-    """Layouts to look for, in this order."""
-    if request.layout != "auto":
-        return [request.layout]
-    tool = _generated_by(request.source)
-    return [tool] if tool else list(LAYOUTS)
-
-
 def _found(layout: str, request: FCRequest) -> list[Source]:
     """Every run, but for the output folder and the people's table, which are not input."""
-    skip, found = {request.out, request.participants}, list[Source]()
+    skip, found = {request.out, request.participants}, dict[tuple[str, ...], list[Source]]()
     for files in LAYOUTS[layout]:
-        have = {_run_of(source) for source in found}
+        new: dict[tuple[str, ...], list[Source]] = {}
         for source in _sources(layout, files, request):
-            if skip.isdisjoint({source.path, *source.path.parents}) and _run_of(source) not in have:
-                found.append(source)
-    return found
-
-
-def _run_of(source: Source) -> tuple[str, ...]:
-    return source.subject, source.session, source.task, source.run
+            if skip.isdisjoint({source.path, *source.path.parents}):
+                run = (source.subject, source.session, source.task, source.run)
+                new.setdefault(run, []).append(source)
+        found = {**new, **found}
+    return [source for own in found.values() for source in own]
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
@@ -203,46 +187,42 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
         pattern = pattern.replace("preproc", "smoothAROMAnonaggr")
     for path in request.source.glob(pattern):
         more = files.about(path, request)
-        if (files.of_atlas and not _names_atlas(path, request.atlas)) or more is None:
+        other = files.of_atlas and not _names_atlas(path, request.atlas)
+        if more is None or other or (files.kind == "scan" and not sources.is_nifti(path)):
             continue
-        if files.kind == "scan" and not is_nifti(path):
-            continue
-        run, folder = re.sub(files.run, "", stem_of(path.name)), files.motion_folder(path)
+        run, folder = re.sub(files.run, "", sources.stem_of(path.name)), files.motion_folder(path)
         tables = [p for name in files.motion for p in sorted(folder.glob(run + name))]
         fields = {"denoised": files.denoised, "motion": tables[0] if tables else None, **more}
         if fmriprep:
             mask = path.with_name(re.sub(r"desc-\w+_bold", "desc-brain_mask", path.name))
             fields["mask"] = mask if mask.exists() else None
-        source = source_of(path, files.kind, layout, **fields)
+        source = sources.source_of(path, files.kind, layout, **fields)
         if not fmriprep or source.space.startswith("MNI"):
             yield source
 
 
-def _refuse_native(sources: Iterable[Source], root: Path) -> None:
+def _refuse_native(scans: Iterable[Source], root: Path) -> None:
     """Raw and native-space BIDS scans would give FC of the wrong places; say so."""
-    for source in sources:
-        found = entities(source.path.name)
+    for scan in scans:
+        found = sources.entities(scan.path.name)
         space = found.get("space", "")
         if "sub" in found and not space.startswith("MNI"):
-            what = f"{source.path.name} is in {space or 'scanner'} space, FC needs MNI space."
-            do = TO_MNI
-            raise DataError(what, where=str(root), do=do)
+            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
+            raise DataError(what, where=root, do=TO_MNI)
 
 
-def _one_task(
-    sources: list[Source], request: FCRequest, say: Callable[[str], None]
-) -> list[Source]:
+def _one_task(found: list[Source], request: FCRequest, say: Callable[[str], None]) -> list[Source]:
     """Scans of the resting state, unless a task was asked for or there is one task only."""
-    tasks = sorted({source.task for source in sources})
+    tasks = sorted({source.task for source in found})
     if request.task or len(tasks) == 1:
-        return sources
+        return found
     if "rest" not in tasks:
         what = f"several tasks: {', '.join(tasks)}."
         do = f"FC is made of one: --task {tasks[0]}."
-        raise DataError(what, where=str(request.source), do=do)
+        raise DataError(what, where=request.source, do=do)
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")
-    return [source for source in sources if source.task == "rest"]
+    return [source for source in found if source.task == "rest"]
 
 
 def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
@@ -251,26 +231,26 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     if found:
         there = {f"task-{s.task} ses-{s.session} space-{s.space}" for s in found}
         what = f"nothing with this task, session, space and name; there is {_few(there)}."
-        return DataError(what, where=str(root), do="See --task, --session, --space and --select.")
-    bold = {entities(path.name).get("space", "") for path in nifti_files(root, "sub-*/**/*_bold")}
+        return DataError(what, where=root, do="See --task, --session, --space and --select.")
+    scans = sources.nifti_files(root, "sub-*/**/*_bold")
+    bold = {sources.entities(path.name).get("space", "") for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
     if series:
         what = f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}."
-        return DataError(what, where=str(root), do="Name one of them: --atlas NAME.")
+        return DataError(what, where=root, do="Name one of them: --atlas NAME.")
     if bold:
-        what = (
-            f"scans in {_few(space or 'scanner' for space in bold)} space only, FC needs MNI space."
-        )
-        return DataError(what, where=str(root), do=TO_MNI)
+        spaces = _few(space or "scanner" for space in bold)
+        what = f"scans in {spaces} space only, FC needs MNI space."
+        return DataError(what, where=root, do=TO_MNI)
     what = "no scan and no time series found."
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
     if any(root.glob("**/*.d*series.nii")):
         what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
         do = "Give the scans in MNI volume space, or series that another tool parcellated."
-    elif any(nifti_files(root, "**/*_T[12]w")):
+    elif any(sources.nifti_files(root, "**/*_T[12]w")):
         what = "only anatomical images (T1w, T2w), no functional scan."
         do = "FC is made of *_bold scans."
-    return DataError(what, where=str(root), do=do)
+    return DataError(what, where=root, do=do)
 
 
 def _few(names: Iterable[str]) -> str:
@@ -280,11 +260,12 @@ def _few(names: Iterable[str]) -> str:
 
 def made_by(root: Path) -> str:
     """Tool and version that dataset_description.json names, "" where it names none."""
-    info = read_json(root / "dataset_description.json")
+    info = sources.read_json(root / "dataset_description.json")
     found = info.get("GeneratedBy") or info.get("PipelineDescription") or []
-    tools = [tool for tool in (found if isinstance(found, list) else [found]) if tool]
-    named = [tool for tool in tools if isinstance(tool, dict)]
-    words = (f"{t.get('Name', '')} {t.get('Version', '')}".strip() for t in named)
+    tools = [
+        t for t in (found if isinstance(found, list) else [found]) if isinstance(t, dict) and t
+    ]
+    words = (f"{t.get('Name', '')} {t.get('Version', '')}".strip() for t in tools)
     return ", ".join(printable(word) for word in words)
 
 
@@ -296,15 +277,12 @@ def _generated_by(root: Path) -> str:
 
 
 def _atlas_of(path: Path) -> str:
-    found = entities(path.name)
+    found = sources.entities(path.name)
     return found.get("seg") or found.get("atlas") or ""
 
 
 def _names_atlas(path: Path, atlas: str) -> bool:
     """Whether the ``atlas-`` or ``seg-`` entity is `atlas` (AAL, AAL116 and aal are one)."""
-    return _plain(_atlas_of(path)) == _plain(stem_of(Path(atlas).name))
-
-
-def _plain(name: str) -> str:
-    text = re.sub(r"[^a-z0-9]", "", name.lower())
-    return "aal" if text in {"aal", "aal116", "aalmaskpad"} else text
+    names = (_atlas_of(path), sources.stem_of(Path(atlas).name))
+    found = {re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
+    return len(found) == 1 or found <= {"aal", "aal116", "aalmaskpad"}

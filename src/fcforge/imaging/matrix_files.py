@@ -11,15 +11,14 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.matlab import OtherMatVersion, parse_mat
-from fcforge.imaging.text_matrix import parse_text
+from fcforge.imaging.parsers import OtherMatVersion, parse_mat, parse_text
 from fcforge.text import memory
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
@@ -55,7 +54,7 @@ class MemoryBudget:
             raise DataError(
                 f"would take {memory(self.taken)} of memory or more; the limit is "
                 f"{memory(self.most)} for one file.",
-                where=str(self.path),
+                where=self.path,
                 do=f"Is it the right file? If it is, raise the limit: {MOST_GB_SETTING}="
                 f"{math.ceil(self.taken / 1e9)} in the environment.",
             )
@@ -115,9 +114,13 @@ def read_matrix_file(
         values = _pick(arrays, path, variable, customary)
         names = _names(arrays, values)
     else:
-        what = f"unknown file type '{path.suffix}'."
-        raise DataError(what, where=str(path), do=f"Known: {_list(SUFFIXES)}.")
-    return _as_matrix(values, path), names
+        do = f"Known: {', '.join(sorted(SUFFIXES))}."
+        raise DataError(f"unknown file type '{path.suffix}'.", where=path, do=do)
+    if values.ndim != 2 or values.dtype.kind not in "fiub" or values.size == 0:
+        what = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
+        do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
+        raise DataError(what, where=path, do=do)
+    return values.astype(np.float64), names
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
@@ -133,25 +136,21 @@ def read_mat(path: str | Path) -> dict[str, Any]:
 def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
     """What `parse` makes of a file; one `DataError` for whatever it raises."""
     if not path.is_file():
-        raise DataError("no such file.", where=str(path), do="Check the name and the folder.")
+        raise DataError("no such file.", where=path, do="Check the name and the folder.")
     try:
         with path.open("rb") as stream:
             return parse(stream, MemoryBudget(path))
     except OtherMatVersion as error:
-        what, do = (
-            f"is a {error} file, which is not read.",
-            "Save it again with `save(..., '-v7')`.",
-        )
+        what = f"is a {error} file, which is not read."
+        do = "Save it again with `save(..., '-v7')`."
     except DAMAGED as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()
-        what, do = (
-            f"cannot be read ({reason[0]}).",
-            "The file is damaged or cut off; make it again.",
-        )
-        if any("allow_pickle" in line for line in reason):
+        reason = str(error).strip() or type(error).__name__
+        what = f"cannot be read ({reason.splitlines()[0]})."
+        do = "The file is damaged or cut off; make it again."
+        if "allow_pickle" in reason:
             what = "holds pickled objects, which are not read (they can run code)."
             do = "Save plain arrays."
-    raise DataError(what, where=str(path), do=do)
+    raise DataError(what, where=path, do=do)
 
 
 def _bytes(stream: IO[bytes], budget: MemoryBudget) -> bytes:
@@ -184,16 +183,14 @@ def _pick(
         return np.asarray(arrays[variable])
     found = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
     matrices = {k: v for k, v in found.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
-    if variable is None and len(matrices) == 1:
-        return next(iter(matrices.values()))
-    named = [k for k in customary if k in matrices]
+    named = [k for k in customary if k in matrices] if len(matrices) != 1 else [*matrices]
     if variable is None and named:
         return matrices[named[0]]
     if not arrays:
-        raise DataError("holds nothing.", where=str(path), do="The file is cut off; make it again.")
+        raise DataError("holds nothing.", where=path, do="The file is cut off; make it again.")
     wanted = f"no array '{variable}'" if variable else f"{len(matrices) or 'no'} matrices, not one"
-    do = f"It has: {_list(arrays)}; name one as variable."
-    raise DataError(f"holds {wanted}.", where=str(path), do=do)
+    do = f"It has: {', '.join(sorted(arrays))}; name one as variable."
+    raise DataError(f"holds {wanted}.", where=path, do=do)
 
 
 def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:
@@ -203,15 +200,3 @@ def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:
         if found.dtype.kind == "U" and values.ndim == 2 and found.size == values.shape[1]:
             return tuple(found.ravel().tolist())
     return ()
-
-
-def _as_matrix(values: np.ndarray, path: Path) -> np.ndarray:
-    if values.ndim != 2 or values.dtype.kind not in "fiub" or values.size == 0:
-        what = f"holds an array of shape {values.shape} and type {values.dtype}, not a matrix."
-        do = "Give ROIs x ROIs (FC) or volumes x ROIs (time series)."
-        raise DataError(what, where=str(path), do=do)
-    return values.astype(np.float64)
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))

@@ -28,21 +28,19 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """TSV with a header; NaN is ``n/a`` as BIDS asks."""
-    lines = ["\t".join(columns)]
-    lines += ["\t".join(_cell(value) for value in row) for row in rows]
+
+    def cell(value: Any) -> str:
+        number = isinstance(value, float)
+        return str(value) if not number else f"{value:.9g}" if np.isfinite(value) else "n/a"
+
+    lines = ["\t".join(map(cell, row)) for row in (columns, *rows)]
     write_text(path, "\n".join(lines) + "\n")
 
 
 def base_name(source: Source) -> str:
     """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
-    named = {
-        "sub": bids_label(source.subject),
-        "ses": source.session,
-        "task": source.task,
-        "run": source.run,
-        "space": source.space,
-        **source.variant,
-    }
+    named = {"sub": bids_label(source.subject), "ses": source.session, "task": source.task}
+    named |= {"run": source.run, "space": source.space, **source.variant}
     order = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo", "part", "space")
     return "_".join(f"{key}-{named[key]}" for key in order if named.get(key))
 
@@ -57,13 +55,9 @@ def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     """FC file of a subject, one for all its runs: named by what they have in common."""
     source = sources[0]
     if len(sources) > 1:
-        sessions = {s.session for s in sources}
-        source = replace(
-            source,
-            session=source.session if len(sessions) == 1 else "",
-            run="",
-            variant={k: v for k, v in source.variant.items() if k != "dir"},
-        )
+        session = source.session if len({s.session for s in sources}) == 1 else ""
+        variant = {k: v for k, v in source.variant.items() if k != "dir"}
+        source = replace(source, session=session, run="", variant=variant)
     name = f"{base_name(source)}_atlas-{atlas.name}_stat-pearsoncorrelation_relmat.tsv"
     return subject_folder(out, source) / name
 
@@ -114,15 +108,9 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
     stem = subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
     write_table(series, atlas.roi_names, run.series.tolist())
-    write_json(
-        series.with_suffix(".json"),
-        {
-            "Description": "mean signal of each ROI's good voxels, after denoising",
-            "Source": str(run.source.path),
-            "RepetitionTime": run.tr,
-            **run.report,
-        },
-    )
+    about = {"Description": "mean signal of each ROI's good voxels, after denoising"}
+    made = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
+    write_json(series.with_suffix(".json"), {**about, **made})
     if run.coverage is not None:
         rows = list(zip(atlas.roi_names, run.coverage.tolist(), strict=True))
         write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
@@ -178,7 +166,7 @@ def refuse_foreign(out: Path, source: Path) -> None:
         raise DataError("OUT is the same folder as IN.", do="Choose a folder of its own.")
     description = out / "dataset_description.json"
     if description.exists() and '"fcforge' not in description.read_text(errors="replace"):
-        raise DataError("OUT is a dataset of another tool.", where=str(out), do="Choose another.")
+        raise DataError("OUT is a dataset of another tool.", where=out, do="Choose another.")
 
 
 def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]) -> str:
@@ -189,13 +177,10 @@ def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:
     """Hash of settings and of files' names, sizes and times (a missing file adds nothing)."""
-    files = []
-    for path in paths:
-        if path.exists():
-            stat = path.stat()
-            files.append([str(path), stat.st_size, stat.st_mtime_ns])
-    data = [files, _plain(settings)]
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+    stats = [(path, path.stat()) for path in paths if path.exists()]
+    files = [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
+    text = json.dumps([files, _plain(settings)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def is_done(path: Path, key: str) -> bool:
@@ -216,12 +201,6 @@ def software() -> dict[str, str]:
 def bids_label(text: str) -> str:
     """Subject id as a BIDS label: letters and digits."""
     return "".join(c for c in text if c.isalnum())
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return "n/a" if not np.isfinite(value) else f"{value:.9g}"
-    return str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -115,6 +115,6 @@ def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     raise DataError(
         f"wrong affine: it places the scan at x, y, z = {box} mm, where only {n_inside} of "
         f"{atlas.n_rois} ROIs lie; it is not in MNI space.",
-        where=str(scan.path),
+        where=scan.path,
         do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
     )

@@ -1,14 +1,18 @@
-"""Who was scanned: the table beside the data, and the group's own, with what is odd about it."""
+"""Who was scanned: the table beside the data, the walk over subjects, and the group's own table.
+
+One scan is in memory at a time, and what is done is not done again. One subject's trouble is one
+line; the others finish; the caller learns how many failed.
+"""
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, FCForgeError
 from fcforge.imaging.sources import read_json, sidecar_of
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
@@ -17,6 +21,16 @@ DIAGNOSIS_COLUMNS = ("diagnosis", "dx", "dx_group", "group", "label", "y")
 Row = Mapping[str, Any]
 OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
+# Columns of participants.tsv that sidecars of FC files say.
+FROM_SIDECAR = {
+    "mean_fd": "MeanFD", "n_volumes": "Volumes", "dof": "DegreesOfFreedom", "tr": "RepetitionTime",
+    "mean_fc": "MeanFC", "n_empty_rois": "EmptyROIs", "min_coverage": "MinCoverage",
+}  # fmt: skip
+Say = Callable[[str], None]
+Progress = Callable[[Iterable[Any], int], Iterable[Any]]
+# What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
+# with the type named, the others go on. Anything else is a bug of ours and stops the program.
+SURPRISES = (ValueError, OSError, RuntimeError, LookupError, ArithmeticError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -77,11 +91,11 @@ def read_people(path: Path) -> ParticipantTable:
     for number, cells in lines:
         if len(cells) != len(header):
             what = f"line {number} has {len(cells)} values for {len(header)} columns."
-            raise DataError(what, where=str(path), do="The table is cut off or mixed.")
+            raise DataError(what, where=path, do="The table is cut off or mixed.")
         row = {name: cell or "n/a" for name, cell in zip(header, cells, strict=True)}
         subject = row[key].removeprefix("sub-")
         if subject in rows:
-            raise DataError(f"lists '{subject}' twice.", where=str(path))
+            raise DataError(f"lists '{subject}' twice.", where=path)
         rows[subject] = row
     site, diagnosis = column_of(header, SITE_COLUMNS), column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
@@ -92,15 +106,15 @@ def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error}).", where=str(path), do="Is it text?") from error
+        raise DataError(f"cannot be read ({error}).", where=path, do="Is it text?") from error
     kept = [(i, s) for i, s in enumerate(lines, 1) if s.strip() and not s.lstrip().startswith("#")]
     if not kept:
-        raise DataError("is empty.", where=str(path), do="List the participants in it.")
+        raise DataError("is empty.", where=path, do="List the participants in it.")
     delimiter = next((d for d in "\t,;" if d in kept[0][1]), ",")
     try:
         rows = list(csv.reader((text for _, text in kept), delimiter=delimiter))
     except csv.Error as error:
-        raise DataError(f"cannot be read ({error}).", where=str(path)) from error
+        raise DataError(f"cannot be read ({error}).", where=path) from error
     cells = [[cell.strip() for cell in row] for row in rows]
     return cells[0], list(zip((i for i, _ in kept[1:]), cells[1:], strict=False))
 
@@ -113,11 +127,74 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
 
 def no_column(role: str, header: Sequence[str], accepted: Sequence[str], path: Path) -> DataError:
     """Error for a table without a column that is needed."""
-    return DataError(
-        f"has no column for the {role} (columns: {', '.join(header[:8])}).",
-        where=str(path),
-        do=f"Name it one of: {', '.join(accepted)}.",
-    )
+    what = f"has no column for the {role} (columns: {', '.join(header[:8])})."
+    return DataError(what, where=path, do=f"Name it one of: {', '.join(accepted)}.")
+
+
+class Pages(Protocol):
+    """Draws the quality pages, as the functions of `fcforge.report.quality`; each returns HTML."""
+
+    subject_page: Callable[..., str]
+    group_page: Callable[..., str]
+    preprocess_page: Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a walk over subjects came to.
+
+    Attributes
+    ----------
+    made, kept : tuple of str
+        Subjects made now, and found finished from an earlier run.
+    failed : tuple of (subject, reason)
+    """
+
+    made: tuple[str, ...]
+    kept: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 all subjects done, 1 some failed, 2 all of them failed."""
+        return 0 if not self.failed else 1 if self.made or self.kept else 2
+
+    def summary(self, out: Path, what: str) -> list[str]:
+        """How many are done, and where the reasons of the others are."""
+        done = len(self.made) + len(self.kept)
+        made = f"({len(self.made)} made now, {len(self.kept)} from before)"
+        line = f"{done} of {done + len(self.failed)} subjects {what} in {out} {made}"
+        log = out / "logs" / "failed.tsv"
+        failed = f"{len(self.failed)} failed; reasons above and in {log}"
+        return [line, failed] if self.failed else [line]
+
+
+def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:
+    """Draw nothing."""
+    return items
+
+
+def walk(
+    subjects: Sequence[str], make: Callable[[str], bool], progress: Progress, say: Say
+) -> Outcome:
+    """Call ``make(subject)`` for each; it returns False for one that was made before."""
+    made, kept, failed = list[str](), list[str](), list[tuple[str, str]]()
+    for subject in progress(subjects, len(subjects)):
+        try:
+            (made if make(subject) else kept).append(subject)
+        except (FCForgeError, *SURPRISES) as error:
+            why = " ".join(str(error).split())
+            if not isinstance(error, FCForgeError):
+                why = f"{type(error).__name__}: {why[:200]}"
+            failed.append((f"sub-{subject}", why))
+            say(f"sub-{subject} failed: {why}")
+    return Outcome(tuple(made), tuple(kept), tuple(failed))
+
+
+def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
+    """Subjects to make: those named, else all that are listed or found."""
+    named = {label.removeprefix("sub-") for label in labels}
+    return sorted(named or {subject for source in known for subject in source})
 
 
 def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTable) -> list[Row]:
@@ -136,7 +213,8 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTa
         side = read_json(sidecar_of(path))
         if not side:
             continue
-        made, known = _from_sidecar(side), people.of(subject)
+        made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
+        known = people.of(subject)
         rows.append(
             {
                 "participant_id": path.relative_to(out).parts[0],
@@ -150,19 +228,10 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTa
     return [{c: row.get(c, "n/a") for c in columns} for row in rows]
 
 
-def _from_sidecar(side: Mapping[str, Any]) -> dict[str, Any]:
-    def text(value: float | None) -> str:
-        return "n/a" if value is None else f"{value:.4g}"
-
-    return {
-        "mean_fd": text(side["MeanFD"]),
-        "n_volumes": side["Volumes"],
-        "dof": text(side["DegreesOfFreedom"]),
-        "tr": text(side["RepetitionTime"]),
-        "mean_fc": text(side["MeanFC"]),
-        "n_empty_rois": len(side["EmptyROIs"]),
-        "min_coverage": text(side["MinCoverage"]),
-    }
+def _said(value: Any) -> Any:
+    if isinstance(value, list):
+        return len(value)
+    return "n/a" if value is None else f"{value:.4g}" if isinstance(value, float) else value
 
 
 def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Read 4D NIfTI scans: header checks that say what is wrong, voxels in bounded memory."""
 
-import gzip
 import math
 import zlib
 from dataclasses import dataclass
@@ -44,11 +43,6 @@ class ScanHeader:
         """Number of volumes."""
         return self.shape[3]
 
-    @property
-    def voxel_mm(self) -> np.ndarray:
-        """Voxel edge lengths in mm."""
-        return np.linalg.norm(self.affine[:3, :3], axis=0)
-
 
 def open_scan(path: Path) -> ScanHeader:
     """Header of a 4D scan, checked.
@@ -60,19 +54,17 @@ def open_scan(path: Path) -> ScanHeader:
     """
     image = load_image(path)
     if len(image.shape) != 4 or image.shape[3] < 2:
-        raise DataError(
-            f"shape {tuple(image.shape)} is not a 4D scan with two or more volumes.",
-            where=str(path),
-        )
+        what = f"shape {tuple(image.shape)} is not a 4D scan with two or more volumes."
+        raise DataError(what, where=path)
     header = image.header
     code = int(header["sform_code"]) or int(header["qform_code"])
     if code == 0:
         what = "wrong affine: the header places the voxels nowhere (sform and qform codes are 0)."
         do = "Write the scan with its affine (e.g. fslcpgeom, or nibabel with sform code 4)."
-        raise DataError(what, where=str(path), do=do)
+        raise DataError(what, where=path, do=do)
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
-        raise DataError("wrong affine: it is singular or not finite.", where=str(path))
+        raise DataError("wrong affine: it is singular or not finite.", where=path)
     x, y, z, t = (int(n) for n in image.shape)
     return ScanHeader(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
 
@@ -90,7 +82,7 @@ def repetition_time(scan: ScanHeader, said: float | None, override: float | None
     if said and scan.tr and abs(said - scan.tr) > TR_TOLERANCE_S:
         what = f"mixed TRs: the header says {scan.tr:g} s, the sidecar {said:g} s."
         do = "Correct the file, or pass the true one: --tr SECONDS."
-        raise DataError(what, where=str(scan.path), do=do)
+        raise DataError(what, where=scan.path, do=do)
     return said or scan.tr
 
 
@@ -115,27 +107,24 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
     """
     from nibabel.openers import ImageOpener
 
-    proxy = load_image(scan.path).dataobj
-    n_voxels = int(np.prod(scan.shape[:3]))
-    out = np.empty((len(flat), scan.n_volumes), dtype=np.float32)
-    done = 0
+    proxy, n, done = load_image(scan.path).dataobj, scan.n_volumes, 0
+    size = math.prod(scan.shape[:3]) * proxy.dtype.itemsize
+    out = np.empty((len(flat), n), dtype=np.float32)
     try:
         with ImageOpener(str(scan.path)) as file:
-            _skip(file, proxy.offset)
-            while done < scan.n_volumes:
-                take = min(VOLUMES_AT_ONCE, scan.n_volumes - done)
-                raw = file.read(take * n_voxels * proxy.dtype.itemsize)
-                if len(raw) < take * n_voxels * proxy.dtype.itemsize:
+            file.read(proxy.offset)  # a gzip stream cannot jump there
+            while done < n:
+                take = min(VOLUMES_AT_ONCE, n - done)
+                raw = file.read(take * size)
+                if len(raw) < take * size:
                     raise EOFError
-                block = np.frombuffer(raw, proxy.dtype).reshape(take, n_voxels)[:, flat]
+                block = np.frombuffer(raw, proxy.dtype).reshape(take, -1)[:, flat]
                 out[:, done : done + take] = _scaled(block, proxy.slope, proxy.inter).T
                 done += take
             file.read(1)  # to the end of the stream, where gzip checks its checksum
     except (EOFError, OSError, zlib.error) as error:
-        what = f"truncated or damaged: {done} of {scan.n_volumes} volumes could be read"
-        do = "Copy or compress the file again."
-        where = str(scan.path)
-        raise DataError(f"{what} ({type(error).__name__}).", where=where, do=do) from None
+        damage = f"truncated or damaged: {done} of {n} volumes could be read"
+        raise _damaged(scan.path, damage, error) from None
     return out
 
 
@@ -152,12 +141,12 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
     data = read_volume(source)
     data = data[..., 0] if data.ndim == 4 and data.shape[3] == 1 else data
     if data.ndim != 3:
-        raise DataError(f"shape {data.shape} is not one label volume.", where=str(path))
+        raise DataError(f"shape {data.shape} is not one label volume.", where=path)
     labels = np.rint(data)
     if not np.isfinite(data).all() or np.abs(labels - data).max() > 1e-3 or labels.min() < 0:
         what = "the atlas must hold whole numbers, 0 = outside; this one does not."
         do = "Probabilistic atlases have to be turned into labels first."
-        raise DataError(what, where=str(path), do=do)
+        raise DataError(what, where=path, do=do)
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 
 
@@ -174,7 +163,7 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
         raise DataError(
             f"wrong affine: mask {path.name} and scan are on different grids "
             f"({labels.shape} and {scan.shape[:3]}).",
-            where=str(scan.path),
+            where=scan.path,
         )
     return labels > 0
 
@@ -186,9 +175,12 @@ def read_volume(path: Any) -> np.ndarray:
     try:
         return np.asarray(image.dataobj, dtype=np.float32)
     except (EOFError, OSError, zlib.error, ValueError) as error:
-        what = f"truncated or damaged ({type(error).__name__})."
-        do = "Copy or compress the file again."
-        raise DataError(what, where=str(path), do=do) from None
+        raise _damaged(path, "truncated or damaged", error) from None
+
+
+def _damaged(path: Path, what: str, error: Exception) -> DataError:
+    what = f"{what} ({type(error).__name__})."
+    return DataError(what, where=path, do="Copy or compress the file again.")
 
 
 def load_image(path: Any) -> Any:
@@ -198,14 +190,14 @@ def load_image(path: Any) -> Any:
     if hasattr(path, "dataobj"):
         return path
     if not path.exists():
-        raise DataError("no such file.", where=str(path))
+        raise DataError("no such file.", where=path)
     try:
         image = nib.load(path)
     except (nib.filebasedimages.ImageFileError, OSError, EOFError, zlib.error) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"not a readable NIfTI image ({reason}).", where=str(path)) from None
+        raise DataError(f"not a readable NIfTI image ({reason}).", where=path) from None
     if not isinstance(image, nib.nifti1.Nifti1Pair):
-        raise DataError(f"is {type(image).__name__}, not NIfTI.", where=str(path))
+        raise DataError(f"is {type(image).__name__}, not NIfTI.", where=path)
     return image
 
 
@@ -215,13 +207,6 @@ def _header_tr(header: Any) -> float | None:
     seconds = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
     # Tools that do not know the TR write 0 or, without a time unit, 1.
     return None if seconds <= 0 or (unit == "unknown" and zoom == 1.0) else round(seconds, 6)
-
-
-def _skip(file: Any, n: int) -> None:
-    if isinstance(file.fobj, gzip.GzipFile):
-        file.read(n)
-    else:
-        file.seek(n)
 
 
 def _scaled(block: np.ndarray, slope: float, inter: float) -> np.ndarray:

@@ -1,18 +1,25 @@
-"""ROI time series made by other tools: .1D, .tsv, .csv, .txt, .mat, .npy, .npz."""
+"""ROI time series of other tools (.1D, .tsv, .csv, .txt, .mat, .npy, .npz), and their FC.
+
+FC is Pearson's correlation, with one convention for ROIs without signal: an ROI that is flat, or
+missing in every volume, has FC 0 with all others, as in the shared ABIDE matrices;
+`fcforge.sites.check` warns of it by subject and ROI. An ROI that is missing in some volumes only is
+damage, and an error.
+"""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import AAL_VERSIONS, Atlas
+from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.atlases import AAL_VERSIONS
 from fcforge.imaging.matrix_files import read_matrix_file
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """ROI time series of one run.
 
     Attributes
@@ -46,9 +53,8 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     series = Series(*read_matrix_file(path, variable, customary=("ROISignals",)))
     n_volumes, n_columns = series.values.shape
     if n_volumes < 3 or n_columns < 2:
-        raise DataError(
-            f"{n_volumes} volumes x {n_columns} columns is too little for FC.", where=str(path)
-        )
+        what = f"{n_volumes} volumes x {n_columns} columns is too little for FC."
+        raise DataError(what, where=path)
     return series
 
 
@@ -63,21 +69,32 @@ def match_atlas(series: Series, atlas: Atlas, path: Path, columns: slice | None 
     DataError
         A column count that is not the atlas'. Never a guess, never a dropped column.
     """
-    values, names = series.values, series.names
+    values, names = series
     if columns is not None:
-        values, names = values[:, columns], names[columns] if names else ()
-    place = _places(names, atlas)
-    if place:
+        values, names = values[:, columns], names[columns]
+    if place := _places(names, atlas):
         out = np.full((len(values), atlas.n_rois), np.nan)
-        for column, roi in place.items():
-            out[:, roi] = values[:, column]
+        out[:, place] = values
         return Series(out, atlas.roi_names)
-    if values.shape[1] != atlas.n_rois:
-        raise DataError(_wrong_count(values.shape[1], atlas), where=str(path), do=_HOW_TO_CHOOSE)
+    n = values.shape[1]
+    if n != atlas.n_rois:
+        version = AAL_VERSIONS.get(n, "AAL") if atlas.name == "AAL116" else "AAL"
+        known = "" if version == "AAL" else f" ({n} is {version})"
+        what = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}{known}."
+        do = "Name the right --atlas, or choose columns: --columns 1-116."
+        raise DataError(what, where=path, do=do)
     return Series(values, atlas.roi_names)
 
 
-_HOW_TO_CHOOSE = "Name the right --atlas, or choose columns: --columns 1-116."
+def _places(names: tuple[str, ...], atlas: Atlas) -> list[int]:
+    """ROI of every column; nothing where a column is none of the atlas' ROIs, or one comes twice.
+
+    A file with a column outside the atlas is another atlas, not ours with extras.
+    """
+    roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
+    roi |= {str(code): i for i, code in enumerate(atlas.codes)}
+    found = [roi.get(name.strip().lower().lstrip("#").strip(), -1) for name in names]
+    return [] if -1 in found or len(set(found)) < len(found) else found
 
 
 def parse_columns(text: str | None) -> slice | None:
@@ -90,21 +107,99 @@ def parse_columns(text: str | None) -> slice | None:
     return slice(int(match[1]) - 1, int(match[2]))
 
 
-def _places(names: tuple[str, ...], atlas: Atlas) -> dict[int, int]:
-    """Column in the file to ROI in the atlas, where every column is a known ROI."""
-    if not names:
-        return {}
-    roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
-    roi |= {str(code): i for i, code in enumerate(atlas.codes)}
-    # A file with a column outside the atlas is another atlas, not ours with extras.
-    found = [roi.get(name.strip().lower().lstrip("#").strip()) for name in names]
-    if any(i is None for i in found) or len(set(found)) < len(found):
-        return {}
-    return {column: i for column, i in enumerate(found) if i is not None}
+def empty_rois(series: np.ndarray) -> np.ndarray:
+    """Boolean mask of columns that hold no signal: not finite somewhere, or constant.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+    """
+    finite = np.isfinite(series).all(axis=0)
+    safe = np.where(finite, series, 0.0)
+    spread, scale = np.ptp(safe, axis=0), np.abs(safe).max(axis=0)
+    return ~finite | (spread <= 1e-10 * np.maximum(scale, 1e-300))
 
 
-def _wrong_count(n: int, atlas: Atlas) -> str:
-    text = f"{n} ROIs, but atlas {atlas.name} has {atlas.n_rois}"
-    if atlas.name == "AAL116" and AAL_VERSIONS.get(n, "AAL") != "AAL":
-        text += f" ({n} is {AAL_VERSIONS[n]})"
-    return text + "."
+def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> None:
+    """Raise `DataError` for ROIs that are NaN or infinite in some volumes but not in all.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+    names : sequence of str, optional
+        ROI names for the error; their numbers, counted from 1, without.
+    where : str
+        File or subject named in the error.
+    """
+    bad = ~np.isfinite(series)
+    holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
+    if holes.size:
+        known = len(names) == series.shape[1]
+        shown = ", ".join(names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist())
+        more = f" and {holes.size - 3} more" if holes.size > 3 else ""
+        volumes = int(bad[:, holes].any(axis=1).sum())
+        what = f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes."
+        do = "Leave out censored volumes; an ROI without signal is missing in all of them."
+        raise DataError(what, where=where, do=do)
+
+
+def pearson_fc(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> np.ndarray:
+    r"""FC of one subject.
+
+    .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_volumes, n_rois)
+    names : sequence of str, optional
+        ROI names for errors.
+    where : str
+        File or subject named in errors.
+
+    Returns
+    -------
+    ndarray of shape (n_rois, n_rois), float64
+        Symmetric, unit diagonal. An ROI without signal (see `empty_rois`) has FC 0 with all
+        others.
+
+    Raises
+    ------
+    DataError
+        No series, an ROI with gaps (`refuse_gaps`), or fewer than two ROIs with a signal.
+    """
+    series = np.asarray(series, dtype=float)
+    if series.ndim != 2 or series.shape[0] < 3:
+        raise DataError(f"a time series of shape {series.shape} gives no FC.", where=where)
+    refuse_gaps(series, names, where)
+    good = np.flatnonzero(~empty_rois(series))
+    if len(good) < 2:
+        raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.", where=where)
+    # Scaling by powers of two keeps the squares of very large or small signals in range.
+    x = series[:, good]
+    x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])
+    x -= x.mean(axis=0)
+    x /= np.linalg.norm(x, axis=0)
+    fc = np.zeros((series.shape[1], series.shape[1]))
+    fc[np.ix_(good, good)] = np.clip(x.T @ x, -1.0, 1.0)
+    np.fill_diagonal(fc, 1.0)
+    return (fc + fc.T) / 2
+
+
+def join_runs(runs: list[np.ndarray]) -> np.ndarray:
+    """One series of several runs, each z-scored by itself first so that runs weigh alike.
+
+    Parameters
+    ----------
+    runs : list of ndarray of shape (n_volumes, n_rois)
+        An ROI without signal in any run is without signal (NaN) in the whole.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    empty = np.any([empty_rois(run) for run in runs], axis=0)
+    parts = []
+    for run in runs:
+        safe = np.where(empty, 0.0, run)
+        spread = safe.std(axis=0)
+        z = (safe - safe.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        parts.append(np.where(empty, np.nan, z))
+    return np.concatenate(parts)

@@ -99,9 +99,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"not JSON ({error}).", where=str(path)) from None
+        raise DataError(f"not JSON ({error}).", where=path) from None
     if not isinstance(found, dict):
-        raise DataError("has no names and values, as a BIDS sidecar has.", where=str(path))
+        raise DataError("has no names and values, as a BIDS sidecar has.", where=path)
     return found
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
-from fcforge.imaging.connectivity import pearson_fc
-from fcforge.imaging.series import read_series
+from fcforge.imaging.series import pearson_fc, read_series
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Participant, Reading, assemble
 

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.connectivity import pearson_fc
 from fcforge.imaging.matrix_files import read_matrix_file
+from fcforge.imaging.series import pearson_fc
 
 # Names under which toolboxes store one subject's matrix, tried in this order.
 VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "Z", "data")

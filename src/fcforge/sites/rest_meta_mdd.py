@@ -15,8 +15,8 @@ import numpy as np
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
-from fcforge.imaging.connectivity import pearson_fc
 from fcforge.imaging.matrix_files import read_mat
+from fcforge.imaging.series import pearson_fc
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Participant, Reading, assemble
 from fcforge.sites.reading import read_matrix

@@ -15,10 +15,9 @@ from fcforge.imaging.outputs import (
     write_description,
     write_table,
 )
-from fcforge.imaging.people import find_people
+from fcforge.imaging.people import Outcome, Progress, Say, find_people, no_progress, walk, wanted
 from fcforge.imaging.raw.files import RawRun, find_raw
 from fcforge.imaging.raw.pipeline import Preprocessed, output_path, preprocess_run
-from fcforge.imaging.walk import Outcome, Progress, Say, no_progress, walk, wanted
 from fcforge.writing import write_text
 
 
@@ -95,7 +94,7 @@ def _subject(
 
 def _outlines(result: Preprocessed) -> np.ndarray:
     """Borders between ROIs on the output grid; nothing where no atlas is installed."""
-    from fcforge.imaging.atlas import load_atlas
+    from fcforge.imaging.atlases import load_atlas
 
     try:
         grid = load_atlas("AAL116").on_grid(result.mean.shape, result.affine)

