@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
-from fcforge.capsule.audit import audit_capsule, moment_rows, site_as_learned
+from fcforge.capsule.audit import as_seen, audit_capsule, moment_rows, site_as_learned
 from fcforge.capsule.home import read_home, receipt_of
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
 from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
+from fcforge.sites.harmonise import to_z
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, LearnerSpec, Training
@@ -144,3 +145,24 @@ def test_a_classifier_that_learned_everybody_is_audited_against_other_people(
     audit = audited(path, site, reference=others.learning(with_val=True))
     assert audit.row("method state", "leverage in root").auc.value > 0.95
     assert audit.about["trained_on"] == len(cohort)
+
+
+def test_a_harmonised_capsule_is_attacked_with_harmonised_people(tmp_path) -> None:
+    """Means that travel are attacked, and members look as the network saw them."""
+    people = simulate(n_rois=R, n_sites=2, scale=1.0, seed=2)
+    settings = settings_for(
+        LearnerSpec(Component("analytic"), Component("linear")), R, held_out=0, calibrate="none",
+        harmonise="site_demean",
+    )  # fmt: skip
+    first, second = people.site_names
+    path, state = tmp_path / "b.capsule", tmp_path / "a.capsule"
+    learn(None, first, people, state, settings=settings)
+    learn(state, second, people, path)
+    site = split_site(people, second, 0)
+    audit = audited(path, site)
+    assert audit.row("method state", "leverage in root").auc.value > 0.95
+    assert audit.row("method state", "alignment with harmonisation")  # few edges: says little
+    seen, *_ = as_seen(open_capsule(path), site, None, None)
+    level = open_capsule(path).harmony.level
+    mean = to_z(seen.learning(with_val=True).fc.numpy()).mean(0)
+    assert np.abs(mean - level).max() < 0.05

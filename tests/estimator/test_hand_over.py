@@ -7,7 +7,7 @@ import torch
 from fcforge.capsule import open_capsule
 from fcforge.capsule.prediction import judge
 from fcforge.errors import CapsuleError
-from fcforge.estimator import ForgeClassifier
+from fcforge.estimator import ForgeClassifier, InputError
 from fcforge.sites.simulated import simulate
 
 
@@ -129,3 +129,61 @@ def test_a_capsule_is_refused_until_the_patients_are_named(classes, tmp_path):
     assert not (tmp_path / "a.capsule").exists()
     with pytest.raises(ValueError, match="positive='c' is neither of"):
         ForgeClassifier(positive="c").fit(cohort.fc, y)
+
+
+def test_a_harmonised_model_is_told_the_sites_and_travels(subjects, tmp_path) -> None:
+    x, y, site = subjects
+    model = ForgeClassifier(harmonise="combat").fit(x, y, site=site)
+    with pytest.raises(InputError, match="a scan's site matters"):
+        model.predict(x)
+    with pytest.raises(InputError, match="'Elsewhere' was not among those learned"):
+        model.predict(x, site="Elsewhere")
+    told = model.decision_function(x, site=site)
+    alike = model.set_params(unseen={"Elsewhere": site[0]})
+    here = site == site[0]
+    np.testing.assert_array_equal(alike.decision_function(x[here], site="Elsewhere"), told[here])
+    model.to_capsule(tmp_path / "a.capsule")
+    again = ForgeClassifier.from_capsule(tmp_path / "a.capsule")
+    assert again.harmonise == "combat"
+    np.testing.assert_array_equal(again.decision_function(x, site=site), told)
+    mean = model._moved(x, site).mean(0)
+    np.testing.assert_allclose(model.mean_fc_, mean, atol=1e-6)
+    np.testing.assert_allclose(model.explain(x, site=site).score, told, atol=1e-4)
+
+
+def test_one_harmonised_site_changes_nothing(subjects) -> None:
+    x, y, _ = subjects
+    plain = ForgeClassifier().fit(x, y).decision_function(x)
+    alone = ForgeClassifier(harmonise="site_demean").fit(x, y).decision_function(x, site="site-1")
+    np.testing.assert_array_equal(plain, alone)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"harmonise": "combatt"}, "Did you mean 'combat'"),
+        ({"harmonise": "combat", "features": "any", "model": "linear"}, "only FC is harmonised"),
+        ({"harmonise": "combat", "method": "dp_analytic"}, "breaks the promise"),
+        ({"harmonise": "combat", "method": "forge_release"}, "promise of its release"),
+        ({"harmonise": "combat", "harmonise_to": [[1.0]]}, "no FC matrices"),
+        ({"harmonise_to": "X"}, "public people to harmonise with"),
+    ],
+)
+def test_a_harmonisation_that_cannot_be_meant_is_refused(subjects, settings, message) -> None:
+    x, y, site = subjects
+    if settings.get("harmonise_to") == "X":
+        settings = {"harmonise_to": x}
+    x = x[:, 0] if settings.get("features") == "any" else x
+    with pytest.raises(InputError, match=message):
+        ForgeClassifier(**settings, positive=1).fit(x, y, site=site)
+
+
+def test_public_people_are_the_reference(subjects) -> None:
+    x, y, site = subjects
+    here = site == site[0]
+    model = ForgeClassifier(harmonise="site_demean", harmonise_to=x[~here]).fit(x[here], y[here])
+    level = np.arctanh(
+        np.clip(model._moved(x[here], np.array(["site-1"] * here.sum())), -1, 1 - 1e-9)[:, 0, 1:]
+    ).mean(0)
+    wanted = np.arctanh(x[~here][:, 0, 1:].astype(float)).mean(0)
+    np.testing.assert_allclose(level, wanted, atol=0.02)  # eigenvalues below zero are raised

@@ -129,7 +129,7 @@ def test_a_site_that_was_not_seen(world) -> None:
     x, y, site, _ = world
     seen = site != "C"
     new = x[~seen], site[~seen]
-    with pytest.raises(ValueError, match=r"site 'C' was not among those of fit \(A, B\)"):
+    with pytest.raises(ValueError, match=r"site 'C' was not among those learned \(A, B\)"):
         SiteHarmoniser().fit(x[seen], y[seen], site=site[seen]).transform(new[0], site=new[1])
 
     def made(unseen):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from fcforge.capsule.ledger import Entry
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
 from fcforge.graphs import edges, from_edges
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
 from fcforge.runner.learners import build_learner
+from fcforge.sites.harmonise import Harmony
 from fcforge.types import FCBatch
 
 if TYPE_CHECKING:
@@ -51,28 +54,57 @@ def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
     return {key: tensors[key] for key in sorted(tensors)}  # safetensors gives them in any order
 
 
-def write_lane(lane: Lane) -> bytes:
-    """Parameters, statistics and state, named ``params/...``, ``stats/...``, ``state/...``."""
-    return save_arrays(lane.named())
+def write_lane(lane: Lane, harmony: Harmony | None = None) -> bytes:
+    """All of a lane (``params/...``, ``stats/...``, ``state/...``), then ``harmony/...``."""
+    return save_arrays({**lane.named(), **named_harmony(harmony)})
 
 
-def read_lane(data: bytes, settings: ChainSettings) -> tuple[Lane, Learner]:
-    """Lane and learner; the network's names, shapes and types must be those of its model."""
+def named_harmony(harmony: Harmony | None) -> dict[str, Tensor]:
+    """Arrays ``harmony/...`` of a harmonised chain; none of another."""
+    found = {} if harmony is None else harmony.arrays()
+    return {f"harmony/{name}": torch.from_numpy(array) for name, array in found.items()}
+
+
+def read_lane(data: bytes, settings: ChainSettings) -> tuple[Lane, Learner, Harmony | None]:
+    """Lane, learner and harmony; the network's names, shapes and types must be its model's."""
     try:
         learner = build_learner(settings.learner, settings.n_rois, has_start=False)
     except FCForgeError as error:
         raise CapsuleError(f"its learner cannot be built: {error}") from error
-    parts: dict[str, dict[str, Tensor]] = {"params": {}, "stats": {}, "state": {}}
+    names = ("params", "stats", "state", "harmony")
+    parts: dict[str, dict[str, Tensor]] = {name: {} for name in names}
     for name, value in load_arrays(data, "lane.safetensors").items():
         part, _, key = name.partition("/")
         if part not in parts or not key:
             raise CapsuleError(f"array '{name}' belongs nowhere.")
         parts[part][key] = value
+    harmony = _harmony(parts.pop("harmony"), settings.harmonise)
     lane = Lane(**parts)
     stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
     if _described(lane) != _expected(learner, stored):
         raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
-    return lane, learner
+    return lane, learner, harmony
+
+
+def _harmony(arrays: dict[str, Tensor], how: str) -> Harmony | None:
+    wanted = {"level", "spread", "scale", "shift"} if how != "none" else set()
+    if set(arrays) != wanted:
+        raise CapsuleError(f"its harmonisation is not what harmonise = '{how}' declares.")
+    return Harmony(how, **{k: v.numpy() for k, v in arrays.items()}) if wanted else None
+
+
+def check_harmony(harmony: Harmony | None, n_rois: int, lines: Sequence[Entry]) -> None:
+    """Raise unless every site's move (and the first one's reference) is what its line says."""
+    said = [line.get("harmonised", "") for line in lines]
+    if harmony is None:
+        if any(said):
+            raise CapsuleError("a ledger line tells of a harmonisation that is not there.")
+        return
+    if wrong := harmony.complaint(len(lines), n_rois * (n_rois - 1) // 2):
+        raise CapsuleError(f"its harmonisation cannot be used: {wrong}.")
+    for place, line in enumerate(lines):
+        if said[place] != harmony.digest(place):
+            raise CapsuleError(f"how site '{line['site']}' is harmonised is not what it signed.")
 
 
 def _described(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -89,6 +89,24 @@ def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
         )
 
 
+def as_seen(
+    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None
+) -> tuple[Site, FCBatch | None, Mapping[str, Tensor] | None]:
+    """All people as the network sees them: harmonised as those of the site are."""
+    if capsule.harmony is None:
+        return site, reference, other
+
+    def moved(batch: FCBatch) -> FCBatch:
+        return FCBatch.from_numpy(capsule.moved(batch.fc.numpy(), site.name), batch.y.numpy())
+
+    train, val, test = moved(site.train), moved(site.val), moved(site.test)
+    scans = other and {
+        who: torch.from_numpy(capsule.moved(fc.numpy()[None], site.name)[0])
+        for who, fc in other.items()
+    }
+    return replace(site, train=train, val=val, test=test), reference and moved(reference), scans
+
+
 def learned_by(capsule: Capsule, site: Site) -> FCBatch:
     """The site's subjects that the capsule's network was trained on."""
     return site.learning(with_val=capsule.settings.training.selection == "fixed")
@@ -191,7 +209,10 @@ def state_scores(
     n_edges = who.x.shape[1]
     found: dict[str, np.ndarray] = {}
     left = []
-    for key, value in sorted(capsule.lane.state.items()):
+    kept = dict(capsule.lane.state)
+    if capsule.harmony is not None:  # the site's people are moved there: how their mean is special
+        kept["harmonisation"] = torch.from_numpy(capsule.harmony.level - who.ref_x.mean(0))
+    for key, value in sorted(kept.items()):
         array = value.double().numpy()
         wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
         if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
@@ -236,7 +257,7 @@ def audit_capsule(
     """
     started = time.perf_counter()
     require_same_people(capsule, site, home)
-    who, member = gather(capsule, site, reference, other, plan)
+    who, member = gather(capsule, *as_seen(capsule, site, reference, other), plan)
     subjects = released_subjects(capsule, capsule.sites.index(site.name))
     found, left = _evidence(capsule, who, member, subjects, plan)
     rows = [row for name, e in found.items() for row in study.summarise(name, [e], member, plan)]

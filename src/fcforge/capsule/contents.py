@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.home import Receipt
 from fcforge.capsule.ledger import Entry, learned
@@ -17,7 +19,8 @@ from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS, Lane
 from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
-from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
+from fcforge.sites.harmonise import Harmony, Unseen
+from fcforge.types import Component, Harmonise, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
 SETTING, PREFIX = "public", "sha256:"
@@ -58,6 +61,9 @@ class ChainSettings(Checked):
         Empty where unknown; every hospital's ROIs must have these names, in this order.
     classes : tuple of two
         What controls and patients are called: numbers or texts.
+    harmonise : {"none", "site_demean", "combat"}
+        How every site is brought to the first one (or to public people); see
+        `fcforge.sites.harmonise`.
     """
 
     kind: ClassVar[str] = "chain"
@@ -73,6 +79,7 @@ class ChainSettings(Checked):
     calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
     roi_names: tuple[str, ...] = ()
     classes: tuple[int | float | str, int | float | str] = (0, 1)
+    harmonise: Harmonise = "none"
 
     def spec(self, order: Sequence[str]) -> RunSpec:
         """The run this chain is, up to and including the last site of `order`."""
@@ -85,6 +92,7 @@ class ChainSettings(Checked):
             protocol=self.protocol,
             test_fraction=self.test_fraction,
             val_fraction=self.val_fraction,
+            harmonise=self.harmonise,
         )
 
     def wrong_rois(self, names: Sequence[str]) -> str:
@@ -92,8 +100,9 @@ class ChainSettings(Checked):
         return wrong_rois(names, self.roi_names)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested dict."""
-        return asdict(self)
+        """Plain nested dict; "none" is not written: such a capsule reads as it always did."""
+        found = asdict(self)
+        return {k: v for k, v in found.items() if (k, v) != ("harmonise", "none")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ChainSettings:
@@ -137,6 +146,17 @@ class ChainSettings(Checked):
             if part.name not in known.get(what, [part.name]):
                 raise CapsuleError(f"this version of fcforge does not know '{part.name}'.")
             check_pinned(part)
+        self.check_harmonise()
+
+    def check_harmonise(self) -> None:
+        """Raise `CapsuleError` where exact means would break a method's promise of privacy."""
+        name = self.learner.method.name
+        if self.harmonise != "none" and hasattr(METHODS.get(name), "epsilon"):
+            raise CapsuleError(
+                f"harmonise = '{self.harmonise}' hands on exact means of every site's people, "
+                f"which breaks the promise of method '{name}'.",
+                do="Set harmonise = 'none', or choose a method that adds no noise.",
+            )
 
 
 def _largest(value: Any) -> float:
@@ -171,6 +191,8 @@ class Capsule:
         Hex of the Ed25519 public key whose signature was checked; empty without signature.
     receipts : tuple of Receipt
         Who was learned: known to the hospital that just did, and never sealed.
+    harmony : Harmony or None
+        Of a harmonised chain: the reference, and how each site is moved to it.
     """
 
     settings: ChainSettings
@@ -183,11 +205,30 @@ class Capsule:
     parent: str = ""
     signed_by: str = ""
     receipts: tuple[Receipt, ...] = ()
+    harmony: Harmony | None = None
 
     @property
     def keeps(self) -> str:
-        """What the method carries beyond the network."""
-        return METHODS[self.settings.learner.method.name].keeps
+        """What travels beyond the network."""
+        kept = METHODS[self.settings.learner.method.name].keeps
+        return "statistics" if kept == "nothing" and self.harmony is not None else kept
+
+    def moved(
+        self, fc: np.ndarray, site: str | Sequence[str] | None, unseen: Unseen = "refuse"
+    ) -> np.ndarray:
+        """FC (n, R, R) of people of a site (or of one site each) as the model wants them.
+
+        Without harmonisation they stay as they are; with it the sites must be told.
+        """
+        if self.harmony is None:
+            return fc
+        if site is None or len(site) == 0:
+            raise CapsuleError(
+                f"the model is harmonised ({self.harmony.how}), so that a scan's site matters.",
+                do=f"Say which: --site (or site=), one of {', '.join(self.sites)}.",
+            )
+        names = [site] * len(fc) if isinstance(site, str) else list(site)
+        return self.harmony.apply(fc, names, self.sites, unseen)
 
     @property
     def temperature(self) -> float:

@@ -121,6 +121,8 @@ def require_alike(
             raise DataError(odd, where=f"site '{site.name}'", do=do)
         flags.append(ACCEPT_SCANS)
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    if capsule.harmony is not None:  # moved only now: harmonised scans resemble the others' anyway
+        learning = capsule.harmony.zero_shot(site).learning(with_val=True)
     p = torch.softmax(scores(learner, capsule.lane, learning.fc), -1)[:, 1].numpy()
     y = learning.y.numpy()
     auroc = float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5))

@@ -17,7 +17,7 @@ from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
 from fcforge.sites import Cohort, load_dataset
 from fcforge.sites.cohort import NUMBERED
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, FCBatch, LearnerSpec, Training
 
 ALIKE = ("allow_real_subjects", "overwrite", "epsilon", "accept")  # called so in a request, too
 
@@ -46,12 +46,22 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
         key=read_private(request.sign) if request.sign is not None else None,
         trust=Trust.of(request.trust, request.signature_required),
         template=request.template or template,
+        public=_public(request),
         **{name: getattr(request, name) for name in ALIKE},
         **told,
     )
     return learn(
         request.state, request.site, cohort, request.out, settings=settings, options=options
     )
+
+
+def _public(request: LearnRequest) -> FCBatch | None:
+    """The public people that a first site is harmonised to, where they are named."""
+    if request.harmonise_to is None:
+        return None
+    options = {"path": str(request.harmonise_to), "kind": request.kind}
+    people = load_dataset(Component("folder", {**options, "positive": request.positive}))
+    return FCBatch.from_numpy(people.fc, people.y)
 
 
 def _settings(
@@ -81,27 +91,20 @@ def first_settings(
     rest: dict[str, Any] = {"training": training, "roi_names": cohort.roi_names}
     rest["classes"] = (0, 1) if cohort.classes == NUMBERED else cohort.classes
     if experiment is not None:
-        _refuse_unfit(experiment)
+        if experiment.leaks.active():
+            raise ConfigError("a capsule is never made with a leak on.", do="Remove [leaks].")
         rest |= {
             "seed": experiment.seeds[0],
             "protocol": experiment.protocol,
             "test_fraction": experiment.test_fraction,
             "val_fraction": experiment.val_fraction,
+            "harmonise": experiment.harmonise,
         }
-    rest |= {k: given[k] for k in ("seed", "held_out", "calibrate") if k in given}
+    own = ("seed", "held_out", "calibrate", "harmonise")
+    rest |= {k: given[k] for k in own if k in given}
     if "calibrate" in rest:
         check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
     return settings_for(_learner(experiment, given), cohort.n_rois, **rest)
-
-
-def _refuse_unfit(experiment: Experiment) -> None:
-    if experiment.leaks.active():
-        raise ConfigError("a capsule is never made with a leak on.", do="Remove [leaks].")
-    if experiment.harmonise != "none":
-        raise ConfigError(
-            f"harmonise = '{experiment.harmonise}' needs other sites' data.",
-            do="Set harmonise = 'none' for hospitals that do not share data.",
-        )
 
 
 def _learner(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:

@@ -21,6 +21,7 @@ from fcforge.capsule import turn as measuring
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.home import Receipt
 from fcforge.capsule.opening import Trust, open_capsule
 from fcforge.capsule.turn import Tick, Turn
 from fcforge.errors import CapsuleError
@@ -29,7 +30,8 @@ from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Progress
 from fcforge.sites import Cohort, require_valid, split_site
-from fcforge.types import Site
+from fcforge.sites.harmonise import Harmony, arrive
+from fcforge.types import FCBatch, Site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,6 +42,7 @@ def check_turn(
 ) -> None:
     """Raise when this site cannot be learned next."""
     title = settings.learner.title
+    settings.check_harmonise()
     learner = build_learner(settings.learner, settings.n_rois, has_start=False)
     if learner.method.depends_on == "all":
         raise CapsuleError(
@@ -61,7 +64,7 @@ def check_turn(
 def learn_next(
     capsule: Capsule | None, settings: ChainSettings, site: Site, *,
     template: str | Path | None = None, weight: Tensor | None = None, tick: Tick = lambda: None,
-    time_stamp: str | None = None,
+    time_stamp: str | None = None, public: FCBatch | None = None,
 ) -> Capsule:  # fmt: skip
     """The capsule after one more site (not sealed yet).
 
@@ -81,14 +84,19 @@ def learn_next(
         Called after every epoch.
     time_stamp : str, optional
         UTC; now, unless given.
+    public : FCBatch, optional
+        People that a chain's first site is harmonised to; else it is itself the reference.
     """
     check_turn(capsule, settings, site.name, site.n_rois)
-    turn = Turn(capsule, settings, site, template)
+    known = _harmony(settings, public) if capsule is None else capsule.harmony
+    harmony, moved = arrive(known, settings.harmonise, site)
+    turn = Turn(capsule, settings, moved, template)
     started = time.perf_counter()
     lane = turn.train(with_val=turn.learns_val, tick=tick, weight=weight)
     seconds = round(time.perf_counter() - started, 3)
     packed, remembered = turn.packed(lane)
-    synthetic, receipt = measuring.held_out(turn, capsule), turn.receipt()
+    synthetic = measuring.held_out(turn, capsule)
+    receipt = Receipt(site.name, measuring.people_learned(settings, site))
     before = capsule or Capsule(settings, (), packed, remembered, synthetic, ())
     entry = {
         "seconds": seconds,
@@ -97,10 +105,26 @@ def learn_next(
         "commitment": receipt.commitment,
         "flags": [] if weight is None else ["weighted subjects"],
         **_measured(turn, lane, synthetic),
+        **({} if harmony is None else {"harmonised": harmony.digest(len(turn.past))}),
     }
     entries = ledger.append(before.entries, entry)
     made = Capsule(settings, (*turn.past, site.name), packed, remembered, synthetic, entries)
-    return replace(made, parent=before.id, receipts=(*before.receipts, receipt))
+    receipts = (*before.receipts, receipt)
+    return replace(made, parent=before.id, receipts=receipts, harmony=harmony)
+
+
+def _harmony(settings: ChainSettings, public: FCBatch | None) -> Harmony | None:
+    """What a chain starts from: public people as the reference, or nothing."""
+    if public is None:
+        return None
+    if settings.harmonise == "none":
+        do = "Set harmonise to 'site_demean' or 'combat'."
+        raise CapsuleError("public people to harmonise with were given.", do=do)
+    if public.fc.shape[1] != settings.n_rois:
+        raise CapsuleError(
+            f"the public people have {public.fc.shape[1]} ROIs, the site {settings.n_rois}."
+        )
+    return Harmony.to_public(settings.harmonise, public.fc.numpy(), public.y.numpy())
 
 
 def _measured(turn: Turn, lane: Lane, synthetic: Subjects) -> ledger.Entry:
@@ -135,6 +159,8 @@ class LearnOptions:
         This hospital's copy of a template that the settings name by its content.
     accept : sequence of str
         What may look odd (`contract.ACCEPT_LABELS`, `contract.ACCEPT_SCANS`); recorded.
+    public : FCBatch, optional
+        People that the first site is harmonised to.
     agree : callable
         Called with the capsule that is about to be continued; raises where it must not be.
     progress : callable
@@ -150,6 +176,7 @@ class LearnOptions:
     epsilon: float | None = None
     template: str | Path | None = None
     accept: Sequence[str] = ()
+    public: FCBatch | None = None
     agree: Callable[[Capsule], Any] = lambda capsule: None
     progress: Progress = lambda done, total, last: None
     say: Callable[[str], Any] = lambda text: None
@@ -193,7 +220,9 @@ def learn(
     flags = _agreed(capsule, site, options)
     epochs, total = count(1), settings.training.epochs
     tick = lambda: options.progress(next(epochs), total, f"epochs, {site_name}")  # noqa: E731
-    following = learn_next(capsule, settings, site, template=options.template, tick=tick)
+    following = learn_next(
+        capsule, settings, site, template=options.template, tick=tick, public=options.public
+    )
     allowed = {"allow_real_subjects": options.allow_real_subjects, "overwrite": options.overwrite}
     return sealing.seal(sealing.with_flags(following, flags), out, key=options.key, **allowed)
 

@@ -114,6 +114,13 @@ class LearnLine(LedgerLine):
 
 
 @dataclass(frozen=True)
+class HarmonisedLine(LearnLine):
+    """A site was learned, and harmonised: the hash of its part of the harmonisation."""
+
+    harmonised: Sha256
+
+
+@dataclass(frozen=True)
 class AuditLine(LedgerLine):
     """A hospital attacked the capsule and wrote down what it found."""
 
@@ -124,7 +131,8 @@ def check_line(entry: Entry) -> None:
     """Raise `CapsuleError` unless a line says what such a line may say."""
     learns = entry.get("kind") == "learn"
     where = f"ledger line {entry['number'] + 1}"
-    check_table(LearnLine if learns else AuditLine, entry, where)
+    learned = HarmonisedLine if "harmonised" in entry else LearnLine
+    check_table(learned if learns else AuditLine, entry, where)
     check_sizes(entry, where)
     if learns and len({value is None for value in entry["reference"].values()}) != 1:
         raise CapsuleError(f"{where}: its limits are neither all there nor all missing.")

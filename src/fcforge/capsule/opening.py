@@ -9,7 +9,13 @@ from typing import Any
 
 from fcforge.capsule import container as box
 from fcforge.capsule import ledger
-from fcforge.capsule.arrays import check_lane, check_subjects, read_lane, read_subjects
+from fcforge.capsule.arrays import (
+    check_harmony,
+    check_lane,
+    check_subjects,
+    read_lane,
+    read_subjects,
+)
 from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.capsule.keys import Keyring, check_signature, read_keyring, read_public
 from fcforge.capsule.lines import check_line
@@ -239,8 +245,9 @@ class _Opening:
         return f"{counted(len(keys), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:
-        self.lane, learner = read_lane(self.parts[box.LANE], self.settings)
         n_rois = self.settings.n_rois
+        self.lane, learner, self.harmony = read_lane(self.parts[box.LANE], self.settings)
+        check_harmony(self.harmony, n_rois, ledger.learned(self.entries))
         self.remembered = read_subjects(self.parts[box.REMEMBERED], n_rois, box.REMEMBERED)
         check_lane(self.lane, learner, len(self.remembered), len(self.sites))
         return f"{sum(p.numel() for p in self.lane.params.values())} parameters, all finite"
@@ -265,6 +272,7 @@ class _Opening:
             name: getattr(self, name)
             for name in (
                 "settings", "sites", "lane", "remembered", "held_out", "entries", "signed_by",
+                "harmony",
             )
         }  # fmt: skip
         return Capsule(**fields, id=self.identity, parent=self.entries[-1]["parent"])

@@ -15,6 +15,7 @@ from fcforge.capsule.home import Threshold
 from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned
 from fcforge.runner.learners import build_learner
+from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Scan, Where, find_scans
 from fcforge.speed import one_thread
@@ -117,16 +118,25 @@ def own_odds(odds: np.ndarray, threshold: Threshold) -> np.ndarray:
     return threshold.intercept + threshold.slope * odds
 
 
-def judge(capsule: Capsule, fc: np.ndarray) -> Judged:
-    """What a chained capsule says about scans (n, R, R)."""
+def judge(
+    capsule: Capsule,
+    fc: np.ndarray,
+    site: str | Sequence[str] | None = None,
+    unseen: Unseen = "refuse",
+) -> Judged:
+    """What a chained capsule says about scans (n, R, R); `site` and `unseen` as in `predictor`."""
     learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
-    x = torch.from_numpy(np.array(fc, dtype=np.float32))
+    fc = np.array(fc, dtype=np.float32)
+    x = torch.from_numpy(capsule.moved(fc, site, unseen))
+    # an effect that is estimated from strange scans makes them look ordinary
+    known_effect: Unseen = "leave" if unseen == "estimate" else unseen
+    seen = torch.from_numpy(capsule.moved(fc, site, known_effect)) if capsule.harmony else x
     known, n = references(capsule), len(x)
     odd, why = torch.full((n,), torch.nan), [""] * n
     with one_thread():
         u = scores(learner, capsule.lane, x).double() / capsule.temperature
         if known:
-            odd, why = strangeness(known, x)
+            odd, why = strangeness(known, seen)
     strange = odd > 1
     odds = torch.where(strange, torch.nan, u[:, 1] - u[:, 0])
     told = tuple(text if far else "" for text, far in zip(why, strange.tolist(), strict=True))
@@ -143,8 +153,14 @@ def references(capsule: Capsule) -> Known:
     return found
 
 
-def predictor(capsule: Capsule) -> Predictor:
-    """A chained capsule as what it predicts with."""
+def predictor(
+    capsule: Capsule, site: str | Sequence[str] | None = None, unseen: Unseen = "refuse"
+) -> Predictor:
+    """A chained capsule as what it predicts with.
+
+    A harmonised one must be told the site of the scans (or of each of them), and what to do with
+    people of a site it has not learned (`fcforge.sites.harmonise.learned_as`).
+    """
     settings = capsule.settings
     return Predictor(
         capsule.id,
@@ -153,13 +169,15 @@ def predictor(capsule: Capsule) -> Predictor:
         capsule.temperature,
         settings.n_rois,
         settings.wrong_rois,
-        lambda fc, covariates: judge(capsule, fc),
+        lambda fc, covariates: judge(capsule, fc, site, unseen),
     )
 
 
-def predict(capsule: Capsule, where: Where, kind: Kind = "auto") -> list[Prediction]:
-    """Predict with a chained capsule; see `predict_scans`."""
-    return predict_scans(predictor(capsule), where, kind)
+def predict(
+    capsule: Capsule, where: Where, kind: Kind = "auto", site: str | None = None
+) -> list[Prediction]:
+    """Predict with a chained capsule; see `predictor` and `predict_scans`."""
+    return predict_scans(predictor(capsule, site), where, kind)
 
 
 def predict_scans(

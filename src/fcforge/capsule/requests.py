@@ -15,6 +15,7 @@ REQUIRE = "Refuse a capsule with an unsigned line or release (default: if any is
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
+    "harmonise", "harmonise_to",
 )  # fmt: skip
 
 
@@ -59,6 +60,10 @@ class LearnRequest(Request):
     seed: int | None = option(None, "First site: seed.")
     held_out: int | None = option(None, "First site: synthetic held-out subjects.", min=0)
     calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
+    harmonise: str | None = option(None, "First site: none, site_demean or combat.")
+    harmonise_to: Path | None = option(
+        None, "First site: public people (.npz file or folder) to harmonise to."
+    )
     kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
@@ -144,6 +149,10 @@ class PredictRequest(Request):
     out: Path | None = option(None, "File to write (standard output).")
     local: Path | None = option(
         None, "The hospital's home file: its own threshold is shown beside."
+    )
+    site: str | None = option(None, "Harmonised capsule: the site of the scans.")
+    unseen: Literal["refuse", "leave", "estimate"] = option(
+        "refuse", "Harmonised capsule: scans of a site it has not learned."
     )
     explain: Path | None = option(None, "Folder for a page and tables that say why.")
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")

@@ -56,7 +56,7 @@ def seal(
     capsule = replace(capsule, entries=entries, signed_by="")
     parts = {
         box.LEDGER: ledger.write(entries),
-        box.LANE: write_lane(capsule.lane),
+        box.LANE: write_lane(capsule.lane, capsule.harmony),
         box.REMEMBERED: write_subjects(capsule.remembered),
         box.HELD_OUT: write_subjects(capsule.held_out),
     }

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.capsule.arrays import named_harmony
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.ledger import Entry, learned
 from fcforge.methods import make_method
@@ -46,7 +47,8 @@ def arrays(capsule: Capsule) -> list[dict[str, Any]]:
     A row as long as an FC has edges is held against the mean pattern of every site's synthetic
     held-out subjects. Rows of learned weights do not correlate with it; scans do.
     """
-    named, patterns = capsule.lane.named(), _patterns(capsule)
+    named = {**capsule.lane.named(), **named_harmony(capsule.harmony)}
+    patterns = _patterns(capsule)
     for part in ("remembered", "held_out"):
         named[f"{part}/upper"] = getattr(capsule, part).upper
     return [

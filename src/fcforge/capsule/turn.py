@@ -14,7 +14,7 @@ from torch import Tensor
 from fcforge.capsule import judging, ledger
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.contents import Capsule, ChainSettings, unpinned
-from fcforge.capsule.home import People, Receipt, fingerprints
+from fcforge.capsule.home import People, fingerprints
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
@@ -82,10 +82,6 @@ class Turn:
     def learned(self) -> FCBatch:
         """The site's subjects that are trained on."""
         return self.site.learning(with_val=self.learns_val)
-
-    def receipt(self) -> Receipt:
-        """Who was learned, in the order learned."""
-        return Receipt(self.site.name, people_learned(self.settings, self.site))
 
     @property
     def fresh(self) -> bool:

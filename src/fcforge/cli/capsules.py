@@ -220,14 +220,16 @@ def predict(asked: PredictRequest) -> int:
         raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
     places = load_atlas(asked.atlas) if asked.atlas else None
     opened = open_either(asked.capsule, opening.Trust.of(asked.trust))
-    own, model = own_threshold(asked.local, opened), predictor(opened)
+    own = own_threshold(asked.local, opened)
+    model = predictor(opened, asked.site, asked.unseen)
     rows = prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
     say(prediction_text(rows, model.sites))
     _put((prediction.as_json if asked.as_json else prediction.as_csv)(rows, model), asked.out)
     if asked.explain is not None:
-        why = explain_file(opened, asked.scans, rows, asked.kind, places)
+        told = (asked.kind, places, asked.site, asked.unseen)
+        why = explain_file(opened, asked.scans, rows, *told)
         write_explanation(why, rows, asked.explain, model.id)
         say(f"wrote {asked.explain}/index.html, edges.csv and matrices.npz")
     return 0 if any(row.usable for row in rows) else 1

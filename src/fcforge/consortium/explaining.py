@@ -15,6 +15,7 @@ from fcforge.errors import DataError
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer
+from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import find_scans
 from fcforge.speed import one_thread
@@ -67,8 +68,13 @@ def explain_file(
     rows: Sequence[Prediction],
     kind: Kind = "auto",
     atlas: Atlas | None = None,
+    site: str | None = None,
+    unseen: Unseen = "refuse",
 ) -> Explanation:
-    """Explain the predictions of `predict_scans`: of the scans that got one, and no others."""
+    """Explain the predictions of `predict_scans`: of the scans that got one, and no others.
+
+    `site` and `unseen` are those of `predictor`.
+    """
     every = find_scans(scans, kind, predictor(capsule).n_rois)
     found = [s for s, row in zip(every, rows, strict=True) if row.status == "ok"]
     if not found:
@@ -76,6 +82,6 @@ def explain_file(
     fc = np.stack([scan.fc for scan in found if scan.fc is not None])
     ids = [scan.subject for scan in found]
     if isinstance(capsule, Capsule):
-        return explain_capsule(capsule, fc, ids, atlas)
+        return explain_capsule(capsule, capsule.moved(fc, site, unseen), ids, atlas)
     known = {k: np.array([scan.covariates[k] for scan in found]) for k in capsule.start.removes}
     return explain_group(capsule, fc, known, ids, atlas)

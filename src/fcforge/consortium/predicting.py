@@ -4,7 +4,7 @@ The consortium abstains from a scan that is unlike the public people's, and from
 covariate which the start removes: a guess there would look like an answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from fcforge.errors import DataError
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import as_numbers
+from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Where
 from fcforge.stats.model import Measured, measure
@@ -68,10 +69,12 @@ def _lacks(group: Consortium, covariates: Mapping[str, np.ndarray], i: int) -> s
     return f"its {far[0]} {own[far[0]][0]:.4g} is far outside the public people's" if far else ""
 
 
-def predictor(model: Capsule | Consortium) -> Predictor:
-    """Either kind of capsule as what it predicts with."""
+def predictor(
+    model: Capsule | Consortium, site: str | Sequence[str] | None = None, unseen: Unseen = "refuse"
+) -> Predictor:
+    """Either kind of capsule as what it predicts with; a harmonised one is told the site."""
     if isinstance(model, Capsule):
-        return prediction.predictor(model)
+        return prediction.predictor(model, site, unseen)
     return Predictor(
         model.digest,
         model.sites or tuple(model.start.papers["sites"]),
@@ -144,7 +147,7 @@ def evaluate(
 
     People who are in a release are counted and told: a model that has seen them flatters.
     """
-    asked = predictor(model)
+    asked = predictor(model, cohort.site.tolist())
     require_valid(cohort, n_rois=asked.n_rois)
     require_rois(asked.wrong_rois(cohort.roi_names), "the data")
     require_classes(asked.classes, cohort.classes, "the data")

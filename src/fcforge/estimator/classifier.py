@@ -84,6 +84,13 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
     class_weight : dict, "balanced" or None
         What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
         a call). Only for methods that weigh exactly, i.e. "analytic".
+    harmonise : {"none", "site_demean", "combat"}
+        How every site is brought to the first one when it is learned (`SiteHarmoniser` does it
+        for all at once). Predictions then need each subject's `site`.
+    harmonise_to : array of shape (m, R, R), optional
+        Public people to harmonise to instead of the first site.
+    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
+        What happens to subjects of a site that was not learned, as in `SiteHarmoniser`.
 
     Attributes
     ----------
@@ -101,7 +108,8 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
         order `edges`, where X holds matrices), so that `decision_function` is
         ``arctanh(X) @ coef_[0] + intercept_``; with features="any" it is
-        ``X @ coef_[0] + intercept_``. Other models have no `coef_`.
+        ``X @ coef_[0] + intercept_``. Other models have no `coef_`. Of a harmonised model X is
+        what `harmonise` makes of it.
     intercept_ : ndarray of shape (1,)
     """
 
@@ -138,6 +146,9 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         positive: Any = None,
         site_order: Sequence[Any] | None = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        harmonise: Literal["none", "site_demean", "combat"] = "none",
+        harmonise_to: Any = None,
+        unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse",
     ) -> None:
         self.method = method
         self.model = model
@@ -160,6 +171,9 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         self.positive = positive
         self.site_order = site_order
         self.class_weight = class_weight
+        self.harmonise = harmonise
+        self.harmonise_to = harmonise_to
+        self.unseen = unseen
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -247,20 +261,29 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
         seen = 0 if first else self._n_seen
         before = seen * self.mean_fc_ if seen else 0.0
+        fc = self._moved(fc, names)
         self._n_seen = seen + len(fc)
         self.mean_fc_ = (before + fc.sum(0, dtype=np.float64)) / self._n_seen
         return self
 
     # -- using what was learnt ------------------------------------------------------------------
-    def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated log odds of ``classes_[1]``, (n,)."""
+    def decision_function(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+        """Calibrated log odds of ``classes_[1]``, (n,).
+
+        Parameters
+        ----------
+        X, covariates
+            As in `fit`.
+        site : array of shape (n,), str or int, optional
+            Site of each subject, or one for all; only a harmonised model needs it.
+        """
         import torch
 
         from fcforge.capsule.judging import scores
         from fcforge.runner.learners import build_learner
         from fcforge.speed import one_thread
 
-        fc = self._scans(X)
+        fc = self._scans(X, site)
         if self.method == RELEASES:
             from fcforge.estimator.releases import log_odds
 
@@ -275,13 +298,21 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         u = u.double() / capsule.temperature
         return self._of_second((u[:, 1] - u[:, 0]).numpy())
 
-    def _scans(self, X: Any) -> np.ndarray:
-        """FC (n, R, R) of new scans, with the model's ROIs."""
+    def _scans(self, X: Any, site: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs, harmonised where it is."""
         check_is_fitted(self, "capsule_")
         fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
-        return fc
+        return self._moved(fc, None if site is None else people.site_names(site, len(fc), ""))
+
+    def _moved(self, fc: np.ndarray, names: np.ndarray | None) -> np.ndarray:
+        """FC of subjects of these sites, as the model was shown those it learned from."""
+        held: Any = self.capsule_
+        if self.method == RELEASES or held.harmony is None:
+            return fc
+        with as_input_error():
+            return held.moved(fc, names, self.unseen)
 
     def _of_second(self, odds: np.ndarray) -> np.ndarray:
         """Log odds of ``classes_[1]`` from those of the patients."""
@@ -310,21 +341,22 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         rows, cols = (index[:p] for index in layout.indices())
         return self._of_second(weight[rows, cols][None]), self._of_second(np.array([bias]))
 
-    def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """Calibrated probabilities of `classes_`, (n, 2)."""
-        odds = self.decision_function(X, covariates)
+    def predict_proba(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+        """Calibrated probabilities of `classes_`, (n, 2); arguments of `decision_function`."""
+        odds = self.decision_function(X, covariates, site)
         p = 0.5 * (1.0 + np.tanh(0.5 * odds))
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
-        """The likelier class of each subject, (n,)."""
-        odds = self.decision_function(X, covariates)
+    def predict(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+        """The likelier class of each subject, (n,); arguments of `decision_function`."""
+        odds = self.decision_function(X, covariates, site)
         return self.classes_[(odds > 0).astype(int)]
 
     def explain(
         self,
         X: Any,
         covariates: Any = None,
+        site: Any = None,
         *,
         reference: np.ndarray | None = None,
         atlas: Atlas | None = None,
@@ -337,7 +369,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
 
         Parameters
         ----------
-        X, covariates
+        X, covariates, site
             As in `decision_function`.
         reference : ndarray of shape (R, R) or (n, R, R), optional
             Scan to compare with; by default the mean of the people it learned from (of a
@@ -349,7 +381,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         """
         from fcforge.estimator.explaining import explain
 
-        return explain(self, self._scans(X), covariates, reference, atlas, stability)
+        return explain(self, self._scans(X, site), covariates, reference, atlas, stability)
 
     # -- capsules --------------------------------------------------------------------------------
     def to_capsule(

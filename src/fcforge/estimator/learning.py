@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import ConfigError
+from fcforge.estimator.inputs import InputError, to_matrices
 from fcforge.estimator.parts import RELEASES, to_settings
 from fcforge.estimator.people import OwnPeople, require_stated
 from fcforge.randomness import numpy_rng
@@ -34,6 +35,11 @@ def learn_subjects(
     require_stated(known, estimator.positive)
     if estimator.features != "fc":
         raise ConfigError("releases speak about FC.", do="Set features='fc'.")
+    if estimator.harmonise != "none":
+        raise ConfigError(
+            "a site's exact means would break the promise of its release.",
+            do="Set harmonise='none'; the start is made from public people of many sites.",
+        )
     from fcforge.consortium import Home
     from fcforge.estimator.releases import add_release, begin
 
@@ -54,10 +60,21 @@ def _links(
     settings = capsule.settings if capsule else to_settings(estimator, n_rois, classes)
     for name in subjects.order:
         check_turn(capsule, settings, name, n_rois)  # all, before any is trained
+    public = None if capsule else _public(estimator)
     for name, part in subjects.by_site():
         site, weight = as_site(part.fc, part.code, name, settings, part.weight)
-        capsule = learn_next(capsule, settings, site, weight=weight)
+        capsule = learn_next(capsule, settings, site, weight=weight, public=public)
     return capsule
+
+
+def _public(estimator: ForgeClassifier) -> FCBatch | None:
+    """The people to harmonise to, where some were given; their diagnoses are not asked for."""
+    if estimator.harmonise_to is None:
+        return None
+    fc = to_matrices(np.asarray(estimator.harmonise_to), estimator.kind)
+    if fc.ndim != 3:
+        raise InputError("harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R).")
+    return FCBatch.from_numpy(fc, np.zeros(len(fc), dtype=np.int64))
 
 
 def as_site(

@@ -92,6 +92,9 @@ def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) ->
     model = model_name(estimator)
     if estimator.features == "any" and model not in ("linear", "mlp"):
         raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
+    if estimator.features == "any" and estimator.harmonise != "none":
+        do = "Use SiteHarmoniser before the classifier."
+        raise ConfigError("only FC is harmonised while it is learned.", do=do)
     own = {name: getattr(estimator, name) for name in OWN}
     training = make(Training, {**own, **(estimator.training or {})}, "training")
     generator = estimator.generator
@@ -108,6 +111,7 @@ def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) ->
         val_fraction=estimator.val_fraction,
         held_out=estimator.held_out,
         calibrate=estimator.calibrate,
+        harmonise=estimator.harmonise,
         classes=tuple(classes.tolist()),
     )
 
@@ -120,6 +124,6 @@ def from_settings(settings: ChainSettings) -> dict[str, Any]:
     for name, part in parts.items():
         found[name] = part.name if part else None
         found[HELD_IN[name]] = dict(part.params) if part else None
-    same = ("seed", "held_out", "calibrate", "val_fraction")
+    same = ("seed", "held_out", "calibrate", "val_fraction", "harmonise")
     found |= {name: getattr(settings, name) for name in same}
     return found | {"training": training, "positive": settings.classes[1]}

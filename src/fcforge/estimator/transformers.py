@@ -20,6 +20,7 @@ from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names, two_classes
 from fcforge.sites.combat import SiteEffects
 from fcforge.sites.confounds import Confounds, design, require_covariates
+from fcforge.sites.harmonise import learned_as
 
 
 class MatrixLog(TransformerMixin, ReadsFC):
@@ -238,25 +239,15 @@ class SiteHarmoniser(_OfSubjects):
             raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
         names, d, out = site_names(site, len(X), ""), self._kept(covariates, X), X.copy()
         for name in dict.fromkeys(names.tolist()):
-            rows, like = names == name, self._like(name)
+            rows = names == name
+            with as_input_error():
+                like = learned_as(name, self.effects_.sites, self.unseen)
             if like is None and self.unseen == "leave":
                 continue
             if like is None and rows.sum() < 2:
                 raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
             out[rows] = self.effects_.remove(X[rows], d[rows], like)
         return out
-
-    def _like(self, name: str) -> str | None:
-        """The fitted site whose effect a site has; None where `unseen` says what to do."""
-        as_site = self.unseen.get(name, name) if isinstance(self.unseen, Mapping) else name
-        if as_site in self.effects_.sites:
-            return as_site
-        if self.unseen in ("leave", "estimate"):
-            return None
-        raise InputError(
-            f"site '{as_site}' was not among those of fit ({', '.join(self.effects_.sites)}).",
-            do=f"Set unseen='leave' or 'estimate', or say whom it resembles: {{'{name}': ...}}.",
-        )
 
 
 def _rows(X: np.ndarray) -> list[str]:

@@ -47,7 +47,7 @@ def answers(capsule: Capsule) -> tuple[Answer, ...]:
 
 def _travels(capsule: Capsule) -> Answer:
     """The arrays of the state come largest first, with those whose rows look like scans."""
-    state = [a for a in arrays(capsule) if a["name"].startswith("state/")]
+    state = [a for a in arrays(capsule) if a["name"].startswith(("state/", "harmony/"))]
     spent = budget(capsule)
     return answer(
         "chain_travels",
@@ -56,7 +56,7 @@ def _travels(capsule: Capsule) -> Answer:
         state=sorted(state, key=lambda a: -a["bytes"]),
         real=int(capsule.remembered.real.sum()),
         budget=budget_words(*spent) if spent is not None else "",
-        exact=capsule.settings.learner.method.name in EXACT,
+        exact=capsule.settings.learner.method.name in EXACT or capsule.harmony is not None,
     )
 
 

@@ -4,7 +4,7 @@ Everything happens in Fisher z and uses training parts only (train and val, neve
 first site is the fixed reference: it is left as it is, and every later site is moved to it with
 statistics of its own training part, when it arrives. So nothing of a later site reaches an
 earlier one, no stage has to be repeated, and what has to travel between hospitals is one mean
-(and one spread) per edge of the first site.
+(and one spread) per edge of the first site. Public people may take the first site's place.
 
 ``site_demean``: :math:`z' = z - \bar z_{site} + \bar z_{first}`; needs no diagnosis.
 ``combat``: location and scale with ComBat's empirical Bayes, the diagnoses of the training part
@@ -20,18 +20,21 @@ Shifted edges need not be a correlation matrix any more; eigenvalues below zero 
 zero and the diagonal is scaled back to one.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import unknown_name
+from fcforge.errors import DataError, unknown_name
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
 from fcforge.sites.combat import site_effect
 from fcforge.types import FCBatch, Site
 
 Harmonisation = Literal["none", "site_demean", "combat"]
+Unseen = Literal["refuse", "leave", "estimate"] | Mapping[str, str]
+LEAST = 10  # people whose mean may travel: that of fewer gives each of them away
 LIMIT = 0.9999  # as graphs.fisher_z
 
 
@@ -71,9 +74,11 @@ class Transform:
         return to_fc(self.scale * to_z(fc) + self.shift)
 
 
-def fit_demean(z: np.ndarray, first: np.ndarray) -> Transform:
-    """Move the mean of a site's training edges z (n, E) to that of the first site's."""
-    return Transform(np.ones(z.shape[1]), first.mean(0) - z.mean(0))
+class Level(NamedTuple):
+    """Where the edges of the reference lie, and how wide: both (E,)."""
+
+    mean: np.ndarray
+    spread: np.ndarray
 
 
 def centre_classes(z: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, int]:
@@ -90,12 +95,22 @@ def centre_classes(z: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.
     return residual, means.mean(0), len(groups)
 
 
-def fit_combat(
-    z: np.ndarray, first: np.ndarray, y: np.ndarray | None = None, y_first: np.ndarray | None = None
-) -> Transform:
+def level_of(z: np.ndarray, y: np.ndarray | None = None) -> Level:
+    """Level of edges z (n, E); with diagnoses midway between the classes, whatever their share."""
+    residual, mean, _ = centre_classes(z, y)
+    spread = np.sqrt((residual**2).mean(0))
+    return Level(mean, np.where(spread > 1e-12, spread, 1.0))
+
+
+def fit_demean(z: np.ndarray, first: Level) -> Transform:
+    """Move the mean of a site's training edges z (n, E) to the level of the first site."""
+    return Transform(np.ones(z.shape[1]), first.mean - z.mean(0))
+
+
+def fit_combat(z: np.ndarray, first: Level, y: np.ndarray | None = None) -> Transform:
     r"""ComBat of an arriving site to the first one.
 
-    With :math:`\alpha, \sigma` of the first site and the arriving site's
+    With :math:`\alpha, \sigma` the level of the first site and the arriving site's
     :math:`\gamma^*, \delta^*` of `site_effect`,
 
     .. math:: z' = \alpha + \sigma \frac{(z - \alpha) / \sigma - \gamma^*}{\delta^*}.
@@ -104,14 +119,13 @@ def fit_combat(
 
     Parameters
     ----------
-    z, first : ndarray of shape (n, E) and (m, E)
-        Training edges of the arriving and of the first site.
-    y, y_first : ndarray, optional
-        Their diagnoses; given, the difference between the classes is kept.
+    z : ndarray of shape (n, E)
+        Training edges of the arriving site.
+    first : Level
+    y : ndarray of shape (n,), optional
+        Diagnoses; given (to `level_of`, too), the difference between the classes is kept.
     """
-    residual, alpha, _ = centre_classes(first, y_first)
-    sigma = np.sqrt((residual**2).mean(0))
-    sigma = np.where(sigma > 1e-12, sigma, 1.0)
+    alpha, sigma = first
     own, location, n_means = centre_classes(z, y)
     gamma, delta2 = site_effect((own + location - alpha) / sigma, n_means)
     delta = np.sqrt(delta2)
@@ -130,21 +144,23 @@ def harmonise_sites(
         raise unknown_name("harmonisation", how, ("none", "site_demean", "combat"))
     if how == "none" or not first:
         return dict(sites)
-    z0, y0 = _training(sites[first])
-    out = {}
-    for name, site in sites.items():
-        if name != first:
-            z, y = _training(site)
-            labels = (y, y0) if labelled else (None, None)
-            move = fit_demean(z, z0) if how == "site_demean" else fit_combat(z, z0, *labels)
-            site = _moved(site, move, f"{how} to {first}")
-        out[name] = site
-    return out
+    level = level_of(*_training(sites[first], how, labelled))
+    return {
+        name: site
+        if name == first
+        else _moved(site, _fit(how, level, *_training(site, how, labelled)), f"{how} to {first}")
+        for name, site in sites.items()
+    }
 
 
-def _training(site: Site) -> tuple[np.ndarray, np.ndarray]:
+def _fit(how: str, level: Level, z: np.ndarray, y: np.ndarray | None) -> Transform:
+    return fit_demean(z, level) if how == "site_demean" else fit_combat(z, level, y)
+
+
+def _training(site: Site, how: str, labelled: bool = True) -> tuple[np.ndarray, np.ndarray | None]:
+    """Edges of the training part, and diagnoses where the estimates use them."""
     part = site.learning(with_val=True)
-    return to_z(part.fc.numpy()), part.y.numpy()
+    return to_z(part.fc.numpy()), part.y.numpy() if labelled and how == "combat" else None
 
 
 def _moved(site: Site, move: Transform, note: str) -> Site:
@@ -157,4 +173,139 @@ def _moved(site: Site, move: Transform, note: str) -> Site:
         val=moved(site.val),
         test=moved(site.test),
         provenance={**site.provenance, "harmonised": note},
+    )
+
+
+# -- a chain of hospitals, whose data never meet ---------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Harmony:
+    """What travels of a harmonised chain: the reference, and how each site is moved to it.
+
+    Attributes
+    ----------
+    how : {"site_demean", "combat"}
+    level, spread : ndarray of shape (E,)
+        Of the first site's training part, or of public people.
+    scale, shift : ndarray of shape (sites, E)
+        `Transform` of each site, in the order learned; 1 and 0 of a first site that is itself the
+        reference.
+    """
+
+    how: str
+    level: np.ndarray
+    spread: np.ndarray
+    scale: np.ndarray
+    shift: np.ndarray
+
+    @classmethod
+    def to_public(cls, how: str, fc: np.ndarray, y: np.ndarray | None = None) -> "Harmony":
+        """A chain's harmony before its first site: public people (n, R, R) are the reference."""
+        _require_many(len(fc), "the public people")
+        level, spread = level_of(to_z(fc), y if how == "combat" else None)
+        return cls(how, level, spread, *np.zeros((2, 0, len(level))))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that travels, by name."""
+        return {name: getattr(self, name) for name in ("level", "spread", "scale", "shift")}
+
+    def digest(self, place: int) -> str:
+        """SHA-256 of what a site adds: its move, and for the first site the reference, too."""
+        added = [self.scale[place], self.shift[place], *[self.level, self.spread] * (place == 0)]
+        return hashlib.sha256(b"".join(a.astype("<f8").tobytes() for a in added)).hexdigest()
+
+    def complaint(self, sites: int, n_edges: int) -> str:
+        """Why these arrays cannot be the harmony of so many sites; empty where they can."""
+        one, all_sites = (n_edges,), (sites, n_edges)
+        shapes = {"level": one, "spread": one, "scale": all_sites, "shift": all_sites}
+        for name, array in self.arrays().items():
+            if array.shape != shapes[name] or array.dtype != np.float64:
+                return f"'{name}' has another shape or type than {sites} sites need"
+        if not ((self.scale > 0).all() and (self.spread > 0).all()):
+            return "a scale is not above zero"
+        return "" if self.how == "combat" or (self.scale == 1).all() else "demeaning scales nothing"
+
+    def zero_shot(self, site: Site) -> Site:
+        """A site that was not learned yet, moved without its diagnoses."""
+        z, _ = _training(site, self.how)
+        return _moved(site, _fit(self.how, Level(self.level, self.spread), z, None), self.how)
+
+    def apply(
+        self, fc: np.ndarray, names: Sequence[str], sites: Sequence[str], unseen: Unseen = "refuse"
+    ) -> np.ndarray:
+        """FC (n, R, R) of new people, each moved as those of its site were.
+
+        Parameters
+        ----------
+        fc : ndarray of shape (n, R, R)
+        names : sequence of n str
+            Site of each.
+        sites : sequence of str
+            Those learned, in order.
+        unseen : {"refuse", "leave", "estimate"} or mapping of str to str
+            As in `learned_as`.
+        """
+        out, level = np.array(fc, dtype=np.float32), Level(self.level, self.spread)
+        for name in dict.fromkeys(names):
+            rows, like = np.array([n == name for n in names]), learned_as(name, sites, unseen)
+            if like is not None:
+                place = sites.index(like)
+                move = Transform(self.scale[place], self.shift[place])
+            elif unseen == "leave":
+                continue
+            else:
+                if rows.sum() < 2:
+                    raise DataError(f"site '{name}' has one subject: its effect cannot be told.")
+                move = _fit(self.how, level, to_z(out[rows]), None)
+            if (move.scale != 1).any() or (move.shift != 0).any():
+                out[rows] = move(out[rows])
+        return out
+
+
+def arrive(before: Harmony | None, how: Harmonisation, site: Site) -> tuple[Harmony | None, Site]:
+    """The chain's harmony with one more site, and the site moved; nothing happens with "none".
+
+    The first site is the reference and stays as it is, unless `before` has one already.
+    """
+    if how == "none":
+        return None, site
+    z, y = _training(site, how)
+    _require_many(len(z), f"site '{site.name}'")
+    if before is None:
+        level, one = level_of(z, y), np.ones((1, z.shape[1]))
+        return Harmony(how, *level, one, 0 * one), site
+    move = _fit(how, Level(before.level, before.spread), z, y)
+    scale = np.vstack([before.scale, move.scale])
+    shift = np.vstack([before.shift, move.shift])
+    return replace(before, scale=scale, shift=shift), _moved(site, move, how)
+
+
+def _require_many(n: int, where: str) -> None:
+    if n < LEAST:
+        raise DataError(
+            f"{n} people to harmonise with: a mean of so few gives each of them away.",
+            where=where,
+            do=f"Learn from at least {LEAST} people of each site, or set harmonise='none'.",
+        )
+
+
+def learned_as(name: str, sites: Sequence[str], unseen: Unseen) -> str | None:
+    """The learned site whose effect a site's people have; None where `unseen` says what to do.
+
+    Parameters
+    ----------
+    name : str
+    sites : sequence of str
+        Whose effects are known.
+    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
+        What happens to people of another site: an error; they stay as they are; the effect is
+        estimated from these very people, without diagnoses; or the site to take them for.
+    """
+    like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
+    if like in sites:
+        return like
+    if unseen in ("leave", "estimate"):
+        return None
+    raise DataError(
+        f"site '{like}' was not among those learned ({', '.join(sites)}): its effect is unknown.",
+        do="Name the learned site that it resembles, or set unseen='estimate' or 'leave'.",
     )
