@@ -6,7 +6,7 @@ from typing import Any
 from fcforge.errors import FCForgeError
 from fcforge.imaging.app import fc_folder
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.imaging.raw.walk import preprocess_folder
+from fcforge.imaging.raw.pipeline import preprocess_folder
 from fcforge.report import quality
 
 

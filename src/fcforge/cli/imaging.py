@@ -25,7 +25,7 @@ def fc(request: FCRequest) -> int:
 @takes(PreprocessRequest)
 def preprocess(request: PreprocessRequest) -> int:
     """Bring raw scans to MNI space: basic. T1w images are not used; prefer fMRIPrep."""
-    from fcforge.imaging.raw.walk import preprocess_folder
+    from fcforge.imaging.raw.pipeline import preprocess_folder
     from fcforge.report import quality
 
     return preprocess_folder(request, say=say, progress=progress_of, pages=quality).code

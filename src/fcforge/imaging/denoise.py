@@ -38,6 +38,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
 MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
+TOO_FEW = "The scan moved too much or is too short for this method."
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,9 @@ class Denoise:
     def describe(self) -> dict[str, Any]:
         """Every value used, for a sidecar."""
         parameters = {k: list(v) if isinstance(v, tuple) else v for k, v in self.parameters.items()}
-        return {
-            "Method": self.name,
-            "LoadConfounds": parameters,
-            "HighPassHz": self.high_pass,
-            "LowPassHz": self.low_pass,
-            "Detrend": self.detrend,
-            "Filter": "butterworth, order 5",
-        }
+        band = {"HighPassHz": self.high_pass, "LowPassHz": self.low_pass}
+        more = {**band, "Detrend": self.detrend, "Filter": "butterworth, order 5"}
+        return {"Method": self.name, "LoadConfounds": parameters, **more}
 
 
 def make_denoise(
@@ -79,13 +75,13 @@ def make_denoise(
     *,
     high_pass: float | None = 0.01,
     low_pass: float | None = 0.1,
-    fd_threshold: float | None = None,
-    std_dvars_threshold: float | None = None,
+    **limits: float | None,
 ) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
-    joined by ``+``, e.g. ``motion+wm_csf+global_signal``.
+    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `limits` are ``fd_threshold`` and
+    ``std_dvars_threshold`` of scrubbing where they are not None.
     """
     if high_pass and low_pass and high_pass >= low_pass:
         raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
@@ -97,7 +93,6 @@ def make_denoise(
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
         parameters |= COMPONENTS[part]
     parameters |= differs
-    limits = {"fd_threshold": fd_threshold, "std_dvars_threshold": std_dvars_threshold}
     parameters |= {k: v for k, v in limits.items() if v is not None and k in parameters}
     return Denoise(name, parameters, high_pass, low_pass)
 
@@ -186,19 +181,18 @@ def clean_series(
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
     high_pass, low_pass = None if cosines else denoise.high_pass, denoise.low_pass
     by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
-    _require_band(high_pass, low_pass, tr, where)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
+    _require_band(high_pass, low_pass, tr, where)
     dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, low_pass)
     least = MIN_TO_FILTER if high_pass or low_pass else MIN_VOLUMES
     if n_kept < least or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
-        do = "The scan moved too much or is too short for this method."
-        raise DataError(f"{few} and this band-pass.", where=where, do=do)
+        raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
     band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": denoise.detrend}
-    report = {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass, "Confounds": names}
+    done = {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass, "Confounds": names}
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     cleaned = _clean(series, n_kept, confounds=confounds, sample_mask=sample_mask, **band)
-    return cleaned, {**report, **kept, "DegreesOfFreedom": round(dof, 1)}
+    return cleaned, {**done, **kept, "DegreesOfFreedom": round(dof, 1)}
 
 
 def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:

@@ -73,22 +73,16 @@ class FCRequest(Request):
         """Method, band and thresholds as `clean_series` takes them."""
         from fcforge.imaging.denoise import make_denoise
 
-        return make_denoise(
-            self.denoise,
-            high_pass=self.high_pass or None,
-            low_pass=self.low_pass or None,
-            fd_threshold=self.fd_threshold,
-            std_dvars_threshold=self.std_dvars_threshold,
-        )
+        band = {"high_pass": self.high_pass or None, "low_pass": self.low_pass or None}
+        limits = {k: getattr(self, k) for k in ("fd_threshold", "std_dvars_threshold")}
+        return make_denoise(self.denoise, **band, **limits)
 
     @property
     def recorded(self) -> dict[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
         names = ("min_coverage", "max_empty", "min_dof", "tr", "columns", "variable", "drop")
-        return {
-            "denoise": self.denoising.describe(),
-            **{name: getattr(self, name) for name in names},
-        }
+        given = {name: getattr(self, name) for name in names}
+        return {"denoise": self.denoising.describe(), **given}
 
     def takes(self, source: Source) -> bool:
         """Whether a file found is wanted; an empty string takes any."""
@@ -102,7 +96,7 @@ class FCRequest(Request):
 
 @dataclass(frozen=True)
 class PreprocessRequest(Request):
-    """What `fcforge.imaging.raw.walk.preprocess_folder` is asked for."""
+    """What `fcforge.imaging.raw.pipeline.preprocess_folder` is asked for."""
 
     source: Path = option(metavar="IN", help="BIDS folder, or a folder with one 4D file each.")
     out: Path = option(metavar="OUT", help="Output folder.")

@@ -1,20 +1,17 @@
-"""Raw scans: where they lie (BIDS or loose files), and what their sidecars say."""
+"""Raw scans: where they lie (BIDS or loose), what their sidecars say, and how one is written."""
 
+import contextlib
+import gzip
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging import sources
 from fcforge.imaging.raw.corrections import opposite
-from fcforge.imaging.sources import (
-    Source,
-    entities,
-    nifti_files,
-    read_json,
-    sidecar_of,
-    source_of,
-    stem_of,
-)
+from fcforge.imaging.sources import Source
 
 
 @dataclass(frozen=True)
@@ -45,19 +42,23 @@ class RawRun:
 def find_raw(root: Path) -> list[RawRun]:
     """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
     if not root.is_dir():
-        raise DataError("no such folder.", where=str(root))
-    paths = [*nifti_files(root, "sub-*/**/*_bold")] or [*nifti_files(root, "*")]
+        raise DataError("no such folder.", where=root)
+    paths = [*sources.nifti_files(root, "sub-*/**/*_bold")] or [*sources.nifti_files(root, "*")]
     if not paths:
         what = "no *_bold.nii[.gz] and no NIfTI file found."
         do = "Give a BIDS folder, or a folder with one 4D file per subject."
-        raise DataError(what, where=str(root), do=do)
+        raise DataError(what, where=root, do=do)
     runs = [_describe(path, root) for path in paths]
     return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name))
 
 
 def _describe(path: Path, root: Path) -> RawRun:
-    info = _sidecars(path, root)
-    source = source_of(path, "scan", "raw", subject=stem_of(path.name), task="rest")
+    # BIDS inheritance: task-rest_bold.json at the top counts, too.
+    task = sources.entities(path.name).get("task", "rest")
+    info = sources.read_json(root / f"task-{task}_bold.json")
+    info |= sources.read_json(sources.sidecar_of(path))
+    subject = sources.stem_of(path.name)
+    source = sources.source_of(path, "scan", "raw", subject=subject, task="rest")
     phase = str(info.get("PhaseEncodingDirection", ""))
     try:
         tr = float(info["RepetitionTime"]) if info.get("RepetitionTime") else None
@@ -65,23 +66,64 @@ def _describe(path: Path, root: Path) -> RawRun:
         readout = float(info.get("TotalReadoutTime", 0.05))
     except (TypeError, ValueError) as error:
         what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
-        raise DataError(f"its sidecar's {what} ({error}).", where=str(path)) from None
+        raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
     return RawRun(source, tr, slice_timing, phase, readout, _reverse(path, phase))
 
 
-def _sidecars(path: Path, root: Path) -> dict[str, Any]:
-    """Sidecar content with BIDS inheritance: ``task-rest_bold.json`` at the top counts too."""
-    task = entities(path.name).get("task", "rest")
-    info: dict[str, Any] = {}
-    for file in (root / f"task-{task}_bold.json", sidecar_of(path)):
-        info |= read_json(file)
-    return info
-
-
 def _reverse(path: Path, phase: str) -> Path | None:
-    if not phase:
-        return None
-    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")):
-        if read_json(sidecar_of(image)).get("PhaseEncodingDirection") == opposite(phase):
+    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")) if phase else ():
+        side = sources.read_json(sources.sidecar_of(image))
+        if side.get("PhaseEncodingDirection") == opposite(phase):
             return image
     return None
+
+
+def save_nifti(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:
+    """Write a 3D or 4D array as NIfTI; returns the path."""
+    import nibabel as nib
+
+    image = nib.Nifti1Image(data, affine)
+    image.header.set_xyzt_units("mm", "sec")
+    if data.ndim == 4:
+        image.header["pixdim"][4] = tr
+    nib.save(image, path)
+    return path
+
+
+@contextlib.contextmanager
+def volume_writer(
+    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
+
+    Parameters
+    ----------
+    path : Path
+        ``.nii.gz``.
+    shape : tuple of four int
+    affine : ndarray of shape (4, 4)
+    tr : float
+    top : float
+        Largest value to be stored; what exceeds it is clipped.
+    """
+    import nibabel as nib
+
+    header = nib.Nifti1Header()
+    header.set_data_shape(shape)
+    header.set_data_dtype(np.int16)
+    header.set_xyzt_units("mm", "sec")
+    header.set_sform(affine, code=4)
+    header.set_qform(affine, code=4)
+    header["pixdim"][4] = tr
+    slope = max(float(top), 1e-6) / 32000
+    header.set_slope_inter(slope, 0.0)
+    header["vox_offset"] = 352
+    header["magic"] = b"n+1"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(header.binaryblock + bytes(4))
+
+        def write(volume: np.ndarray) -> None:
+            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
+            file.write(stored.tobytes(order="F"))
+
+        yield write

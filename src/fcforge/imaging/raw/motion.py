@@ -184,7 +184,7 @@ def estimate_motion_ants(data: np.ndarray, affine: np.ndarray) -> Motion:
     """The same through ``ants.motion_correction("BOLDRigid")``; slower, for comparison."""
     import ants
 
-    from fcforge.imaging.raw.normalise import affine_of_transform, to_ants
+    from fcforge.imaging.raw.mni import affine_of_transform, to_ants
 
     centre = affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
     moving = to_ants(data, affine)

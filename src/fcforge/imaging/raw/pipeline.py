@@ -1,4 +1,4 @@
-"""From a raw scan to fMRIPrep-like derivatives in MNI space: basic, for data without fMRIPrep.
+"""`fcforge preprocess`: raw scans to fMRIPrep-like derivatives in MNI space, for data without it.
 
 With FSL the order is the paper's: slice timing, motion, distortion, MNI. The pip-only path follows
 fMRIPrep: motion is estimated before slice timing, since a spline in time blurs a moving head (on
@@ -6,35 +6,33 @@ our phantom 0.04 mm of motion are left that way, 0.14-0.27 mm the other way roun
 registration are composed, so every volume is interpolated in space once.
 """
 
-import contextlib
-import gzip
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging import outputs, people
+from fcforge.imaging.atlases import load_atlas
 from fcforge.imaging.options import PreprocessRequest
-from fcforge.imaging.outputs import base_name, software, subject_folder, write_json
-from fcforge.imaging.raw import fsl_spm
-from fcforge.imaging.raw.corrections import (
-    correct_slice_timing,
-    estimate_field,
-    opposite,
-    phase_axis,
-    slice_times,
-    unwarp,
+from fcforge.imaging.raw import corrections, fsl_spm
+from fcforge.imaging.raw.files import RawRun, find_raw, save_nifti, volume_writer
+from fcforge.imaging.raw.mni import (
+    SPACE,
+    TissueSignals,
+    confounds_table,
+    mni_grid,
+    mni_tissues,
+    register_to_mni,
 )
-from fcforge.imaging.raw.files import RawRun
 from fcforge.imaging.raw.motion import estimate_motion, estimate_motion_ants, mean_volume, resample
-from fcforge.imaging.raw.normalise import SPACE, mni_grid, register_to_mni
-from fcforge.imaging.raw.nuisance import TissueSignals, confounds_table, mni_tissues
-from fcforge.imaging.scan import ScanHeader, open_scan, read_volume, repetition_time
+from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
-from fcforge.writing import whole_file
+from fcforge.writing import whole_file, write_text
 
 
 @dataclass(frozen=True)
@@ -59,11 +57,82 @@ class Preprocessed:
     affine: np.ndarray
     done: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def outlines(self) -> np.ndarray:
+        """Borders between ROIs on the output grid; nothing where no atlas is installed."""
+        edges = np.zeros(self.mean.shape, dtype=bool)
+        try:
+            grid = load_atlas("AAL116").on_grid(self.mean.shape, self.affine)
+        except DataError:
+            return edges
+        edges[1:] |= grid[1:] != grid[:-1]
+        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
+        return edges
+
+
+def preprocess_folder(
+    request: PreprocessRequest,
+    *,
+    say: people.Say,
+    progress: people.Progress = people.no_progress,
+    pages: people.Pages | None = None,
+) -> people.Outcome:
+    """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
+
+    Parameters are those of `fcforge.imaging.app.fc_folder`.
+    """
+    say("a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output")
+    out, pages = request.out, pages if request.report else None
+    outputs.refuse_foreign(out, request.source)
+    runs = find_raw(request.source)
+    table = people.find_people(request.source)
+    found = (run.source.subject for run in runs)
+    subjects = people.wanted(request.participant_label, table.rows, found)
+    # Laid out as fMRIPrep's, so that tools for fMRIPrep's output read it.
+    layout = "fcforge preprocess (fMRIPrep layout)"
+    outputs.write_description(out, request.source, "fcforge preprocess", layout)
+    if table.path is not None:  # `fcforge fc` looks for it beside the derivatives
+        shutil.copyfile(table.path, out / table.path.name)
+
+    def make(subject: str) -> bool:
+        return _subject([r for r in runs if r.source.subject == subject], request, pages, say)
+
+    outcome = people.walk(subjects, make, progress, say)
+    outputs.write_table(out / "logs" / "failed.tsv", ["participant_id", "reason"], outcome.failed)
+    for line in outcome.summary(out, "are preprocessed"):
+        say(line)
+    return outcome
+
+
+def _subject(
+    runs: list[RawRun], request: PreprocessRequest, pages: people.Pages | None, say: people.Say
+) -> bool:
+    if not runs:
+        raise DataError("is listed, but there is no scan of it.")
+    subject, results = f"sub-{runs[0].source.subject}", list[Preprocessed]()
+    for run in runs:
+        paths = [run.source.path, *([run.reverse] if run.reverse else [])]
+        key = outputs.fingerprint_of(paths, [request.recorded, asdict(run)])
+        if not outputs.is_done(output_path(request.out, run), key):
+            results.append(preprocess_run(run, request, key))
+            if results[-1].done["slice_timing"] == "not done":
+                say(f"{subject}: no slice times known, slice timing skipped")
+    if results and pages:
+        shown = [(r.path.name, r.parameters, r.mean, r.outlines) for r in results]
+        facts = {
+            f"{step}, run {i}" if len(results) > 1 else step: what
+            for i, result in enumerate(results, 1)
+            for step, what in result.done.items()
+        }
+        page = pages.preprocess_page(subject, shown, facts)
+        write_text(request.out / f"{subject}.html", page)
+    return bool(results)
+
 
 def output_path(out: Path, run: RawRun) -> Path:
     """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
-    folder = subject_folder(out, run.source)
-    return folder / f"{base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
+    name = f"{outputs.base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
+    return outputs.subject_folder(out, run.source) / name
 
 
 def preprocess_run(run: RawRun, request: PreprocessRequest, key: str = "") -> Preprocessed:
@@ -77,26 +146,22 @@ def preprocess_run(run: RawRun, request: PreprocessRequest, key: str = "") -> Pr
     plan = fsl_spm.plan_route(request.route)
     if plan["motion"] != "mcflirt":
         plan["motion"] = request.motion
-    scan = open_scan(run.source.path)
+    scan, drop = open_scan(run.source.path), request.drop
     tr = repetition_time(scan, run.tr, request.tr)
     if tr is None:
-        raise DataError("the TR is unknown.", where=str(scan.path), do="Pass --tr SECONDS.")
+        raise DataError("the TR is unknown.", where=scan.path, do="Pass --tr SECONDS.")
+    if scan.n_volumes - drop < 10:
+        raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=scan.path)
+    data = read_volume(scan.path)[..., drop:]
+    if not np.isfinite(data).all():
+        bad = int((~np.isfinite(data)).any(axis=-1).sum())
+        raise DataError(f"{bad} NaN voxels in a raw scan.", where=scan.path)
     with tempfile.TemporaryDirectory() as work:
-        way = _Way(run, request, plan, Path(work), _load(scan, request.drop), scan.affine, tr)
+        way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
         steps = [way.slice_timing, way.realign, way.distortion]
         for step in steps if plan["motion"] == "mcflirt" else [steps[2], steps[1], steps[0]]:
             step()
         return way.to_mni(key)
-
-
-def _load(scan: ScanHeader, drop: int) -> np.ndarray:
-    if scan.n_volumes - drop < 10:
-        raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=str(scan.path))
-    data = read_volume(scan.path)[..., drop:]
-    if not np.isfinite(data).all():
-        bad = int((~np.isfinite(data)).any(axis=-1).sum())
-        raise DataError(f"{bad} NaN voxels in a raw scan.", where=str(scan.path))
-    return data
 
 
 @dataclass
@@ -115,21 +180,21 @@ class _Way:
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
         """ScanHeader (or `data`) in the working folder, for another program."""
         data = self.data if data is None else data
-        return _save(data, self.affine, self.tr, self.work / name)
+        return save_nifti(data, self.affine, self.tr, self.work / name)
 
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
         if self.run.slice_timing:
             times, known = np.array(self.run.slice_timing), "sidecar"
         elif known := self.request.slice_order:
-            times = slice_times(known, self.data.shape[2], self.tr)
+            times = corrections.slice_times(known, self.data.shape[2], self.tr)
         else:
             return
         if self.plan["slice_timing"] == "slicetimer":
             file = fsl_spm.fsl_slice_timing(self.save("raw.nii.gz"), self.work, self.tr, times)
             self.data = read_volume(file)
         else:
-            self.data = correct_slice_timing(self.data, times, self.tr)
+            self.data = corrections.correct_slice_timing(self.data, times, self.tr)
         self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": float(times.max() / 2)}
 
     def distortion(self) -> None:
@@ -138,27 +203,27 @@ class _Way:
             return
         reverse, phase = self.run.reverse, self.run.phase
         if reverse is None:
-            where = str(self.run.source.path)
+            where = self.run.source.path
             raise DataError("no image with the opposite phase direction.", where=where)
         other = read_volume(reverse)
         other = other if other.ndim == 3 else other[..., 0]
         mean = self.data[..., :5].mean(axis=-1)
+        about: dict[str, Any] = {"Config": "b02b0.cnf"}
         if self.plan["distortion"] == "topup":
             pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
-            source, ways = self.save("to_unwarp.nii.gz"), [phase, opposite(phase)]
+            source, ways = self.save("to_unwarp.nii.gz"), [phase, corrections.opposite(phase)]
             file = fsl_spm.fsl_distortion(source, pair, self.work, ways, self.run.readout)
             self.data = read_volume(file)
-            about: dict[str, Any] = {"Config": "b02b0.cnf"}
         else:
             about = self._unwarp(mean, other)
         self.done["distortion"] = {"Reverse": reverse.name, **about}
 
     def _unwarp(self, mean: np.ndarray, other: np.ndarray) -> dict[str, Any]:
-        axis, _ = phase_axis(self.run.phase)
-        field_mm = estimate_field(mean, other, self.affine, axis)
+        axis, _ = corrections.phase_axis(self.run.phase)
+        field_mm = corrections.estimate_field(mean, other, self.affine, axis)
         voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
         for t in range(self.data.shape[3]):
-            self.data[..., t] = unwarp(self.data[..., t], field_mm, axis, voxel_mm)
+            self.data[..., t] = corrections.unwarp(self.data[..., t], field_mm, axis, voxel_mm)
         return {"Axis": "ijk"[axis], "LargestMm": float(np.abs(field_mm).max())}
 
     def realign(self) -> None:
@@ -216,69 +281,19 @@ class _Way:
         mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
         mask[signals.tissues.brain] = 1
         with whole_file(path.with_name(path.name.replace("preproc_bold", "brain_mask"))) as part:
-            _save(mask.reshape(shape, order="F"), result.affine, 1.0, part)
+            save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
         table = confounds_table(result.parameters, signals, self.tr)
-        name = f"{base_name(self.run.source)}_desc-confounds_timeseries.tsv"
+        name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
         side = {
             "RepetitionTime": self.tr,
             "SpatialReference": SPACE,
-            "Sources": [str(self.run.source.path)],
+            "Sources": [self.run.source.path],
             "Steps": result.done,
             "Recipe": self.request.recorded,
-            "Software": software(),
+            "Software": outputs.software(),
             "MeanFD": float(np.nanmean(table["framewise_displacement"])),
             "Fingerprint": key,
         }
-        write_json(sidecar_of(path), side)
-
-
-def _save(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:
-    import nibabel as nib
-
-    image = nib.Nifti1Image(data, affine)
-    image.header.set_xyzt_units("mm", "sec")
-    if data.ndim == 4:
-        image.header["pixdim"][4] = tr
-    nib.save(image, path)
-    return path
-
-
-@contextlib.contextmanager
-def volume_writer(
-    path: Path, shape: tuple[int, ...], affine: np.ndarray, tr: float, top: float
-) -> Iterator[Callable[[np.ndarray], None]]:
-    """Write a 4D scan volume by volume, 16 bit, so that it is never in memory as a whole.
-
-    Parameters
-    ----------
-    path : Path
-        ``.nii.gz``.
-    shape : tuple of four int
-    affine : ndarray of shape (4, 4)
-    tr : float
-    top : float
-        Largest value to be stored; what exceeds it is clipped.
-    """
-    import nibabel as nib
-
-    header = nib.Nifti1Header()
-    header.set_data_shape(shape)
-    header.set_data_dtype(np.int16)
-    header.set_xyzt_units("mm", "sec")
-    header.set_sform(affine, code=4)
-    header.set_qform(affine, code=4)
-    header["pixdim"][4] = tr
-    slope = max(float(top), 1e-6) / 32000
-    header.set_slope_inter(slope, 0.0)
-    header["vox_offset"] = 352
-    header["magic"] = b"n+1"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(header.binaryblock + bytes(4))
-
-        def write(volume: np.ndarray) -> None:
-            stored = np.clip(np.rint(volume / slope), -32768, 32767).astype("<i2")
-            file.write(stored.tobytes(order="F"))
-
-        yield write
+        outputs.write_json(sidecar_of(path), side)

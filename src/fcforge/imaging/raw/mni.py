@@ -1,0 +1,203 @@
+"""To MNI space by one affine, and the confounds of a scan that is there, under fMRIPrep's names.
+
+The affine is found by antspyx, onto the template that nilearn ships. Non-linear registration of an
+EPI straight to a T1 template made the overlap of ROIs worse in our tests (Dice 0.78 against 0.85
+for the affine), so it is not offered; use fMRIPrep for that. With fMRIPrep's column names nilearn's
+`load_confounds` methods (simple, scrubbing, ...) work on our own output as on fMRIPrep's.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fcforge.errors import DataError
+from fcforge.imaging.raw.motion import framewise_displacement
+
+SPACE = "MNI152NLin2009aSym"
+TEMPLATE_MM = 2
+HIGH_PASS_S = 128.0
+MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
+
+
+def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
+    """Shape and affine of the output grid: the usual MNI box at `mm` millimetres."""
+    low, high = np.array([-90.0, -126.0, -72.0]), np.array([90.0, 90.0, 108.0])
+    shape = (np.floor((high - low) / mm) + 1).astype(int)
+    affine = np.diag([mm, mm, mm, 1.0])
+    affine[:3, 3] = low
+    return (int(shape[0]), int(shape[1]), int(shape[2])), affine
+
+
+def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.ndarray:
+    """Affine from MNI mm to the scan's mm.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (x, y, z)
+        Mean of the realigned scan.
+    affine : ndarray of shape (4, 4)
+    seed : int
+        ANTs samples points for mutual information by it. It does not make the result repeatable:
+        runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one thread, too.
+
+    Returns
+    -------
+    ndarray of shape (4, 4)
+        ``scan(A p)`` is at the MNI point p.
+    """
+    ants = _ants()
+    import nibabel as nib
+    from nilearn.datasets import load_mni152_template
+    from nilearn.masking import compute_epi_mask
+
+    template = load_mni152_template(resolution=TEMPLATE_MM)
+    fixed = to_ants(np.asarray(template.dataobj, dtype=np.float32), template.affine)
+    image = nib.Nifti1Image(np.asarray(mean, dtype=np.float32), affine)
+    mask = compute_epi_mask(image, opening=1, exclude_zeros=False)
+    moving = to_ants(np.where(np.asarray(mask.dataobj) > 0, mean, 0.0), affine)
+    found = ants.registration(fixed, moving, type_of_transform="Affine", random_seed=seed)
+    matrix = affine_of_transform(found["fwdtransforms"][0])
+    stretch = np.linalg.svd(matrix[:3, :3])[1]
+    if stretch.min() < 0.5 or stretch.max() > 2.0:
+        what = f"registration to MNI failed: it would stretch the brain {stretch.max():.1f}-fold."
+        do = "Check the scan's orientation (its affine) and that it covers the brain."
+        raise DataError(what, do=do)
+    return matrix
+
+
+def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
+    """Antspyx image whose physical frame is our world mm (RAS), for 3D and 4D arrays.
+
+    ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
+    long as all images share it, and no axis has to be flipped.
+    """
+    spacing, origin, direction = np.ones(data.ndim), np.zeros(data.ndim), np.eye(data.ndim)
+    spacing[:3], origin[:3] = np.linalg.norm(affine[:3, :3], axis=0), affine[:3, 3]
+    direction[:3, :3] = affine[:3, :3] / spacing[:3]
+    where = {"origin": tuple(origin.tolist()), "spacing": tuple(spacing.tolist())}
+    values = np.ascontiguousarray(data, dtype=np.float32)
+    return _ants().from_numpy(values, **where, direction=direction)
+
+
+def affine_of_transform(file: str) -> np.ndarray:
+    """4 x 4 matrix of an ANTs affine or Euler transform file: fixed mm to moving mm."""
+    transform = _ants().read_transform(file)
+    # Reading it off by its action needs no knowledge of the parameterisation.
+    points = np.vstack([np.eye(3), np.zeros(3)])
+    moved = np.array([transform.apply_to_point(tuple(point)) for point in points.tolist()])
+    matrix = np.eye(4)
+    matrix[:3] = moved.T
+    matrix[:3, :3] -= moved[3][:, None]
+    return matrix
+
+
+def _ants() -> Any:
+    try:
+        import ants
+    except ImportError:
+        what = "registration needs antspyx, which is not installed."
+        do = "pip install 'fcforge[imaging]'."
+        raise DataError(what, do=do) from None
+    return ants
+
+
+class Tissues(NamedTuple):
+    """Flat (Fortran) voxel indices of tissues on the output grid.
+
+    Attributes
+    ----------
+    brain, white_matter, csf : ndarray of int
+    """
+
+    brain: np.ndarray
+    white_matter: np.ndarray
+    csf: np.ndarray
+
+
+@dataclass
+class TissueSignals:
+    """Collects tissue means and DVARS while volumes pass by, one at a time."""
+
+    tissues: Tissues
+    means: list[tuple[float, float, float]] = field(default_factory=list)
+    dvars: list[float] = field(default_factory=list)
+    _before: np.ndarray | None = None
+
+    def add(self, volume: np.ndarray) -> None:
+        """Take note of the next volume."""
+        flat = volume.ravel(order="F")
+        brain = flat[self.tissues.brain]
+        parts = (flat[self.tissues.csf], flat[self.tissues.white_matter], brain)
+        csf, white, whole = (float(part.mean()) if len(part) else 0.0 for part in parts)
+        self.means.append((csf, white, whole))
+        if self._before is not None:
+            self.dvars.append(float(np.sqrt(np.mean((brain - self._before) ** 2))))
+        self._before = brain
+
+
+def mni_tissues(shape: tuple[int, int, int], affine: np.ndarray) -> Tissues:
+    """Tissues from the MNI152 masks that nilearn ships.
+
+    White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
+    lies inside the brain, away from its border, in neither grey nor white matter: mostly the
+    ventricles. The same for every subject, so the last answer is kept.
+    """
+    return _tissues(shape, tuple(np.asarray(affine, dtype=float).ravel().tolist()))
+
+
+@lru_cache(maxsize=1)
+def _tissues(shape: tuple[int, int, int], values: tuple[float, ...]) -> Tissues:
+    import nibabel as nib
+    from nilearn import datasets
+    from nilearn.image import resample_img
+    from scipy.ndimage import binary_erosion
+
+    image = datasets.load_mni152_brain_mask(resolution=2)
+    grey = datasets.load_mni152_gm_mask(resolution=2)
+    whites = [datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)]
+    loaded = (image, grey, *whites)
+    brain, grey, white, pure_white = (np.asarray(mask.dataobj) > 0 for mask in loaded)
+    inner = binary_erosion(brain, iterations=6)
+    masks = (brain, binary_erosion(pure_white), inner & ~grey & ~white)
+    images = (nib.Nifti1Image(mask.astype(np.uint8), image.affine) for mask in masks)
+    target = np.array(values).reshape(4, 4)
+    moved = (resample_img(one, target, shape, interpolation="nearest") for one in images)
+    return Tissues(*(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved))
+
+
+def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -> pd.DataFrame:
+    """All columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
+
+    Parameters
+    ----------
+    parameters : ndarray of shape (n_volumes, 6)
+        Translation in mm, rotation in radians.
+    signals : TissueSignals
+    tr : float
+    """
+    base = dict(zip(MOTION, parameters.T, strict=True))
+    csf, white, whole = np.array(signals.means).T
+    base |= {"csf": csf, "white_matter": white, "global_signal": whole}
+    columns: dict[str, np.ndarray] = {}
+    for name, values in base.items():
+        change = np.concatenate([[np.nan], np.diff(values)])
+        columns |= {name: values, f"{name}_derivative1": change}
+        columns |= {f"{name}_power2": values**2, f"{name}_derivative1_power2": change**2}
+    columns["framewise_displacement"] = framewise_displacement(parameters)
+    dvars = np.concatenate([[np.nan], signals.dvars])
+    columns["dvars"] = dvars
+    # Divided by its median: 1 for an ordinary volume. fMRIPrep's version also models the noise.
+    columns["std_dvars"] = dvars / np.nanmedian(dvars)
+    for k, wave in enumerate(cosines(len(parameters), tr)):
+        columns[f"cosine{k:02d}"] = wave
+    return pd.DataFrame(columns)
+
+
+def cosines(n_volumes: int, tr: float, cut_s: float = HIGH_PASS_S) -> np.ndarray:
+    """Discrete cosines slower than `cut_s`, the high-pass of SPM and fMRIPrep, (k, n_volumes)."""
+    from nilearn.glm.first_level.design_matrix import create_cosine_drift
+
+    return create_cosine_drift(1 / cut_s, np.arange(n_volumes) * tr)[:, :-1].T  # last: a constant
