@@ -1,7 +1,8 @@
 """Errors that say what happened, where, and what to do about it."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fcforge.text import printable
@@ -49,6 +50,24 @@ class StoreError(FCForgeError):
 
 class CapsuleError(FCForgeError):
     """A capsule that is damaged, tampered with, or may not be sealed."""
+
+
+@contextlib.contextmanager
+def at(where: object, do: str = "") -> Iterator[None]:
+    """Put `where` before whatever an error of the block says, and `do` where it says nothing to do.
+
+    Examples
+    --------
+    >>> with at("a.capsule", do="Ask for it again."):
+    ...     raise CapsuleError("is damaged.")
+    Traceback (most recent call last):
+    fcforge.errors.CapsuleError: a.capsule: is damaged. Ask for it again.
+    """
+    try:
+        yield
+    except FCForgeError as error:
+        inner = f": {error.where}" if error.where else ""
+        raise type(error)(error.what, where=f"{where}{inner}", do=error.do or do) from error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "") -> ConfigError:

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
-from fcforge.capsule.audit import as_seen, audit_capsule, moment_rows, site_as_learned
+from fcforge.capsule.audit import as_seen, audit_capsule, site_as_learned
 from fcforge.capsule.home import read_home, receipt_of
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
-from fcforge.runner.learners import build_learner
 from fcforge.sites import split_site
 from fcforge.sites.harmonise import to_z
 from fcforge.sites.simulated import simulate
@@ -80,9 +79,9 @@ def test_every_array_is_attacked_or_named(capsules, cohort) -> None:
 
 def test_leverage_uses_the_rows_the_method_added(capsules, cohort) -> None:
     capsule, site = open_capsule(capsules["analytic"]), site_of(cohort)
-    learner = build_learner(capsule.settings.learner, R)
-    rows = moment_rows(learner, site.learning(with_val=True))
-    assert rows is not None
+    learner, batch = capsule.settings.build(), site.learning(with_val=True)
+    model = learner.model
+    rows = learner.method.statistics_rows(model, model.prepare(batch.fc), batch.y).numpy()
     root = capsule.lane.state["root"].numpy()
     np.testing.assert_allclose(rows.T @ rows, root.T @ root, atol=1e-6, rtol=1e-6)
 

@@ -10,9 +10,10 @@ from capsule_chains import N_ROIS, SITES, chain, cohort, settings
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, settings_for
 from fcforge.capsule.audit import audit_capsule, site_as_learned
-from fcforge.capsule.contract import require_budget, require_classes
+from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, Receipt, fingerprints, read_home, receipt_of
 from fcforge.capsule.prediction import predict
+from fcforge.capsule.turn import require_budget
 from fcforge.errors import CapsuleError, ConfigError, DataError
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, LearnerSpec
@@ -43,7 +44,7 @@ def test_other_words_for_patients_are_refused(tmp_path):
 
 def test_zero_and_one_are_controls_and_patients_everywhere():
     for ours, mine in (((0, 1), ("TC", "ASD")), (("TC", "ASD"), ("0", "1"))):
-        require_classes(ours, mine, "here")
+        require_fit(replace(cohort(), classes=mine), (), ours)
 
 
 def test_an_audit_compares_classes_and_rois(tmp_path):
@@ -116,8 +117,8 @@ def test_no_more_than_the_hospital_allows_is_spent(tmp_path):
           options=replace(asked, say=said.append))  # fmt: skip
     assert said == ["each person of this site spends epsilon 2 (delta 0.001)"]
     with pytest.raises(ConfigError, match="promises nothing"):
-        require_budget(settings("majority"), 1.0, "here")
-    assert require_budget(settings("majority"), None, "here") == ""
+        require_budget(settings("majority"), 1.0)
+    assert require_budget(settings("majority"), None) == ""
 
 
 # -- people ------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_the_summary_tells_what_travels(combat) -> None:
 
 
 def test_a_network_alone_does_not_travel_alone_when_harmonised(tmp_path) -> None:
-    assert chain(tmp_path, "site_demean", "finetune", SITES[:1]).keeps == "statistics"
+    assert chain(tmp_path, "site_demean", "finetune", SITES[:1]).settings.keeps == "statistics"
 
 
 def test_public_people_may_be_the_reference(tmp_path) -> None:

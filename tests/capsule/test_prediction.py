@@ -200,7 +200,7 @@ def test_commands(path, tmp_path) -> None:
 
 
 def test_learn_settings_come_once(path, tmp_path) -> None:
-    from fcforge.capsule.first_site import learn_site
+    from fcforge.capsule.learning import learn_site
     from fcforge.capsule.requests import LearnRequest
     from fcforge.errors import ConfigError
 
@@ -227,7 +227,7 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
 
 
 def test_config_gives_the_settings(tmp_path) -> None:
-    from fcforge.capsule.first_site import first_settings
+    from fcforge.capsule.learning import first_settings
     from fcforge.errors import ConfigError
     from fcforge.runner.experiment import Experiment
     from fcforge.types import Component, Leaks, LearnerSpec, Training

@@ -9,7 +9,7 @@ from capsule_chains import N_ROIS, QUICK, SITES, an_audit, chain, cohort, settin
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, settings_for, with_audit
 from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
-from fcforge.capsule.sealing import REAL_FLAG, settings_sha256
+from fcforge.capsule.sealing import REAL_FLAG
 from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
 from fcforge.report.inspect import inspect_words
@@ -193,7 +193,7 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
         learner=replace(capsule.settings.learner, model=Component("mlp", {"hidden": 90_000})),
         n_rois=1000,
     )
-    entry = {**capsule.entries[0], "settings": settings_sha256(big)}
+    entry = {**capsule.entries[0], "settings": big.digest}
     seal(replace(capsule, settings=big, entries=(entry,)), tmp_path / "big.capsule")
     with pytest.raises(CapsuleError, match="larger than the stored one"):
         open_capsule(tmp_path / "big.capsule")

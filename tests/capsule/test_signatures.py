@@ -18,10 +18,9 @@ from fcforge.capsule import (
     with_audit,
 )
 from fcforge.capsule import container as box
-from fcforge.capsule.keys import public_hex, read_private, read_public, write_keys
+from fcforge.capsule.keys import read_private, read_public, write_keys
 from fcforge.capsule.learning import learn_next
-from fcforge.capsule.ledger import canonical, sha256
-from fcforge.capsule.sealing import require_own_audit
+from fcforge.capsule.ledger import canonical, public_hex, require_author, sha256, signed
 from fcforge.errors import CapsuleError
 from fcforge.sites import split_site
 
@@ -36,7 +35,7 @@ def keys(tmp_path) -> dict:
 
 
 def hexes(keys: dict, *names: str) -> list[str]:
-    return [public_hex(keys[name].public_key()) for name in names]
+    return [public_hex(keys[name]) for name in names]
 
 
 def two_hospitals(folder: Path, keys: dict) -> Path:
@@ -57,7 +56,7 @@ def resealed(capsule: Capsule, out: Path, key: object, **changes: object) -> Pat
 def test_each_line_is_signed_by_its_author_and_verify_shows_it(tmp_path, keys):
     path = two_hospitals(tmp_path, keys)
     a, b = hexes(keys, "a", "b")
-    opened = open_capsule(path, trusted=[a, b])
+    opened = open_capsule(path, Trust((a, b)))
     assert [entry["key"] for entry in opened.entries] == [a, b]
     assert opened.signed_by == b
     (line,) = (check.detail for check in verify(path) if check.name == "signatures")
@@ -68,9 +67,9 @@ def test_a_key_that_is_not_trusted_is_refused_wherever_it_signed(tmp_path, keys)
     path = two_hospitals(tmp_path, keys)
     a, b, stranger = hexes(keys, "a", "b", "stranger")
     with pytest.raises(CapsuleError, match="not signed by a trusted key"):
-        open_capsule(path, trusted=[a])
+        open_capsule(path, Trust((a,)))
     with pytest.raises(CapsuleError, match=r"line 1 is signed by key .*which is not trusted"):
-        open_capsule(path, trusted=[b, stranger])
+        open_capsule(path, Trust((b, stranger)))
 
 
 def test_the_last_hop_cannot_rewrite_an_earlier_line(tmp_path, keys):
@@ -85,10 +84,8 @@ def test_the_last_hop_cannot_rewrite_an_earlier_line(tmp_path, keys):
 
 def test_a_line_taken_over_under_another_key_breaks_the_next_hospitals_signature(tmp_path, keys):
     capsule = open_capsule(two_hospitals(tmp_path, keys))
-    from fcforge.capsule.ledger import sign_last
-
     own = {**capsule.entries[0], "seconds": 9.5, "signature": ""}
-    (first,) = sign_last((own,), keys["stranger"])
+    first = signed(own, keys["stranger"])
     second = {**capsule.entries[1], "previous": sha256(canonical(first))}
     path = resealed(capsule, tmp_path / "x.capsule", keys["stranger"], entries=(first, second))
     with pytest.raises(CapsuleError, match="signature of ledger line 2"):
@@ -99,10 +96,11 @@ def test_an_audit_invented_for_another_hospital_is_refused(tmp_path, keys):
     capsule = open_capsule(two_hospitals(tmp_path, keys))
     path = tmp_path / "audited.capsule"
     seal(with_audit(capsule, an_audit(SITES[0])), path, key=keys["b"])
-    with pytest.raises(CapsuleError, match="not signed by the key that signed its learning"):
+    with pytest.raises(CapsuleError, match="its audit must be, too"):
         open_capsule(path)
-    with pytest.raises(CapsuleError, match="not signed by the key that signed its learning"):
-        require_own_audit(capsule.entries, SITES[0], keys["b"])
+    theirs = capsule.line(SITES[0])["key"]
+    with pytest.raises(CapsuleError, match="its audit must be, too"):
+        require_author(SITES[0], theirs, public_hex(keys["b"]), "audit")
     own = tmp_path / "own.capsule"
     seal(with_audit(capsule, an_audit(SITES[1])), own, key=keys["b"])
     stolen = {**open_capsule(own).entries[-1], "key": hexes(keys, "a")[0]}
@@ -118,14 +116,12 @@ def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(line, tm
     entries = [dict(e) for e in capsule.entries]
     entries[line] |= {"key": "", "signature": ""}
     if line == 0:  # B repairs its own line
-        from fcforge.capsule.ledger import sign_last
-
         entries[1]["previous"] = sha256(canonical(entries[0]))
-        entries = list(sign_last(entries, keys["b"]))
+        entries[-1] = signed(entries[-1], keys["b"])
     path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=tuple(entries))
     with pytest.raises(CapsuleError, match=f"line {line + 1} is not signed, though others are"):
         open_capsule(path)
-    assert open_capsule(path, require_signature=False).sites == SITES[:2]
+    assert open_capsule(path, Trust(required=False)).sites == SITES[:2]
 
 
 def test_an_unsigned_seal_over_a_signed_ledger_is_an_error(tmp_path, keys):
@@ -158,7 +154,7 @@ def test_lines_that_grew_in_memory_are_all_signed(before, tmp_path, keys):
             seal(capsule, path)
     seal(capsule, path, key=keys["b"])
     a, b = hexes(keys, "a", "b")
-    signed_by = [entry["key"] for entry in open_capsule(path, require_signature=True).entries]
+    signed_by = [entry["key"] for entry in open_capsule(path, Trust(required=True)).entries]
     assert signed_by == [a] * before + [b] * (3 - before)
 
 
@@ -176,7 +172,7 @@ def test_signatures_can_be_required(tmp_path):
     learn(None, SITES[0], cohort(), path, settings=settings("majority"))
     assert open_capsule(path).signed_by == ""
     with pytest.raises(CapsuleError, match="is not signed"):
-        open_capsule(path, require_signature=True)
+        open_capsule(path, Trust(required=True))
     strict = LearnOptions(trust=Trust(required=True))
     with pytest.raises(CapsuleError, match="is not signed"):
         learn(path, SITES[1], cohort(), tmp_path / "b.capsule", options=strict)
@@ -215,11 +211,11 @@ def test_keys_are_private_and_may_have_a_passphrase(tmp_path, monkeypatch):
         read_private(tmp_path / "k.pem")
     with pytest.raises(CapsuleError, match="no private key can be read"):
         read_private(tmp_path / "k.pem", "wrong")
-    assert public_hex(read_private(tmp_path / "k.pem", "horse battery").public_key()) == public
+    assert public_hex(read_private(tmp_path / "k.pem", "horse battery")) == public
     monkeypatch.setenv("FCFORGE_PASSPHRASE", "horse battery")
-    assert public_hex(read_private(tmp_path / "k.pem").public_key()) == public
+    assert public_hex(read_private(tmp_path / "k.pem")) == public
     plain = write_keys(tmp_path / "plain.pem")
-    assert public_hex(read_private(tmp_path / "plain.pem").public_key()) == plain
+    assert public_hex(read_private(tmp_path / "plain.pem")) == plain
 
 
 def test_capsules_are_written_for_their_owner_only(tmp_path):

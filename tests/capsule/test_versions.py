@@ -24,7 +24,7 @@ def test_version_1_is_read_by_the_release_that_is_named():
 
 
 def test_version_2_is_read():
-    capsule = open_capsule(FIXTURES / "version2.capsule", require_signature=True)
+    capsule = open_capsule(FIXTURES / "version2.capsule", trusted=Trust(required=True))
     assert capsule.sites == SITES[:2]
     assert len(capsule.signed_by) == 64
     assert capsule.settings.classes == ("TC", "ASD")
@@ -37,7 +37,7 @@ def test_releases_of_version_2_are_read():
     assert group.sites == ("Sim-UM", "Sim-USM")
     assert [r.wave for r in group.releases] == [1, 1]
     assert all(check.ok for check in files.verify(path, Trust()))
-    parts = box.unpack(path.read_bytes(), path, files.PARTS)
+    parts = box.unpack(path.read_bytes(), files.PARTS)
     newer = {**json.loads(parts[files.MANIFEST]), "version": 3}
     with pytest.raises(CapsuleError, match="version 3, this fcforge reads version 2"):
         files._opened({**parts, files.MANIFEST: canonical(newer)})

@@ -188,7 +188,7 @@ def test_only_the_key_of_the_release_audits_it(tmp_path):
     write_keys(tmp_path / "k.pem")
     key = read_private(tmp_path / "k.pem")
     found = audit_release(turn().group, people(), SITE, turn().home, PLAN)
-    with pytest.raises(CapsuleError, match="are not signed; its audit must be, too"):
+    with pytest.raises(CapsuleError, match="is not signed; its audit must be, too"):
         turn().group.audited(found, key)
     (record,) = turn().group.audited(found).audits
     for wrong in (

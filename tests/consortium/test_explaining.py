@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from small_consortium import R, empty, people, release_of, sites
 
-from fcforge.consortium.explaining import explain_file, explain_group
-from fcforge.consortium.predicting import judge, predict
+from fcforge.consortium.predicting import explain_file, explain_group, judge, predict
 from fcforge.errors import DataError
 
 NEW = people().select_sites([sites()[-1]])

@@ -93,7 +93,7 @@ def test_every_truncation_is_refused(sealed, tmp_path_factory, cut):
 
 def forged(sealed, tmp_path, change):
     """The capsule with something changed by one who knows the format and seals it again."""
-    parts = unpack(sealed.read_bytes(), sealed, files.PARTS)
+    parts = unpack(sealed.read_bytes(), files.PARTS)
     manifest = json.loads(parts[files.MANIFEST])
     records = [json.loads(line) for line in parts[files.RECORDS].splitlines()]
     change(manifest, records)
@@ -141,9 +141,9 @@ def test_another_key_for_the_same_site_is_refused(group, keys):
 
 def test_only_the_hospital_withdraws_what_it_signed(group, keys):
     site = group.releases[0].site
-    with pytest.raises(CapsuleError, match=r"are signed by key .*--sign"):
+    with pytest.raises(CapsuleError, match=r"is signed by key .*--sign"):
         group.withdrawn(site)
-    with pytest.raises(CapsuleError, match=r"are signed by key .*--sign"):
+    with pytest.raises(CapsuleError, match=r"is signed by key .*--sign"):
         group.withdrawn(site, keys[1])
     forged = Withdrawal(
         site=site, start=group.start.digest, time=group.releases[0].time, fcforge="0",
@@ -181,7 +181,7 @@ def test_hidden_or_false_content_is_refused(sealed, tmp_path, change, words):
 def test_hidden_arrays_are_refused(sealed, tmp_path):
     from fcforge.capsule.arrays import load_arrays, save_arrays
 
-    parts = unpack(sealed.read_bytes(), sealed, files.PARTS)
+    parts = unpack(sealed.read_bytes(), files.PARTS)
     arrays = load_arrays(parts[files.START], files.START)
     parts[files.START] = save_arrays({**arrays, "extra": torch.zeros(172, 45)})
     manifest = json.loads(parts[files.MANIFEST])

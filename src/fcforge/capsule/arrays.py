@@ -1,11 +1,9 @@
 """Arrays of a capsule as safetensors: written, read, and held against the model they belong to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -17,15 +15,16 @@ from fcforge.errors import CapsuleError, FCForgeError
 from fcforge.graphs import edges, from_edges
 from fcforge.methods import Lane
 from fcforge.randomness import torch_rng
-from fcforge.runner.learners import build_learner
 from fcforge.sites.harmonise import Harmony
 from fcforge.types import FCBatch
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import ChainSettings
 
-FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+TYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
 # All that a state of wrong shapes or with missing names was seen to raise.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
@@ -47,16 +46,11 @@ def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
     except (SafetensorError, *MISFIT, OverflowError, RecursionError) as error:
         raise CapsuleError(f"part '{name}' cannot be read ({type(error).__name__}).") from error
     for key, value in tensors.items():
-        if value.dtype not in (*FLOATS, *INTEGERS):
+        if value.dtype not in TYPES:
             raise CapsuleError(f"array '{key}' is of type {value.dtype}.")
         if not bool(torch.isfinite(value).all()):
             raise CapsuleError(f"array '{key}' holds NaN or infinity.")
     return {key: tensors[key] for key in sorted(tensors)}  # safetensors gives them in any order
-
-
-def write_lane(lane: Lane, harmony: Harmony | None = None) -> bytes:
-    """All of a lane (``params/...``, ``stats/...``, ``state/...``), then ``harmony/...``."""
-    return save_arrays({**lane.named(), **named_harmony(harmony)})
 
 
 def named_harmony(harmony: Harmony | None) -> dict[str, Tensor]:
@@ -65,10 +59,10 @@ def named_harmony(harmony: Harmony | None) -> dict[str, Tensor]:
     return {f"harmony/{name}": torch.from_numpy(array) for name, array in found.items()}
 
 
-def read_lane(data: bytes, settings: ChainSettings) -> tuple[Lane, Learner, Harmony | None]:
+def read_lane(data: bytes, settings: "ChainSettings") -> tuple[Lane, Learner, Harmony | None]:
     """Lane, learner and harmony; the network's names, shapes and types must be its model's."""
     try:
-        learner = build_learner(settings.learner, settings.n_rois, has_start=False)
+        learner = settings.build()
     except FCForgeError as error:
         raise CapsuleError(f"its learner cannot be built: {error}") from error
     names = ("params", "stats", "state", "harmony")
@@ -194,14 +188,14 @@ class Subjects:
     real: Tensor
 
     @classmethod
-    def none(cls, n_rois: int) -> Subjects:
+    def none(cls, n_rois: int) -> Self:
         """Nobody."""
         empty = torch.zeros(0, dtype=torch.int64)
         n_edges = n_rois * (n_rois - 1) // 2
         return cls(torch.zeros(0, n_edges), empty, empty, torch.zeros(0, dtype=torch.uint8))
 
     @classmethod
-    def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Subjects:
+    def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Self:
         """Subjects of a batch whose FC is exactly what its upper triangle says."""
         upper = edges(batch.fc).float()
         if len(batch) and not torch.equal(from_edges(upper), batch.fc):
@@ -225,37 +219,20 @@ class Subjects:
         """FC and labels of one site's."""
         return self.batch().select(self.site == place)
 
-    def join(self, other: Subjects) -> Subjects:
+    def join(self, other: Self) -> Self:
         """These, then the others."""
-        return Subjects(
-            torch.cat([self.upper, other.upper]),
-            torch.cat([self.y, other.y]),
-            torch.cat([self.site, other.site]),
-            torch.cat([self.real, other.real]),
-        )
-
-
-def write_subjects(subjects: Subjects) -> bytes:
-    """Upper triangles, labels, sites and kind of some subjects."""
-    return save_arrays(
-        {"upper": subjects.upper, "y": subjects.y, "site": subjects.site, "real": subjects.real}
-    )
+        both = [torch.cat([getattr(of, f.name) for of in (self, other)]) for f in fields(self)]
+        return type(self)(*both)
 
 
 def read_subjects(data: bytes, n_rois: int, name: str) -> Subjects:
-    """Inverse of `write_subjects`, shapes and types checked."""
+    """Subjects of a part, shapes and types checked."""
     found = load_arrays(data, name)
-    if set(found) != {"upper", "y", "site", "real"}:
-        raise CapsuleError(f"part '{name}' holds other arrays than it should.")
-    n, n_edges = found["y"].numel(), n_rois * (n_rois - 1) // 2
-    expected = {
-        "upper": ((n, n_edges), torch.float32),
-        "y": ((n,), torch.int64),
-        "site": ((n,), torch.int64),
-        "real": ((n,), torch.uint8),
-    }
+    n = found["y"].numel() if "y" in found else 0
+    like = vars(Subjects.none(n_rois))
+    expected = {k: ((n, *v.shape[1:]), v.dtype) for k, v in like.items()}
     if {k: (tuple(v.shape), v.dtype) for k, v in found.items()} != expected:
-        raise CapsuleError(f"part '{name}' has arrays of other shapes than {n_rois} ROIs need.")
+        raise CapsuleError(f"part '{name}' has other arrays than {n_rois} ROIs need.")
     return Subjects(**found)
 
 

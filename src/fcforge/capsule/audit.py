@@ -18,18 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.capsule.contents import Capsule
-from fcforge.capsule.contract import require_classes, require_rois
+from fcforge.capsule.contents import Capsule, require_fit
 from fcforge.capsule.home import Home
-from fcforge.capsule.ledger import Entry, learned
+from fcforge.capsule.judging import scores
 from fcforge.capsule.summary import budget
 from fcforge.capsule.turn import people_learned
 from fcforge.engine import Learner
-from fcforge.errors import CapsuleError, DataError
+from fcforge.errors import DataError, at
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.randomness import numpy_rng
-from fcforge.runner.learners import build_learner
 from fcforge.sites import Cohort, split_site
 from fcforge.studies import audit as study
 from fcforge.studies.audit import Evidence, People
@@ -45,12 +43,11 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
     `ForgeClassifier` trains on everybody it is given; the ledger then counts nobody as tested.
     """
     settings = capsule.settings
-    require_rois(settings.wrong_rois(cohort.roi_names), f"site '{name}'")
-    require_classes(settings.classes, cohort.classes, f"site '{name}'")
-    if set(_entry(capsule, name)["counts"]["test"].values()) != {0}:
-        return split_site(
-            cohort, name, settings.seed, settings.test_fraction, settings.val_fraction
-        )
+    with at(f"site '{name}'"):
+        require_fit(cohort, settings.roi_names, settings.classes)
+    if set(capsule.line(name)["counts"]["test"].values()) != {0}:
+        test, val = settings.test_fraction, settings.val_fraction
+        return split_site(cohort, name, settings.seed, test, val)
     if settings.training.selection == "inner_val":
         raise DataError(
             "who was used for validation is not known, so members cannot be told from others.",
@@ -64,21 +61,13 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
     return Site(name, everyone, nobody, nobody, ids)
 
 
-def _entry(capsule: Capsule, site_name: str) -> Entry:
-    """Ledger entry of a site."""
-    for entry in learned(capsule.entries):
-        if entry["site"] == site_name:
-            return entry
-    raise CapsuleError(f"site '{site_name}' was not learned; it holds {', '.join(capsule.sites)}.")
-
-
 def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
     """Raise where no receipt proves that these are the people that were learned.
 
     The ledger holds a salted hash of them, in the order learned; ids that were renumbered, rows
     that were shuffled, other diagnoses and strangers under the site's name give another.
     """
-    said = _entry(capsule, site.name)["commitment"]
+    said = capsule.line(site.name)["commitment"]
     receipt = home.receipt_for(said, f"site '{site.name}'")
     people = people_learned(capsule.settings, site)
     if len(receipt.places(people)) != len(people):
@@ -87,29 +76,6 @@ def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
             where=f"site '{site.name}'",
             do="Give exactly the data that `fcforge learn` was given.",
         )
-
-
-def as_seen(
-    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None
-) -> tuple[Site, FCBatch | None, Mapping[str, Tensor] | None]:
-    """All people as the network sees them: harmonised as those of the site are."""
-    if capsule.harmony is None:
-        return site, reference, other
-
-    def moved(batch: FCBatch) -> FCBatch:
-        return FCBatch.from_numpy(capsule.moved(batch.fc.numpy(), site.name), batch.y.numpy())
-
-    train, val, test = moved(site.train), moved(site.val), moved(site.test)
-    scans = other and {
-        who: torch.from_numpy(capsule.moved(fc.numpy()[None], site.name)[0])
-        for who, fc in other.items()
-    }
-    return replace(site, train=train, val=val, test=test), reference and moved(reference), scans
-
-
-def learned_by(capsule: Capsule, site: Site) -> FCBatch:
-    """The site's subjects that the capsule's network was trained on."""
-    return site.learning(with_val=capsule.settings.training.selection == "fixed")
 
 
 def _outsiders(
@@ -131,23 +97,34 @@ def _outsiders(
         )
     ids = ids or ["(reference)"] * len(both)
     mask = study.stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
-    kept = torch.from_numpy(mask)
-    return (
-        both.select(~kept),
-        [i for i, m in zip(ids, mask, strict=True) if not m],
-        both.select(kept),
-    )
+    rest = [i for i, m in zip(ids, mask, strict=True) if not m]
+    return both.select(torch.from_numpy(~mask)), rest, both.select(torch.from_numpy(mask))
+
+
+def as_seen(
+    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None
+) -> tuple[Site, FCBatch | None, Mapping[str, Tensor] | None]:
+    """All people as the network sees them: harmonised as those of the site are."""
+    if capsule.harmony is None:
+        return site, reference, other
+
+    def moved(batch: FCBatch) -> FCBatch:
+        return FCBatch.from_numpy(capsule.moved(batch.fc.numpy(), site.name), batch.y.numpy())
+
+    train, val, test = moved(site.train), moved(site.val), moved(site.test)
+    scans = other and {
+        who: torch.from_numpy(capsule.moved(fc.numpy()[None], site.name)[0])
+        for who, fc in other.items()
+    }
+    return replace(site, train=train, val=val, test=test), reference and moved(reference), scans
 
 
 def gather(
-    capsule: Capsule,
-    site: Site,
-    reference: FCBatch | None,
-    other: Mapping[str, Tensor] | None,
+    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None,
     plan: AuditPlan,
-) -> tuple[People, np.ndarray]:
+) -> tuple[People, np.ndarray]:  # fmt: skip
     """Members, outsiders and reference of a site; `member` of shape (1, n)."""
-    inside = learned_by(capsule, site)
+    inside = site.learning(with_val=capsule.settings.learns_val)
     ids = [who for who, *_ in people_learned(capsule.settings, site)]
     outside, outside_ids, reference = _outsiders(site, reference, plan)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
@@ -160,41 +137,13 @@ def gather(
     batch = FCBatch.concat([inside, outside])
     member = np.full((1, len(batch)), OUTSIDER)
     member[0, : len(inside)] = MEMBER
-    scans = None if other is None else _scans([*ids, *outside_ids], other)
-    return study.people(batch, reference, scans), member
-
-
-def _scans(ids: list[str], other: Mapping[str, Tensor]) -> Tensor:
-    missing = [i for i in ids if i not in other]
+    if other is None:
+        return study.people(batch, reference, None), member
+    missing = [i for i in (*ids, *outside_ids) if i not in other]
     if missing:
         raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
-    return torch.stack([other[i] for i in ids])
-
-
-def released_subjects(capsule: Capsule, place: int) -> FCBatch:
-    """Remembered and held-out subjects of one site."""
-    found = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
-    return FCBatch.concat([batch for batch in found if len(batch)] or found)
-
-
-def _plain(scores: Mapping[str, np.ndarray]) -> Evidence:
-    n = len(next(iter(scores.values())))
-    return Evidence(dict(scores), {}, np.zeros((n, 0)))
-
-
-def network_scores(capsule: Capsule, learner: Learner, batch: FCBatch) -> dict[str, np.ndarray]:
-    """Attack on the network: a subject it was trained on has a lower loss."""
-    with torch.no_grad():
-        inputs = learner.model.prepare(batch.fc)
-        logits = learner.method.logits(learner.model, capsule.lane, inputs).double()
-    return {"loss": -F.cross_entropy(logits, batch.y, reduction="none").numpy()}
-
-
-def moment_rows(learner: Learner, batch: FCBatch) -> np.ndarray | None:
-    """Rows [1, features, label] of a method that keeps second moments of them, else None."""
-    inputs = learner.model.prepare(batch.fc)
-    rows = learner.method.statistics_rows(learner.model, inputs, batch.y)
-    return None if rows is None else rows.numpy()
+    scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
+    return study.people(batch, reference, scans), member
 
 
 def state_scores(
@@ -205,8 +154,8 @@ def state_scores(
     Second moments are attacked by leverage; arrays whose rows are edges (Fisher information,
     means, weights of a teacher) by alignment.
     """
-    rows = moment_rows(learner, who.batch)
-    n_edges = who.x.shape[1]
+    model, n_edges = learner.model, who.x.shape[1]
+    rows = learner.method.statistics_rows(model, model.prepare(who.batch.fc), who.batch.y)
     found: dict[str, np.ndarray] = {}
     left = []
     kept = dict(capsule.lane.state)
@@ -216,7 +165,7 @@ def state_scores(
         array = value.double().numpy()
         wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
         if rows is not None and array.ndim == 2 and array.shape[-1] == rows.shape[1]:
-            found[f"leverage in {key}"] = attacks.leverage(rows, array)
+            found[f"leverage in {key}"] = attacks.leverage(rows.numpy(), array)
         elif wide and np.isfinite(array).all() and array.std() > 0:
             flat = array.reshape(-1, n_edges)
             found[f"alignment with {key}"] = attacks.alignment(who.x, flat, who.ref_x)
@@ -258,7 +207,9 @@ def audit_capsule(
     started = time.perf_counter()
     require_same_people(capsule, site, home)
     who, member = gather(capsule, *as_seen(capsule, site, reference, other), plan)
-    subjects = released_subjects(capsule, capsule.sites.index(site.name))
+    place = capsule.sites.index(site.name)
+    both = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
+    subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
     found, left = _evidence(capsule, who, member, subjects, plan)
     rows = [row for name, e in found.items() for row in study.summarise(name, [e], member, plan)]
     about: dict[str, Any] = {
@@ -270,14 +221,17 @@ def audit_capsule(
         "not_attacked": [f"state {key}" for key in left],
         "seconds_total": round(time.perf_counter() - started, 1),
     }
-    return Audit(tuple(rows), about | _budget_spent(capsule))
+    if spent := budget(capsule):
+        names = ("epsilon_of_method", "delta_of_method", "noise_is_secret")
+        about |= dict(zip(names, (round(spent[0], 4), *spent[1:]), strict=True))
+    return Audit(tuple(rows), about)
 
 
 def _evidence(
     capsule: Capsule, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
 ) -> tuple[dict[str, Evidence], list[str]]:
     """What every attack found, the two references first, and arrays that no attack fits."""
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
+    learner = capsule.settings.build()
     inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
     y = inside.y.repeat(plan.multiple)
     released = {
@@ -290,19 +244,9 @@ def _evidence(
         for name, batch in released.items()
         if len(batch) >= 4
     }
-    found["network"] = _plain(network_scores(capsule, learner, who.batch))
+    logits = scores(learner, capsule.lane, who.batch.fc).double()
+    loss = F.cross_entropy(logits, who.batch.y, reduction="none")  # lower for who was trained on
+    none = np.zeros((len(loss), 0))
+    found["network"] = Evidence({"loss": -loss.numpy()}, {}, none)
     state, left = state_scores(capsule, learner, who)
-    return found | ({"method state": _plain(state)} if state else {}), left
-
-
-def _budget_spent(capsule: Capsule) -> dict[str, Any]:
-    """Epsilon and delta of a private method, and whether its noise was secret."""
-    spent = budget(capsule)
-    if spent is None:
-        return {}
-    epsilon, delta, secret = spent
-    return {
-        "epsilon_of_method": round(epsilon, 4),
-        "delta_of_method": delta,
-        "noise_is_secret": secret,
-    }
+    return found | ({"method state": Evidence(state, {}, none)} if state else {}), left

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fcforge.errors import CapsuleError
+from fcforge.errors import CapsuleError, at
 from fcforge.writing import whole_folder, write_bytes
 
 MANIFEST, LEDGER, SEAL = "manifest.json", "ledger.jsonl", "seal.json"
@@ -28,14 +28,8 @@ SEALED_PARTS = (LEDGER, LANE, REMEMBERED, HELD_OUT)  # listed with size and SHA-
 MAX_BYTES = 1 << 30  # a whole capsule; 32-bit zip offsets end at 4 GiB
 MAX_TEXT = 16 << 20  # one JSON part
 
+ASK_AGAIN = "Nothing of it was used; ask the sender for the capsule again."
 _LOCAL = struct.Struct("<4s5H3I2H")
-
-
-def damaged(what: str, path: str | Path) -> CapsuleError:
-    """The error for a capsule that cannot be trusted."""
-    return CapsuleError(
-        what, where=str(path), do="Nothing of it was used; ask the sender for the capsule again."
-    )
 
 
 def pack(parts: Mapping[str, bytes], names: Sequence[str] = PARTS) -> bytes:
@@ -49,7 +43,7 @@ def pack(parts: Mapping[str, bytes], names: Sequence[str] = PARTS) -> bytes:
     return out.getvalue()
 
 
-def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict[str, bytes]:
+def unpack(data: bytes, names: Sequence[str] = PARTS) -> dict[str, bytes]:
     """The named parts of a canonical zip; anything else raises `CapsuleError`.
 
     Members are walked from the first byte on, never beyond the end of `data`, and what they
@@ -61,48 +55,45 @@ def unpack(data: bytes, where: str | Path, names: Sequence[str] = PARTS) -> dict
         start = place + _LOCAL.size + len(name)
         head = data[place:start]
         if len(head) < _LOCAL.size + len(name):
-            raise damaged(f"the file ends before part '{name}'.", where)
+            raise CapsuleError(f"the file ends before part '{name}'.")
         fields = _LOCAL.unpack_from(head)
         if fields[0] != b"PK\3\4" or head[_LOCAL.size :] != name.encode():
-            raise damaged(f"part '{name}' is not where it belongs; this is not a capsule.", where)
+            raise CapsuleError(f"part '{name}' is not where it belongs; this is not a capsule.")
         if fields[3] != 0:
-            raise damaged(f"part '{name}' is compressed; capsules store their parts.", where)
+            raise CapsuleError(f"part '{name}' is compressed; capsules store their parts.")
         size = fields[8]
         if start + size > len(data):
-            raise damaged(f"the file ends within part '{name}'.", where)
+            raise CapsuleError(f"the file ends within part '{name}'.")
         parts[name] = data[start : start + size]
         if zlib.crc32(parts[name]) != fields[6]:
-            raise damaged(f"part '{name}' was damaged or changed: its checksum is another.", where)
+            raise CapsuleError(f"part '{name}' was damaged or changed: its checksum is another.")
         place = start + size
     if pack(parts, names) != data:
-        raise damaged("the zip holds something other than the parts of a capsule.", where)
+        raise CapsuleError("the zip holds something other than the parts of a capsule.")
     return parts
 
 
 def read_parts(path: str | Path, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """Bytes of the six parts of a capsule file or folder, size checked before reading."""
     path = Path(path)
-    try:
-        if path.is_dir():
-            return _read_folder(path, max_bytes)
-        if not path.is_file():
-            raise CapsuleError("no such capsule.", where=str(path), do="Check the path.")
-        return unpack(read_file(path, max_bytes), path)
-    except OSError as error:
-        raise CapsuleError(f"cannot be read ({error.strerror}).", where=str(path)) from error
+    if path.is_dir():
+        return _read_folder(path, max_bytes)
+    return unpack(read_file(path, max_bytes))
 
 
-def read_file(path: Path, limit: int) -> bytes:
+def read_file(path: str | Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes; links are not followed inside a folder."""
-    with path.open("rb") as stream:
-        info = os.fstat(stream.fileno())
-        if not stat.S_ISREG(info.st_mode):
-            raise damaged("is not a regular file.", path)
-        if info.st_size > limit:
-            raise damaged(f"has {info.st_size} bytes, more than the {limit} allowed.", path)
-        data = stream.read(limit + 1)  # it may have grown since
-    if len(data) > limit:
-        raise damaged(f"has more than the {limit} bytes allowed.", path)
+    if not Path(path).is_file():  # a pipe would never end
+        raise CapsuleError("no such capsule.", do="Check the path.")
+    try:
+        with Path(path).open("rb") as stream:
+            info, data = os.fstat(stream.fileno()), b""
+            if stat.S_ISREG(info.st_mode) and info.st_size <= limit:
+                data = stream.read(limit + 1)  # it may have grown since
+    except OSError as error:
+        raise CapsuleError(f"cannot be read ({error.strerror}).") from error
+    if not stat.S_ISREG(info.st_mode) or max(info.st_size, len(data)) > limit:
+        raise CapsuleError(f"is not a regular file of at most {limit} bytes.")
     return data
 
 
@@ -110,15 +101,16 @@ def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
     entries = {entry.name: entry for entry in os.scandir(path)}
     odd = sorted(set(entries) - set(PARTS))
     if odd:
-        raise damaged(f"holds something that is not part of a capsule ({odd[0]!r}).", path)
+        raise CapsuleError(f"holds something that is not part of a capsule ({odd[0]!r}).")
     parts: dict[str, bytes] = {}
     left = max_bytes
     for name in PARTS:
         if name not in entries:
-            raise damaged(f"part '{name}' is missing.", path)
+            raise CapsuleError(f"part '{name}' is missing.")
         if not entries[name].is_file(follow_symlinks=False):
-            raise damaged(f"part '{name}' is a link or a folder.", path)
-        parts[name] = read_file(path / name, left)
+            raise CapsuleError(f"part '{name}' is a link or a folder.")
+        with at(name):
+            parts[name] = read_file(path / name, left)
         left -= len(parts[name])
     return parts
 
@@ -126,18 +118,15 @@ def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
 def require_place(out: str | Path, *, overwrite: bool = False) -> None:
     """Raise unless a capsule can be written to `out`; asked before hours of training, too."""
     out = Path(out)
-    if out.exists() and not (overwrite and out.is_file()):
-        raise CapsuleError(
-            "exists already.", where=str(out), do="Choose another name, or overwrite the file."
-        )
     folder = next(above for above in out.absolute().parents if above.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise CapsuleError(
-            f"cannot be written ({error.strerror}).", where=str(out), do="Choose another folder."
-        ) from error
+    with at(out):
+        if out.exists() and not (overwrite and out.is_file()):
+            raise CapsuleError("exists already.", do="Choose another name, or give --overwrite.")
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            said = f"cannot be written ({error.strerror})."
+            raise CapsuleError(said, do="Choose another folder.") from error
 
 
 def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool = False) -> Path:

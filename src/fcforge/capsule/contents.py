@@ -1,30 +1,31 @@
 """What a capsule holds: settings of the chain, one lane, subjects that may travel, the ledger."""
 
-from __future__ import annotations
-
-import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.home import Receipt
-from fcforge.capsule.ledger import Entry, learned
+from fcforge.capsule.ledger import Entry, canonical, learned, sha256
+from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS, Lane
+from fcforge.runner.learners import build_learner
 from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
+from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.harmonise import Harmony, Unseen
 from fcforge.types import Component, Harmonise, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
 SETTING, PREFIX = "public", "sha256:"
 MAX_TEMPLATE = 1 << 28  # bytes
+ANYWHERE = (NUMBERED, ("control", "patient"))  # mean the same in all data
 
 
 def _up_to(low: int, high: int) -> Bound:
@@ -41,6 +42,34 @@ def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
     if not odd:
         return ""
     return f"ROI {odd[0] + 1} is '{names[odd[0]]}', the capsule has '{ours[odd[0]]}' there."
+
+
+def require_fit(cohort: Cohort, roi_names: Sequence[str], ours: Sequence[Any]) -> None:
+    """Raise `CapsuleError` for other ROIs, or other patients, than those of the capsule.
+
+    0 and 1 are controls and patients everywhere, and so are the words.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    roi_names : sequence of str
+        The capsule's.
+    ours : sequence of two
+        What the capsule calls controls and patients.
+    """
+    if wrong := wrong_rois(cohort.roi_names, roi_names):
+        raise CapsuleError(wrong, do="All hospitals use one atlas with its ROIs in one order.")
+    mine = cohort.classes
+    both = [tuple(str(c).lower() for c in said) for said in (ours, mine)]
+    if both[0] == both[1] or any(said in ANYWHERE for said in both):
+        return
+    turned = " The other way round." if both[0] == both[1][::-1] else ""
+    raise CapsuleError(
+        f"the capsule's patients are '{ours[1]}' and its controls '{ours[0]}', those of these data "
+        f"'{mine[1]}' and '{mine[0]}'.{turned}",
+        do=f"Say which diagnosis is the capsule's '{ours[1]}': --positive VALUE, and name it so in "
+        "the data.",
+    )
 
 
 @dataclass(frozen=True)
@@ -95,17 +124,39 @@ class ChainSettings(Checked):
             harmonise=self.harmonise,
         )
 
-    def wrong_rois(self, names: Sequence[str]) -> str:
-        """What is wrong with the ROI names of some data; empty where they or these are unknown."""
-        return wrong_rois(names, self.roi_names)
-
     def to_json(self) -> dict[str, Any]:
         """Plain nested dict; "none" is not written: such a capsule reads as it always did."""
         found = asdict(self)
         return {k: v for k, v in found.items() if (k, v) != ("harmonise", "none")}
 
+    @property
+    def digest(self) -> str:
+        """What every ledger line says of the settings: the manifest has them in full."""
+        return sha256(canonical(self.to_json()))
+
+    def build(self) -> Learner:
+        """The learner, as a chain trains it."""
+        return build_learner(self.learner, self.n_rois, has_start=False)
+
+    @property
+    def learns_val(self) -> bool:
+        """Whether the validation part is trained on: nothing is chosen on it."""
+        return self.training.selection == "fixed"
+
+    @property
+    def keeps(self) -> str:
+        """What travels beyond the network."""
+        kept = METHODS[self.learner.method.name].keeps
+        return "statistics" if kept == "nothing" and self.harmonise != "none" else kept
+
+    @property
+    def copies_real(self) -> bool:
+        """Whether the method keeps real subjects, or a generator copies them."""
+        made_by = [GENERATORS[g.name].releases for g in (self.learner.generator, self.judge) if g]
+        return "real subjects" in (self.keeps, *made_by)
+
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ChainSettings:
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; odd names, types or sizes raise `CapsuleError`."""
         try:
             if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
@@ -189,10 +240,10 @@ class Capsule:
         Id of the capsule it was made from.
     signed_by : str
         Hex of the Ed25519 public key whose signature was checked; empty without signature.
-    receipts : tuple of Receipt
-        Who was learned: known to the hospital that just did, and never sealed.
     harmony : Harmony or None
         Of a harmonised chain: the reference, and how each site is moved to it.
+    receipts : tuple of Receipt
+        Who was learned: known to the hospital that just did, and never sealed.
     """
 
     settings: ChainSettings
@@ -204,14 +255,8 @@ class Capsule:
     id: str = ""
     parent: str = ""
     signed_by: str = ""
-    receipts: tuple[Receipt, ...] = ()
     harmony: Harmony | None = None
-
-    @property
-    def keeps(self) -> str:
-        """What travels beyond the network."""
-        kept = METHODS[self.settings.learner.method.name].keeps
-        return "statistics" if kept == "nothing" and self.harmony is not None else kept
+    receipts: tuple[Receipt, ...] = ()
 
     def moved(
         self, fc: np.ndarray, site: str | Sequence[str] | None, unseen: Unseen = "refuse"
@@ -230,6 +275,13 @@ class Capsule:
         names = [site] * len(fc) if isinstance(site, str) else list(site)
         return self.harmony.apply(fc, names, self.sites, unseen)
 
+    def line(self, site: str) -> Entry:
+        """The ledger line in which a site was learned; else `CapsuleError`."""
+        for entry in learned(self.entries):
+            if entry["site"] == site:
+                return entry
+        raise CapsuleError(f"site '{site}' was not learned; it holds {', '.join(self.sites)}.")
+
     @property
     def temperature(self) -> float:
         """Geometric mean of the temperatures measured at the hospitals; 1 without any."""
@@ -240,11 +292,7 @@ class Capsule:
     @property
     def holds_real(self) -> bool:
         """Whether sealing it needs the named flag."""
-        generators = [self.settings.learner.generator, self.settings.judge]
-        copies = any(
-            GENERATORS[g.name].releases == "real subjects" for g in generators if g is not None
-        )
-        return self.keeps == "real subjects" or copies or bool(self.remembered.real.any())
+        return self.settings.copies_real or bool(self.remembered.real.any())
 
 
 def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
@@ -261,7 +309,7 @@ def _digest(path: str | Path) -> str:
     path = Path(path)
     if not path.is_file() or path.stat().st_size > MAX_TEMPLATE:  # a pipe would never end
         raise ConfigError("the template is not a readable file.", where=str(path))
-    return PREFIX + hashlib.sha256(path.read_bytes()).hexdigest()
+    return PREFIX + sha256(path.read_bytes())
 
 
 def check_pinned(component: Component) -> None:
@@ -277,14 +325,15 @@ def template_of(learner: LearnerSpec) -> str | None:
     return next((n for n in named if n and not n.startswith(PREFIX)), None)
 
 
-def _with_parts(learner: LearnerSpec, change: Callable[[Component], Component]) -> LearnerSpec:
-    """The learner with its method and generator changed where they name a template."""
-
-    def of(part: Component) -> Component:
-        return change(part) if part.params.get(SETTING, "") else part
-
-    generator = of(learner.generator) if learner.generator is not None else None
-    return replace(learner, method=of(learner.method), generator=generator)
+def _renamed(learner: LearnerSpec, name: Callable[[Component], str]) -> LearnerSpec:
+    """The learner with another name of the template wherever one is named."""
+    parts = {"method": learner.method, "generator": learner.generator}
+    new: dict[str, Any] = {
+        what: replace(part, params={**part.params, SETTING: name(part)})
+        for what, part in parts.items()
+        if part is not None and part.params.get(SETTING, "")
+    }
+    return replace(learner, **new)
 
 
 def pinned(learner: LearnerSpec) -> LearnerSpec:
@@ -293,18 +342,17 @@ def pinned(learner: LearnerSpec) -> LearnerSpec:
     A path means another file at every hospital, and would carry a user's name along.
     """
 
-    def pin(part: Component) -> Component:
+    def content(part: Component) -> str:
         named = str(part.params[SETTING])
-        known = named if named.startswith(PREFIX) else _digest(named)
-        return replace(part, params={**part.params, SETTING: known})
+        return named if named.startswith(PREFIX) else _digest(named)
 
-    return _with_parts(learner, pin)
+    return _renamed(learner, content)
 
 
 def unpinned(learner: LearnerSpec, template: str | Path | None) -> LearnerSpec:
     """The learner with the path of this hospital's own copy; another content is refused."""
 
-    def find(part: Component) -> Component:
+    def own_copy(part: Component) -> str:
         named = part.params[SETTING]
         if template is None or _digest(template) != named:
             raise ConfigError(
@@ -312,6 +360,6 @@ def unpinned(learner: LearnerSpec, template: str | Path | None) -> LearnerSpec:
                 + ("" if template is None else f", which '{template}' is not."),
                 do="Ask the first hospital for the public template and name it with --template.",
             )
-        return replace(part, params={**part.params, SETTING: str(template)})
+        return str(template)
 
-    return _with_parts(learner, find)
+    return _renamed(learner, own_copy)

@@ -296,8 +296,7 @@ def scorer_of(capsule: Capsule) -> Scorer:
     """Calibrated log odds of a capsule's model, in float64."""
     from fcforge.runner import learners
 
-    learner = learners.build_learner(capsule.settings.learner, capsule.settings.n_rois)
-    return learners.scorer_of(learner, capsule.lane, capsule.temperature)
+    return learners.scorer_of(capsule.settings.build(), capsule.lane, capsule.temperature)
 
 
 def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:

@@ -6,13 +6,11 @@ home in the receipt, as does the list. An audit must be of the same people, or i
 nothing and look reassuring. The file never travels.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -145,10 +143,6 @@ class Home:
             do="Give the file that `fcforge learn` wrote when it learned them: --local FILE.",
         )
 
-    def with_receipt(self, receipt: Receipt) -> Home:
-        """One receipt more."""
-        return replace(self, receipts=(*self.receipts, receipt))
-
 
 def receipt_of(out: str | Path) -> Path:
     """Where the home file of a chained capsule is written: beside it."""
@@ -161,11 +155,9 @@ def write_own(thing: Any, path: str | Path, form: str) -> Path:
     try:
         write_bytes(path, json.dumps(data, indent=1).encode(), private=True)
     except OSError as error:
-        raise DataError(
-            f"cannot be written ({error.strerror}).",
-            where=str(path),
-            do="Make room and do it again: without this file nobody can audit what was learned.",
-        ) from error
+        do = "Make room and do it again: without this file nobody can audit what was learned."
+        what = f"cannot be written ({error.strerror})."
+        raise DataError(what, where=str(path), do=do) from error
     return Path(path)
 
 
@@ -197,10 +189,9 @@ def read_home(path: str | Path, *, must_exist: bool = False) -> Home:
 
 
 def _home(data: Mapping[str, Any]) -> Home:
+    receipts = []
+    for said in data["receipts"]:
+        people = tuple((str(who), str(scan), str(y)) for who, scan, y in said["people"])
+        receipts.append(Receipt(**{**said, "people": people}))
     known = data["threshold"]
-    receipts = [Receipt(**{**r, "people": _people(r["people"])}) for r in data["receipts"]]
     return Home(tuple(receipts), Threshold(**known) if known else None)
-
-
-def _people(data: Sequence[Sequence[str]]) -> People:
-    return tuple((str(who), str(scan), str(diagnosis)) for who, scan, diagnosis in data)

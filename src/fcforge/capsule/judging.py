@@ -27,10 +27,8 @@ It says nothing of an atlas whose ROIs are not paired in one of two orders (left
 right, ...; or all left, then all right), and sees a swapped scan and a mirrored image alike.
 """
 
-from __future__ import annotations
-
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +113,7 @@ class Reference(NamedTuple):
     spread: Tensor  # (k,)
 
     @classmethod
-    def of(cls, fc: Tensor) -> Reference:
+    def of(cls, fc: Tensor) -> Self:
         """Axes of FC (n, R, R), n of 3 or more."""
         z = fisher_z(edges(fc)).double()
         mean = z.mean(0)
@@ -147,12 +145,10 @@ def limits(reference: Reference, fc: Tensor) -> dict[str, float]:
     """
     n, k = len(fc), len(reference.spread)
     wider = math.sqrt((n + 1) / max(n - k - 2, 1))
-    found = {}
-    distances = reference.distances(fc)
+    found, distances = {}, reference.distances(fc)
     for name in DISTANCES:
-        values = distances[name]
-        spread = float(values.std()) if n > 1 else 0.0
-        bound = wider * (float(values.mean()) + QUANTILE * spread)
+        spread = float(distances[name].std()) if n > 1 else 0.0
+        bound = wider * (float(distances[name].mean()) + QUANTILE * spread)
         found[name] = float(f"{max(bound, 1e-6):.4g}")
     return found
 
@@ -177,16 +173,12 @@ def strangeness(known: Known, fc: Tensor) -> tuple[Tensor, list[str]]:
     """
     each = []
     for _, reference, bounds in known:
-        found = reference.distances(fc)
-        limits_and_one = {**bounds, SIDES: 1.0}
-        each.append(torch.stack([v / limits_and_one[name] for name, v in found.items()]))
-    ratios = torch.stack(each)  # (sites, distances, n)
-    worst, which = ratios.max(1)
+        ratios = {k: v / bounds.get(k, 1.0) for k, v in reference.distances(fc).items()}
+        each.append(torch.stack([*ratios.values()]))
+    worst, which = torch.stack(each).max(1)  # of (sites, distances, n)
     odd, site = worst.min(0)
-    names = [
-        f"nearest site {known[int(s)][0]}, {_SAID[int(which[s, i])]}" for i, s in enumerate(site)
-    ]
-    return odd, names
+    nearest = [(known[s][0], _SAID[int(which[s, i])]) for i, s in enumerate(site.tolist())]
+    return odd, [f"nearest site {name}, {what}" for name, what in nearest]
 
 
 def partners(mean: Tensor) -> Tensor | None:

@@ -6,8 +6,6 @@ Its author signs the line, and with ``previous`` all lines before it: who rewrit
 must also forge that one's signature.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -18,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 from fcforge.errors import CapsuleError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey as PrivateKey
+else:
+    PrivateKey = Any  # an optional package
 
 GENESIS = "0" * 64
-KINDS = ("learn", "audit")
+CONTEXT = b"fcforge capsule 1\n"  # a signature for a capsule is valid for nothing else
 SMALL_CELL = 10  # counts of subjects below this are never written
 
 Entry = dict[str, Any]
@@ -29,25 +29,19 @@ Entry = dict[str, Any]
 
 def canonical(value: Any) -> bytes:
     """The one way to write a JSON value."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def parse(data: bytes, what: str) -> dict[str, Any]:
     """A JSON object in canonical form; whatever else raises `CapsuleError`."""
     try:
-        value = json.loads(data, parse_constant=_no_constant)
+        value = json.loads(data)
         same = isinstance(value, dict) and canonical(value) == data
     except (ValueError, RecursionError, UnicodeDecodeError, OverflowError) as error:
         raise CapsuleError(f"{what} cannot be read ({type(error).__name__}).") from error
     if not same:
         raise CapsuleError(f"{what} is not written as fcforge writes it.")
     return value
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def sha256(data: bytes) -> str:
@@ -117,35 +111,47 @@ def append(entries: Sequence[Entry], content: Mapping[str, Any]) -> tuple[Entry,
     return (*entries, {**content, **chained})
 
 
-def _signed_content(entry: Mapping[str, Any]) -> str:
+def public_hex(key: PrivateKey | None) -> str:
+    """64 hex digits of the public key of a private one; empty without a key."""
+    return "" if key is None else key.public_key().public_bytes_raw().hex()
+
+
+def sign(key: PrivateKey | None, digest: str) -> str:
+    """Signature of a SHA-256, as hex; empty without a key."""
+    return "" if key is None else key.sign(CONTEXT + digest.encode()).hex()
+
+
+def check_signature(public: str, signature: str, digest: str, what: str) -> None:
+    """Raise `CapsuleError` unless `signature` was made by `public` over that SHA-256."""
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise CapsuleError(
+            "signatures need the package 'cryptography'.", do="pip install 'fcforge[signing]'"
+        ) from error
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), CONTEXT + digest.encode())
+    except (InvalidSignature, ValueError, TypeError) as error:
+        raise CapsuleError(f"the signature {what}: changed, or signed by another.") from error
+
+
+def _content(entry: Mapping[str, Any]) -> str:
     """SHA-256 of what a line's author signs: all of it but the signature."""
     return sha256(canonical({k: v for k, v in entry.items() if k != "signature"}))
 
 
-def signed(entry: Mapping[str, Any], key: Ed25519PrivateKey) -> Entry:
+def signed(entry: Mapping[str, Any], key: PrivateKey) -> Entry:
     """A line or record, signed by its author."""
-    from fcforge.capsule.keys import public_hex, sign
-
-    named = {**entry, "key": public_hex(key.public_key())}
-    return {**named, "signature": sign(key, _signed_content(named))[1]}
+    named = {**entry, "key": public_hex(key)}
+    return {**named, "signature": sign(key, _content(named))}
 
 
 def check_signed(entry: Mapping[str, Any], what: str) -> None:
     """Raise `CapsuleError` unless the signature of a line or record fits its content."""
-    from fcforge.capsule.keys import check_signature
-
-    try:
-        check_signature(entry["key"], entry["signature"], _signed_content(entry))
-    except CapsuleError as error:
-        raise CapsuleError(
-            f"the signature of {what} does not fit its content: it was changed, or signed by "
-            "another."
-        ) from error
-
-
-def sign_last(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
-    """The entries, the last one signed by its author."""
-    return (*entries[:-1], signed(entries[-1], key))
+    fits = f"of {what} does not fit its content"
+    check_signature(entry["key"], entry["signature"], _content(entry), fits)
 
 
 def first_new(entries: Sequence[Entry]) -> int:
@@ -156,44 +162,56 @@ def first_new(entries: Sequence[Entry]) -> int:
     return first
 
 
-def sign_new(entries: Sequence[Entry], key: Ed25519PrivateKey) -> tuple[Entry, ...]:
+def sign_new(entries: Sequence[Entry], key: PrivateKey) -> tuple[Entry, ...]:
     """The entries, every line that was not sealed before signed by its author, chained anew."""
     first = first_new(entries)
     done = tuple(entries[:first])
     for entry in entries[first:]:
-        done = sign_last(append(done, entry), key)
+        done = (*done, signed(append(done, entry)[-1], key))
     return done
 
 
-def check_signatures(entries: Sequence[Entry], *, required: bool | None = None) -> None:
-    """Raise `CapsuleError` for a line whose signature is wrong or missing.
+def require_signed(said: Sequence[tuple[str, str]], required: bool | None = None) -> None:
+    """Raise `CapsuleError` for a line or record without a signature.
 
     Parameters
     ----------
-    entries : sequence of dict
+    said : sequence of (what it is, key or signature that it names)
     required : bool, optional
-        Whether every line must be signed; by default, as soon as any is.
+        Whether all must be signed; by default, as soon as any is: it may have been taken off.
     """
-    said = [bool(entry["key"] or entry["signature"]) for entry in entries]
-    for entry, is_signed in zip(entries, said, strict=True):
-        if is_signed:
-            check_signed(entry, f"ledger line {entry['number'] + 1}")
-    if not all(said) and (any(said) if required is None else required):
-        stripped = ", though others are: its signature may have been taken off"
+    bare = [what for what, key in said if not key]
+    others = len(bare) < len(said)
+    if bare and (others if required is None else required):
+        stripped = ", though others are: its signature may have been taken off" if others else ""
         raise CapsuleError(
-            f"ledger line {said.index(False) + 1} is not signed{stripped if any(said) else ''}."
+            f"{bare[0]} is not signed{stripped}.",
+            do="Ask that hospital for a signed one (`fcforge learn --sign KEY`).",
         )
 
 
-def require_author(entries: Sequence[Entry], site: str, key: str) -> None:
-    """Raise `CapsuleError` unless an audit of a site is signed by the key that signed its learning.
+def require_same_signing(keys: Sequence[str], signs: bool) -> None:
+    """Raise unless a new line or record is signed where the earlier ones are, and only there.
+
+    Else the next hospital could not tell it from a signature that was taken off.
+    """
+    if not signs and any(keys):
+        raise CapsuleError("the lines before yours are signed.", do="Sign yours, too: --sign KEY.")
+    if signs and not all(keys):
+        do = "Leave out --sign, or begin the chain anew with a signature."
+        raise CapsuleError("the lines before yours are not signed.", do=do)
+
+
+def require_author(site: str, own: str, given: str, what: str) -> None:
+    """Raise `CapsuleError` unless an audit or a withdrawal has the key that its site signed with.
 
     Only the hospital itself has the people and the receipt that an audit needs.
     """
-    if any(entry["site"] == site and entry["key"] != key for entry in learned(entries)):
+    if own != given:
+        needed = f"signed by key {own[:16]}" if own else "not signed"
         raise CapsuleError(
-            f"an audit of site '{site}' is not signed by the key that signed its learning.",
-            do="Only the hospital itself can audit its people: sign with its key.",
+            f"what site '{site}' gave is {needed}; its {what} must be, too.",
+            do="Name that private key with --sign." if own else "Leave --sign out.",
         )
 
 
@@ -212,8 +230,6 @@ def read(data: bytes) -> tuple[Entry, ...]:
         entry = parse(line, f"ledger line {number + 1}")
         if entry.get("previous") != previous or entry.get("number") != number:
             raise CapsuleError(f"the ledger's chain is broken at line {number + 1}.")
-        if entry.get("kind") not in KINDS:
-            raise CapsuleError(f"ledger line {number + 1} is of an unknown kind.")
         entries.append(entry)
         previous = sha256(line)
     return tuple(entries)

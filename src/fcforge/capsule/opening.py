@@ -1,11 +1,9 @@
 """Open and verify. Everything is checked before anything of a capsule is used."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from fcforge.capsule import container as box
 from fcforge.capsule import ledger
@@ -15,19 +13,12 @@ from fcforge.capsule.arrays import (
     check_subjects,
     read_lane,
     read_subjects,
-)
+)  # fmt: skip
 from fcforge.capsule.contents import Capsule, ChainSettings
-from fcforge.capsule.keys import Keyring, check_signature, read_keyring, read_public
+from fcforge.capsule.keys import Keyring, read_keyring, read_public
 from fcforge.capsule.lines import check_line
-from fcforge.capsule.sealing import (
-    FORMAT,
-    READ_BY,
-    REAL_FLAG,
-    VERSION,
-    manifest_of,
-    settings_sha256,
-)
-from fcforge.errors import CapsuleError
+from fcforge.capsule.sealing import FORMAT, READ_BY, REAL_FLAG, VERSION, manifest_of
+from fcforge.errors import CapsuleError, at
 from fcforge.text import counted
 
 STEPS = (
@@ -65,7 +56,7 @@ class Trust:
     keyring: Keyring = field(default_factory=Keyring)
 
     @classmethod
-    def of(cls, files: Sequence[str | Path], required: bool | None = None) -> Trust:
+    def of(cls, files: Sequence[str | Path], required: bool | None = None) -> Self:
         """Trust in the public keys of PEM files; the user's keyring names and revokes."""
         return cls(tuple(read_public(path) for path in files), required, read_keyring())
 
@@ -84,24 +75,19 @@ class Trust:
             )
 
 
+NOBODY = Trust()  # in particular
+
+
 def open_capsule(
-    path: str | Path,
-    *,
-    trusted: Sequence[str] | Trust = (),
-    require_signature: bool | None = None,
-    max_bytes: int = box.MAX_BYTES,
+    path: str | Path, trusted: Trust = NOBODY, max_bytes: int = box.MAX_BYTES
 ) -> Capsule:
-    """Open a capsule after every check of `verify` has passed.
+    """Open a capsule (file or folder) after every check of `verify` has passed.
 
     Parameters
     ----------
     path : path
-        Capsule file or folder.
-    trusted : sequence of str, or Trust
-        Hex Ed25519 public keys; when given, the capsule and every line of its ledger must be
-        signed by one of them.
-    require_signature : bool, optional
-        Whether every ledger line must be signed; by default, as soon as any is.
+    trusted : Trust
+        Whose signatures are asked for.
     max_bytes : int
         Largest capsule that is read at all.
 
@@ -110,31 +96,20 @@ def open_capsule(
     CapsuleError
         On anything that is not exactly a capsule; nothing is written anywhere.
     """
-    opening = _Opening(_trust(trusted, require_signature))
-    try:
+    opening = _Opening(trusted)
+    with at(path, do=box.ASK_AGAIN):
         for _ in opening.steps(path, max_bytes):
             pass
-    except CapsuleError as error:
-        raise error if error.where else box.damaged(error.what, path) from error
     return opening.capsule()
 
 
-def _trust(trusted: Sequence[str] | Trust, required: bool | None) -> Trust:
-    return trusted if isinstance(trusted, Trust) else Trust(tuple(trusted), required)
-
-
 def verify(
-    path: str | Path,
-    *,
-    trusted: Sequence[str] | Trust = (),
-    require_signature: bool | None = None,
-    max_bytes: int = box.MAX_BYTES,
+    path: str | Path, trusted: Trust = NOBODY, max_bytes: int = box.MAX_BYTES
 ) -> list[Check]:
     """Check a capsule step by step; a failed check is the last one of the list."""
     names, checks = iter(STEPS), list[Check]()
     try:
-        opening = _Opening(_trust(trusted, require_signature))
-        for detail in opening.steps(path, max_bytes):
+        for detail in _Opening(trusted).steps(path, max_bytes):
             checks.append(Check(next(names), True, detail))
     except CapsuleError as error:
         checks.append(Check(next(names), False, error.what))
@@ -180,7 +155,7 @@ class _Opening:
         if public or signature:
             if (public, signature) != (public.lower(), signature.lower()):
                 raise CapsuleError("the seal is not written as fcforge writes it.")
-            check_signature(public, signature, self.identity)
+            ledger.check_signature(public, signature, self.identity, "does not fit this capsule")
             self.trust.keyring.require_valid(public, "it")
         if self.trust.keys and public not in self.trust.keys:
             raise CapsuleError("is not signed by a trusted key." if public else "is not signed.")
@@ -217,7 +192,7 @@ class _Opening:
         said = self.manifest.get("settings")
         self.settings = ChainSettings.from_json(said if isinstance(said, dict) else {})
         learned = ledger.learned(self.entries)
-        if any(entry["settings"] != settings_sha256(self.settings) for entry in learned):
+        if any(entry["settings"] != self.settings.digest for entry in learned):
             raise CapsuleError("the settings of the manifest are not those of the ledger.")
         self.sites = tuple(entry["site"] for entry in learned)
         if list(self.sites) != self.manifest.get("sites") or len(set(self.sites)) < len(learned):
@@ -228,21 +203,23 @@ class _Opening:
         return f"{len(self.entries)} entries, unbroken"
 
     def _signatures(self) -> str:
-        ledger.check_signatures(self.entries, required=self.trust.required)
-        keys = [entry["key"] for entry in self.entries]
-        for number, key in enumerate(keys):
-            about = self.entries[number].get("site") or self.entries[number]["result"]["site"]
-            self.trust.require(key, f"ledger line {number + 1}", about)
-        for entry in self.entries:
-            if entry["kind"] == "audit":
-                ledger.require_author(self.entries, entry["result"]["site"], entry["key"])
-        if not any(keys):
+        named, own = self.trust.keyring.said, dict[str, str]()
+        said = [(f"ledger line {e['number'] + 1}", e) for e in self.entries]
+        for what, entry in said:
+            if entry["key"] or entry["signature"]:
+                ledger.check_signed(entry, what)
+        signed = [(what, entry["key"] or entry["signature"]) for what, entry in said]
+        ledger.require_signed(signed, self.trust.required)
+        for what, entry in said:
+            site = entry.get("site") or entry["result"]["site"]
+            self.trust.require(entry["key"], what, site)
+            ledger.require_author(site, own.setdefault(site, entry["key"]), entry["key"], "audit")
+        if not own or not any(own.values()):
             return "no line is signed: anybody can have written them"
         if not self.signed_by:
             raise CapsuleError("is not signed, though its ledger is.")
-        named = self.trust.keyring.said
         whose = [f"{e.get('site', e['kind'])} by {named(e['key'])}" for e in self.entries]
-        return f"{counted(len(keys), 'line')}: {', '.join(whose)}"
+        return f"{counted(len(said), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:
         n_rois = self.settings.n_rois
@@ -268,11 +245,7 @@ class _Opening:
 
     def capsule(self) -> Capsule:
         """What was opened."""
-        fields: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "settings", "sites", "lane", "remembered", "held_out", "entries", "signed_by",
-                "harmony",
-            )
-        }  # fmt: skip
-        return Capsule(**fields, id=self.identity, parent=self.entries[-1]["parent"])
+        return Capsule(
+            self.settings, self.sites, self.lane, self.remembered, self.held_out, self.entries,
+            self.identity, self.entries[-1]["parent"], self.signed_by, self.harmony,
+        )  # fmt: skip

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, wrong_rois
 from fcforge.capsule.home import Threshold
 from fcforge.capsule.judging import Known, Reference, scores, strangeness
-from fcforge.capsule.ledger import learned
-from fcforge.runner.learners import build_learner
+from fcforge.capsule.ledger import learned, rounded
 from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Scan, Where, find_scans
@@ -58,8 +57,8 @@ class Predictor:
     classes : sequence of two
     temperature : float
     n_rois : int
-    wrong_rois : callable
-        From ROI names to what is wrong with them.
+    roi_names : sequence of str
+        Empty where they are not known.
     judge : callable
         From scans (n, R, R) and covariates to `Judged`.
     removes : tuple of str
@@ -71,7 +70,7 @@ class Predictor:
     classes: Sequence[Any]
     temperature: float
     n_rois: int
-    wrong_rois: Callable[[Sequence[str]], str]
+    roi_names: Sequence[str]
     judge: Callable[[np.ndarray, Mapping[str, np.ndarray]], Judged]
     removes: tuple[str, ...] = ()
 
@@ -125,7 +124,6 @@ def judge(
     unseen: Unseen = "refuse",
 ) -> Judged:
     """What a chained capsule says about scans (n, R, R); `site` and `unseen` as in `predictor`."""
-    learner = build_learner(capsule.settings.learner, capsule.settings.n_rois, has_start=False)
     fc = np.array(fc, dtype=np.float32)
     x = torch.from_numpy(capsule.moved(fc, site, unseen))
     # an effect that is estimated from strange scans makes them look ordinary
@@ -134,7 +132,7 @@ def judge(
     known, n = references(capsule), len(x)
     odd, why = torch.full((n,), torch.nan), [""] * n
     with one_thread():
-        u = scores(learner, capsule.lane, x).double() / capsule.temperature
+        u = scores(capsule.settings.build(), capsule.lane, x).double() / capsule.temperature
         if known:
             odd, why = strangeness(known, seen)
     strange = odd > 1
@@ -161,16 +159,11 @@ def predictor(
     A harmonised one must be told the site of the scans (or of each of them), and what to do with
     people of a site it has not learned (`fcforge.sites.harmonise.learned_as`).
     """
-    settings = capsule.settings
+    settings, classes = capsule.settings, capsule.settings.classes
     return Predictor(
-        capsule.id,
-        capsule.sites,
-        settings.classes,
-        capsule.temperature,
-        settings.n_rois,
-        settings.wrong_rois,
-        lambda fc, covariates: judge(capsule, fc, site, unseen),
-    )
+        capsule.id, capsule.sites, classes, capsule.temperature, settings.n_rois,
+        settings.roi_names, lambda fc, covariates: judge(capsule, fc, site, unseen),
+    )  # fmt: skip
 
 
 def predict(
@@ -197,17 +190,14 @@ def predict_scans(
     threshold : Threshold, optional
         The hospital's own (`Home.threshold`); its probability is reported beside.
     """
-    rows: list[Prediction | None] = []
-    usable: list[Scan] = []
-    for scan in find_scans(where, kind, model.n_rois):
-        problem = scan.problem or model.wrong_rois(scan.roi_names)
-        if scan.fc is None or problem:
-            rows.append(Prediction(scan.subject, "cannot be used", note=problem))
-        else:
-            usable.append(scan)
-            rows.append(None)
+    scans = find_scans(where, kind, model.n_rois)
+    wrong = [scan.problem or wrong_rois(scan.roi_names, model.roi_names) for scan in scans]
+    usable = [scan for scan, problem in zip(scans, wrong, strict=True) if not problem]
     judged = iter(_rows(model, usable, threshold) if usable else ())
-    return [row or next(judged) for row in rows]
+    return [
+        Prediction(scan.subject, "cannot be used", note=problem) if problem else next(judged)
+        for scan, problem in zip(scans, wrong, strict=True)
+    ]
 
 
 def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> list[Prediction]:
@@ -222,13 +212,9 @@ def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> lis
     for i, scan in enumerate(scans):
         strange = "abstained" if np.isnan(odd[i]) else "unlike anything seen"
         status = strange if found.why[i] else "ok"
-        shown = _shown(p[i], 4), _shown(odd[i], 3), found.why[i], _shown(home[i], 4)
-        rows.append(Prediction(scan.subject, status, *shown))
+        said, far, own_p = rounded(p[i]), rounded(odd[i], 3), rounded(home[i])
+        rows.append(Prediction(scan.subject, status, said, far, found.why[i], own_p))
     return rows
-
-
-def _shown(value: float, digits: int) -> float | None:
-    return None if np.isnan(value) else round(float(value), digits)
 
 
 def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:

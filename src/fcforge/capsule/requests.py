@@ -9,6 +9,7 @@ from fcforge.requests import Request, option
 Kind = Literal["auto", "fc", "timeseries"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
+JSON = "Print JSON for a program to read."
 KIND = "What the files hold."
 POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
 REQUIRE = "Refuse a capsule with an unsigned line or release (default: if any is signed)."
@@ -80,11 +81,6 @@ class LearnRequest(Request):
     )  # fmt: skip
 
     @property
-    def signature_required(self) -> bool | None:
-        """Whether every ledger line must be signed; None: as soon as any is."""
-        return True if self.require_signature else None
-
-    @property
     def accept(self) -> tuple[str, ...]:
         """What may look odd."""
         return tuple(n for n in ("accept_labels", "accept_scans") if getattr(self, n))
@@ -101,9 +97,7 @@ class LearnRequest(Request):
 
     def _said(self, names: tuple[str, ...]) -> dict[str, Any]:
         found = {name: getattr(self, name) for name in names}
-        return {
-            name: value for name, value in found.items() if value is not None and value is not False
-        }
+        return {k: v for k, v in found.items() if v is not None and v is not False}
 
 
 @dataclass(frozen=True)
@@ -132,12 +126,7 @@ class AuditRequest(Request):
     seed: int = option(0, "Seed of splits and generators.")
     device: str = option("cpu", "Where generators are fitted: cpu, cuda.")
     out: Path | None = option(None, "Folder for audit.json and audit.md.")
-    as_json: bool = option(False, "Print JSON for a program to read.", flag="--json")
-
-    @property
-    def signature_required(self) -> bool | None:
-        """Whether every ledger line must be signed; None: as soon as any is."""
-        return True if self.require_signature else None
+    as_json: bool = option(False, JSON, flag="--json")
 
 
 @dataclass(frozen=True)
@@ -158,4 +147,4 @@ class PredictRequest(Request):
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
     trust: list[Path] = option([], TRUST)
-    as_json: bool = option(False, "Print JSON for a program to read.", flag="--json")
+    as_json: bool = option(False, JSON, flag="--json")

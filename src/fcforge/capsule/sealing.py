@@ -1,22 +1,17 @@
 """Seal a capsule: every part hashed, the hashes in the manifest, the manifest in the seal."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fcforge.capsule import container as box
 from fcforge.capsule import ledger
-from fcforge.capsule.arrays import write_lane, write_subjects
+from fcforge.capsule.arrays import named_harmony, save_arrays
 from fcforge.capsule.contents import Capsule, ChainSettings
 from fcforge.capsule.home import Home, receipt_of, write_home
-from fcforge.capsule.keys import public_hex, sign
+from fcforge.capsule.ledger import PrivateKey
 from fcforge.errors import CapsuleError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FORMAT, VERSION = "fcforge-capsule", 2
 READ_BY = {1: "fcforge 0.1"}  # releases that read what this one does not
@@ -27,7 +22,7 @@ def seal(
     capsule: Capsule,
     out: str | Path,
     *,
-    key: Ed25519PrivateKey | None = None,
+    key: PrivateKey | None = None,
     allow_real_subjects: bool = False,
     overwrite: bool = False,
 ) -> Capsule:
@@ -39,7 +34,7 @@ def seal(
     ----------
     capsule : Capsule
     out : path
-    key : Ed25519PrivateKey, optional
+    key : PrivateKey, optional
         Signs the manifest, which covers every part, and the ledger lines that are new in it.
     allow_real_subjects : bool
         A method that keeps real subjects (or a generator that copies them) is refused without
@@ -52,82 +47,46 @@ def seal(
     Capsule
         The same with its new id.
     """
-    entries = _signed(capsule, flagged(capsule, allow_real_subjects), key)
-    capsule = replace(capsule, entries=entries, signed_by="")
+    entries = flagged(capsule, allow_real_subjects)
+    if not (capsule.id and key):  # an opened capsule has lines of others only
+        old = entries if capsule.id else entries[: ledger.first_new(entries)]
+        ledger.require_same_signing([line["key"] for line in old], key is not None)
+    if key is not None and not capsule.id:
+        entries = ledger.sign_new(entries, key)
+    capsule = replace(capsule, entries=entries, signed_by=ledger.public_hex(key))
     parts = {
         box.LEDGER: ledger.write(entries),
-        box.LANE: write_lane(capsule.lane, capsule.harmony),
-        box.REMEMBERED: write_subjects(capsule.remembered),
-        box.HELD_OUT: write_subjects(capsule.held_out),
+        box.LANE: save_arrays({**capsule.lane.named(), **named_harmony(capsule.harmony)}),
+        box.REMEMBERED: save_arrays(vars(capsule.remembered)),
+        box.HELD_OUT: save_arrays(vars(capsule.held_out)),
     }
     parts[box.MANIFEST] = ledger.canonical(manifest_of(capsule, parts))
     identity = ledger.sha256(parts[box.MANIFEST])
-    public, signature = sign(key, identity) if key is not None else ("", "")
-    said = {"manifest_sha256": identity, "public_key": public, "signature": signature}
-    box.write_parts({**parts, box.SEAL: ledger.canonical(said)}, out, overwrite=overwrite)
+    said = {"public_key": capsule.signed_by, "signature": ledger.sign(key, identity)}
+    parts[box.SEAL] = ledger.canonical({"manifest_sha256": identity, **said})
+    box.write_parts(parts, out, overwrite=overwrite)
     if capsule.receipts:
         write_home(Home(capsule.receipts), receipt_of(out))
-    return replace(capsule, id=identity, signed_by=public)
-
-
-def _signed(
-    capsule: Capsule, entries: tuple[ledger.Entry, ...], key: Ed25519PrivateKey | None
-) -> tuple[ledger.Entry, ...]:
-    """The ledger with its new lines signed; what was opened has lines of others only."""
-    if capsule.id:
-        if key is None:
-            require_same_signing(entries, signs=False)
-        return entries
-    require_same_signing(entries[: ledger.first_new(entries)], key is not None)
-    return ledger.sign_new(entries, key) if key is not None else entries
+    return replace(capsule, id=identity)
 
 
 def flagged(capsule: Capsule, allow_real_subjects: bool) -> tuple[ledger.Entry, ...]:
     """The ledger, with the permission to seal real subjects where it is needed and given."""
-    if not capsule.holds_real:
-        return capsule.entries
     last = capsule.entries[-1]
-    if REAL_FLAG in last["flags"]:
+    if not capsule.holds_real or REAL_FLAG in last["flags"]:
         return capsule.entries
-    if not allow_real_subjects or capsule.id:
-        method = capsule.settings.learner.title
-        raise CapsuleError(
-            f"learner '{method}' would carry real subjects to the next hospital.",
-            do="Choose a method that keeps none, or give --allow-real-subjects "
-            "(recorded in the ledger).",
-        )
+    require_allowed(capsule.settings, allow_real_subjects and not capsule.id)
     return (*capsule.entries[:-1], {**last, "flags": [*last["flags"], REAL_FLAG]})
 
 
-def require_same_signing(entries: Sequence[ledger.Entry], signs: bool) -> None:
-    """Raise unless a new line is signed where the earlier ones are, and not where they are not.
-
-    Else the next hospital could not tell it from a signature that was taken off.
-    """
-    signed = [bool(entry["key"]) for entry in entries]
-    if not signs and any(signed):
-        raise CapsuleError("the lines before yours are signed.", do="Sign yours, too: --sign KEY.")
-    if signs and not all(signed):
+def require_allowed(settings: ChainSettings, allowed: bool) -> None:
+    """Refuse to seal real subjects unless that was allowed by name."""
+    if not allowed:
         raise CapsuleError(
-            "the lines before yours are not signed.",
-            do="Leave out --sign, or begin the chain anew with a signature.",
+            f"learner '{settings.learner.title}' would carry real subjects to the next hospital.",
+            do="Choose a method that keeps none, or give --allow-real-subjects "
+            "(recorded in the ledger).",
         )
-
-
-def require_own_audit(
-    entries: Sequence[ledger.Entry], site: str, key: Ed25519PrivateKey | None
-) -> None:
-    """Raise unless the audit of a site would be signed as the site's own line is."""
-    require_same_signing(entries, key is not None)
-    if key is not None:
-        ledger.require_author(entries, site, public_hex(key.public_key()))
-
-
-def with_flags(capsule: Capsule, flags: Sequence[str]) -> Capsule:
-    """A capsule that is not sealed yet, with what was accepted in its new ledger line."""
-    last = capsule.entries[-1]
-    line = {**last, "flags": [*last["flags"], *flags]}
-    return replace(capsule, entries=(*capsule.entries[:-1], line))
 
 
 def manifest_of(capsule: Capsule, parts: Mapping[str, bytes]) -> dict[str, Any]:
@@ -138,7 +97,7 @@ def manifest_of(capsule: Capsule, parts: Mapping[str, bytes]) -> dict[str, Any]:
         "version": VERSION,
         "settings": capsule.settings.to_json(),
         "sites": list(capsule.sites),
-        "keeps": capsule.keeps,
+        "keeps": capsule.settings.keeps,
         "parent": last["parent"],
         "created": last["time"],
         "environment": last["environment"],
@@ -173,8 +132,3 @@ def with_audit(capsule: Capsule, result: Mapping[str, Any]) -> Capsule:
     }
     entries = ledger.append(capsule.entries, entry)
     return replace(capsule, entries=entries, id="", parent=capsule.id, signed_by="")
-
-
-def settings_sha256(settings: ChainSettings) -> str:
-    """What every ledger line says of the settings: the manifest has them in full."""
-    return ledger.sha256(ledger.canonical(settings.to_json()))

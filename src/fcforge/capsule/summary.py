@@ -24,7 +24,7 @@ def summary(capsule: Capsule) -> dict[str, Any]:
         "parent": capsule.parent,
         "signed_by": capsule.signed_by,
         "sites": list(capsule.sites),
-        "keeps": capsule.keeps,
+        "keeps": capsule.settings.keeps,
         "remembered": len(capsule.remembered),
         "remembered_real": int(capsule.remembered.real.sum()),
         "held_out": len(capsule.held_out),
@@ -136,12 +136,10 @@ def own_tests(entries: Sequence[Entry]) -> list[OwnTest]:
         if own is None or own["accuracy"] is None:
             continue
         classes = (counts["patients"], counts["controls"])
-        if None in classes or not sum(classes):
-            found.append(OwnTest(entry["site"], own["accuracy"]))
-            continue
-        n = sum(classes)
-        low, high = wilson(own["accuracy"], n)
-        found.append(OwnTest(entry["site"], own["accuracy"], low, high, max(classes) / n, n))
+        known: tuple[Any, ...] = ()
+        if None not in classes and (n := sum(classes)):
+            known = (*wilson(own["accuracy"], n), max(classes) / n, n)
+        found.append(OwnTest(entry["site"], own["accuracy"], *known))
     return found
 
 

@@ -1,13 +1,16 @@
 """One hospital's turn: what it was handed and its own open site, on the bench.
 
-What it measures while the site is open, and may write into the ledger, is at the end.
+What it measures while the site is open, and may write into the ledger, is here too, and what its
+data must be like beside the capsule that came in.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,21 +18,29 @@ from fcforge.capsule import judging, ledger
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.contents import Capsule, ChainSettings, unpinned
 from fcforge.capsule.home import People, fingerprints
+from fcforge.capsule.prediction import references
 from fcforge.engine import Job, learn_site, start_lane
-from fcforge.methods import Lane
+from fcforge.errors import ConfigError, DataError
+from fcforge.graphs import edges, fisher_z
+from fcforge.methods import Lane, make_method
+from fcforge.metrics import cell_values
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
-from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch, RunSpec, Site
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
+ACCEPT_LABELS, ACCEPT_SCANS = "accept_labels", "accept_scans"
+TURNED = 2.0  # standard errors below chance at which diagnoses look turned round
+# Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
+# other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
+UNLIKE = 0.75
 
 
 def people_learned(settings: ChainSettings, site: Site) -> People:
     """The subjects of a site that are trained on, in order."""
-    fixed = settings.training.selection == "fixed"
+    fixed = settings.learns_val
     ids = [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
     learning = site.learning(with_val=fixed)
     return fingerprints(learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy())
@@ -55,10 +66,8 @@ class Turn:
         site: Site,
         template: str | Path | None = None,
     ) -> None:
-        self.chain = settings
         self.settings = replace(settings, learner=unpinned(settings.learner, template))
-        self.site = site
-        self.learner = build_learner(self.settings.learner, settings.n_rois, has_start=False)
+        self.site, self.learner = site, self.settings.build()
         own = self.settings.learner.generator
         self.judge = own if own and own.name == settings.judge.name else settings.judge
         self.bench = Bench()
@@ -72,16 +81,6 @@ class Turn:
                 pool = PoolName(kind, CARRIED, settings.seed, kind)
                 self._start[mine] = self.bench.bank.add(pool, self.carried.batch().select(mine))
         self.lane = self._lane(capsule)
-
-    @property
-    def learns_val(self) -> bool:
-        """Whether the validation part is trained on: nothing is chosen on it."""
-        return self.settings.training.selection == "fixed"
-
-    @property
-    def learned(self) -> FCBatch:
-        """The site's subjects that are trained on."""
-        return self.site.learning(with_val=self.learns_val)
 
     @property
     def fresh(self) -> bool:
@@ -124,21 +123,57 @@ class Turn:
         origin = torch.full((len(bank),), len(self.past))
         origin[self._start] = self.carried.site
         batch = FCBatch(bank.fc(rows), bank.y[rows])
-        subjects = Subjects.of(batch, origin[rows], real)
-        return lane._replace(state=state), subjects
+        return lane._replace(state=state), Subjects.of(batch, origin[rows], real)
 
+    def held_out(self, capsule: Capsule | None) -> Subjects:
+        """Synthetic held-out subjects of all sites, this one last."""
+        settings = self.settings
+        before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
+        if not settings.held_out:
+            return before
+        learned, name = self.site.learning(with_val=settings.learns_val), self.site.name
+        batch = judging.held_out_set(self.judge, learned, settings.seed, name, settings.held_out)
+        place = torch.full((len(batch),), len(self.past), dtype=torch.int64)
+        return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
-def held_out(turn: Turn, capsule: Capsule | None) -> Subjects:
-    """Synthetic held-out subjects of all sites, this one last."""
-    settings = turn.settings
-    before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
-    if not settings.held_out:
-        return before
-    batch = judging.held_out_set(
-        turn.judge, turn.learned, settings.seed, turn.site.name, settings.held_out
-    )
-    place = torch.full((len(batch),), len(turn.past), dtype=torch.int64)
-    return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
+    def metrics(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+        """Accuracy on every site's held-out set, and on the own real test split."""
+        site, own = self.site, None
+        batches = {name: held_out.of_site(k) for k, name in enumerate((*self.past, site.name))}
+
+        def measured(batch: FCBatch) -> dict[str, float | None]:
+            return judging.metrics_of(judging.scores(self.learner, lane, batch.fc), batch.y)
+
+        if len(site.test):
+            own = published(measured(site.test), counts_of(site)["test"])
+        synthetic = {name: measured(batch) for name, batch in batches.items() if len(batch)}
+        return {"held_out": synthetic, "own_test": own}
+
+    def calibration(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+        """Temperature of this hospital.
+
+        ``inner_val``: logits of the validation part. Where it was folded into training (nothing
+        was chosen on it), a second network is trained without it, only to be measured.
+        """
+        how, val = self.settings.calibrate, self.site.val
+        if how == "inner_val" and len(val):
+            if self.settings.learns_val:
+                lane = self.train(with_val=False, tick=lambda: None)
+            u, y = judging.scores(self.learner, lane, val.fc), val.y
+        elif how == "synthetic" and len(held_out):
+            batch = held_out.batch()
+            u, y = judging.scores(self.learner, lane, batch.fc), batch.y
+        else:
+            return {"how": "none", "temperature": None}
+        return {"how": how, "temperature": ledger.rounded(judging.fit_temperature(u, y))}
+
+    def reference(self, held_out: Subjects) -> dict[str, float | None]:
+        """Limits of ordinary scans; None without a held-out set."""
+        batch = held_out.of_site(len(self.past))
+        if len(batch) < 4:
+            return dict.fromkeys(judging.DISTANCES)
+        learning = self.site.learning(with_val=True)
+        return dict(judging.limits(judging.Reference.of(batch.fc), learning.fc))
 
 
 def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
@@ -157,54 +192,100 @@ def published(
     own: Mapping[str, float | None], counts: Mapping[str, int | None]
 ) -> dict[str, float | None]:
     """Accuracy on real test subjects as the ledger may have it: it must not undo a small cell."""
+    accuracy, balanced = own["accuracy"], own["balanced_accuracy"]
+    if accuracy is not None:
+        accuracy = ledger.published_share(accuracy, list(counts.values()))
     small = None in counts.values()
-    accuracy = own["accuracy"]
-    return {
-        "accuracy": None
-        if accuracy is None
-        else ledger.published_share(accuracy, list(counts.values())),
-        "balanced_accuracy": None if small else own["balanced_accuracy"],
-    }
+    return {"accuracy": accuracy, "balanced_accuracy": None if small else balanced}
 
 
-def metrics(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-    """Accuracy on every site's held-out set, and on the own real test split."""
-    site, own = turn.site, None
-    batches = {name: held_out.of_site(k) for k, name in enumerate((*turn.past, site.name))}
+def require_labels(auroc: float, y: np.ndarray, errors: float, accept: bool) -> bool:
+    """Whether diagnoses look turned round: an AUROC far below chance; `DataError` unless accepted.
 
-    def measured(batch: FCBatch) -> dict[str, float | None]:
-        return judging.metrics_of(judging.scores(turn.learner, lane, batch.fc), batch.y)
-
-    if len(site.test):
-        own = published(measured(site.test), counts_of(site)["test"])
-    synthetic = {name: measured(batch) for name, batch in batches.items() if len(batch)}
-    return {"held_out": synthetic, "own_test": own}
-
-
-def calibration(turn: Turn, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-    """Temperature of this hospital.
-
-    ``inner_val``: logits of the validation part. Where it was folded into training (nothing
-    was chosen on it), a second network is trained without it, only to be measured.
+    Parameters
+    ----------
+    auroc : float
+        Of the model that came in.
+    y : ndarray of shape (n,)
+    errors : float
+        Standard errors (under chance) below one half that are too many.
+    accept : bool
     """
-    how, val = turn.settings.calibrate, turn.site.val
-    if how == "inner_val" and len(val):
-        other = lane
-        if turn.learns_val:
-            other = turn.train(with_val=False, tick=lambda: None)
-        u, y = judging.scores(turn.learner, other, val.fc), val.y
-    elif how == "synthetic" and len(held_out):
-        batch = held_out.batch()
-        u, y = judging.scores(turn.learner, lane, batch.fc), batch.y
-    else:
-        return {"how": "none", "temperature": None}
-    return {"how": how, "temperature": ledger.rounded(judging.fit_temperature(u, y))}
+    n1, n0 = int(y.sum()), int(len(y) - y.sum())
+    error = math.sqrt((n0 + n1 + 1) / (12 * max(n0 * n1, 1)))
+    turned = auroc < 0.5 - errors * error
+    if turned and not accept:
+        raise DataError(
+            "the model that came in tells this site's patients from controls the wrong way round "
+            f"(AUROC {auroc:.2f}).",
+            do="Check which diagnosis means patient in the data (--positive); if it is right, say "
+            "--accept-labels.",
+        )
+    return turned
 
 
-def reference(turn: Turn, held_out: Subjects) -> dict[str, float | None]:
-    """Limits of ordinary scans; None without a held-out set."""
-    batch = held_out.of_site(len(turn.past))
-    if len(batch) < 4:
-        return dict.fromkeys(judging.DISTANCES)
-    learning = turn.site.learning(with_val=True)
-    return dict(judging.limits(judging.Reference.of(batch.fc), learning.fc))
+def require_budget(settings: ChainSettings, most: float | None) -> str:
+    """What each person will spend, in words; `ConfigError` where it is more than allowed."""
+    method = make_method(settings.learner.method)
+    epsilon = getattr(method, "epsilon", None)
+    if most is not None and epsilon is None:
+        raise ConfigError(
+            f"--epsilon {most:g} was given, but method '{method.name}' adds no noise and promises "
+            "nothing.",
+            do="Leave --epsilon out, or take part in a capsule of releases.",
+        )
+    if epsilon is None:
+        return ""
+    if most is not None and epsilon > most:
+        what = f"the capsule's settings spend epsilon {epsilon:g} per person, more than {most:g}."
+        raise ConfigError(what, do="Do not take part, or raise --epsilon.")
+    return f"each person of this site spends epsilon {epsilon:g} (delta {method.delta:g})"  # type: ignore[attr-defined]
+
+
+def require_alike(
+    capsule: Capsule,
+    site: Site,
+    accept: Sequence[str],
+    say: Callable[[str], None] = lambda text: None,
+) -> list[str]:
+    """Flags of what was accepted; `DataError` for scans or diagnoses that cannot be right.
+
+    How well the model that came in does here is said before anything is learned.
+
+    Names of ROIs are often unknown: a shuffled atlas shows in the FC itself. Diagnoses that are
+    turned round show in a model that tells them apart the wrong way round.
+    """
+    flags, learning = [], site.learning(with_val=True)
+    if odd := _odd_scans(capsule, learning.fc):
+        if ACCEPT_SCANS not in accept:
+            do = "Check the atlas and the order of the ROIs; if they are right, say --accept-scans."
+            raise DataError(odd, do=do)
+        flags.append(ACCEPT_SCANS)
+    if capsule.harmony is not None:  # moved only now: harmonised scans resemble the others' anyway
+        learning = capsule.harmony.zero_shot(site).learning(with_val=True)
+    logits = judging.scores(capsule.settings.build(), capsule.lane, learning.fc)
+    p, y = torch.softmax(logits, -1)[:, 1].numpy(), learning.y.numpy()
+    auroc = float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5))
+    right, most = float(((p > 0.5) == y).mean()), max(y.mean(), 1 - y.mean())
+    say(
+        f"site '{site.name}': the model that came in reaches accuracy {right:.3f} on the {len(y)} "
+        f"people to be learned (majority class {most:.3f}), AUROC {auroc:.3f}."
+    )
+    if require_labels(auroc, y, TURNED, ACCEPT_LABELS in accept):
+        flags.append(ACCEPT_LABELS)
+    return flags
+
+
+def _odd_scans(capsule: Capsule, fc: Tensor) -> str:
+    """What is odd about a site's FC; empty where nothing is."""
+    known = [reference for _, reference, _ in references(capsule)]
+    away = [float(r.distances(fc)["pattern"].median()) for r in known]
+    if away and min(away) > UNLIKE:
+        return (
+            f"its FC does not resemble that of {', '.join(capsule.sites)} (correlation with the "
+            f"nearest mean {1 - min(away):.2f})."
+        )
+    mean = fisher_z(edges(fc)).double().mean(0)[None]
+    if any(float(judging.side_distance(r.mean, mean)) > 1 for r in known):
+        return "its left and right hemispheres look swapped beside the sites before it."
+    return ""

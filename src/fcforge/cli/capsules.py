@@ -103,7 +103,7 @@ def _learn_release(request: LearnRequest) -> None:
 
 
 def _learn_link(request: LearnRequest) -> None:
-    from fcforge.capsule.first_site import learn_site
+    from fcforge.capsule.learning import learn_site
     from fcforge.report.hospital import continued_chain
     from fcforge.report.inspect import inspect_words
 
@@ -195,10 +195,11 @@ def evaluate(
     """Measure a capsule on people whose diagnoses are known, beside the majority class."""
     from fcforge.capsule.opening import Trust
     from fcforge.consortium.predicting import evaluate, open_either
-    from fcforge.consortium.turn import local_home, names_in, own_data
+    from fcforge.consortium.turn import local_home, names_in
     from fcforge.report.hospital import evaluation_text
+    from fcforge.studies.audit_inputs import load_sites
 
-    cohort = own_data(data, names_in(site), kind, positive)
+    cohort = load_sites(data, names_in(site), kind, positive)
     found = evaluate(open_either(capsule, Trust.of(trust or ())), cohort, local_home(local))
     if found.warning:
         say(found.warning, style="red")
@@ -209,8 +210,7 @@ def evaluate(
 def predict(asked: PredictRequest) -> int:
     """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
     from fcforge.capsule import opening, prediction
-    from fcforge.consortium.explaining import explain_file
-    from fcforge.consortium.predicting import open_either, predictor
+    from fcforge.consortium.predicting import explain_file, open_either, predictor
     from fcforge.consortium.turn import own_threshold
     from fcforge.imaging.atlases import load_atlas
     from fcforge.report.explaining import write_explanation
@@ -296,7 +296,7 @@ def verify(
 @takes(AuditRequest)
 def audit(request: AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
-    from fcforge.consortium.auditing import audit_as_asked
+    from fcforge.consortium.turn import audit_as_asked
     from fcforge.report import audits
 
     found = audit_as_asked(request, say)

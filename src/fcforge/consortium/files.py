@@ -11,12 +11,12 @@ from fcforge.capsule import ledger
 from fcforge.capsule.arrays import load_arrays, save_arrays
 from fcforge.capsule.container import pack, read_file, require_place, unpack
 from fcforge.capsule.keys import Keyring
+from fcforge.capsule.ledger import require_signed
 from fcforge.capsule.opening import Check, Trust
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.papers import checked_papers
 from fcforge.consortium.public import from_parts
-from fcforge.consortium.records import Record, Release, read_record
-from fcforge.errors import CapsuleError
+from fcforge.consortium.records import Record, Release, checked_papers, read_record
+from fcforge.errors import CapsuleError, at
 from fcforge.text import counted
 from fcforge.writing import write_bytes
 
@@ -59,15 +59,10 @@ def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
 
     With `trust`, every record must be signed by one of its keys, if it has any.
     """
-    parts = unpack(read_file(Path(path), MAX_BYTES), path, PARTS)
-    try:
-        group = _opened(parts)
+    with at(path, do="Nothing of it was used."):
+        group = _opened(unpack(read_file(path, MAX_BYTES), PARTS))
         require_trusted(group.records, trust)
-        return group
-    except CapsuleError as error:
-        do = error.do or "Nothing of it was used."
-        what = f"{error.where}: {error.what}" if error.where else error.what
-        raise CapsuleError(what, where=str(path), do=do) from error
+    return group
 
 
 def _opened(parts: dict[str, bytes]) -> Consortium:
@@ -113,15 +108,13 @@ def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -
 
 def read_release(path: str | Path, trust: Trust | None = None) -> Record:
     """Read one record, checked; the start it belongs to is checked when it joins others."""
-    data = read_file(Path(path), MAX_RELEASE)
-    if not data.endswith(b"\n"):
-        raise CapsuleError("is cut off.", where=str(path), do="Ask the sender for it again.")
-    try:
+    with at(path, do="Ask the sender for it again."):
+        data = read_file(path, MAX_RELEASE)
+        if not data.endswith(b"\n"):
+            raise CapsuleError("is cut off.")
         record = read_record(data[:-1], "the release")
         require_trusted([record], trust)
-        return record
-    except CapsuleError as error:
-        raise CapsuleError(str(error), where=str(path)) from error
+    return record
 
 
 def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
@@ -130,21 +123,7 @@ def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
         return
     for record in records:
         trust.require(record.key, f"the {record.title}", record.site)
-    require_signed(records, trust.required)
-
-
-def require_signed(records: Sequence[Record], required: bool | None) -> None:
-    """Raise for a record without signature, by default where another has one.
-
-    It may have been taken off.
-    """
-    bare = [record for record in records if not record.key]
-    if bare and (len(bare) < len(records) if required is None else required):
-        others = ", though others are: its signature may have been taken off"
-        raise CapsuleError(
-            f"the {bare[0].title} is not signed{others if len(bare) < len(records) else ''}.",
-            do="Ask that hospital for a signed one (`fcforge learn --sign KEY`).",
-        )
+    require_signed([(f"the {r.title}", r.key) for r in records], trust.required)
 
 
 def write_either(group: Consortium, record: Record, out: Path, *, overwrite: bool) -> None:
@@ -165,7 +144,7 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Consortium:
             do="Name the public start (or any capsule of the consortium) among the files.",
         )
     group = whole[0].merged(*whole[1:]).joined([read_release(p, trust) for p in single])
-    require_signed(group.records, trust.required)
+    require_trusted(group.records, trust)
     return group
 
 
@@ -185,7 +164,7 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
             said, known = error.what, False
         found.append(Check(f"{record.kind} of {record.site}{wave}", known, said))
     try:
-        require_signed(group.records, trust.required)
+        require_signed([(f"the {r.title}", r.key) for r in group.records], trust.required)
     except CapsuleError as error:
         found.append(Check("signatures", False, error.what))
     made = f"computed anew from {counted(len(group.releases), 'release')}"

@@ -1,34 +1,29 @@
 """A hospital's turn: check the data, make the release, fit the own threshold at home."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge import __version__
-from fcforge.capsule import ledger
-from fcforge.capsule.contract import require_classes, require_labels, require_rois
+from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
+from fcforge.capsule.ledger import PrivateKey
 from fcforge.capsule.prediction import probability
+from fcforge.capsule.turn import require_labels
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, beyond_public, likeness, without_covariates
 from fcforge.consortium.records import Release
-from fcforge.errors import ConfigError, DataError
+from fcforge.errors import ConfigError, DataError, at
 from fcforge.metrics import cell_values
 from fcforge.privacy.mechanisms import check_budget, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 TURNED = 3.0  # standard errors below chance at which diagnoses count as turned round
 GRAIN = 2.0**-10  # released numbers are rounded to about so much of the noise
@@ -86,7 +81,7 @@ def learn(
     site: str,
     home: Home,
     budget: Budget,
-    key: Ed25519PrivateKey | None = None,
+    key: PrivateKey | None = None,
     *,
     accept_labels: bool = False,
 ) -> Learned:
@@ -101,42 +96,28 @@ def learn(
     home : Home
         Receipts of earlier releases (empty at the first).
     budget : Budget
-    key : Ed25519PrivateKey, optional
+    key : PrivateKey, optional
         The hospital's own key.
     accept_labels : bool
         Go on although the diagnoses look turned round.
     """
     mine, x = own_people(group, cohort, site)
-    people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
-    spent, y = require_budget(home, people, budget), torch.from_numpy(mine.y)
+    people, y = people_of(mine), torch.from_numpy(mine.y)
+    spent = require_budget(home, people, budget)
     before = quality(scores(group, x), mine.y)
-    require_labels(before["auroc"], mine.y, site, TURNED, accept_labels)
+    with at(f"site '{site}'"):
+        require_labels(before["auroc"], mine.y, TURNED, accept_labels)
     receipt = Receipt(site, people, home.waves(site) + 1, budget.limit)
-    release = released(group, receipt, made_numbers(group, x, y, budget), budget, spent).signed(key)
-    joined, kept = group.joined([release]), home.with_receipt(receipt)
+    release = group.made(
+        Release, site, key, wave=receipt.wave, numbers=made_numbers(group, x, y, budget),
+        mechanism=budget.mechanism, epsilon=budget.limit or 0.0,
+        delta=budget.delta if budget.limit else 0.0, spent=spent, commitment=receipt.commitment,
+        noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
+    )  # fmt: skip
+    joined, kept = group.joined([release]), replace(home, receipts=(*home.receipts, receipt))
     left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
     kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest))
     return Learned(joined, release, kept, before, quality(left_out, mine.y))
-
-
-def released(
-    group: Consortium, receipt: Receipt, numbers: tuple[float, ...], budget: Budget, spent: float
-) -> Release:
-    """The record of a release, not yet signed."""
-    return Release(
-        site=receipt.site,
-        start=group.start.digest,
-        time=ledger.now(),
-        fcforge=__version__,
-        wave=receipt.wave,
-        numbers=numbers,
-        mechanism=budget.mechanism,
-        epsilon=budget.limit or 0.0,
-        delta=budget.delta if budget.limit else 0.0,
-        spent=spent,
-        noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
-        commitment=receipt.commitment,
-    )
 
 
 def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Tensor]:
@@ -144,23 +125,27 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Te
     mine = cohort.select_sites([site])
     start = group.start
     require_valid(mine, n_rois=start.n_rois)
-    require_rois(start.wrong_rois(mine.roi_names), f"site '{site}'")
-    require_classes(start.papers["classes"], mine.classes, f"site '{site}'")
-    if both := start.public_among(mine.subject_id.tolist()):
-        raise DataError(
-            f"{len(both)} of its people are among the public ones by id (first: "
-            f"{', '.join(both[:5])}).",
-            where=f"site '{site}'",
-            do="Leave them out: a start that shares a person proves nothing. If they are other "
-            "people, put the site before their ids.",
-        )
-    require_covariates_known(start, mine, site)
-    features = start.features(torch.from_numpy(mine.fc), mine.covariates)
-    require_alike(start, features, site)
+    with at(f"site '{site}'"):
+        require_fit(mine, start.papers["roi_names"], start.papers["classes"])
+        if both := start.public_among(mine.subject_id.tolist()):
+            raise DataError(
+                f"{len(both)} of its people are among the public ones by id (first: "
+                f"{', '.join(both[:5])}).",
+                do="Leave them out: a start that shares a person proves nothing. If they are other "
+                "people, put the site before their ids.",
+            )
+        require_covariates_known(start, mine)
+        features = start.features(torch.from_numpy(mine.fc), mine.covariates)
+        require_alike(start, features)
     return mine, features
 
 
-def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> None:
+def people_of(cohort: Cohort) -> People:
+    """What receipts hold of people."""
+    return fingerprints(cohort.fc, cohort.subject_id.tolist(), cohort.y)
+
+
+def require_covariates_known(start: PublicStart, mine: Cohort) -> None:
     """Refuse people without a covariate that the start removes, or with one in another unit."""
     lost = without_covariates(start, mine.covariates, len(mine))
     if lost.any():
@@ -168,7 +153,6 @@ def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> Non
         raise DataError(
             f"{int(lost.sum())} people have no {', '.join(start.removes)} (first: {who}), which "
             "the start removes.",
-            where=f"site '{site}'",
             do="Add these columns to the data, or leave the people out.",
         )
     for name, far in beyond_public(start, mine.covariates, len(mine)).items():
@@ -178,31 +162,25 @@ def require_covariates_known(start: PublicStart, mine: Cohort, site: str) -> Non
             raise DataError(
                 f"{int(far.sum())} people have their {name} far outside the public people's "
                 f"({low:.4g} to {high:.4g}): {', '.join(f'{v:.4g}' for v in values)}.",
-                where=f"site '{site}'",
                 do="Check its unit and coding (ABIDE: sex 1 male, 2 female; age in years; mean "
                 "FD in mm), or leave these people out.",
             )
 
 
-def require_alike(start: PublicStart, features: Tensor, site: str) -> None:
+def require_alike(start: PublicStart, features: Tensor) -> None:
     """Refuse scans that are unlike the public people's: shuffled ROIs, another atlas."""
     mean = features.mean(0)[None]
     if float(start.side(mean)) > 1:
-        raise DataError(
-            "its left and right hemispheres look swapped beside the public people's.",
-            where=f"site '{site}'",
-            do="Check the order of the ROIs and the orientation of the images.",
-        )
+        what = "its left and right hemispheres look swapped beside the public people's."
+        raise DataError(what, do="Check the order of the ROIs and the orientation of the images.")
     apart = torch.stack([*start.strangeness(features).values()])
     strange = int((apart.amax(0) > 1).sum())
-    alike = float(likeness(mean, start.arrays.mean))
-    limit = start.papers["limits"]["site"]
+    alike, limit = float(likeness(mean, start.arrays.mean)), start.papers["limits"]["site"]
     if strange > 0.2 * len(features) or alike < limit:
         raise DataError(
             f"its scans are unlike the public people's: {strange} of {len(features)} lie outside "
             f"what was seen, and the mean scan correlates {alike:.2f} with theirs (at least "
             f"{limit:.2f} is expected).",
-            where=f"site '{site}'",
             do="Check the order of the ROIs, the atlas and the preprocessing.",
         )
 
@@ -213,12 +191,9 @@ def require_budget(home: Home, people: People, budget: Budget) -> float:
         check_budget(budget.epsilon, budget.delta, "release")
     seen = home.seen(people)
     if seen and not budget.again:
-        raise ConfigError(
-            f"{len(seen)} of these {len(people)} people are in an earlier release of this "
-            "hospital.",
-            where="home file",
-            do="Release new people only, or say --again: what they have spent adds up.",
-        )
+        what = f"{len(seen)} of these {len(people)} people are in an earlier release of this site."
+        do = "Release new people only, or say --again: what they have spent adds up."
+        raise ConfigError(what, where="home file", do=do)
     if budget.limit is None:
         return 0.0
     before = list(seen.values())
@@ -277,7 +252,7 @@ def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
     """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
     mine, x = own_people(group, cohort, site)
-    times = times_released(group, home, fingerprints(mine.fc, mine.subject_id.tolist(), mine.y))
+    times = times_released(group, home, people_of(mine))
     left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
     return fit_threshold(left_out, mine.y, group.digest)
 

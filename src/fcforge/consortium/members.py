@@ -1,28 +1,23 @@
 """The set of releases around one start, and the head that follows from it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from fcforge import __version__
 from fcforge.capsule import ledger
+from fcforge.capsule.ledger import PrivateKey
 from fcforge.consortium.public import PublicStart
 from fcforge.consortium.records import AuditRecord, Record, Release, Withdrawal
-from fcforge.errors import CapsuleError
+from fcforge.errors import CapsuleError, at
 from fcforge.privacy.mechanisms import epsilon_of
 from fcforge.releases import vector
 from fcforge.studies.audit_result import Audit
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
 MOST_PEOPLE = 1e6  # of one release
@@ -98,17 +93,18 @@ class Consortium:
             )
         return found
 
-    def only(self, site: str) -> Consortium:
+    def only(self, site: str) -> Self:
         """The start with this site's releases alone, to look at."""
         audits = tuple(a for a in self.audits if a.site == site)
         return replace(self, releases=self.of_site(site), withdrawals=(), audits=audits)
 
-    def joined(self, records: Iterable[Record]) -> Consortium:
+    def joined(self, records: Iterable[Record]) -> Self:
         """The union with some records; whatever does not fit raises `CapsuleError` by name."""
         every = {r.digest: r for r in self.records}
         for record in records:
             record.check()
-            self._require_start(record)
+            with at(record.title):
+                self._require_start(record)
             every[record.digest] = record
         _require_one_voice(list(every.values()))
         withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
@@ -122,7 +118,7 @@ class Consortium:
             audits=_audits_of(every, gone),
         )
 
-    def merged(self, *others: Consortium) -> Consortium:
+    def merged(self, *others: Self) -> Self:
         """The union of branches; the same release twice is one."""
         for other in others:
             if other.start.digest != self.start.digest:
@@ -133,77 +129,61 @@ class Consortium:
                 )
         return self.joined(r for other in others for r in other.records)
 
-    def withdrawn(self, site: str, key: Ed25519PrivateKey | None = None) -> Consortium:
+    def made(self, kind: type[Record], site: str, key: PrivateKey | None, **said: Any) -> Any:
+        """A record of a site around this start, signed where there is a key."""
+        base = {"site": site, "start": self.start.digest, "time": ledger.now()}
+        return kind(**base, fcforge=__version__, **said).signed(key)
+
+    def withdrawn(self, site: str, key: PrivateKey | None = None) -> Self:
         """The consortium as if `site` had never given anything, with the withdrawal on record."""
         releases = self.of_site(site)
-        require_key(releases[0], key, "withdrawal")
-        record = Withdrawal(
-            site=site,
-            start=self.start.digest,
-            time=ledger.now(),
-            fcforge=__version__,
-            releases=tuple(r.digest for r in releases),
-        ).signed(key)
-        return self.joined([record])
+        ledger.require_author(site, releases[0].key, ledger.public_hex(key), "withdrawal")
+        gone = tuple(r.digest for r in releases)
+        return self.joined([self.made(Withdrawal, site, key, releases=gone)])
 
-    def audited(self, found: Audit, key: Ed25519PrivateKey | None = None) -> Consortium:
+    def audited(self, found: Audit, key: PrivateKey | None = None) -> Self:
         """The consortium with what an audit of one of its releases found.
 
         What was tried at other budgets than the release's own is not of this release.
         """
         release = next(r for r in self.releases if r.digest == found.about["release"])
-        require_key(release, key, "audit")
+        ledger.require_author(release.site, release.key, ledger.public_hex(key), "audit")
         own = found.about["released"]
         rows = tuple(row for row in found.rows if row.is_reference or row.release == own)
-        record = AuditRecord(
-            site=release.site,
-            start=self.start.digest,
-            time=ledger.now(),
-            fcforge=__version__,
-            release=release.digest,
-            result=replace(found, rows=rows).to_ledger(),
-        ).signed(key)
-        return self.joined([record])
+        result = replace(found, rows=rows).to_ledger()
+        made = self.made(AuditRecord, release.site, key, release=release.digest, result=result)
+        return self.joined([made])
 
     def _require_start(self, record: Record) -> None:
-        where = f"{record.kind} of site '{record.site}'"
         if record.start != self.start.digest:
             raise CapsuleError(
                 f"was made for start {record.start[:12]}, not for {self.start.digest[:12]}.",
-                where=where,
                 do="Releases around one start cannot be moved to another; release again.",
             )
-        if isinstance(record, Release):
-            self._require_numbers(record, where)
-
-    def _require_numbers(self, release: Release, where: str) -> None:
-        arrays = self.start.arrays
-        if len(release.numbers) != arrays.n_axes + 2:
+        if not isinstance(record, Release):
+            return
+        arrays, epsilon = self.start.arrays, epsilon_of(record.mechanism, record.epsilon)
+        if len(record.numbers) != arrays.n_axes + 2:
+            asked = f"the start asks for {arrays.n_axes + 2}"
+            raise CapsuleError(f"has {len(record.numbers)} numbers, {asked}.")
+        wanted = vector.noise_sd(arrays, epsilon, record.delta)
+        if not math.isclose(record.noise_sd, wanted, rel_tol=1e-6, abs_tol=1e-12):
             raise CapsuleError(
-                f"has {len(release.numbers)} numbers, the start asks for {arrays.n_axes + 2}.",
-                where=where,
-            )
-        epsilon = epsilon_of(release.mechanism, release.epsilon)
-        wanted = vector.noise_sd(arrays, epsilon, release.delta)
-        if not math.isclose(release.noise_sd, wanted, rel_tol=1e-6, abs_tol=1e-12):
-            raise CapsuleError(
-                f"states noise of {release.noise_sd:.4g} where epsilon {release.epsilon} asks for "
+                f"states noise of {record.noise_sd:.4g} where epsilon {record.epsilon} asks for "
                 f"{wanted:.4g}.",
-                where=where,
                 do="Its budget is not what it says; ask the hospital for a new release.",
             )
-        self._require_possible(release, where)
+        self._require_possible(record)
 
-    def _require_possible(self, release: Release, where: str) -> None:
+    def _require_possible(self, release: Release) -> None:
         """Refuse sums that no group of people can give: each moves them by at most the clip."""
         *moved, last = release.numbers
-        most = max(vector.people(self.start.arrays, last), 0.0) * float(self.start.arrays.clip)
+        clip, people = float(self.start.arrays.clip), vector.people(self.start.arrays, last)
+        most = max(people, 0.0) * clip
         room = LUCK * release.noise_sd * (1 / vector.COUNT + math.sqrt(len(moved))) + 1e-6
-        if math.hypot(*moved) > most + room or most > MOST_PEOPLE * float(self.start.arrays.clip):
+        if math.hypot(*moved) > most + room or most > MOST_PEOPLE * clip:
             raise CapsuleError(
-                f"its numbers are larger than {vector.people(self.start.arrays, last):.0f} people "
-                "can give.",
-                where=where,
+                f"its numbers are larger than {people:.0f} people can give.",
                 do="It was not made by `fcforge learn`; ask the hospital for a new release.",
             )
 
@@ -230,19 +210,6 @@ def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord
                 do="Merge the capsule that holds this release, too.",
             )
     return tuple(sorted(audits, key=lambda a: (a.site, a.time, a.digest)))
-
-
-def require_key(release: Release, key: Ed25519PrivateKey | None, what: str) -> None:
-    """Only the key that signed a release withdraws or audits it."""
-    from fcforge.capsule.keys import public_hex
-
-    given = public_hex(key.public_key()) if key is not None else ""
-    if given != release.key:
-        needed = f"signed by key {release.key[:16]}" if release.key else "not signed"
-        raise CapsuleError(
-            f"the releases of site '{release.site}' are {needed}; its {what} must be, too.",
-            do="Name that private key with --sign." if release.key else "Leave --sign out.",
-        )
 
 
 def _require_one_voice(records: Sequence[Record]) -> None:

@@ -1,4 +1,4 @@
-"""What a consortium's head says about scans, and how good either kind of capsule is on people.
+"""What either kind of capsule says about scans, why it does, and how good it is on people.
 
 The consortium abstains from a scan that is unlike the public people's, and from one that lacks a
 covariate which the start removes: a guess there would look like an answer.
@@ -13,22 +13,26 @@ import numpy as np
 import torch
 
 from fcforge.capsule import prediction
-from fcforge.capsule.contents import Capsule
-from fcforge.capsule.contract import require_classes, require_rois
-from fcforge.capsule.home import Home, Threshold, fingerprints
+from fcforge.capsule.contents import Capsule, require_fit
+from fcforge.capsule.explanation import Explanation, atlas_for, explain, explain_capsule
+from fcforge.capsule.home import Home, Threshold
 from fcforge.capsule.opening import Trust, open_capsule
 from fcforge.capsule.prediction import Judged, Prediction, Predictor, own_odds, probability
 from fcforge.consortium.files import is_consortium, read_consortium
-from fcforge.consortium.learning import scores
+from fcforge.consortium.learning import people_of, scores
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import beyond_public
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
+from fcforge.graphs import from_log_features, log_features
+from fcforge.imaging.atlas import Atlas
+from fcforge.models.attribution import Scorer
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import as_numbers
 from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
-from fcforge.sites.scans import Where
+from fcforge.sites.scans import Where, find_scans
+from fcforge.speed import one_thread
 from fcforge.stats.model import Measured, measure
 
 
@@ -75,16 +79,12 @@ def predictor(
     """Either kind of capsule as what it predicts with; a harmonised one is told the site."""
     if isinstance(model, Capsule):
         return prediction.predictor(model, site, unseen)
+    start, papers = model.start, model.start.papers
     return Predictor(
-        model.digest,
-        model.sites or tuple(model.start.papers["sites"]),
-        model.start.papers["classes"],
-        float(model.start.arrays.temperature),
-        model.start.n_rois,
-        model.start.wrong_rois,
-        lambda fc, covariates: judge(model, fc, covariates),
-        model.start.removes,
-    )
+        model.digest, model.sites or tuple(papers["sites"]), papers["classes"],
+        float(start.arrays.temperature), start.n_rois, papers["roi_names"],
+        lambda fc, covariates: judge(model, fc, covariates), start.removes,
+    )  # fmt: skip
 
 
 def open_either(path: str | Path, trust: Trust) -> Capsule | Consortium:
@@ -149,8 +149,8 @@ def evaluate(
     """
     asked = predictor(model, cohort.site.tolist())
     require_valid(cohort, n_rois=asked.n_rois)
-    require_rois(asked.wrong_rois(cohort.roi_names), "the data")
-    require_classes(asked.classes, cohort.classes, "the data")
+    with at("the data"):
+        require_fit(cohort, asked.roi_names, asked.classes)
     odds = asked.judge(cohort.fc, cohort.covariates).odds
     if isinstance(model, Capsule):
         return _summed(cohort, {"the capsule": odds}, 0, [])
@@ -161,10 +161,9 @@ def evaluate(
     if home.threshold is not None:
         rows["own threshold"] = own_odds(odds, home.threshold)
         notes += home.threshold.stale(model.digest)
-    ids = cohort.subject_id.tolist()
-    seen = len(home.seen(fingerprints(cohort.fc, ids, cohort.y)))
-    for n, where in ((len(model.start.public_among(ids)), "among the public ones"),
-                     (seen, "in a release")):  # fmt: skip
+    public = model.start.public_among(cohort.subject_id.tolist())
+    seen = len(home.seen(people_of(cohort)))
+    for n, where in ((len(public), "among the public ones"), (seen, "in a release")):
         notes += [f"{n} of these people are {where}: the numbers flatter."] if n else []
     return _summed(cohort, rows, seen, notes)
 
@@ -201,3 +200,69 @@ def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
         "calls the controls of these data patients. Check which diagnosis means patient in the "
         "data (1, or --positive VALUE). If it is right, do not use this capsule for these people."
     )
+
+
+def scorer_of(group: Consortium) -> Scorer:
+    """Calibrated log odds of the consortium's head, without what covariates add."""
+    arrays, head = group.start.arrays, group.head
+    shrink = float(arrays.shrink)
+
+    def score(fc: torch.Tensor) -> torch.Tensor:
+        x = arrays.standardise(log_features(fc, shrink))
+        return (x @ head.weight + head.bias) / arrays.temperature
+
+    return Scorer(score)
+
+
+def explain_group(
+    group: Consortium,
+    fc: np.ndarray,
+    covariates: Mapping[str, np.ndarray],
+    subjects: Sequence[str] | None = None,
+    atlas: Atlas | None = None,
+    reference: np.ndarray | None = None,
+) -> Explanation:
+    """Explain what a consortium says of scans (n, R, R), against the public people's mean.
+
+    What the start removes for age, sex or motion is the same for every edge pattern; it is part
+    of each scan's `base`.
+    """
+    start, names = group.start, tuple(group.start.papers["roi_names"])
+    arrays, offset = start.arrays, np.zeros(len(fc))
+    if start.confounds is not None:
+        removed = torch.from_numpy(start.confounds.effect(covariates)) / arrays.scale
+        offset = -(removed @ group.head.weight / arrays.temperature).numpy()
+    said = "the reference that was given"
+    if reference is None:
+        mean = from_log_features(arrays.mean[None], float(arrays.shrink))[0].numpy()
+        reference, said = mean, "the mean of the public people"
+    with one_thread():
+        return explain(
+            scorer_of(group), fc, reference, said=said, subjects=subjects, offset=offset,
+            atlas=atlas_for(start.n_rois, names, atlas), positive=str(start.papers["classes"][1]),
+        )  # fmt: skip
+
+
+def explain_file(
+    capsule: Capsule | Consortium,
+    scans: Sequence[Path],
+    rows: Sequence[Prediction],
+    kind: Kind = "auto",
+    atlas: Atlas | None = None,
+    site: str | None = None,
+    unseen: Unseen = "refuse",
+) -> Explanation:
+    """Explain the predictions of `predict_scans`: of the scans that got one, and no others.
+
+    `site` and `unseen` are those of `predictor`.
+    """
+    every = find_scans(scans, kind, predictor(capsule).n_rois)
+    found = [s for s, row in zip(every, rows, strict=True) if row.status == "ok"]
+    if not found:
+        raise DataError("no scan got an answer, so there is nothing to explain.")
+    fc = np.stack([scan.fc for scan in found if scan.fc is not None])
+    ids = [scan.subject for scan in found]
+    if isinstance(capsule, Capsule):
+        return explain_capsule(capsule, capsule.moved(fc, site, unseen), ids, atlas)
+    known = {k: np.array([scan.covariates[k] for scan in found]) for k in capsule.start.removes}
+    return explain_group(capsule, fc, known, ids, atlas)

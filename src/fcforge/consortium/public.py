@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from fcforge import __version__
-from fcforge.capsule.contents import wrong_rois
 from fcforge.capsule.judging import side_distance
 from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError, ConfigError
@@ -79,10 +78,6 @@ class PublicStart:
     def public_among(self, ids: Iterable[str]) -> list[str]:
         """Those of some people who are among the public ones, by id."""
         return sorted(set(ids) & {*self.papers["ids"], *self.papers["left_out"]})
-
-    def wrong_rois(self, names: Sequence[str]) -> str:
-        """What is wrong with a scan's ROI names; "" where they fit or either side has none."""
-        return wrong_rois(names, self.papers["roi_names"])
 
     def features(self, fc: Tensor, covariates: Mapping[str, np.ndarray]) -> Tensor:
         """Features (n, p) of scans (n, R, R), confounds removed."""

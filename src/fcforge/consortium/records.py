@@ -1,27 +1,32 @@
-"""The records of a consortium: a release of a site, the withdrawal of some, the audit of one.
+"""What files of a consortium may say: the papers of a start, and the records of hospitals.
 
-A record is canonical JSON, signed by its own hospital over all of its content, which names the
-start it belongs to. Nobody can rewrite another's record, and every number that left a hospital
-can be read on it.
+A record is the release of a site, the withdrawal of some, or the audit of one: canonical JSON,
+signed by its own hospital over all of its content, which names the start it belongs to. Nobody can
+rewrite another's record, and every number that left a hospital can be read on it.
 """
-
-from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fcforge.capsule import ledger
-from fcforge.capsule.lines import MaybeSha256, Sha256, Time, check_sizes, check_table
-from fcforge.errors import CapsuleError
-from fcforge.settings import Bound, NotNegative
+from fcforge.capsule.ledger import PrivateKey
+from fcforge.capsule.lines import (
+    MaybeSha256,
+    Number,
+    Sha256,
+    Text,
+    Time,
+    check_sizes,
+    check_table,
+)  # fmt: skip
+from fcforge.errors import CapsuleError, at
+from fcforge.releases.start import StartSettings
+from fcforge.settings import Bound, Count, NotNegative, Share
 from fcforge.studies.audit_result import Audit
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MAX_NUMBERS = 1_026
 ASK = "Nothing of it was used; ask the hospital for the record again."
@@ -76,7 +81,7 @@ class Record:
         """Plain dict."""
         return {"kind": self.kind, **asdict(self)}
 
-    def signed(self, key: Ed25519PrivateKey | None) -> Any:
+    def signed(self, key: PrivateKey | None) -> Any:
         """The record with a signature, or as it is without a key."""
         if key is None:
             return self
@@ -87,13 +92,13 @@ class Record:
         content = asdict(self)
         check_table(type(self), content, self.title)
         check_sizes({**content, "numbers": ()}, self.title)
-        if bool(self.key) != bool(self.signature):
-            raise CapsuleError("its signature was stripped.", where=self.title, do=ASK)
-        if self.key:
+        if self.key and self.signature:
             ledger.check_signed(self.to_json(), f"the {self.title}")
-        wrong = self.contradiction()
-        if wrong:
-            raise CapsuleError(wrong, where=self.title)
+        with at(self.title):
+            if bool(self.key) != bool(self.signature):
+                raise CapsuleError("its signature was stripped.", do=ASK)
+            if wrong := self.contradiction():
+                raise CapsuleError(wrong)
 
     def contradiction(self) -> str:
         """What cannot be true together; empty where nothing is wrong."""
@@ -200,3 +205,64 @@ def _made(value: Mapping[str, Any]) -> Record:
     content: dict[str, Any] = {f.name: value[f.name] for f in fields(cls)}
     lists = {k: tuple(v) for k, v in content.items() if isinstance(v, list)}
     return cls(**(content | lists))
+
+
+# -- the papers of a start: a file can hold these facts and nothing else -------------------------
+Rois = Annotated[int, Bound(lambda v: 2 <= v <= 2_000, "is not a number of ROIs", "")]
+Above = Annotated[float, Bound(lambda v: 0 < v <= 1e9, "would let every scan pass", "")]
+BelowOne = Annotated[float, Bound(lambda v: -1e9 < v < 1, "would let every scan pass", "")]
+
+
+@dataclass(frozen=True)
+class ScanLimits:
+    """How far out, and how unlike the public mean, a scan or a site may be."""
+
+    size: Above
+    likeness: BelowOne
+    site: BelowOne
+
+
+@dataclass(frozen=True)
+class UnseenSite:
+    """How good the public head is at a public site it has not seen."""
+
+    people: Count
+    accuracy: Share | None
+    auroc: Share | None
+    majority: Share | None
+
+
+@dataclass(frozen=True)
+class Papers:
+    """Who the public people are, and what is expected of every scan."""
+
+    fcforge: Text
+    dataset: Text
+    people_sha256: Text
+    left_out: list[Text]
+    people: Count
+    ids: list[Text]
+    patients: Count
+    sites: dict[Text, Count]
+    n_rois: Rois
+    roi_names: list[Text]
+    classes: tuple[Text, Text]
+    removes: list[Text]
+    ranges: dict[Text, tuple[Number, Number]]
+    settings: StartSettings
+    limits: ScanLimits
+    unseen_site: UnseenSite
+
+
+def checked_papers(papers: Any) -> dict[str, Any]:
+    """Papers of a start with exactly the fields they should have; else `CapsuleError`."""
+    where = "the start's papers"
+    check_table(Papers, papers, where)
+    if len(papers["roi_names"]) not in (0, papers["n_rois"]):
+        raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")
+    ranges = papers["ranges"]
+    if sorted(ranges) != sorted(papers["removes"]) or any(a > b for a, b in ranges.values()):
+        raise CapsuleError(f"{where}: 'ranges' do not fit what is removed.")
+    if not sum(papers["sites"].values()) == len(papers["ids"]) == papers["people"]:
+        raise CapsuleError(f"{where}: its sites do not add up to its people.")
+    return papers

@@ -6,16 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fcforge.capsule import ledger
+from fcforge.capsule.audit import audit_capsule, site_as_learned
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.home import Home, Threshold, read_home, write_home
+from fcforge.capsule.home import Home, Threshold, read_home, receipt_of, write_home
 from fcforge.capsule.keys import read_private
 from fcforge.capsule.opening import Trust
-from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.sealing import require_same_signing
+from fcforge.capsule.requests import AuditRequest, LearnRequest
+from fcforge.capsule.sealing import seal, with_audit
+from fcforge.consortium.audit import PLAN, audit_release
 from fcforge.consortium.files import read_consortium, write_consortium, write_either
 from fcforge.consortium.learning import Budget, Learned, learn, refit_threshold
 from fcforge.consortium.members import Consortium
+from fcforge.consortium.predicting import open_either
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.errors import ConfigError
 from fcforge.releases.start import StartSettings
@@ -23,7 +27,9 @@ from fcforge.runner.config_files import override
 from fcforge.settings import make
 from fcforge.sites import Cohort, load_dataset
 from fcforge.sites.reading import Kind
-from fcforge.types import Component
+from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
+from fcforge.studies.audit_result import Audit, AuditPlan
+from fcforge.types import Component, FCBatch
 
 
 def names_in(text: str) -> list[str]:
@@ -95,12 +101,12 @@ def take_turn(
     budget = _asked(request)
     require_place(request.out, overwrite=request.overwrite)
     group = read_consortium(str(request.state), Trust.of(request.trust))
-    cohort = own_data(request.data, [request.site], request.kind, request.positive)
+    cohort = load_sites(request.data, [request.site], request.kind, request.positive)
     place = request.local or home_of(request.site, request.data)
     home = read_home(place)
     require_home(home, group, request.site, place)
     key = read_private(request.sign) if request.sign is not None else None
-    require_same_signing([{"key": record.key} for record in group.records], key is not None)
+    ledger.require_same_signing([record.key for record in group.records], key is not None)
     agree(group)
     accept = request.accept_labels
     done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
@@ -128,13 +134,6 @@ def _asked(request: LearnRequest) -> Budget:
     return Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
 
 
-def own_data(data: Path, sites: Sequence[str], kind: Kind, positive: str | None = None) -> Cohort:
-    """A hospital's own people; all sites of the file where none is named."""
-    named = {"sites": list(sites)} if sites else {}
-    params = {"path": str(data), "kind": kind, "positive": positive, **named}
-    return load_dataset(Component("folder", params))
-
-
 def home_of(site: str, data: Path) -> Path:
     """The default home file of a site: beside its data, wherever a release is written to."""
     name = re.sub(r"[^\w.-]", "_", site)
@@ -155,9 +154,8 @@ def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
 def refit_file(capsule: Path, data: Path, site: str, local: Path, kind: Kind = "auto") -> Threshold:
     """Fit the own threshold anew for a later state of the consortium, in the home file."""
     home = read_home(local, must_exist=True)
-    found = refit_threshold(
-        read_consortium(capsule, Trust.of(())), own_data(data, [site], kind), site, home
-    )
+    group = read_consortium(capsule, Trust.of(()))
+    found = refit_threshold(group, load_sites(data, [site], kind), site, home)
     write_home(replace(home, threshold=found), local)
     return found
 
@@ -187,3 +185,80 @@ def own_threshold(local: Path | None, capsule: Capsule | Consortium) -> Threshol
     if local is not None and own is None:
         raise ConfigError("holds no threshold yet.", where=str(local), do="Learn a site first.")
     return own
+
+
+# -- audits: of generators on a site, of a chained capsule, of a release --------------------------
+def audit_as_asked(request: AuditRequest, say: Callable[[str], Any] = lambda text: None) -> Audit:
+    """The audit; where `request.record` says so, the capsule is sealed again with it inside."""
+    _check(request)
+    plan = AuditPlan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
+    mine = load_sites(request.data, request.site, request.kind, request.positive)
+    if request.capsule is None:
+        where, halves = request.device, request.halves
+        return audit_site(mine, request.generator, plan, halves=halves, device=where, say=say)
+    trust = Trust.of(request.trust, request.require_signature or None)
+    opened = open_either(request.capsule, trust)
+    key = read_private(request.sign) if request.sign is not None else None
+    if request.record is not None:  # before minutes of attacks
+        _require_author(opened, request.site[0], key)
+    if isinstance(opened, Consortium):
+        return _of_release(request, opened, mine, key)
+    found = _of_chain(request, opened, mine, plan)
+    if request.record is not None:
+        seal(with_audit(opened, found.to_ledger()), request.record, key=key)
+    return found
+
+
+def _require_author(opened: Capsule | Consortium, site: str, key: Any) -> None:
+    if isinstance(opened, Capsule):
+        ledger.require_same_signing([line["key"] for line in opened.entries], key is not None)
+        own = opened.line(site)["key"]
+    else:
+        own = opened.of_site(site)[0].key
+    ledger.require_author(site, own, ledger.public_hex(key), "audit")
+
+
+def _of_chain(request: AuditRequest, capsule: Capsule, mine: Cohort, plan: AuditPlan) -> Audit:
+    """Attack a chained capsule; its receipt is beside it unless another is named."""
+    others = None
+    if request.reference is not None:
+        people = load_sites(request.reference, (), request.kind)
+        others = FCBatch.from_numpy(people.fc, people.y)
+    site = site_as_learned(capsule, mine, request.site[0])
+    first = read_halves(request.halves)[0] if request.halves else None
+    place = request.local or receipt_of(str(request.capsule))
+    home = read_home(place, must_exist=request.local is not None)
+    return audit_capsule(capsule, site, home, reference=others, other=first, plan=plan)
+
+
+def _of_release(request: AuditRequest, group: Consortium, mine: Cohort, key: Any) -> Audit:
+    """Attack a release of a consortium, and record it where that is asked."""
+    if request.local is None:
+        raise ConfigError(
+            "an audit of a release needs the home file of its site.",
+            do="Give --local home.json, as `fcforge learn` wrote it.",
+        )
+    for name in ("halves", "reference"):
+        if getattr(request, name):
+            raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
+    home = read_home(request.local, must_exist=True)
+    found = audit_release(group, mine, request.site[0], home, replace(PLAN, seed=request.seed))
+    if request.record is not None:
+        write_consortium(group.audited(found, key), request.record)
+    return found
+
+
+def _check(request: AuditRequest) -> None:
+    """Raise before minutes of attacks, not after them, where something is missing."""
+    if bool(request.generator) == (request.capsule is not None):
+        raise ConfigError(
+            "say what to audit.", do="Give --generator NAME (may be repeated) or --capsule FILE."
+        )
+    if not request.site or (request.capsule is not None and len(request.site) != 1):
+        raise ConfigError("name the site.", do="Give --site NAME; one site for a capsule.")
+    if request.record is not None:
+        if request.capsule is None:
+            raise ConfigError("--record was given without --capsule.", do="Add --capsule FILE.")
+        require_place(request.record)
+    if request.out is not None:
+        request.out.mkdir(parents=True, exist_ok=True)

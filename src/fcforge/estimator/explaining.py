@@ -32,7 +32,7 @@ def explain(
     stability: Stability | None,
 ) -> Explanation:
     """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
-    from fcforge.consortium import Consortium, explaining
+    from fcforge.consortium import Consortium, predicting
     from fcforge.estimator.releases import log_odds
 
     _require(model, stability)
@@ -42,7 +42,7 @@ def explain(
     if isinstance(made, Consortium):
         columns = columns_of(covariates, len(fc))
         log_odds(made, fc, columns)  # says which covariate is missing
-        found = explaining.explain_group(made, fc, columns, atlas=atlas, reference=ref)
+        found = predicting.explain_group(made, fc, columns, atlas=atlas, reference=ref)
     else:
         ref, said = (ref, "the reference that was given") if ref is not None else _own(model)
         shown = atlas_for(made.settings.n_rois, made.settings.roi_names, atlas)
@@ -129,11 +129,11 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 
 def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
-    from fcforge.consortium import Consortium, explaining
+    from fcforge.consortium import Consortium, predicting
 
     made: Any = model.capsule_
     group = isinstance(made, Consortium)
-    scorer: Scorer = explaining.scorer_of(made) if group else explanation.scorer_of(made)
+    scorer: Scorer = predicting.scorer_of(made) if group else explanation.scorer_of(made)
     with one_thread():
         found = slope_at(scorer, torch.from_numpy(model.mean_fc_)).numpy()
     return found if model._second_is_patient else -found

@@ -48,13 +48,14 @@ def read_capsule(
     from fcforge.consortium import Home, read_consortium
     from fcforge.consortium.files import is_consortium
 
+    trust = Trust(tuple(trusted), keyring=read_keyring())
     if is_consortium(path):
-        group = read_consortium(path, Trust(tuple(trusted), keyring=read_keyring()))
+        group = read_consortium(path, trust)
         made = cls(method=RELEASES, start=str(path), **params)
         made.capsule_, made.home_, made.n_rois_ = group, Home(), group.start.n_rois
         control, patient = NUMBERS
     else:
-        capsule = open_capsule(path, trusted=trusted)
+        capsule = open_capsule(path, trust)
         made = cls(**from_settings(capsule.settings), **params)
         made.capsule_, made.n_rois_ = capsule, capsule.settings.n_rois
         control, patient = capsule.settings.classes

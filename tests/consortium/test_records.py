@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_consortium import start
 
-from fcforge.consortium.papers import Papers, checked_papers
+from fcforge.consortium.records import Papers, checked_papers
 from fcforge.errors import CapsuleError
 
 PAPERS = dict(start(("age", "sex")).papers)
