@@ -18,11 +18,10 @@ people), and a hospital's turn with 200 people of 116 ROIs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from setting import FOLDER, MERGE, ROOT, SITES, machine, now, since
+from setting import FILES, FOLDER, ROOT, machine, options, quality, save, show, timed, whole_abide
 
 from fcforge.consortium import (
     Consortium,
@@ -42,17 +41,14 @@ from fcforge.consortium import (
     write_consortium,
 )
 from fcforge.consortium.learning import Budget, learn
-from fcforge.metrics import cell_values
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
-from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component
 
 COUNTS = (4, 10, 30, 100, 300, 1_000, 3_000, 10_000)
-EPSILONS = (None, 8.0, 4.0, 2.0, 1.0, 0.5)
+EPSILONS = {"no noise": None, **{f"epsilon {e:g}": e for e in (8.0, 4.0, 2.0, 1.0, 0.5)}}
 DELTA, TESTED, OWN = 1e-3, 100, 0.5
 TIMES = {
     "open_and_verify_s": "open and verify all",
@@ -75,9 +71,7 @@ class World:
         """A true head as far from the public one as the start expects (`pull`)."""
         return cls(start, _normal((start.n_axes + 1,), rng) / start.pull.sqrt())
 
-    def people(
-        self, sizes: torch.Tensor, rng: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def people(self, sizes: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, ...]:
         """Coordinates (n, q + 1), public scores (n,) and diagnoses +-1 (n,), site after site."""
         start, sites, n = self.start, len(sizes), int(sizes.sum())
         site = torch.repeat_interleave(torch.arange(sites), sizes)
@@ -92,60 +86,51 @@ class World:
         t = torch.where(torch.rand(n, generator=rng) < (1 + true) / 2, 1.0, -1.0).double()
         return u, public, t
 
+    def releases(self, count: int, rng: torch.Generator) -> torch.Tensor:
+        """Exact sums (count, q + 2) of so many hospitals, a thousand at a time.
+
+        They have 20 to 200 people, small ones being commoner (uniform in the logarithm).
+        """
+        found = []
+        for begin in range(0, count, 1_000):
+            some = min(1_000, count - begin)
+            sizes = (20 * 10 ** torch.rand(some, generator=rng).double()).round().long()
+            u, public, t = self.people(sizes, rng)
+            rows = vector.contributions_on_axes(self.start, u, t - public)
+            site = torch.repeat_interleave(torch.arange(some), sizes)
+            empty = torch.zeros(some, rows.shape[1], dtype=torch.float64)
+            found.append(empty.index_add(0, site, rows))
+        return torch.cat(found)
+
 
 def _normal(shape: tuple[int, ...], rng: torch.Generator) -> torch.Tensor:
     return torch.randn(shape, generator=rng, dtype=torch.float64)
 
 
-def sizes_of(count: int, rng: torch.Generator) -> torch.Tensor:
-    """20 to 200 people, small hospitals being commoner (uniform in the logarithm)."""
-    return (20 * 10 ** torch.rand(count, generator=rng).double()).round().long()
+def one_world(start: Start, repeat: int) -> dict[str, np.ndarray]:
+    """Accuracy and AUROC (counts, 2) by number of hospitals, mean over the tested hospitals.
 
-
-def releases(world: World, count: int, rng: torch.Generator) -> torch.Tensor:
-    """Exact sums (count, q + 2) of so many hospitals, a thousand at a time."""
-    found = []
-    for begin in range(0, count, 1_000):
-        sizes = sizes_of(min(1_000, count - begin), rng)
-        u, public, t = world.people(sizes, rng)
-        rows = vector.contributions_on_axes(world.start, u, t - public)
-        site = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-        empty = torch.zeros(len(sizes), rows.shape[1], dtype=torch.float64)
-        found.append(empty.index_add(0, site, rows))
-    return torch.cat(found)
-
-
-def quality(
-    people: tuple[torch.Tensor, torch.Tensor, torch.Tensor], step: torch.Tensor
-) -> tuple[float, float]:
-    """Accuracy and AUROC of the public head with a step, mean over the tested hospitals."""
-    u, public, t = people
-    score, y = (public + u @ step).reshape(TESTED, -1).numpy(), (t > 0).reshape(TESTED, -1).numpy()
-    area = [cell_values(s[None], d.astype(int), "auroc")[0] for s, d in zip(score, y, strict=True)]
-    return float(((score > 0) == y).mean()), float(np.mean(area))
-
-
-def one_world(start: Start, repeat: int) -> dict[str, list[tuple[float, float]]]:
-    """Quality by number of hospitals at each epsilon; of the public and of the true head."""
+    Of the public and of the true head, and of the consortium's at each epsilon.
+    """
     rng = torch_rng(repeat, "consortium benchmark")
     world = World.drawn(start, rng)
-    tested = world.people(torch.full((TESTED,), 200), rng)
-    exact = releases(world, max(COUNTS), rng)
+    u, public, t = world.people(torch.full((TESTED,), 200), rng)
+    y = (t > 0).reshape(TESTED, -1).numpy().astype(int)
+    exact = world.releases(max(COUNTS), rng)
     noise = _normal(tuple(exact.shape), rng)
-    found = {
-        "public head": [quality(tested, 0 * world.step)] * len(COUNTS),
-        "true head": [quality(tested, world.step)] * len(COUNTS),
-    }
-    for epsilon in EPSILONS:
+
+    def tested(step: torch.Tensor) -> np.ndarray:
+        score = (public + u @ step).reshape(TESTED, -1).numpy()
+        return np.mean([quality(s, d) for s, d in zip(score, y, strict=True)], axis=0)
+
+    heads = {"public head": 0 * world.step, "true head": world.step}
+    found = {name: np.array([tested(step)] * len(COUNTS)) for name, step in heads.items()}
+    for name, epsilon in EPSILONS.items():
         sd = vector.noise_sd(start, epsilon, DELTA)
         totals = (exact + sd * noise).cumsum(0)
         steps = [vector.solve(start, totals[k - 1], k * sd**2, k) for k in COUNTS]
-        found[name_of(epsilon)] = [quality(tested, step) for step in steps]
+        found[name] = np.array([tested(step) for step in steps])
     return found
-
-
-def name_of(epsilon: float | None) -> str:
-    return "no noise" if epsilon is None else f"epsilon {epsilon:g}"
 
 
 def curves(start: Start, repeats: int) -> dict[str, dict[str, list[list[float]]]]:
@@ -158,27 +143,16 @@ def curves(start: Start, repeats: int) -> dict[str, dict[str, list[list[float]]]
     for name in worlds[0]:
         values = np.array([w[name] for w in worlds])  # (repeats, counts, 2)
         gap = values - np.array([w["true head"] for w in worlds])
-        error = gap.std(0, ddof=1) / repeats**0.5
-        out[name] = {
-            key: [[round(float(m), 4), round(float(e), 4)] for m, e in zip(
-                values.mean(0)[:, k], error[:, k], strict=True)]
-            for k, key in enumerate(("accuracy", "auroc"))
-        }  # fmt: skip
+        both = np.stack([values.mean(0), gap.std(0, ddof=1) / repeats**0.5], -1).round(4)
+        out[name] = {"accuracy": both[:, 0].tolist(), "auroc": both[:, 1].tolist()}
     return out
-
-
-def seconds(work: Callable[[], Any]) -> tuple[list[float], Any]:
-    """Seconds on the wall clock and of the CPU, and what the work gave."""
-    begun = now()
-    found = work()
-    return [round(v, 3) for v in since(begun)], found
 
 
 def signed_releases(start: PublicStart, keys: list[Ed25519PrivateKey]) -> list[Release]:
     """Releases at epsilon 1, each signed with the key of its hospital."""
     rng = torch_rng(0, "consortium files")
     sd = vector.noise_sd(start.arrays, 1.0, DELTA)
-    totals = releases(World.drawn(start.arrays, rng), len(keys), rng)
+    totals = World.drawn(start.arrays, rng).releases(len(keys), rng)
     totals = totals + sd * _normal(tuple(totals.shape), rng)
     grain = 2.0 ** np.floor(np.log2(sd / 1024))
     return [
@@ -192,36 +166,32 @@ def signed_releases(start: PublicStart, keys: list[Ed25519PrivateKey]) -> list[R
 
 
 def files(start: PublicStart, count: int) -> dict[str, Any]:
-    """Bytes and seconds of a consortium of `count` hospitals."""
+    """Bytes and seconds (wall, CPU) of a consortium of `count` hospitals."""
     keys = [Ed25519PrivateKey.generate() for _ in range(count)]
-    made = signed_releases(start, keys)
-    joining, group = seconds(lambda: Consortium(start).joined(made))
-    solving, _ = seconds(lambda: group.head)
-    half = count // 2
-    one, two = (Consortium(start).joined(part) for part in (made[:half], made[half:]))
-    merging, both = seconds(lambda: one.merged(two))
-    withdrawing, less = seconds(lambda: group.withdrawn(made[0].site, keys[0]))
+    made, took = signed_releases(start, keys), {}
+    took["join_s"], group = timed(lambda: Consortium(start).joined(made))
+    took["solve_s"], _ = timed(lambda: group.head)
+    one, two = (Consortium(start).joined(part) for part in (made[: count // 2], made[count // 2 :]))
+    took["merge_s"], both = timed(lambda: one.merged(two))
+    took["withdraw_s"], less = timed(lambda: group.withdrawn(made[0].site, keys[0]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "group.capsule"
         empty = write_consortium(Consortium(start), Path(folder) / "start.capsule").stat().st_size
-        writing, _ = seconds(lambda: write_consortium(group, path))
-        verifying, opened = seconds(lambda: read_consortium(path))
+        took["write_s"], _ = timed(lambda: write_consortium(group, path))
+        took["open_and_verify_s"], opened = timed(lambda: read_consortium(path))
         weight = path.stat().st_size
     same = torch.equal(opened.head.weight, both.head.weight)
     never = Consortium(start).joined(made[1:])
     if not (same and torch.equal(less.head.weight, never.head.weight)):
         raise RuntimeError("merge or withdrawal gives another head")
-    return {
-        "hospitals": count, "bytes": weight, "bytes_start": empty,
-        "bytes_per_hospital": round((weight - empty) / count), "join_s": joining,
-        "solve_s": solving, "merge_s": merging, "withdraw_s": withdrawing, "write_s": writing,
-        "open_and_verify_s": verifying,
-    }  # fmt: skip
+    per_hospital = round((weight - empty) / count)
+    size = {"bytes": weight, "bytes_start": empty, "bytes_per_hospital": per_hospital}
+    return {"hospitals": count, **size, **took}
 
 
 def turn(start: PublicStart, cohort: Cohort, site: str) -> dict[str, Any]:
     """A hospital's turn: seconds, and bytes of what leaves."""
-    taken, done = seconds(lambda: learn(Consortium(start), cohort, site, Home(), Budget()))
+    taken, done = timed(lambda: learn(Consortium(start), cohort, site, Home(), Budget()))
     people = int((cohort.site == site).sum())
     return {"people": people, "seconds": taken, "release_bytes": len(done.release.content)}
 
@@ -229,90 +199,73 @@ def turn(start: PublicStart, cohort: Cohort, site: str) -> dict[str, Any]:
 def large_atlas(n_rois: int) -> dict:
     """A start of simulated people with a large atlas: seconds, bytes, a hospital's turn."""
     cohort = simulate(n_rois=n_rois, n_sites=4, scale=0.6)
-    public = cohort.site_names[:3]
-    taken, start = seconds(lambda: make_public(cohort, public))
+    taken, start = timed(lambda: make_public(cohort, cohort.site_names[:3]))
     with tempfile.TemporaryDirectory() as folder:
         path = write_consortium(Consortium(start), Path(folder) / "start.capsule")
         weight = path.stat().st_size
-        opening, _ = seconds(lambda: read_consortium(path))
-    return {
-        "n_rois": n_rois, "public_people": start.papers["people"], "start_s": taken,
-        "start_bytes": weight, "open_s": opening, "turn": turn(start, cohort, cohort.site_names[3]),
-    }  # fmt: skip
+        opening, _ = timed(lambda: read_consortium(path))
+    told = {"n_rois": n_rois, "public_people": start.papers["people"], "start_s": taken}
+    last = turn(start, cohort, cohort.site_names[3])
+    return {**told, "start_bytes": weight, "open_s": opening, "turn": last}
 
 
 def public_start() -> tuple[PublicStart, str]:
     """Start of ABIDE's small sites where the file is, else of simulated people."""
-    path = FOLDER / "abide1_aal116.npz"
+    path = FOLDER / FILES["444"]
     if not path.exists():
         return make_public(simulate()), "simulated public people, 116 ROIs"
-    cohort = load_dataset(Component("folder", {"path": str(path), "merge": MERGE}))
-    names = [s for s in cohort.site_names if s not in SITES]
-    return make_public(cohort, names), "ABIDE-I without the four tested sites, AAL-116"
+    return make_public(*whole_abide(path)), "ABIDE-I without the four tested sites, AAL-116"
 
 
 def figure(found: dict, path: Path) -> None:
     """AUROC and accuracy by number of hospitals; bytes and seconds beside them."""
     fig, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="tight")
-    for ax, key in zip(axes, ("auroc", "accuracy"), strict=False):
-        for k, epsilon in enumerate(EPSILONS):
-            values = np.array(found["curves"][name_of(epsilon)][key])
+    for ax, key, title in zip(axes, ("auroc", "accuracy"), ("AUROC", "Accuracy"), strict=False):
+        for k, name in enumerate(EPSILONS):
+            values = np.array(found["curves"][name][key])
             ax.errorbar(COUNTS, values[:, 0], values[:, 1], marker="o", ms=4, capsize=2,
-                        color=plt.cm.viridis(k / 6), label=name_of(epsilon))  # fmt: skip
+                        color=plt.cm.viridis(k / 6), label=name)  # fmt: skip
         for name, style in (("true head", "--"), ("public head", ":")):
             level = found["curves"][name][key][0][0]
             ax.axhline(level, color="black", ls=style, lw=1, label=name)
-        name = "AUROC" if key == "auroc" else "Accuracy"
-        ax.set(xscale="log", xlabel="hospitals", title=f"{name} at hospitals that gave nothing")
-    axes[0].legend(fontsize=8)
+        ax.set_title(f"{title} at hospitals that gave nothing")
     count = [f["hospitals"] for f in found["files"]]
     for key, label in TIMES.items():
         axes[2].plot(count, [max(f[key][1], 1e-3) for f in found["files"]], marker="o", label=label)
-    weight = found["files"][-1]["bytes_per_hospital"]
-    axes[2].set(xscale="log", yscale="log", xlabel="hospitals", ylabel="CPU seconds")
-    axes[2].set_title(f"Time; {weight:,} bytes a hospital")
-    axes[2].legend(fontsize=8)
+    axes[2].set(yscale="log", ylabel="CPU seconds")
+    axes[2].set_title(f"Time; {found['files'][-1]['bytes_per_hospital']:,} bytes a hospital")
     for ax in axes:
+        ax.set(xscale="log", xlabel="hospitals")
         ax.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(fontsize=8)
+    axes[2].legend(fontsize=8)
     fig.savefig(path, dpi=130)
 
 
-def table(found: dict) -> str:
-    """AUROC / accuracy by number of hospitals."""
-    lines = ["| AUROC / accuracy | " + " | ".join(f"{c:,}" for c in COUNTS) + " |",
-             "|---|" + "---|" * len(COUNTS)]  # fmt: skip
-    for name, curve in found["curves"].items():
-        pairs = zip(curve["auroc"], curve["accuracy"], strict=True)
-        lines.append(
-            f"| {name} | " + " | ".join(f"{a[0]:.3f} / {b[0]:.3f}" for a, b in pairs) + " |"
-        )
-    return "\n".join(lines)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--rois", type=int, default=400)
-    parser.add_argument("--out", type=Path, default=ROOT / "results/consortium.json")
-    args = parser.parse_args()
+    args = options(__doc__, repeats=10, rois=400, out=ROOT / "results/consortium.json")
     torch.set_num_threads(1)
-    begun, (start, of) = seconds(public_start)
+    begun, (start, of) = timed(public_start)
     found: dict = {
         "command": f"python benchmarks/consortium.py --repeats {args.repeats}",
-        "machine": machine("cpu"),
+        "machine": machine(),
         "start": {"of": of, "seconds": begun, "arrays": start.arrays.digest},
         "hospitals": list(COUNTS),
     }
-    found["curves_s"], found["curves"] = seconds(lambda: curves(start.arrays, args.repeats))
-    print(table(found), flush=True)
+    found["curves_s"], found["curves"] = timed(partial(curves, start.arrays, args.repeats))
+    rows = []
+    for name, curve in found["curves"].items():
+        pairs = zip(COUNTS, curve["auroc"], curve["accuracy"], strict=True)
+        cells = {f"{c:,}": f"{a[0]:.3f} / {b[0]:.3f}" for c, a, b in pairs}
+        rows.append({"AUROC / accuracy": name, **cells})
+    show(rows)
     found["files"] = [files(start, count) for count in (10, 100, 1_000, 10_000)]
-    print(json.dumps(found["files"], indent=1), flush=True)
     people = simulate(n_rois=116, n_sites=4, scale=1.2)
     own = make_public(people, people.site_names[1:])
     found["turn"] = turn(own, people, people.site_names[0])
     found["large_atlas"] = large_atlas(args.rois)
-    print(json.dumps({k: found[k] for k in ("turn", "large_atlas")}, indent=1), flush=True)
-    args.out.write_text(json.dumps(found, indent=1))
+    print(json.dumps({k: found[k] for k in ("files", "turn", "large_atlas")}, indent=1))
+    save(args.out, found)
     figure(found, ROOT / "docs/images/consortium.png")
 
 

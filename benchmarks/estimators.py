@@ -21,27 +21,24 @@ as matrix-log edges are), where a user would have its Ledoit-Wolf covariances.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from setting import FOLDER, MERGE, SITES, machine, now, since
+from setting import FILES, machine, options, public_people, save, tested_people, timed
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegressionCV, RidgeClassifierCV
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fcforge.estimator import ForgeClassifier
-from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort
-from fcforge.types import Component
 
-FILES = {"444": "abide1_aal116.npz", "529": "abide1_aal116_dparsf.npz"}
-TWICE = ("50286", "50602", "50808")  # second of each pair that looks like one person (PROVENANCE)
 DRAWS = 2000
 
 
@@ -102,27 +99,14 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
-def load(file: str, people: str) -> Cohort:
-    """Subjects of a file: those of the tested sites, or everybody else."""
-    params: dict[str, Any] = {"path": str(FOLDER / file), "merge": MERGE}
-    if people == "tested":
-        return load_dataset(Component("folder", {**params, "sites": list(SITES)}))
-    every = load_dataset(Component("folder", params))
-    rest = every.select_sites([s for s in every.site_names if s not in SITES])
-    return rest.select(~np.isin(rest.subject_id, TWICE))
-
-
-def left_out_scores(make: Callable[[], Any], cohort: Cohort) -> tuple[np.ndarray, float]:
-    """Score of every subject by a model of the other sites, and CPU seconds."""
+def left_out_scores(model: Any, cohort: Cohort) -> np.ndarray:
+    """Score of every subject by a model of the other sites."""
     rows, cols = np.tril_indices(cohort.n_rois, -1)
-    X, score = cohort.fc[:, rows, cols], np.zeros(len(cohort))
-    start = now()
-    for site in cohort.site_names:
-        train = cohort.site != site
-        model = make()
-        model.fit(X[train], cohort.y[train])  # `analytic` depends on the set of subjects alone
-        score[~train] = model.decision_function(X[~train])
-    return score, since(start).cpu
+    X = cohort.fc[:, rows, cols]
+    folds = LeaveOneGroupOut()
+    return cross_val_predict(
+        model, X, cohort.y, groups=cohort.site, cv=folds, method="decision_function"
+    )
 
 
 def measures(score: np.ndarray, cohort: Cohort, weight: np.ndarray) -> np.ndarray:
@@ -154,42 +138,34 @@ def evaluate(learners: dict[str, Callable[[], Any]], cohort: Cohort) -> list[dic
     """One row per learner; differences are to the first."""
     weight, rows, first = draws(cohort), [], None
     for name, make in learners.items():
-        score, seconds = left_out_scores(make, cohort)
+        spent, score = timed(partial(left_out_scores, make(), cohort))
         (point,) = measures(score, cohort, np.ones((1, len(cohort))))
         drawn = measures(score, cohort, weight)
         first = (point, drawn) if first is None else first
-        row: dict[str, Any] = {"learner": name, "seconds": round(seconds, 2)}
+        row: dict[str, Any] = {"learner": name, "seconds": round(spent.cpu, 2)}
         for k, metric in enumerate(("accuracy", "auroc")):
             minus, difference = first[0][k] - point[k], first[1][:, k] - drawn[:, k]
             row[metric] = [point[k], *np.percentile(drawn[:, k], [2.5, 97.5])]
             row[f"first minus this, {metric}"] = [minus, *np.percentile(difference, [2.5, 97.5])]
             row[f"standard error, {metric}"] = difference.std()
-        rows.append({key: _rounded(value) for key, value in row.items()})
+        rows.append(json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4)))
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
-def _rounded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_rounded(v) for v in value]
-    return value if isinstance(value, str) else round(float(value), 4)
-
-
 def main() -> None:
     """Run and store."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--people", choices=("tested", "development"), default="tested")
-    parser.add_argument("--out", type=Path, default=Path("results/estimators.json"))
-    given = parser.parse_args()
-    learners = LEARNERS if given.people == "tested" else CANDIDATES
+    given = options(__doc__, people="tested", out=Path("results/estimators.json"))
+    learners, load = {
+        "tested": (LEARNERS, tested_people), "development": (CANDIDATES, public_people)
+    }[given.people]  # fmt: skip
     known = json.loads(given.out.read_text()) if given.out.is_file() else {}
-    found: dict[str, Any] = {"machine": machine("cpu"), "command": "benchmarks/estimators.py"}
+    found: dict[str, Any] = {"machine": machine(), "command": "benchmarks/estimators.py"}
     for name, file in FILES.items():
-        cohort = load(file, given.people)
+        cohort = load(file)
         counts = {s: int((cohort.site == s).sum()) for s in cohort.site_names}
         found[name] = {"file": file, "sites": counts, "rows": evaluate(learners, cohort)}
-    text = json.dumps({**known, given.people: found}, indent=1)
-    given.out.write_text(text + "\n")
+    save(given.out, {**known, given.people: found})
 
 
 if __name__ == "__main__":

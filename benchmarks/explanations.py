@@ -14,23 +14,19 @@ change that contributions leave out. *believed*: edges that trainings on 20 rand
 about, and with shuffled diagnoses.
 """
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
-from setting import FOLDER, MERGE, SITES, machine
+from setting import FILES, machine, options, save, tested_people
 
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
-from fcforge.sites import load_dataset
 from fcforge.sites.made_up import atlas_of
 from fcforge.sites.recipes import recipe_of
 from fcforge.sites.simulated import _population, simulate
-from fcforge.types import Component
 
 LOG = {"model_params": {"features": "log"}, "method_params": {"centre": False}}
 MODELS: dict[str, dict[str, Any]] = {
@@ -38,7 +34,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "ridge, matrix log": LOG,
     "mlp": {"method": "finetune", "model": "mlp", "epochs": 20},
 }
-FILES = {"444": "abide1_aal116.npz", "529": "abide1_aal116_dparsf.npz"}
 
 
 def centred(edges: np.ndarray) -> np.ndarray:
@@ -56,10 +51,7 @@ def people() -> dict[str, tuple[Any, np.ndarray | None]]:
     found: dict[str, Any] = {
         f"simulated, {p}": (simulate(p), truth_of(p)) for p in ("easy", "realistic")
     }
-    for name, file in FILES.items():
-        params = {"path": str(FOLDER / file), "merge": MERGE, "sites": list(SITES)}
-        found[f"ABIDE, {name}"] = load_dataset(Component("folder", params)), None
-    return found
+    return found | {f"ABIDE, {k}": (tested_people(file), None) for k, file in FILES.items()}
 
 
 def measured(model: ForgeClassifier, cohort: Any, truth: np.ndarray | None) -> dict[str, Any]:
@@ -85,18 +77,13 @@ def measured(model: ForgeClassifier, cohort: Any, truth: np.ndarray | None) -> d
 
 def main() -> None:
     """Measure all and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    rows = []
+    args, rows = options(__doc__, out=Path), []
     for name, (cohort, truth) in people().items():
         for title, params in MODELS.items():
             row = measured(ForgeClassifier(**params), cohort, truth)
             rows.append({"people": name, "n": len(cohort), "model": title, **row})
             print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()})
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps({"machine": machine("cpu"), "rows": rows}, indent=1))
+    save(args.out, {"machine": machine(), "rows": rows})
 
 
 if __name__ == "__main__":

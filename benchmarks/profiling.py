@@ -13,16 +13,15 @@ of the process.
 (Not called profile.py: that would hide Python's own module of that name from torch.)
 """
 
-import argparse
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from setting import abide, ceilings, machine, now  # isort: skip  (puts src on the path)
-
 import torch
+from setting import DEVICE, abide, ceilings, machine, now, options, orders, own_seconds, show
 from torch.profiler import ProfilerActivity, profile
 
 from fcforge.methods.forge import Forge
@@ -51,40 +50,48 @@ BORDERS: list[tuple[str, Any, str]] = [
 
 
 class Stages:
-    """Exclusive wall seconds of nested stages."""
+    """Exclusive seconds of nested stages."""
 
     def __init__(self, device: str) -> None:
         self.device = device
         self.seconds: dict[str, float] = {}
         self.calls: dict[str, int] = {}
-        self._stack: list[list[float]] = []  # seconds of inner stages
+        self._inner: list[float] = []  # seconds of the stages inside each open one
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds; the device cannot be waited for while a graph is captured."""
         if self.device.startswith("cuda") and torch.cuda.is_current_stream_capturing():
             return time.perf_counter()
-        # one thread on a CPU: its own seconds, whoever else uses the machine
-        return now(self.device).wall if self.device.startswith("cuda") else time.process_time()
+        return own_seconds(self.device)
 
     def wrap(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
         """`inner` with its time booked under `name`."""
 
         def outer(*args: Any, **kwargs: Any) -> Any:
-            start = self._now()
-            self._stack.append([])
+            start = self.now()
+            self._inner.append(0.0)
             try:
                 return inner(*args, **kwargs)
             finally:
-                whole = self._now() - start
-                own = whole - sum(self._stack.pop())
+                whole = self.now() - start
+                own = whole - self._inner.pop()
                 self.seconds[name] = self.seconds.get(name, 0.0) + own
                 self.calls[name] = self.calls.get(name, 0) + 1
-                if self._stack:
-                    self._stack[-1].append(whole)
+                if self._inner:
+                    self._inner[-1] += whole
 
         return outer
 
-    def watch_graphs(self) -> None:
-        """Book replays of a captured refresh: a graph does not come by `begin_epoch` again."""
+    def watch(self) -> None:
+        """Put the clock around every border, and around replays of a captured refresh.
+
+        A graph does not come by `begin_epoch` again.
+        """
+        for name, owner, attribute in BORDERS:
+            if hasattr(owner, attribute):
+                setattr(owner, attribute, self.wrap(name, getattr(owner, attribute)))
+            else:
+                print(f"not found: {name} ({attribute})")
         plain = Graphed.__call__
         refresh = self.wrap("HCTS refresh", plain)
 
@@ -93,100 +100,76 @@ class Stages:
 
         Graphed.__call__ = call  # type: ignore[method-assign]
 
-    def watch(self, borders: list[tuple[str, Any, str]]) -> list[str]:
-        """Put the clock around every border; names of those not found."""
-        missing = []
-        for name, owner, attribute in borders:
-            if hasattr(owner, attribute):
-                setattr(owner, attribute, self.wrap(name, getattr(owner, attribute)))
-            else:
-                missing.append(f"{name} ({attribute})")
-        return missing
 
-
-def prepared_run(args: argparse.Namespace, generator: str) -> Prepared:
+def prepared_run(args: Namespace, generator: str) -> Prepared:
     """FORGE over the orders and seeds asked for."""
     dataset, about = abide(args.data, args.scale)
-    print(
-        f"{machine(args.device)}\n{about}; {args.seeds} seed(s), {args.epochs} epochs, {generator}"
-    )
+    told = f"{args.seeds} seed(s), {args.epochs} epochs, {generator}"
+    print(f"{machine(args.device)}\n{about}; {told}")
     learner = LearnerSpec(Component("forge"), Component("gcn"), Component(generator), "FORGE")
+    seeds, training = tuple(range(args.seeds)), Training(epochs=args.epochs)
     return prepare(
-        Experiment(
-            dataset,
-            (learner,),
-            seeds=tuple(range(args.seeds)),
-            orders=args.orders,
-            training=Training(epochs=args.epochs),
-        )
+        Experiment(dataset, (learner,), seeds=seeds, orders=orders(args.orders), training=training)
     )
 
 
-def stages(args: argparse.Namespace) -> None:
+def stages(args: Namespace, folder: Path) -> None:
     """A whole run, split."""
     prepared = prepared_run(args, args.generator)
     clock = Stages(args.device)
-    missing = clock.watch(BORDERS)
-    clock.watch_graphs()
+    clock.watch()
     group = args.group or (1 if args.device == "cpu" else None)
-    with tempfile.TemporaryDirectory() as scratch:
-        start, wall = clock._now(), now(args.device).wall
-        store = open_store(prepared, Path(scratch) / "run")
-        run_experiment(prepared, store, device=args.device, group=group, jobs=args.jobs)
-        whole, wall = clock._now() - start, now(args.device).wall - wall
+    start, wall = clock.now(), now(args.device).wall
+    store = open_store(prepared, folder)
+    run_experiment(prepared, store, device=args.device, group=group, jobs=args.jobs)
+    whole, wall = clock.now() - start, now(args.device).wall - wall
     every = Forge().refresh
     factor = {"training": 100 / args.epochs}
     factor["HCTS refresh"] = -(-100 // every) / -(-args.epochs // every)
-    full = {k: s * factor.get(k, 1.0) for k, s in clock.seconds.items()}
-    rest = whole - sum(clock.seconds.values())
-    sum_full = sum(full.values()) + rest
+    took = {**clock.seconds, "rest (waiting for generators too)": 0.0}
+    took["rest (waiting for generators too)"] = whole - sum(took.values())
+    full = {name: s * factor.get(name, 1.0) for name, s in took.items()}
     print(f"\n{prepared.plan.trainings} site trainings, {whole:.1f} s in all ({wall:.1f} wall)")
-    print("| stage | calls | s | share | s at 100 epochs | share |\n|---|---|---|---|---|---|")
-    rows = [*clock.seconds.items(), ("rest (waiting for generators too)", rest)]
-    for name, s in sorted(rows, key=lambda r: -full.get(r[0], r[1])):
-        at = full.get(name, s)
-        print(
-            f"| {name} | {clock.calls.get(name, 1)} | {s:.2f} | {s / whole:.0%} | {at:.1f} | "
-            f"{at / sum_full:.0%} |"
-        )
-    print(f"| all | | {whole:.1f} | | {sum_full:.1f} | |")
-    for name in missing:
-        print(f"not found: {name}")
+    rows = []
+    for name in sorted(full, key=lambda k: -full[k]):
+        here = {"calls": clock.calls.get(name, 1), "s": f"{took[name]:.2f}"}
+        share = {"share": f"{took[name] / whole:.0%}", "s at 100 epochs": f"{full[name]:.1f}"}
+        there = f"{full[name] / sum(full.values()):.0%}"
+        rows.append({"stage": name, **here, **share, "share there": there})
+    show(rows)
+    print(f"all: {whole:.1f} s, at 100 epochs {sum(full.values()):.1f} s")
 
 
-def site_groups(args: argparse.Namespace, prepared: Prepared, store: Store) -> tuple[Any, list]:
-    """A workshop that has learned two sites for every order, and the third site's nodes."""
-    group = args.group or (1 if args.device == "cpu" else 128)
-    shop = Workshop(prepared.cohort, store, args.device, group)
+def ops(args: Namespace, folder: Path) -> None:
+    """The third site under torch.profiler, after two learned for every order."""
+    prepared, cuda = prepared_run(args, "corr_gauss"), args.device.startswith("cuda")
+    shop = Workshop(
+        prepared.cohort,
+        open_store(prepared, folder),
+        args.device,
+        args.group or (128 if cuda else 1),
+    )
     by_depth: dict[int, list] = {}
     for node in prepared.plan.nodes.values():
         by_depth.setdefault(node.depth, []).append(node)
     for depth in (0, 1, 2):
         shop.run(by_depth[depth])
-    third = sorted(by_depth[3], key=lambda n: n.spec.order[-1] != "NYU")
-    return shop, third[: args.nodes]
-
-
-def ops(args: argparse.Namespace) -> None:
-    """The third site under torch.profiler."""
-    prepared = prepared_run(args, "corr_gauss")
-    cuda = args.device.startswith("cuda")
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-    with tempfile.TemporaryDirectory() as scratch:
-        store = open_store(prepared, Path(scratch) / "run")
-        shop, nodes = site_groups(args, prepared, store)
-        if not cuda:
-            shop.run(nodes[:1])  # warm
-        start = now(args.device).wall
-        with profile(activities=activities) as prof:
-            shop.run(nodes)
-            if cuda:
-                torch.cuda.synchronize()
-        whole = now(args.device).wall - start
-    print(
-        f"\n{len(nodes)} lanes at their third site, {args.epochs} epochs, {whole:.2f} s (profiled)"
+    nodes = sorted(by_depth[3], key=lambda n: n.spec.order[-1] != "NYU")[: args.nodes]
+    if not cuda:
+        shop.run(nodes[:1])  # warm
+    start = now(args.device).wall
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda]) as prof:
+        shop.run(nodes)
+        end = now(args.device).wall
+    told = f"{len(nodes)} lanes at their third site, {args.epochs} epochs"
+    print(f"\n{told}, {end - start:.2f} s (profiled)")
+    own = own_times(prof, cuda)
+    busy = sum(seconds for _, seconds in own.values())
+    print(f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {end - start:.2f} s")
+    show(
+        {"what": name[:90], "calls": count, "ms": f"{s * 1e3:.1f}", "share": f"{s / busy:.1%}"}
+        for name, (count, s) in sorted(own.items(), key=lambda r: -r[1][1])[: args.top]
     )
-    table(prof, cuda, args.top, whole)
     flop, copy = ceilings(args.device)
     print(f"ceilings here: float32 product {flop / 1e9:.0f} GFLOP/s, copy {copy / 1e9:.0f} GB/s")
 
@@ -204,35 +187,14 @@ def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
     return found
 
 
-def table(prof: Any, cuda: bool, top: int, whole: float) -> None:
-    """Heaviest entries by own time."""
-    own = own_times(prof, cuda)
-    busy = sum(seconds for _, seconds in own.values())
-    print(f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {whole:.2f} s")
-    print("| what | calls | ms | share |\n|---|---|---|---|")
-    for name, (count, seconds) in sorted(own.items(), key=lambda r: -r[1][1])[:top]:
-        share = seconds / max(busy, 1e-9)
-        print(f"| {name[:90]} | {count} | {seconds * 1e3:.1f} | {share:.1%} |", flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("ops", "stages"))
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--threads", type=int, default=1, help="a worker of the runner has one")
-    parser.add_argument("--data", default=None, help="abide1_aal116.npz, or 'simulated'")
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--orders", type=lambda s: s if s == "all" else int(s), default="all")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--generator", default="fcm_vae")
-    parser.add_argument("--group", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=None, help="processes that fit generators")
-    parser.add_argument("--nodes", type=int, default=None, help="profile so many lanes")
-    parser.add_argument("--top", type=int, default=15)
-    args = parser.parse_args()
+    args = options(
+        __doc__, "ops", "stages", device=DEVICE, threads=1, data=str, scale=1.0, seeds=1,
+        orders="all", epochs=5, generator="fcm_vae", group=int, jobs=int, nodes=int, top=15,
+    )  # fmt: skip
     torch.set_num_threads(args.threads)
-    {"ops": ops, "stages": stages}[args.what](args)
+    with tempfile.TemporaryDirectory() as scratch:
+        {"ops": ops, "stages": stages}[args.command](args, Path(scratch) / "run")
 
 
 if __name__ == "__main__":

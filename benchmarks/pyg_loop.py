@@ -9,52 +9,32 @@ every 80 epochs, and the open site's held-out subjects evaluated after every epo
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from setting import Stopwatch
-from torch import Tensor, nn
+from setting import Net, Stopwatch
+from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 
-from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.fcm_vae import network as vae
-from fcforge.generators.fcm_vae.generator import to_coordinates
-from fcforge.generators.fcm_vae.training import sampled_elbo
-from fcforge.generators.layers import N_CLASSES, device_rng, trainable
 from fcforge.graphs import adjacency, node_features
-from fcforge.randomness import torch_rng
 from fcforge.replay.hcts import HCTS, Look, held_out
 from fcforge.replay.selection import closeness, distances, margin
 from fcforge.types import FCBatch, Site
+from generators import fit_authors_vae
 
 TAU, BATCH, CANDIDATES, DEV = 0.4, 32, 256, 64
 L1, L2, L3 = 0.20, 0.35, 0.15
 
 
-class Net(nn.Module):
-    """The authors' backbone: 4 x 128, head 256-64-32-2, dropout 0.3."""
+def unpacked(data: Batch) -> tuple:
+    """What `Net` takes of a collated batch: nodes, graph, pooling."""
 
-    def __init__(self, rois: int, width: int = 128, depth: int = 4) -> None:
-        super().__init__()
-        sizes = [rois] + [width] * depth
-        self.convs = nn.ModuleList(GCNConv(a, b) for a, b in pairwise(sizes))
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(depth))
-        self.head = nn.Sequential(
-            *[nn.Linear(2 * width, 64), nn.ReLU(), nn.Dropout(0.3)],
-            *[nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2)],
-        )
+    def pool(x: Tensor) -> Tensor:
+        return torch.cat([global_mean_pool(x, data.batch), global_max_pool(x, data.batch)], 1)
 
-    def forward(self, data: Batch) -> tuple[Tensor, Tensor]:
-        """Logits (n, 2) and readout (n, 256)."""
-        x = data.x
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = norm(conv(x, data.edge_index, data.edge_attr)).relu()
-            x = F.dropout(x, 0.3, self.training)
-        z = torch.cat([global_mean_pool(x, data.batch), global_max_pool(x, data.batch)], 1)
-        return self.head(z), z
+    return data.x, (data.edge_index, data.edge_attr), pool
 
 
 def build_graphs(batch: FCBatch, tau: float = TAU) -> list[Data]:
@@ -65,24 +45,6 @@ def build_graphs(batch: FCBatch, tau: float = TAU) -> list[Data]:
         index = a.nonzero().t().contiguous()
         graphs.append(Data(x=x, edge_index=index, edge_attr=a[index[0], index[1]], y=y.reshape(1)))
     return graphs
-
-
-def fit_authors_vae(batch: FCBatch, epochs: int) -> None:
-    """The authors' generator: their sizes, the Laplacian's eigenvectors anew in every step."""
-    s = FCMVAE.authors()
-    p = trainable(vae.init(batch.n_rois, N_CLASSES, s, torch_rng(0)), batch.fc.device)
-    rng = device_rng(torch_rng(0), batch.fc.device)
-    optimiser = torch.optim.Adam(list(p.values()), lr=s.lr)
-    target, _ = to_coordinates(batch.fc, s)
-    for _ in range(epochs):
-        order = torch.randperm(len(batch), generator=rng, device=rng.device)
-        for index in order.split(s.batch_size):
-            inputs = vae.prepare(batch.fc[index], s)
-            inputs |= {"target": target[index], "y": batch.y[index]}
-            loss, _ = sampled_elbo(p, inputs, s, s.beta, rng)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
 
 
 @dataclass
@@ -102,53 +64,48 @@ class Order:
     watch: Stopwatch
     device: str = "cpu"
     replay: int = 32
-    net: Net = field(init=False)
     past: list[Past] = field(default_factory=list)
     active: list[Data] = field(default_factory=list)
-    state: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rois = next(iter(self.sites.values())).n_rois
-        self.net = Net(rois).to(self.device)
+        self.net = Net(GCNConv, rois).to(self.device)
         self.sampler = HCTS()
         self.state = self.sampler.start("cpu")
         with self.watch.stage("graphs"):
             self.train = {n: build_graphs(s.learning(with_val=True)) for n, s in self.sites.items()}
             self.test = {n: build_graphs(s.test) for n, s in self.sites.items()}
 
-    # -- stages ----------------------------------------------------------------------------------
     def epochs(self, site: str, n: int, replaying: bool) -> None:
         """`n` epochs at a site; Adam is new, as at the start of a site."""
-        optimiser = torch.optim.Adam(self.net.parameters(), lr=1e-3, weight_decay=2e-4)
+        optimiser = self.net.optimiser()
         loader = DataLoader(self.train[site], batch_size=BATCH, shuffle=True)
-        name = f"{site}:{'replay' if replaying else 'plain'}"
         for _ in range(n):
-            with self.watch.stage(name):
+            with self.watch.stage(f"{site}:{'replay' if replaying else 'plain'}"):
                 self.net.train()
                 for data in loader:
-                    self._step(optimiser, data.to(self.device), replaying)
+                    self.net.learn(optimiser, self.loss(data.to(self.device), replaying))
             with self.watch.stage(f"{site}:watch"):
                 self.accuracy(self.test[site])
 
-    def _step(self, optimiser: torch.optim.Optimizer, data: Batch, replaying: bool) -> None:
-        optimiser.zero_grad()
-        loss = F.cross_entropy(self.net(data)[0], data.y)
+    def loss(self, data: Batch, replaying: bool) -> Tensor:
+        """Cross-entropy; with replay also that of remembered subjects and their distillation."""
+        loss = F.cross_entropy(self.net(*unpacked(data))[0], data.y)
         if replaying:
             places = torch.randint(len(self.active), (self.replay,)).tolist()
             old = Batch.from_data_list([self.active[i] for i in places]).to(self.device)
-            logits, z = self.net(old)
+            logits, z = self.net(*unpacked(old))
             loss = loss + L1 * F.cross_entropy(logits, old.y)
             loss = loss + L2 * F.mse_loss(logits, old.u) + L3 * F.mse_loss(z, old.r)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
-        optimiser.step()
+        return loss
 
     @torch.no_grad()
     def outputs(self, graphs: list[Data]) -> tuple[Tensor, Tensor]:
         """Evaluation-mode logits and readouts, on the CPU."""
         self.net.eval()
-        parts = [self.net(b.to(self.device)) for b in DataLoader(graphs, batch_size=BATCH)]
-        return torch.cat([p[0] for p in parts]).cpu(), torch.cat([p[1] for p in parts]).cpu()
+        loader = DataLoader(graphs, batch_size=BATCH)
+        logits, z = zip(*(self.net(*unpacked(b.to(self.device))) for b in loader), strict=True)
+        return torch.cat(logits).cpu(), torch.cat(z).cpu()
 
     def accuracy(self, graphs: list[Data]) -> float:
         """Share of subjects classified correctly."""
@@ -160,12 +117,10 @@ class Order:
         with self.watch.stage("memory"):
             graphs = build_graphs(self.synthetic[site])
             kept, dev = graphs[:CANDIDATES], graphs[CANDIDATES:]
-            logits, z = self.outputs(kept)
-            for graph, u, r in zip(kept, logits, z, strict=True):
+            for graph, u, r in zip(kept, *self.outputs(kept), strict=True):
                 graph.u, graph.r = u[None], r[None]
             self.past.append(Past(kept, dev))
-            best = torch.tensor(self.accuracy(dev))
-            self.state = self.sampler.add_site(self.state, best)
+            self.state = self.sampler.add_site(self.state, torch.tensor(self.accuracy(dev)))
 
     def refresh(self) -> None:
         """Look at every past site's generated subjects and choose those to replay."""
@@ -173,9 +128,9 @@ class Order:
             looks = []
             for past in self.past:
                 logits, z = self.outputs(past.kept)
-                out, _ = self.outputs(past.dev)
                 y = torch.cat([g.y for g in past.dev])
-                accuracy, ce = held_out(out, y, torch.ones_like(y, dtype=torch.bool))
+                shown = torch.ones_like(y, dtype=torch.bool)
+                accuracy, ce = held_out(self.outputs(past.dev)[0], y, shown)
                 labels = torch.cat([g.y for g in past.kept])
                 psi = torch.stack([margin(logits), closeness(z, labels)], -1)
                 looks.append(Look(accuracy, ce, psi, distances(z)))
@@ -191,6 +146,11 @@ class Order:
             for graphs in self.test.values():
                 self.accuracy(graphs)
 
+    def fit_generator(self, source: FCBatch, epochs: int) -> None:
+        """The authors' generator on the device."""
+        on_device = FCBatch(source.fc.to(self.device), source.y.to(self.device))
+        fit_authors_vae(on_device, epochs)
+
 
 def measure_order(order: Order, n: int, vae_epochs: int) -> None:
     """One order with `n` epochs per site, plain and with replay, and all that lies between.
@@ -199,6 +159,8 @@ def measure_order(order: Order, n: int, vae_epochs: int) -> None:
     later ones get `n` plain epochs before theirs with replay and the first gets its replayed ones
     at the end.
     """
+    order.past.clear()
+    order.state = order.sampler.start("cpu")
     names = list(order.sites)
     for position, site in enumerate(names):
         order.epochs(site, n, replaying=False)
@@ -206,10 +168,8 @@ def measure_order(order: Order, n: int, vae_epochs: int) -> None:
             order.refresh()
             order.epochs(site, n, replaying=True)
         if vae_epochs:
-            source = order.sites[site].learning(with_val=True)
-            on_device = FCBatch(source.fc.to(order.device), source.y.to(order.device))
             with order.watch.stage(f"{site}:generator epoch", vae_epochs):
-                fit_authors_vae(on_device, vae_epochs)
+                order.fit_generator(order.sites[site].learning(with_val=True), vae_epochs)
         order.remember(site)
         order.evaluate()
     order.refresh()
@@ -221,6 +181,5 @@ def warm_up(order: Order, site: str) -> None:
     kept, order.watch = order.watch, Stopwatch(order.device)
     order.train[site], full = order.train[site][:BATCH], order.train[site]
     order.epochs(site, 2, replaying=False)
-    source = order.sites[site].train.select(slice(0, 16))
-    fit_authors_vae(FCBatch(source.fc.to(order.device), source.y.to(order.device)), 1)
+    order.fit_generator(order.sites[site].train.select(slice(0, 16)), 1)
     order.train[site], order.watch = full, kept

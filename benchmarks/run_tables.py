@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
@@ -29,55 +30,12 @@ from fcforge.runner.run import open_store, prepare, run_experiment
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
+NODE = ("meta.json", "scores.npz")  # what is kept of a node: no lane
 PART_BYTES = 12 << 20  # of an archive; more than 16 MiB does not come back
-THREE, ONE = "experiment.seeds=[0,1,2]", "experiment.seeds=[0]"
-FIVE_SITES = (ONE, "training.epochs=50")  # they have 120 orders
-LEAKS = (
-    "experiment.protocol=paper",
-    "leaks.select_on_test=true",
-    "leaks.context_on_test=true",
-    "leaks.generator_sees_test=true",
-)
-# Most wanted first; "+leaks" is the paper's protocol with its leaks on.
+TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 WANTED: dict[str, tuple[str, ...]] = {
-    # The paper's own 529 subjects.
-    "main_529": (),
-    "leaks_529": (THREE,),
-    "releases_replay": (),
-    "releases_replay_529": (),
-    "paper_protocol_529": (THREE, 'learners=["FORGE"]'),
-    **dict.fromkeys(("ablation_529", "ladder_529", "buffer_529"), (THREE,)),
-    **dict.fromkeys(("tau_529", "lambda_529"), (THREE,)),
-    "twenty_sites": (),
-    **{
-        f"{name}_529+leaks": (ONE, *LEAKS)
-        for name in ("ablation", "ladder", "buffer", "tau", "lambda")
-    },
-    # Closed form: give them the CPU cores (--device cpu).
-    **dict.fromkeys(("releases_abide", "releases_529"), ()),
-    **dict.fromkeys(("releases_abide_confounds", "releases_529_confounds"), ()),
-    # Replay in closed form on equal terms (CPU), and forgetting over the strength of a penalty.
-    **dict.fromkeys(("closed_form_529", "closed_form_abide"), (THREE,)),
-    "strengths_529": (),
-    # Classifiers FORGE can stand on; the small graph networks of the paper are judged by
-    # augmentation_529.toml.
-    "backbone_529": (THREE,),
-    # The 444 that passed quality control.
-    "main_abide": (),
-    "leaks": (THREE,),
-    # Base, ER, DER++ and cumulative have no preset: without leaks they are the main table's rows
-    "paper_protocol": (THREE, 'learners=["FORGE"]'),
-    **dict.fromkeys(("ablation", "ladder", "buffer"), (THREE,)),
-    **dict.fromkeys(("main_mdd", "main_bsnip"), FIVE_SITES),
-    **dict.fromkeys(("tau", "lambda"), (THREE,)),
-    **{
-        f"{name}+leaks": (ONE, *LEAKS) for name in ("ablation", "ladder", "buffer", "tau", "lambda")
-    },
-    **{
-        f"{name}+leaks": (*FIVE_SITES, *LEAKS, 'learners=["Base", "ER", "FORGE (Gaussian)"]')
-        for name in ("main_mdd", "main_bsnip")
-    },
-    **dict.fromkeys(("ablation_mdd", "ablation_bsnip"), FIVE_SITES),
+    name: tuple(setting for which in sets for setting in TOLD["settings"][which])
+    for name, sets in TOLD["tables"].items()
 }
 
 
@@ -98,11 +56,8 @@ def load(name: str, precision: str = "float32", data: str = "") -> Experiment:
 
 def commit() -> str:
     """The commit of this checkout; "+" after it where files differ from it."""
-    told = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return told.stdout.strip()
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"]
+    return subprocess.check_output(command, cwd=ROOT, text=True).strip()
 
 
 def write(args: argparse.Namespace) -> None:
@@ -143,9 +98,9 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progr
     """One run folder; its nodes and generators are those of its dataset."""
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
+    folder.mkdir(parents=True, exist_ok=True)
     for part in ("nodes", "generators"):
         (pool / part).mkdir(parents=True, exist_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
         if not (folder / part).exists():
             (folder / part).symlink_to((pool / part).resolve(), target_is_directory=True)
     store = open_store(prepared, folder)
@@ -157,9 +112,8 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progr
 def pack(root: Path, out: Path) -> None:
     """Scores, metadata and what was asked for, in archives that stay small."""
     out.mkdir(parents=True, exist_ok=True)
-    files = [*root.glob("*.json"), *root.glob("*/experiment.json")]
-    files += root.glob(".pool/*/nodes/*/meta.json")
-    files += root.glob(".pool/*/nodes/*/scores.npz")
+    wanted = ("*.json", "*/experiment.json", *(f".pool/*/nodes/*/{f}" for f in NODE))
+    files = [path for pattern in wanted for path in root.glob(pattern)]
     parts = max(1, math.ceil(sum(p.stat().st_size for p in files) / 2 / PART_BYTES))  # gzip halves
     for k in range(parts):
         with tarfile.open(out / f"tables-{k}.tar.gz", "w:gz", compresslevel=6) as tar:

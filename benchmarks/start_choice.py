@@ -25,60 +25,52 @@ AUROC does not count. Several changes are taken together only if the combination
 each of them alone; otherwise the largest.
 """
 
-import argparse
-import json
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from setting import FOLDER, machine
+from setting import FILES, machine, options, public_people, save
+from sklearn.metrics import roc_auc_score
 
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import clip_rows, gaussian_sigma
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, coordinates, make_start
-from fcforge.sites.cohort import fc_from_upper
+from fcforge.sites.cohort import Cohort
 
-FILES = ("abide1_aal116.npz", "abide1_aal116_dparsf.npz")
-TESTED = ("NYU", "UM_1", "UM_2", "USM", "UCLA_1", "UCLA_2")
-TWICE = ("50286", "50602", "50808")  # second of each pair that looks like one person (PROVENANCE)
-TRIALS = {
-    "axes": (8, 16, 32),
-    "directions": ("pca", "pls"),
-    "shrink": (0.2, 0.4, 0.6),
-    "penalty": (0.25, 0.5, 1.0),
-    "pull": (3.0, 10.0, 30.0, 100.0),
-    "clip": (0.5, 0.75, 0.9),
-}
 DESIGN = StartSettings(
     axes=16, directions="pca", shrink=0.4, penalty=0.5, pull=10.0, clip=0.5
 )  # as drawn up before; `StartSettings` has what the rule made of it
 SECOND = replace(DESIGN, penalty=1.0)
-SECOND_TRIALS = {
-    "axes": (8, 12, 24, 32),
-    "pull": (3.0, 30.0, 100.0),
-    "intercept": (0.3, 1.0, 3.0, 30.0, 100.0),  # pull of the intercept alone
-    "clip": (0.25, 0.75),
-    "shrink": (0.3, 0.5),
-    "penalty": (0.7, 1.5, 2.0),
+TRIALS = {
+    1: {
+        "form": ("class sums", "plain solve"),
+        "axes": (8, 32),
+        "directions": ("pls",),
+        "shrink": (0.2, 0.6),
+        "penalty": (0.25, 1.0),
+        "pull": (3.0, 30.0, 100.0),
+        "clip": (0.75, 0.9),
+    },
+    2: {
+        "axes": (8, 12, 24, 32),
+        "pull": (3.0, 30.0, 100.0),
+        "intercept": (0.3, 1.0, 3.0, 30.0, 100.0),  # pull of the intercept alone
+        "clip": (0.25, 0.75),
+        "shrink": (0.3, 0.5),
+        "penalty": (0.7, 1.5, 2.0),
+    },
 }
-PARTITIONS, DRAWS, EPSILON, DELTA = 12, 3, 1.0, 1e-3
+PARTITIONS, DRAWS, EPSILON, DELTA = 12, {1: 3, 2: 9}, 1.0, 1e-3
 
 
-def public_people(name: str) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
-    """FC, diagnoses and sites of the public sites of a file."""
-    with np.load(FOLDER / name) as data:
-        site, ids = data["site"].astype(str), data["subject_id"].astype(str)
-        kept = ~np.isin(site, TESTED) & ~np.isin(ids, TWICE)
-        fc = fc_from_upper(data["fc_upper"][kept].astype(np.float32))
-        return torch.from_numpy(fc), data["label"][kept].astype(np.int64), site[kept]
-
-
-def deal(site: np.ndarray, y: np.ndarray, number: int) -> tuple[np.ndarray, list[tuple]]:
+def deal(cohort: Cohort, number: int) -> tuple[np.ndarray, list[tuple]]:
     """Rows of the public half, and (train rows, test rows) of every hospital."""
-    rng = numpy_rng(number, "start choice")
+    site, y, rng = cohort.site, cohort.y, numpy_rng(number, "start choice")
     names = rng.permutation(np.unique(site))
     public = np.flatnonzero(np.isin(site, names[: len(names) // 2]))
     hospitals = []
@@ -91,11 +83,62 @@ def deal(site: np.ndarray, y: np.ndarray, number: int) -> tuple[np.ndarray, list
     return public, hospitals
 
 
-def auroc(score: np.ndarray, y: np.ndarray) -> float:
-    """Share of pairs in the right order (no ties here)."""
-    rank = score.argsort().argsort()[y == 1]
-    n, m = len(rank), int((y == 0).sum())
-    return float((rank.sum() - n * (n - 1) / 2) / (n * m))
+@dataclass(frozen=True)
+class Case:
+    """One partition: a start of the public half, and everybody's features and diagnoses."""
+
+    start: Start
+    features: torch.Tensor
+    y: np.ndarray
+    hospitals: list[tuple]
+    number: int
+    form: str
+
+    @classmethod
+    def of(cls, features: torch.Tensor, cohort: Cohort, design: StartSettings, trial: dict,
+           number: int) -> "Case":  # fmt: skip
+        """The partition of that number, with the settings tried."""
+        public, hospitals = deal(cohort, number)
+        own = {k: v for k, v in trial.items() if k not in ("form", "intercept")}
+        y, site = torch.from_numpy(cohort.y), cohort.site
+        start = make_start(features[public], y[public], site[public], replace(design, **own))
+        if "intercept" in trial:
+            pull = start.pull.repeat(start.n_axes + 1)
+            pull[-1] = trial["intercept"]
+            start = replace(start, pull=pull)
+        return cls(start, features, cohort.y, hospitals, number, trial.get("form", "vector"))
+
+    def heads(self, epsilon: float | None, draw: int) -> Iterator[vector.Head]:
+        """The consortium's head after each hospital has joined (class sums: after all)."""
+        start, rng = self.start, torch_rng(draw, "start choice", self.number)
+        parts = [(self.features[t], torch.from_numpy(self.y[t])) for t, _ in self.hospitals]
+        if self.form == "class sums":
+            sigma = 0.0 if epsilon is None else gaussian_sigma(epsilon, DELTA)
+            yield head_of_class_sums(start, parts, sigma, rng)
+            return
+        total, sd = torch.zeros(start.n_axes + 2).double(), vector.noise_sd(start, epsilon, DELTA)
+        for k, (x, y) in enumerate(parts, 1):
+            total = total + vector.release_vector(start, x, y, epsilon, DELTA, rng)
+            variance = k * sd**2 if self.form == "vector" else 0.0
+            yield vector.head(start, vector.solve(start, total, variance, k))
+
+    def quality(self, heads: Iterator[vector.Head]) -> tuple[float, float]:
+        """Mean accuracy over the hospitals so far, averaged over stages; AUROC after the last."""
+        x, stages = self.start.standardise(self.features), []
+        for k, head in enumerate(heads, 1):
+            score = (x @ head.weight + head.bias).numpy()
+            right = [np.mean((score[t] > 0) == self.y[t]) for _, t in self.hospitals[:k]]
+            stages.append(np.mean(right))
+        test = np.concatenate([t for _, t in self.hospitals])
+        return float(np.mean(stages)), float(roc_auc_score(self.y[test], score[test]))
+
+    def measured(self, draws: int) -> dict[str, float]:
+        """AAA and AUROC at epsilon 1 (mean over draws), without noise, and of the public head."""
+        noisy = np.mean([self.quality(self.heads(EPSILON, d)) for d in range(draws)], axis=0)
+        exact = self.quality(self.heads(None, 0))
+        _, public = self.quality(iter([vector.Head(self.start.weight, self.start.bias)]))
+        found = {"AAA": noisy[0], "AUROC": noisy[1], "exact AAA": exact[0]}
+        return {**found, "exact AUROC": exact[1], "public AUROC": public}
 
 
 def head_of_class_sums(
@@ -105,8 +148,8 @@ def head_of_class_sums(
     q, half = start.n_axes, 0.5
     bound = float(1.25**0.5)  # of u = (z, 1/2) with z of median norm one
     sums = torch.zeros(2, q + 1, dtype=torch.float64)
-    for x, y in parts:
-        rows = clip_rows(coordinates(start, x), bound)
+    for features, y in parts:
+        rows = clip_rows(coordinates(start, start.standardise(features)), bound)
         for label in (0, 1):
             noise = torch.randn(q + 1, generator=rng, dtype=torch.float64)
             sums[label] += rows[y == label].sum(0) + sigma * bound * noise
@@ -116,177 +159,63 @@ def head_of_class_sums(
     inside = start.second.clone()
     inside[-1, :], inside[:, -1] = 0.0, 0.0
     second = sum(n[c] * (torch.outer(mean[c], mean[c]) + inside) for c in (0, 1))
-    public = torch.linalg.lstsq(start.second, _moments_of_score(start)[:, None]).solution[:, 0]
+    # the public head on the axes, which diagonalise the public people
+    along = start.axes.T @ start.weight / (start.axes**2).sum(0)
+    public = torch.cat([along, 2 * start.bias[None]])
     right = n[1] * mean[1] - n[0] * mean[0] - second @ public
     eye = torch.eye(q + 1, dtype=torch.float64)
     return vector.head(start, torch.linalg.solve(second + start.pull * eye, right))
 
 
-def _moments_of_score(start: Start) -> torch.Tensor:
-    """E[u s0(x)] from what a start holds: axes diagonalise the public people."""
-    along = start.axes.T @ start.weight / (start.axes**2).sum(0)
-    theta = torch.cat([along, 2 * start.bias[None]])
-    return start.second @ theta
+def tried(people: list[Cohort], design: StartSettings, trial: dict, draws: int) -> dict[str, Any]:
+    """A trial on every partition of every file."""
+    found = []
+    for cohort in people:
+        fc = torch.from_numpy(cohort.fc).double()
+        features = log_features(fc, trial.get("shrink", design.shrink))
+        for number in range(PARTITIONS):
+            found.append(Case.of(features, cohort, design, trial, number).measured(draws))
+    means = {k: round(float(np.mean([f[k] for f in found])), 4) for k in found[0]}
+    print(trial or "design", means, flush=True)
+    return {"trial": trial, "partitions": found}
 
 
-def criterion(
-    features: torch.Tensor, y: np.ndarray, site: np.ndarray, settings: StartSettings, number: int,
-    form: str = "vector",
-) -> dict[str, float]:  # fmt: skip
-    """AUROC at epsilon 1 (mean over draws), without noise, and of the public head alone."""
-    public, hospitals = deal(site, y, number)
-    labels, aware = torch.from_numpy(y), form == "vector"
-    start = make_start(features[public], labels[public], site[public], settings)
-    test = np.concatenate([t for _, t in hospitals])
-    x = start.standardise(features[test])
-
-    def score(head: vector.Head) -> float:
-        return auroc((x @ head.weight + head.bias).numpy(), y[test])
-
-    def consortium(epsilon: float | None, draw: int) -> vector.Head:
-        rng = torch_rng(draw, "start choice", number)
-        if form == "class sums":
-            parts = [(start.standardise(features[t]), labels[t]) for t, _ in hospitals]
-            sigma = 0.0 if epsilon is None else gaussian_sigma(epsilon, DELTA)
-            return head_of_class_sums(start, parts, sigma, rng)
-        given = [
-            vector.release_vector(start, features[t], labels[t], epsilon, DELTA, rng)
-            for t, _ in hospitals
-        ]
-        variance = len(given) * vector.noise_sd(start, epsilon, DELTA) ** 2 if aware else 0.0
-        return vector.head(start, vector.solve(start, sum(given), variance, len(given)))
-
-    return {
-        "public": score(vector.Head(start.weight, start.bias)),
-        "exact": score(consortium(None, 0)),
-        "epsilon 1": float(np.mean([score(consortium(EPSILON, d)) for d in range(DRAWS)])),
-    }
+def gain(row: dict, base: dict, key: str) -> tuple[float, float]:
+    """Mean paired gain over the design, and its standard error over partitions."""
+    both = zip(row["partitions"], base["partitions"], strict=True)
+    difference = np.array([f[key] - b[key] for f, b in both])
+    return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
 
 
-def along_the_way(
-    features: torch.Tensor, y: np.ndarray, site: np.ndarray, trial: dict, number: int
-) -> dict[str, float]:
-    """Second round: average accuracy as hospitals join, and final AUROC; exact and at epsilon 1."""
-    public, hospitals = deal(site, y, number)
-    labels, own = torch.from_numpy(y), {k: v for k, v in trial.items() if k != "intercept"}
-    start = make_start(features[public], labels[public], site[public], replace(SECOND, **own))
-    pull = start.pull.repeat(start.n_axes + 1)
-    pull[-1] = trial.get("intercept", pull[-1])
-    start = replace(start, pull=pull)
-    x = start.standardise(features)
-    given = [vector.contributions(start, features[t], labels[t]).sum(0) for t, _ in hospitals]
-
-    def one(epsilon: float | None, draw: int) -> tuple[float, float]:
-        rng, sd = torch_rng(draw, "start choice", number), vector.noise_sd(start, epsilon, DELTA)
-        total, stages = torch.zeros_like(given[0]), []
-        for k, own in enumerate(given, 1):
-            total = total + own + sd * torch.randn(len(own), generator=rng, dtype=own.dtype)
-            solved = vector.head(start, vector.solve(start, total, k * sd**2, k))
-            score = (x @ solved.weight + solved.bias).numpy()
-            stages.append([np.mean((score[t] > 0) == y[t]) for _, t in hospitals[:k]])
-        test = np.concatenate([t for _, t in hospitals])
-        return float(np.mean([np.mean(s) for s in stages])), auroc(score[test], y[test])
-
-    noisy = np.mean([one(EPSILON, d) for d in range(3 * DRAWS)], axis=0)
-    exact = one(None, 0)
-    return {"AAA": noisy[0], "AUROC": noisy[1], "exact AAA": exact[0], "exact AUROC": exact[1]}
-
-
-def second_round(people: list[tuple]) -> dict:
-    """Rule of the second round."""
-    features: dict[tuple[int, float], torch.Tensor] = {}
-
-    def measured(trial: dict) -> list[dict]:
-        found, shrink = [], trial.get("shrink", SECOND.shrink)
-        for k, (fc, y, site) in enumerate(people):
-            if (k, shrink) not in features:
-                features[k, shrink] = log_features(fc.double(), shrink)
-            x = features[k, shrink]
-            found += [along_the_way(x, y, site, trial, n) for n in range(PARTITIONS)]
-        print(trial, {k: round(float(np.mean([f[k] for f in found])), 4) for k in found[0]})
-        return found
-
-    def gain(found: list[dict], key: str) -> tuple[float, float]:
-        difference = np.array([f[key] - b[key] for f, b in zip(found, base, strict=True)])
-        return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
-
-    base = measured({})
-    rows, chosen = [{"trial": {}, "partitions": base}], {}
-    for name, values in SECOND_TRIALS.items():
+def choose(people: list[Cohort], number: int) -> dict:
+    """The rule of either round."""
+    design, key = ((DESIGN, "AUROC"), (SECOND, "AAA"))[number - 1]
+    base = tried(people, design, {}, DRAWS[number])
+    rows, best = [base], {}
+    for name, values in TRIALS[number].items():
         for value in values:
-            found = measured({name: value})
-            (up, error), (area, area_error) = gain(found, "AAA"), gain(found, "AUROC")
-            numbers = {"gain": up, "standard_error": error, "AUROC": area, "its": area_error}
-            rows.append({"trial": {name: value}, **numbers, "partitions": found})
-            if up > error and area > -area_error and up > chosen.get(name, (None, 0.0))[1]:
-                chosen[name] = (value, up)
-    together = {name: value for name, (value, _) in chosen.items()}
-    if len(chosen) > 1:
-        found = measured(together)
-        rows.append({"trial": together, "gain": gain(found, "AAA")[0], "partitions": found})
-        if rows[-1]["gain"] <= max(up for _, up in chosen.values()):
-            best = max(chosen, key=lambda name: chosen[name][1])
-            together = {best: chosen[best][0]}
-    return {"design": asdict(SECOND), "changed": together, "trials": rows}
-
-
-def trials(people: list[tuple]) -> list[dict]:
-    """Every candidate on every partition of every file."""
-    rows = []
-    design = DESIGN
-    candidates = [("design", None, design, "vector")]
-    candidates += [("form", form, design, form) for form in ("class sums", "plain solve")]
-    for name, values in TRIALS.items():
-        for value in values:
-            if value != getattr(design, name):
-                candidates.append((name, value, replace(design, **{name: value}), "vector"))
-    for name, value, settings, form in candidates:
-        found = []
-        for fc, y, site in people:
-            features = log_features(fc.double(), settings.shrink)
-            for number in range(PARTITIONS):
-                found.append(criterion(features, y, site, settings, number, form))
-        rows.append({"setting": name, "value": value, "partitions": found})
-        mean = {k: np.mean([f[k] for f in found]) for k in found[0]}
-        print(
-            f"{name:8s} {value!s:10s} " + "  ".join(f"{k} {v:.4f}" for k, v in mean.items()),
-            flush=True,
-        )
-    return rows
-
-
-def decide(rows: list[dict]) -> dict:
-    """The rule of the module's docstring."""
-    base = np.array([f["epsilon 1"] for f in rows[0]["partitions"]])
-    chosen, table = {}, []
-    for row in rows[1:]:
-        gain = np.array([f["epsilon 1"] for f in row["partitions"]]) - base
-        error = gain.std(ddof=1) / len(gain) ** 0.5
-        numbers = {"gain": round(float(gain.mean()), 5), "standard_error": round(float(error), 5)}
-        table.append({"setting": row["setting"], "value": row["value"], **numbers})
-        best = chosen.get(row["setting"], {"gain": 0.0})
-        if gain.mean() > error and gain.mean() > best["gain"]:
-            chosen[row["setting"]] = table[-1]
-    return {"design": asdict(DESIGN), "changed": chosen, "table": table}
+            row = tried(people, design, {name: value}, DRAWS[number])
+            (up, error), (area, area_error) = gain(row, base, key), gain(row, base, "AUROC")
+            rows.append(row | {"gain": up, "error": error, "AUROC": [area, area_error]})
+            if up > error and area > -area_error and up > best.get(name, (None, 0.0))[1]:
+                best[name] = (value, up)
+    changed = {name: value for name, (value, _) in best.items()}
+    if number == 2 and len(best) > 1:
+        row = tried(people, design, changed, DRAWS[number])
+        rows.append(row | {"gain": gain(row, base, key)[0]})
+        largest = max(best, key=lambda name: best[name][1])
+        if rows[-1]["gain"] <= best[largest][1]:
+            changed = {largest: changed[largest]}
+    return {"design": asdict(design), "changed": changed, "trials": rows}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--round", type=int, default=1, choices=[1, 2])
-    parser.add_argument("--out", type=Path, default=Path("results/start_choice.json"))
-    args = parser.parse_args()
-    out = args.out
+    args = options(__doc__, round=1, out=Path("results/start_choice.json"))
     torch.set_num_threads(1)
-    people = [public_people(name) for name in FILES]
-    decision = {"machine": machine("cpu")}
-    if args.round == 1:
-        rows = trials(people)
-        decision |= {**decide(rows), "trials": rows}
-    else:
-        decision |= second_round(people)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(decision, indent=1))
-    print(json.dumps({"changed": decision["changed"]}))
+    people = [public_people(file) for file in FILES.values()]
+    found = {"machine": machine(), **choose(people, args.round)}
+    save(args.out, found)
+    print({"changed": found["changed"]})
 
 
 if __name__ == "__main__":
