@@ -2,7 +2,7 @@
 
 import pytest
 
-from fcforge.cli._catalogue import KINDS, catalogue
+from fcforge.cli.experiments import KINDS, catalogue
 from fcforge.errors import ConfigError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS

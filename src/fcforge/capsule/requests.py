@@ -9,6 +9,7 @@ from fcforge.requests import Request, option
 Kind = Literal["auto", "fc", "timeseries"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
+HOME = "The hospital's home file: its own threshold is shown beside."
 JSON = "Print JSON for a program to read."
 KIND = "What the files hold."
 POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
@@ -136,9 +137,7 @@ class PredictRequest(Request):
     capsule: Path = option(help="Capsule file or folder.", metavar="CAPSULE")
     scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
     out: Path | None = option(None, "File to write (standard output).")
-    local: Path | None = option(
-        None, "The hospital's home file: its own threshold is shown beside."
-    )
+    local: Path | None = option(None, HOME)
     site: str | None = option(None, "Harmonised capsule: the site of the scans.")
     unseen: Literal["refuse", "leave", "estimate"] = option(
         "refuse", "Harmonised capsule: scans of a site it has not learned."

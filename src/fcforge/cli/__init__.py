@@ -21,7 +21,10 @@ app = typer.Typer(
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
 )
 for room in (experiments, capsules, keys, imaging):
-    room.mount(app)
+    for command in room.COMMANDS:
+        name = command.__name__.removesuffix("_things")  # `list` is Python's own
+        app.command(name, rich_help_panel=room.PANEL)(command)
+app.add_typer(keys.keys, name="keys", rich_help_panel=keys.PANEL)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,50 +1,57 @@
-"""Options that several commands take, each described once; commands made from requests."""
+"""What several commands share: options, each described once, and the rooms they call.
+
+Commands with many options are made from requests.
+"""
 
 import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer import Argument, Option
+
+from fcforge.capsule.requests import HOME, JSON, KIND, POSITIVE, REQUIRE, TRUST, Kind
 
 EXPERIMENTS, CAPSULES, IMAGING = "Experiments", "Capsules", "Imaging"  # groups of the help
 
-Config = Annotated[Path, typer.Argument(help="Config file (TOML).", show_default=False)]
-Folder = Annotated[Path, typer.Argument(help="Run folder.", show_default=False)]
-Capsule = Annotated[Path, typer.Argument(help="Capsule file or folder.", show_default=False)]
+
+class Room:
+    """A folder of fcforge; its modules are imported when they are used: help answers at once."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, module: str) -> Any:
+        return import_module(f"{self._name}.{module}")
+
+
+fcforge = Room("fcforge")
+capsule, consortium, report = (Room(f"fcforge.{n}") for n in ("capsule", "consortium", "report"))
+imaging, runner, studies = (Room(f"fcforge.{n}") for n in ("imaging", "runner", "studies"))
+judging = Room("fcforge.studies.judge")
+
+Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
+Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
+Capsule = Annotated[Path, Argument(help="Capsule file or folder.", show_default=False)]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting, e.g. training.epochs=5.")
+    list[str] | None, Option("--set", help="Override a setting, e.g. training.epochs=5.")
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder to write (runs/<name of the config>).")]
-Jobs = Annotated[int, typer.Option(min=0, help="Worker processes; 0 uses all cores.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate time and disk space.")]
-Cluster = Annotated[
-    str, typer.Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
-]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Trust = Annotated[
-    list[Path] | None,
-    typer.Option(help="Public key (PEM) the capsule must be signed by; may be repeated."),
-]
-RequireSignature = Annotated[
-    bool,
-    typer.Option(
-        "--require-signature",
-        help="Refuse a capsule with an unsigned line or release (default: if any is signed).",
-    ),
-]
-Positive = Annotated[
-    str | None,
-    typer.Option(help="Diagnosis of the patients, where it is neither 1 nor a word that says it."),
-]
-Local = Annotated[
-    Path | None, typer.Option(help="The hospital's home file: its own threshold is shown beside.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")]
-Kind = Annotated[Literal["auto", "fc", "timeseries"], typer.Option(help="What the files hold.")]
+Out = Annotated[Path | None, Option(help="Folder to write (runs/<name of the config>).")]
+Jobs = Annotated[int, Option(min=0, help="Worker processes; 0 uses all cores.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only estimate time and disk space.")]
+Cluster = Annotated[str, Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")]
+Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
+AsJson = Annotated[bool, Option("--json", help=JSON)]
+Trust = Annotated[list[Path] | None, Option(help=TRUST)]
+RequireSignature = Annotated[bool, Option("--require-signature", help=REQUIRE)]
+Positive = Annotated[str | None, Option(help=POSITIVE)]
+Local = Annotated[Path | None, Option(help=HOME)]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
+FileKind = Annotated[Kind, Option(help=KIND)]
 
 
 def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -71,7 +78,7 @@ def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
     names = [metadata.pop("flag")] if "flag" in metadata else []
-    kind = typer.Argument if "metavar" in metadata else typer.Option
+    kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default
     if one.default_factory is not MISSING:
         default = one.default_factory()

@@ -7,7 +7,7 @@ its arrays, and one line per record. The head is not among them: whoever opens t
 from collections.abc import Sequence
 from pathlib import Path
 
-from fcforge.capsule import ledger
+from fcforge.capsule import ledger, opening
 from fcforge.capsule.arrays import load_arrays, save_arrays
 from fcforge.capsule.container import pack, read_file, require_place, unpack
 from fcforge.capsule.keys import Keyring
@@ -170,6 +170,15 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     made = f"computed anew from {counted(len(group.releases), 'release')}"
     step = f"{float(group.beta.norm()):.4f} away from the public head"
     return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]
+
+
+def verify_either(path: str | Path, trust: Trust) -> tuple[list[Check], bool]:
+    """What was checked of either kind of capsule, and whether it may be used."""
+    if is_consortium(path):
+        checks = verify(path, trust)
+        return checks, all(check.ok for check in checks)
+    checks = opening.verify(path, trust)
+    return checks, opening.intact(checks)
 
 
 def signer(record: Record, keyring: Keyring | None = None) -> str:

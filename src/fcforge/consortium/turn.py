@@ -49,7 +49,6 @@ def start_file(
     remove: Sequence[str],
     out: Path,
     settings: Sequence[str] = (),
-    *,
     overwrite: bool = False,
 ) -> PublicStart:
     """Make a start from public people and write it as a capsule without a release.
@@ -166,7 +165,7 @@ def local_home(local: Path | None) -> Home:
 
 
 def withdraw_file(
-    site: str, state: Path, out: Path, sign: Path | None, *, overwrite: bool = False
+    site: str, state: Path, out: Path, sign: Path | None, overwrite: bool = False
 ) -> Consortium:
     """Take a site's releases back; OUT is the capsule without them, or the record alone."""
     require_place(out, overwrite=overwrite)
