@@ -24,8 +24,7 @@ from setting import FILES, machine, options, save, tested_people
 
 from fcforge.estimator import ForgeClassifier, edge_stability
 from fcforge.graphs import centre_edges
-from fcforge.sites.made_up import atlas_of
-from fcforge.sites.recipes import recipe_of
+from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import _population, simulate
 
 LOG = {"model_params": {"features": "log"}, "method_params": {"centre": False}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -111,6 +111,11 @@ class Site:
         """What a learner trains on: train, plus val where nothing is chosen on val."""
         together = with_val and len(self.val)
         return FCBatch.concat([self.train, self.val]) if together else self.train
+
+    def changed(self, change: Callable[[FCBatch, str], FCBatch], **provenance: Any) -> Site:
+        """The site with ``change(part, its name)`` for train, val and test, and more provenance."""
+        parts: Any = {name: change(getattr(self, name), name) for name in ("train", "val", "test")}
+        return replace(self, **parts, provenance={**self.provenance, **provenance})
 
     @property
     def n_rois(self) -> int:

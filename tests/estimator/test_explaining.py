@@ -9,8 +9,7 @@ from fcforge.capsule.explanation import Stability
 from fcforge.errors import DataError
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
 from fcforge.imaging.atlas import Atlas
-from fcforge.sites.made_up import atlas_of
-from fcforge.sites.recipes import recipe_of
+from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import _population, simulate
 
 R = 24

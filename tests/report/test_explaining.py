@@ -15,7 +15,7 @@ from fcforge.report.explaining import (
 from fcforge.report.pages import read_folder
 from fcforge.runner.collect import Weights, edge_weights
 from fcforge.runner.store import Store
-from fcforge.sites.made_up import made_up_atlas
+from fcforge.sites.recipes import made_up_atlas
 from fcforge.sites.simulated import simulate
 from real_runs import finished
 

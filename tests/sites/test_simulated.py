@@ -10,8 +10,7 @@ from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import aal116
 from fcforge.sites import check_cohort
 from fcforge.sites.cohort import Cohort, upper_from_fc
-from fcforge.sites.made_up import made_up_atlas, twins
-from fcforge.sites.recipes import PRESETS, layouts
+from fcforge.sites.recipes import PRESETS, layouts, made_up_atlas, twins
 from fcforge.sites.simulated import simulate
 
 

@@ -18,10 +18,9 @@ from fcforge.graphs import log_features, n_rois_of
 from fcforge.metrics import cell_values
 from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
-from fcforge.sites.check import require_valid
+from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
-from fcforge.sites.twins import without_twins
 from fcforge.speed import one_thread
 
 CLASSES = ("control", "patient")

@@ -10,8 +10,8 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.sites import Cohort, load_dataset, require_valid
+from fcforge.sites.check import twins_across, without_twins
 from fcforge.sites.confounds import Confounds, fit_on_cohort
-from fcforge.sites.twins import twins_across, without_twins
 from fcforge.types import Component, FCBatch, PublicSpec
 
 OTHERS = "others"

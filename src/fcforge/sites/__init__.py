@@ -46,9 +46,8 @@ class Dataset:
     @property
     def loader(self) -> Callable[..., Cohort]:
         """The loading function, with the settings that every dataset has."""
-        return _with_common(
-            getattr(importlib.import_module(f"fcforge.sites.{self.module}"), self.function)
-        )
+        module = importlib.import_module(f"fcforge.sites.{self.module}")
+        return _with_common(getattr(module, self.function))
 
     def __call__(self, **params: Any) -> Cohort:
         """Load with these settings."""

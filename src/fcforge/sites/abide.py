@@ -86,10 +86,9 @@ def load_abide(
     fetcher = _Fetcher(root / "ABIDE_pcp" / pipeline / method, derivative, quality, fetch)
     table = _phenotypes(root, quality, fetcher if download else None)
     names = None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
-    cohort = _cohort(_chosen(_people(table, merge), names), fetcher, download, names)
-    return cohort.stamped(
-        path=str(root), pipeline=pipeline, method=method, atlas=derivative, quality=quality
-    )
+    cohort = _cohort(_people(table, merge, names), fetcher, download, names)
+    about = {"pipeline": pipeline, "method": method, "atlas": derivative, "quality": quality}
+    return cohort.stamped(path=str(root), **about)
 
 
 def _root(path: Path, download: bool) -> Path:
@@ -97,15 +96,9 @@ def _root(path: Path, download: bool) -> Path:
     root = path.parent if path.name == "ABIDE_pcp" else path
     if not download and not (root / "ABIDE_pcp").is_dir():
         do = "Give the folder nilearn downloaded into, or set download = true."
-        raise DataError("no folder ABIDE_pcp here.", where=str(root), do=do)
+        raise DataError("no folder ABIDE_pcp here.", where=root, do=do)
     root.mkdir(parents=True, exist_ok=True)
     return root
-
-
-def _nilearn_fetch(**settings: Any) -> Any:
-    from nilearn.datasets import fetch_abide_pcp
-
-    return fetch_abide_pcp(**settings)
 
 
 class _Fetcher:
@@ -114,7 +107,9 @@ class _Fetcher:
     def __init__(
         self, folder: Path, derivative: str, quality: str, fetch: Callable[..., Any] | None
     ) -> None:
-        self.folder, self.derivative, self.fetch = folder, derivative, fetch or _nilearn_fetch
+        from nilearn.datasets import fetch_abide_pcp
+
+        self.folder, self.derivative, self.fetch = folder, derivative, fetch or fetch_abide_pcp
         self.settings = {
             "data_dir": str(folder.parents[2]),
             "pipeline": folder.parent.name,
@@ -158,16 +153,14 @@ class _Fetcher:
             except ValueError as error:  # np.loadtxt on a damaged file
                 reason = str(error).splitlines()[0]
                 what = f"{file_id}_{self.derivative}.1D is truncated or damaged ({reason})."
-                do = "Delete it and fetch it again."
-                raise DataError(what, do=do) from None
+                raise DataError(what, do="Delete it and fetch it again.") from None
             except OSError as error:  # requests' and urllib's errors are OSErrors
                 failure = type(error).__name__
             if attempt < TRIES - 1:
                 self.wait(2.0**attempt)
         self.lost += 1
         what = f"{file_id} could not be fetched ({failure})."
-        do = "Run the same again: what is there is kept."
-        raise DataError(what, do=do)
+        raise DataError(what, do="Run the same again: what is there is kept.")
 
 
 def _phenotypes(root: Path, quality: str, fetcher: _Fetcher | None) -> pd.DataFrame:
@@ -178,20 +171,18 @@ def _phenotypes(root: Path, quality: str, fetcher: _Fetcher | None) -> pd.DataFr
     if fetcher and not file.exists():
         fetcher.fetch(**fetcher.settings, n_subjects=0)
     if not file.exists():
-        raise DataError("no phenotypic file.", where=str(file), do="Set download = true.")
+        raise DataError("no phenotypic file.", where=file, do="Set download = true.")
     table = pd.read_csv(file)
     table = table[table["FILE_ID"] != "no_filename"]
-    if quality == "checked":
-        keep = table["qc_rater_1"].eq("OK")
-        keep &= table["qc_anat_rater_2"].isin(["OK", "maybe"])
-        keep &= table["qc_func_rater_2"].isin(["OK", "maybe"])
-        keep &= table["qc_anat_rater_3"].eq("OK") & table["qc_func_rater_3"].eq("OK")
-        table = table[keep]
+    passed = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
+    passed |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
+    for column, marks in passed.items() if quality == "checked" else ():
+        table = table[table[column].isin(marks)]
     return table
 
 
-def _people(table: pd.DataFrame, merge: bool) -> list[Participant]:
-    return [
+def _people(table: pd.DataFrame, merge: bool, sites: list[str] | None) -> list[Participant]:
+    people = [
         Participant(
             subject_id=str(row["SUB_ID"]),
             site=re.sub(r"_\d$", "", row["SITE_ID"]) if merge else row["SITE_ID"],
@@ -201,13 +192,8 @@ def _people(table: pd.DataFrame, merge: bool) -> list[Participant]:
         )
         for row in table.to_dict("records")
     ]
-
-
-def _chosen(people: list[Participant], sites: list[str] | None) -> list[Participant]:
-    if sites is None:
-        return people
-    check_names("ABIDE site", sites, {p.site for p in people})
-    return [p for p in people if p.site in sites]
+    check_names("ABIDE site", sites or (), {p.site for p in people})
+    return [p for p in people if sites is None or p.site in sites]
 
 
 def _cohort(
@@ -218,12 +204,13 @@ def _cohort(
     people = [p for p in people if p not in gone]
     faults = []
     if gone:
-        what = (
-            f"{len(gone)} listed subjects have no file in {fetcher.folder} (e.g. {gone[0].file})."
-        )
-        faults = [Fault("warning", what, "They are left out; set download = true to fetch them.")]
+        lost = f"{len(gone)} listed subjects have no file in {fetcher.folder}"
+        do = "They are left out; set download = true to fetch them."
+        faults = [Fault("warning", f"{lost} (e.g. {gone[0].file}).", do)]
     fetcher.fetch_all([p.file for p in people])
-    names = _roi_names(fetcher.file(people[0]), fetcher.derivative) if people else ()
+    names = aal116().roi_names if fetcher.derivative == "rois_aal" else ()
+    if people and not names and fetcher.file(people[0]).exists():
+        names = read_series(fetcher.file(people[0])).names
 
     def read(person: Participant) -> Reading:
         series = fetcher.series(person.file)
@@ -232,9 +219,3 @@ def _cohort(
     cohort = assemble("abide", people, read, faults=faults)
     wanted = [name for name in dict.fromkeys(sites or ()) if name in cohort.site_names]
     return cohort.select_sites(wanted) if wanted else cohort
-
-
-def _roi_names(file: Path, derivative: str) -> tuple[str, ...]:
-    if derivative == "rois_aal":
-        return aal116().roi_names
-    return read_series(file).names if file.exists() else ()

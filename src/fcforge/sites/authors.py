@@ -46,20 +46,19 @@ def load_authors(
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        raise DataError("no such file.", where=str(file))
+        raise DataError("no such file.", where=file)
     if file.suffix == ".mat":
         parts = [("all", *_brainib(file))]
     elif file.suffix in (".pt", ".pth"):
         parts = _forge_sites(read_pt(file), file, names)
     else:
-        raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=str(file))
+        raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=file)
     fc = np.concatenate([_fc(matrices, file) for _, matrices, _ in parts])
     y = np.concatenate([_labels(labels, file) for _, _, labels in parts])
     sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
     sites = sites if site is None else [str(s) for s in site]
     if not len(fc) == len(y) == len(sites):
-        what = f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites."
-        raise DataError(what, where=str(file))
+        raise DataError(f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites.", where=file)
     diagonal = float(np.abs(np.diagonal(fc, axis1=1, axis2=2)).mean())
     fc[:, np.arange(fc.shape[1]), np.arange(fc.shape[1])] = 1.0
     ids = as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)])
@@ -70,14 +69,9 @@ def load_authors(
 def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
     """Write the authors' file as a plain .npz that the `folder` dataset loads."""
     cohort = load_authors(path, **options)
+    arrays: Any = {"label": cohort.y, "site": cohort.site, "subject_id": cohort.subject_id}
     with whole_file(out) as part, part.open("wb") as stream:
-        np.savez_compressed(
-            stream,
-            fc_upper=upper_from_fc(cohort.fc),
-            label=cohort.y,
-            site=cohort.site,
-            subject_id=cohort.subject_id,
-        )
+        np.savez_compressed(stream, fc_upper=upper_from_fc(cohort.fc), **arrays)
     return Path(out)
 
 
@@ -103,10 +97,10 @@ def read_pt(path: Path) -> Any:
         asked = f"it asks for {name[1]}" if name else "it is not data alone"
         what = f"refused: {asked}, which could run code."
         do = "Have its owner save tensors, arrays, lists and dicts only, or an .npz."
-        raise DataError(what, where=str(path), do=do) from None
+        raise DataError(what, where=path, do=do) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"not a readable .pt file ({reason[:80]}).", where=str(path)) from None
+        raise DataError(f"not a readable .pt file ({reason[:80]}).", where=path) from None
 
 
 def _check_zip(path: Path) -> None:
@@ -141,19 +135,16 @@ def _forge_sites(
         numbers = sorted({int(m[2]) for key in content if (m := _FIELD.fullmatch(str(key)))})
         parts = [(content.get(f"roi_list_{n}"), content.get(f"labels_{n}")) for n in numbers]
     elif isinstance(content, list | tuple):
-        parts = [(_get(part, "roi_list"), _get(part, "labels")) for part in content]
+        found = [part if isinstance(part, Mapping) else {} for part in content]
+        parts = [(part.get("roi_list"), part.get("labels")) for part in found]
     if not parts or any(rois is None or labels is None for rois, labels in parts):
         what = "no roi_list and labels of every site in it."
         do = "Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ..."
-        raise DataError(what, where=str(path), do=do)
+        raise DataError(what, where=path, do=do)
     known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
     if len(known) != len(parts):
-        raise DataError(f"{len(parts)} sites, but {len(known)} names.", where=str(path))
+        raise DataError(f"{len(parts)} sites, but {len(known)} names.", where=path)
     return [(n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)]
-
-
-def _get(part: Any, key: str) -> Any:
-    return part.get(key) if isinstance(part, Mapping) else None
 
 
 def _brainib(path: Path) -> tuple[list[Any], Any]:
@@ -161,7 +152,7 @@ def _brainib(path: Path) -> tuple[list[Any], Any]:
     if not {"label", "graph_struct.ROI"} <= data.keys():
         what = f"not a BrainIB file (it has: {', '.join(sorted(data)) or 'nothing'})."
         do = "It has `label` and `graph_struct` with field ROI."
-        raise DataError(what, where=str(path), do=do)
+        raise DataError(what, where=path, do=do)
     return data["graph_struct.ROI"], data["label"].ravel()
 
 
@@ -169,7 +160,7 @@ def _fc(matrices: Sequence[Any], path: Path) -> np.ndarray:
     arrays = [np.squeeze(np.asarray(m, dtype=np.float32)) for m in matrices]
     shapes = {a.shape for a in arrays}
     if len(shapes) != 1 or (shape := next(iter(shapes))) != (shape[0],) * 2:
-        raise DataError(f"ROI matrices of shapes {sorted(shapes)[:3]}.", where=str(path))
+        raise DataError(f"ROI matrices of shapes {sorted(shapes)[:3]}.", where=path)
     return np.stack(arrays)
 
 
@@ -177,5 +168,5 @@ def _labels(labels: Any, path: Path) -> np.ndarray:
     values = np.array([np.asarray(v).reshape(()).item() for v in labels], dtype=float)
     out = np.where(values == -1, 0, values).astype(np.int64)
     if not np.isin(out, (0, 1)).all():
-        raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.", where=str(path))
+        raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.", where=path)
     return out

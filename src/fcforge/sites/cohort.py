@@ -96,24 +96,21 @@ class Cohort:
         """Sites in the order in which they first appear."""
         return tuple(dict.fromkeys(self.site.tolist()))
 
+    @property
+    def _known_sites(self) -> set[str]:
+        return {*self.site_names, *(f.site for f in self.faults)} - {""}
+
     def select(self, index: np.ndarray) -> Cohort:
         """Cohort of the subjects at `index` (integers or boolean mask)."""
-        return replace(
-            self,
-            fc=self.fc[index],
-            y=self.y[index],
-            site=self.site[index],
-            subject_id=self.subject_id[index],
-            covariates={k: v[index] for k, v in self.covariates.items()},
-        )
+        rows: Any = {k: getattr(self, k)[index] for k in ("fc", "y", "site", "subject_id")}
+        return replace(self, **rows, covariates={k: v[index] for k, v in self.covariates.items()})
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
-        known = {*self.site_names, *(f.site for f in self.faults)} - {""}
         taken: dict[str, str] = {}
         for new, parts in merge.items():
             together = [parts] if isinstance(parts, str) else parts
-            check_names("site to merge", together, known)
+            check_names("site to merge", together, self._known_sites)
             for part in together:
                 if part in taken:
                     raise ConfigError(f"site '{part}' is merged into both {taken[part]} and {new}.")
@@ -124,8 +121,7 @@ class Cohort:
 
     def select_sites(self, names: Sequence[str]) -> Cohort:
         """Cohort of the named sites, grouped in the order of `names`."""
-        known = {*self.site_names, *(f.site for f in self.faults)} - {""}
-        check_names("site", names, known)
+        check_names("site", names, self._known_sites)
         if not names or len(set(names)) < len(names):
             raise ConfigError(f"sites {list(names)} cannot be picked.", do="Name each site once.")
         index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
@@ -134,14 +130,13 @@ class Cohort:
 
     def content_sha256(self) -> str:
         """SHA-256 over FC, label, site and id of every subject; row order does not matter."""
-        if "sha256" in self.known:
-            return self.known["sha256"]
-        digest = hashlib.sha256(f"{self.fc.shape}".encode())
-        for i in np.lexsort((self.site, self.subject_id)):
-            who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.y[i])}"
-            digest.update(who.encode())
-            digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
-        self.known["sha256"] = digest.hexdigest()
+        if "sha256" not in self.known:
+            digest = hashlib.sha256(f"{self.fc.shape}".encode())
+            for i in np.lexsort((self.site, self.subject_id)):
+                who = f"{self.subject_id[i]}\x1f{self.site[i]}\x1f{int(self.y[i])}"
+                digest.update(who.encode())
+                digest.update(np.ascontiguousarray(self.fc[i], dtype="<f4").data)
+            self.known["sha256"] = digest.hexdigest()
         return self.known["sha256"]
 
     def stamped(self, **provenance: Any) -> Cohort:

@@ -113,20 +113,12 @@ class SiteEffects:
         sites = tuple(sorted(set(site.tolist())))
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        told = np.column_stack([member, kept])
-        if np.linalg.matrix_rank(told) < told.shape[1]:
-            raise DataError(
-                "effects of sites cannot be told from those of the covariates or the diagnosis.",
-                where="harmonisation",
-                do="Keep fewer of them, or leave out sites where one of them is always the same.",
-            )
-        beta = np.linalg.lstsq(told, z, rcond=None)[0]
-        share = member.mean(0) if reference is None else np.array(sites) == reference
-        level, slopes = share @ beta[: len(sites)], beta[len(sites) :]
-        rows = slice(None) if reference is None else site == reference
-        residual = z - member @ beta[: len(sites)] - kept @ slopes
-        sigma = np.sqrt(_no_zeros((residual[rows] ** 2).mean(0)))
-        standard = (z - level - kept @ slopes) / sigma
+        means, slopes = _means_and_slopes(member, kept, z)
+        rows = np.ones(len(z), bool) if reference is None else site == reference
+        level = member[rows].mean(0) @ means
+        left = z - kept @ slopes
+        sigma = np.sqrt(_no_zeros(((left - member @ means)[rows] ** 2).mean(0)))
+        standard = (left - level) / sigma
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
         if reference is not None:
@@ -150,6 +142,19 @@ class SiteEffects:
             place = self.sites.index(like)
             gamma, delta = self.gamma[place], self.delta[place]
         return level + self.sigma * (standard - gamma) / delta
+
+
+def _means_and_slopes(
+    member: np.ndarray, kept: np.ndarray, z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares of z (n, E) on sites and covariates, which must be told apart."""
+    told, n = np.column_stack([member, kept]), member.shape[1]
+    beta, _, rank, _ = np.linalg.lstsq(told, z, rcond=None)
+    if rank < told.shape[1]:
+        what = "effects of sites cannot be told from those of the covariates or the diagnosis."
+        do = "Keep fewer of them, or leave out sites where one of them is always the same."
+        raise DataError(what, where="harmonisation", do=do)
+    return beta[:n], beta[n:]
 
 
 def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:

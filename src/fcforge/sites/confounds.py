@@ -13,7 +13,7 @@ subjects and diagnoses are never part of the fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,11 +73,8 @@ def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     for name in names:
         if name not in covariates:
             raise unknown_name("covariate", name, covariates, where="confounds to remove")
-    columns = [
-        column
-        for name in names
-        for column in terms(name, as_numbers(name, covariates[name])).values()
-    ]
+    numbers = {name: as_numbers(name, covariates[name]) for name in names}
+    columns = [column for name in names for column in terms(name, numbers[name]).values()]
     return np.stack(columns, axis=1)
 
 
@@ -134,9 +131,8 @@ class Confounds:
         """
         from fcforge.graphs import log_features
 
-        return cls.from_features(
-            log_features(fc.double(), shrink).numpy(), covariates, names, shrink
-        )
+        features = log_features(fc.double(), shrink).numpy()
+        return cls.from_features(features, covariates, names, shrink)
 
     @classmethod
     def from_features(
@@ -172,32 +168,26 @@ class Confounds:
 
     def apply(self, site: Site) -> Site:
         """A site whose three parts have the confounds removed, every subject by itself."""
-        for part, ids in site.subject_ids.items():
-            require_covariates(
-                site.covariates.get(part, {}), self.names, ids, f"site '{site.name}' ({part})"
-            )
+        _require_of_site(site, self.names, site.subject_ids)
 
         def left(batch: FCBatch, part: str) -> FCBatch:
             return FCBatch(self.remove(batch.fc, site.covariates[part]), batch.y)
 
-        return replace(
-            site,
-            train=left(site.train, "train"),
-            val=left(site.val, "val"),
-            test=left(site.test, "test"),
-            provenance={**site.provenance, "confounds": ", ".join(self.names)},
-        )
+        return site.changed(left, confounds=", ".join(self.names))
+
+
+def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> None:
+    for part in parts:
+        known, ids = site.covariates.get(part, {}), site.subject_ids.get(part, ())
+        require_covariates(known, names, ids, f"site '{site.name}' ({part})")
 
 
 def fit_on_training(sites: Iterable[Site], names: Sequence[str], shrink: float = 0.4) -> Confounds:
     """Confound step fitted on the training parts (train and val) of some sites."""
     sites = list(sites)
     parts = [(s, part) for s in sites for part in ("train", "val")]
-    for site, part in parts:
-        where = f"site '{site.name}' ({part})"
-        require_covariates(
-            site.covariates.get(part, {}), names, site.subject_ids.get(part, ()), where
-        )
+    for site in sites:
+        _require_of_site(site, names, ("train", "val"))
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
     values = {n: np.concatenate([s.covariates[p][n] for s, p in parts]) for n in names}
     return Confounds.fit(everyone.fc, values, names, shrink)

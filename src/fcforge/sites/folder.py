@@ -3,41 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
+from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
-from fcforge.sites.participants import (
-    Participant,
-    Reading,
-    assemble,
-    class_names,
-    covariates_of,
-    label_of,
-    labels_by_positive,
-    owns_file,
-    read_participants,
-    roi_names_of,
-    table_in,
-)
+from fcforge.sites.participants import Participant, Reading
 from fcforge.sites.reading import Kind, read_named, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
-
-
-class _Asked(NamedTuple):
-    """Settings of `load_folder` that say how files are read."""
-
-    kind: Kind
-    labels: Mapping[str, int]
-    pattern: str
-    variable: str | None
-    n_rois: int | None
-    positive: str | None
 
 
 def load_folder(
@@ -94,22 +72,23 @@ def load_folder(
     """
     path = Path(path).expanduser()
     check_names("kind", [kind], get_args(Kind))
-    if not path.exists():
-        raise DataError("no such file or folder.", where=str(path), do="Check the path.")
-    asked = _Asked(kind, labels or {}, pattern, variable, n_rois, positive)
-    cohort = _from_folder(path, asked) if path.is_dir() else _from_npz(path, asked)
+    if table := participants.table_in(path):
+        people, faults = participants.read_participants(table, labels, positive)
+        read = _Files(path, pattern, kind, variable).read
+        cohort = participants.assemble("folder", people, read, faults=faults, n_rois=n_rois)
+    else:
+        cohort = _from_npz(_archive(path), labels or {}, n_rois, positive)
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge) if merge else cohort
-    cohort = cohort if sites is None else cohort.select_sites(sites)
-    return cohort.stamped(path=str(path))
+    return (cohort if sites is None else cohort.select_sites(sites)).stamped(path=str(path))
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     """The cohort with the covariates of another file, joined by subject id."""
     arrays = read_npz(path)
     if "subject_id" not in arrays:
-        raise DataError("array 'subject_id' is missing.", where=str(path), do="Add it.")
+        raise DataError("array 'subject_id' is missing.", where=path, do="Add it.")
     place = {who: k for k, who in enumerate(as_text(arrays["subject_id"]).tolist())}
     rows = np.array([place.get(who, -1) for who in cohort.subject_id.tolist()])
     added = {
@@ -118,58 +97,64 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
         if values.shape == (len(place),) and values.dtype.kind in "fiu" and name not in REQUIRED
     }
     if not added or not (rows >= 0).any():
-        raise DataError("holds no covariate of these subjects.", where=str(path))
+        raise DataError("holds no covariate of these subjects.", where=path)
     return replace(cohort, covariates={**added, **cohort.covariates})
 
 
-def _from_npz(path: Path, asked: _Asked) -> Cohort:
-    if path.suffix.lower() != ".npz":
-        do = "Give the folder instead when it holds one file per subject."
+def _archive(path: Path) -> Path:
+    """The dataset in one file: an .npz, or the only one of a folder without a table."""
+    if not path.exists():
+        raise DataError("no such file or folder.", where=path, do="Check the path.")
+    archives = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    if len(archives) != 1:
+        do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
+        raise DataError("has no participants.tsv.", where=path, do=do)
+    if archives[0].suffix.lower() != ".npz":
         what = f"a dataset in one file is an .npz, not '{path.suffix}'."
-        raise DataError(what, where=str(path), do=do)
+        do = "Give the folder instead when it holds one file per subject."
+        raise DataError(what, where=path, do=do)
+    return archives[0]
+
+
+def _from_npz(
+    path: Path, labels: Mapping[str, int], n_rois: int | None, positive: str | None
+) -> Cohort:
     arrays = read_npz(path)
-    _require_arrays(arrays, path)
     fc = _npz_fc(arrays, path)
-    if asked.n_rois not in (None, fc.shape[1]):
-        what = f"FC has {fc.shape[1]} ROIs, {asked.n_rois} were expected."
-        raise DataError(what, where=str(path))
+    if n_rois not in (None, fc.shape[1]):
+        raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path)
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
     said = [f"{v:g}" if isinstance(v, float) else str(v) for v in arrays["label"].tolist()]
-    labels = {**asked.labels, **labels_by_positive(said, asked.positive)}
+    labels = {**labels, **participants.labels_by_positive(said, positive)}
     y, faults = _npz_labels(arrays["label"], said, labels, ids, site)
     own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
-    names, more = roi_names_of(arrays, fc.shape[1]), covariates_of(own, len(fc))
-    classes = class_names(said, y)
-    return Cohort("folder", fc, y, site, ids, names, more, faults=tuple(faults), classes=classes)
-
-
-def _require_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    missing = [k for k in REQUIRED if k not in arrays]
-    if not {"fc_upper", "fc"} & arrays.keys():
-        missing = ["fc_upper", *missing]
-    if missing:
-        raise DataError(
-            f"array {', '.join(repr(m) for m in missing)} is missing.",
-            where=str(path),
-            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
-            "Call them fc (or fc_upper), label, site and subject_id.",
-        )
+    return Cohort(
+        "folder", fc, y, site, ids, participants.roi_names_of(arrays, fc.shape[1]),
+        participants.covariates_of(own, len(fc)), faults=tuple(faults),
+        classes=participants.class_names(said, y),
+    )  # fmt: skip
 
 
 def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
-    name = "fc_upper" if "fc_upper" in arrays else "fc"
+    """FC of an .npz that has all the arrays it needs, one row per subject."""
+    name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
+    if missing := [repr(k) for k in (name, *REQUIRED) if k not in arrays]:
+        raise DataError(
+            f"array {', '.join(missing)} is missing.",
+            where=path,
+            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
+            "Call them fc (or fc_upper), label, site and subject_id.",
+        )
     values = arrays[name]
-    n_axes = 2 if name == "fc_upper" else 3
-    if values.ndim != n_axes or values.dtype.kind not in "fiu":
+    if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."
         do = "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
-        raise DataError(what, where=str(path), do=do)
-    fc = fc_from_upper(values, str(path)) if name == "fc_upper" else values.astype(np.float32)
+        raise DataError(what, where=path, do=do)
+    fc = values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
     for row in REQUIRED:
         if arrays[row].shape != values.shape[:1]:
             what = f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects."
-            do = "Every array needs one row per subject."
-            raise DataError(what, where=str(path), do=do)
+            raise DataError(what, where=path, do="Every array needs one row per subject.")
     return fc
 
 
@@ -189,43 +174,29 @@ def _npz_labels(
     out, faults = np.full(len(values), -1, dtype=np.int64), []
     for i, text in enumerate(said):
         try:
-            out[i] = label_of(text, labels=labels)
+            out[i] = participants.label_of(text, labels=labels)
         except DataError as error:
             faults.append(Fault.of(error, str(ids[i]), str(site[i])))
     return out, faults
 
 
-def _from_folder(path: Path, asked: _Asked) -> Cohort:
-    table = table_in(path)
-    if table is None:
-        archives = sorted(path.glob("*.npz"))
-        if len(archives) == 1:
-            return _from_npz(archives[0], asked)
-        what = "has no participants.tsv."
-        do = "Write one with columns participant_id, site, diagnosis (tab-separated)."
-        raise DataError(what, where=str(path), do=do)
-    people, faults = read_participants(table, asked.labels, asked.positive)
-    files = _Files(path, asked.pattern)
-
-    def read(person: Participant) -> Reading:
-        file = files.of(person)
-        matrix, names = read_named(file, asked.variable)
-        fc = to_fc(matrix, asked.kind, str(file))
-        return Reading(fc, roi_names=names[: len(fc)])
-
-    return assemble("folder", people, read, faults=faults, n_rois=asked.n_rois)
-
-
 class _Files:
-    """Finds the file of a subject below a folder."""
+    """Finds and reads the file of a subject below a folder."""
 
-    def __init__(self, root: Path, pattern: str) -> None:
-        self.root, self.pattern = root, pattern
+    def __init__(self, root: Path, pattern: str, kind: Kind, variable: str | None) -> None:
+        self.root, self.pattern, self.kind, self.variable = root, pattern, kind, variable
         if pattern and "{id}" not in pattern:
             raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'.")
         tables = {root / "participants.tsv", root / "participants.csv"}
         found = [] if pattern else sorted(p for p in root.rglob("*") if p not in tables)
         self.files = [p for p in found if p.suffix.lower() in SUFFIXES and p.is_file()]
+
+    def read(self, person: Participant) -> Reading:
+        """FC of a subject and the names of its ROIs."""
+        file = self.of(person)
+        matrix, names = read_named(file, self.variable)
+        fc = to_fc(matrix, self.kind, str(file))
+        return Reading(fc, roi_names=names[: len(fc)])
 
     def of(self, person: Participant) -> Path:
         """The one file of a subject; an error when there is none or more than one."""
@@ -235,14 +206,12 @@ class _Files:
         if self.pattern:
             found = sorted({p for n in names for p in self.root.glob(self.pattern.format(id=n))})
         else:
-            found = [p for p in self.files if owns_file(p.name, person.subject_id)]
+            found = [p for p in self.files if participants.owns_file(p.name, person.subject_id)]
         if len(found) == 1:
             return found[0]
         if not found:
-            what = "is listed, but has no file."
             do = f"A file name starts with the id and ends in {', '.join(SUFFIXES)}."
-            raise DataError(what, do=do)
+            raise DataError("is listed, but has no file.", do=do)
         shown = ", ".join(str(p.relative_to(self.root)) for p in found[:3])
-        raise DataError(
-            f"has {len(found)} files ({shown}).", do="Say which with pattern='{id}_...'."
-        )
+        what = f"has {len(found)} files ({shown})."
+        raise DataError(what, do="Say which with pattern='{id}_...'.")

@@ -164,16 +164,10 @@ def _training(site: Site, how: str, labelled: bool = True) -> tuple[np.ndarray, 
 
 
 def _moved(site: Site, move: Transform, note: str) -> Site:
-    def moved(batch: FCBatch) -> FCBatch:
+    def moved(batch: FCBatch, part: str) -> FCBatch:
         return FCBatch.from_numpy(move(batch.fc.numpy()), batch.y.numpy())
 
-    return replace(
-        site,
-        train=moved(site.train),
-        val=moved(site.val),
-        test=moved(site.test),
-        provenance={**site.provenance, "harmonised": note},
-    )
+    return site.changed(moved, harmonised=note)
 
 
 # -- a chain of hospitals, whose data never meet ---------------------------------------------------

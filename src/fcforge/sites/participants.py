@@ -1,5 +1,6 @@
 """Who took part: id, site, diagnosis and further columns, and the cohort of those with a file."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +10,13 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.people import (
-    DIAGNOSIS_COLUMNS,
-    ID_COLUMNS,
-    SITE_COLUMNS,
-    column_of,
-    no_column,
-    read_table,
-)
+from fcforge.imaging import people as tables
 from fcforge.sites.cohort import NUMBERED, Cohort, Fault, as_text
 
 COLUMNS = {
-    "subject": ID_COLUMNS,
-    "site": SITE_COLUMNS,
-    "diagnosis": DIAGNOSIS_COLUMNS,
+    "subject": tables.ID_COLUMNS,
+    "site": tables.SITE_COLUMNS,
+    "diagnosis": tables.DIAGNOSIS_COLUMNS,
     "file": ("file", "filename", "file_name", "path"),
 }
 PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")
@@ -44,6 +38,10 @@ class Participant:
     file: str = ""
     diagnosis: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def fault(self, what: str, do: str) -> Fault:
+        """What is wrong with this subject's file."""
+        return Fault("error", what, do, self.subject_id, self.site)
 
 
 @dataclass(frozen=True)
@@ -89,64 +87,46 @@ def assemble(
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
-    loaded, unread = _read_all(people, read)
-    found = [*faults, *unread]
-    counts = Counter(len(r.fc) for _, r in loaded).most_common(1)
-    common = n_rois or (counts[0][0] if counts else 0)
-    found += [_odd(p, len(r.fc), common, n_rois) for p, r in loaded if len(r.fc) != common]
-    kept, names, misnamed = _same_names([item for item in loaded if len(item[1].fc) == common])
-    return Cohort(
-        name=name,
-        fc=np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), common, common),
-        y=np.array([p.y for p, _ in kept], dtype=np.int64),
-        site=as_text([p.site for p, _ in kept]),
-        subject_id=as_text([p.subject_id for p, _ in kept]),
-        roi_names=names,
-        covariates=covariates_of(_columns([{**p.extra, **r.more} for p, r in kept]), len(kept)),
-        faults=(*found, *misnamed),
-        classes=class_names([p.diagnosis for p, _ in kept], np.array([p.y for p, _ in kept])),
-    )
-
-
-def _read_all(
-    people: Iterable[Participant], read: Callable[[Participant], Reading]
-) -> tuple[list[Loaded], list[Fault]]:
-    loaded: list[Loaded] = []
-    faults = []
+    loaded, found = list[Loaded](), list(faults)
     for person in people:
         try:
             loaded.append((person, read(person)))
         except DataError as error:
-            faults.append(Fault.of(error, person.subject_id, person.site))
-    return loaded, faults
+            found.append(Fault.of(error, person.subject_id, person.site))
+    kept, n, names, odd = _same_rois(loaded, n_rois)
+    y = np.array([p.y for p, _ in kept], dtype=np.int64)
+    extra = [{**p.extra, **r.more} for p, r in kept]
+    columns = {name: [row[name] for row in extra] for name in (extra[0] if extra else ())}
+    fc = np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), n, n)
+    site, ids = as_text([p.site for p, _ in kept]), as_text([p.subject_id for p, _ in kept])
+    classes, more = class_names([p.diagnosis for p, _ in kept], y), covariates_of(columns, len(y))
+    return Cohort(name, fc, y, site, ids, names, more, faults=(*found, *odd), classes=classes)
 
 
-def _odd(person: Participant, n: int, common: int, asked: int | None) -> Fault:
+def _same_rois(
+    loaded: list[Loaded], asked: int | None
+) -> tuple[list[Loaded], int, tuple[str, ...], list[Fault]]:
+    """Subjects with the common count and names of ROIs, both, and a fault for every other."""
+    common = asked or Counter([len(r.fc) for _, r in loaded] or [0]).most_common(1)[0][0]
+    kept = [item for item in loaded if len(item[1].fc) == common]
+    names = Counter([r.roi_names for _, r in kept if r.roi_names] or [()]).most_common(1)[0][0]
     wanted = f"{common} were expected." if asked else f"most subjects have {common}."
-    do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
-    return Fault("error", f"has {n} ROIs, {wanted}", do, person.subject_id, person.site)
-
-
-def _same_names(loaded: list[Loaded]) -> tuple[list[Loaded], tuple[str, ...], list[Fault]]:
-    """Subjects whose ROIs have the common names (or none), the names, a fault for every other."""
-    counts = Counter(r.roi_names for _, r in loaded if r.roi_names).most_common(1)
-    names = counts[0][0] if counts else ()
     faults = []
     for person, reading in loaded:
-        other = [i for i, n in enumerate(reading.roi_names) if n != names[i]]
-        if other:
-            i = other[0]
-            what = f"ROI {i + 1} is '{reading.roi_names[i]}', with most subjects '{names[i]}'."
+        pairs = enumerate(zip(reading.roi_names, names, strict=False), 1)
+        other = next((place for place in pairs if len(set(place[1])) > 1), None)
+        if len(reading.fc) != common:
+            do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
+            faults.append(person.fault(f"has {len(reading.fc)} ROIs, {wanted}", do))
+        elif other:
+            i, (own, usual) = other
+            what = f"ROI {i} is '{own}', with most subjects '{usual}'."
             do = "All subjects need the same ROIs in the same order; make the file again."
-            faults.append(Fault("error", what, do, person.subject_id, person.site))
-    if unnamed := [p.subject_id for p, r in loaded if names and not r.roi_names]:
+            faults.append(person.fault(what, do))
+    if unnamed := [p.subject_id for p, r in kept if names and not r.roi_names]:
         what = f"{len(unnamed)} files have no ROI names, others do (e.g. subject '{unnamed[0]}')."
         faults.append(Fault("warning", what, "They are taken to have the same ROIs in order."))
-    return [item for item in loaded if item[1].roi_names in ((), names)], names, faults
-
-
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    return [item for item in kept if item[1].roi_names in ((), names)], common, names, faults
 
 
 def covariates_of(arrays: Mapping[str, Any], n: int) -> dict[str, np.ndarray]:
@@ -166,10 +146,7 @@ def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     texts = [str(v).strip() for v in values]
     words = SEX if name == "sex" else {}
     try:
-        numbers = [
-            np.nan if t in MISSING else words[t.lower()] if t.lower() in words else float(t)
-            for t in texts
-        ]
+        numbers = [np.nan if t in MISSING else words.get(t.lower()) or float(t) for t in texts]
     except ValueError:
         return as_text(values)
     return np.array(numbers, dtype=np.float64)
@@ -184,10 +161,7 @@ def roi_names_of(arrays: Mapping[str, np.ndarray], n_rois: int) -> tuple[str, ..
 
 def owns_file(file_name: str, subject: str) -> bool:
     """Whether a file name starts with an id that ends there (``s1`` does not own ``s10.csv``)."""
-    for name in (subject, f"sub-{subject}"):
-        if file_name.startswith(name) and not file_name[len(name) : len(name) + 1].isalnum():
-            return True
-    return False
+    return re.match(rf"(sub-)?{re.escape(subject)}(?![^\W_])", file_name) is not None
 
 
 def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = None) -> int:
@@ -202,12 +176,10 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     own = {str(k).lower(): int(v) for k, v in (labels or {}).items()}
     if any(v not in (0, 1) for v in own.values()):
         raise ConfigError("labels map to 0 (control) or 1 (patient) only.")
-    if text.lower() in own:
-        return own[text.lower()]
-    if text.lower() in CONTROL + CONTROL_OF_COLUMN.get(column.lower(), ()):
-        return 0
-    if text.lower() in PATIENT:
-        return 1
+    controls = (*CONTROL, *CONTROL_OF_COLUMN.get(column.lower(), ()))
+    known = {**dict.fromkeys(PATIENT, 1), **dict.fromkeys(controls, 0), **own}
+    if text.lower() in known:
+        return known[text.lower()]
     raise DataError(
         f"unknown diagnosis '{text}'." if text else "has no diagnosis.",
         do=f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)}; "
@@ -257,16 +229,15 @@ def read_participants(
     DataError
         When the table cannot be read or has no column for id, site or diagnosis.
     """
-    header, rows = read_table(path)
-    columns = {role: column_of(header, accepted) for role, accepted in COLUMNS.items()}
+    header, rows = tables.read_table(path)
+    columns = {role: tables.column_of(header, accepted) for role, accepted in COLUMNS.items()}
     for role, accepted in COLUMNS.items():
         if not columns[role] and role != "file":
-            raise no_column(role, header, accepted, path)
+            raise tables.no_column(role, header, accepted, path)
     place = header.index(columns["diagnosis"])
     values = [cells[place] for _, cells in rows if len(cells) > place]
     known = {**(labels or {}), **labels_by_positive(values, positive)}
-    people: list[Participant] = []
-    faults: list[Fault] = []
+    people, faults = list[Participant](), list[Fault]()
     for number, cells in rows:
         row = dict(zip(header, cells, strict=False))
         try:

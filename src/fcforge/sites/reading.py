@@ -50,19 +50,12 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
             do = "Is the file cut off, or a time series (kind='timeseries')?"
             raise DataError(what, where=where, do=do)
         return matrix.astype(np.float32)
-    return _series_fc(matrix, where)
-
-
-def _series_fc(matrix: np.ndarray, where: str) -> np.ndarray:
-    rows, columns = matrix.shape
-    if _cut_off_fc(matrix):
+    if 1 < rows < columns and all(_unit_and_symmetric(matrix[:, :rows])):
         what = f"looks like the first {rows} rows of an FC matrix of {columns} ROIs."
-        do = "The file is cut off; make it again."
-        raise DataError(what, where=where, do=do)
+        raise DataError(what, where=where, do="The file is cut off; make it again.")
     if rows < 5 or columns < 2:
         what = f"a time series of {rows} volumes x {columns} ROIs is too short."
-        do = "Rows are volumes, columns are ROIs."
-        raise DataError(what, where=where, do=do)
+        raise DataError(what, where=where, do="Rows are volumes, columns are ROIs.")
     return pearson_fc(matrix, where=where).astype(np.float32)
 
 
@@ -96,19 +89,12 @@ def from_fisher_z(matrix: np.ndarray, where: str = "") -> np.ndarray:
 
 def looks_like_fc(matrix: np.ndarray) -> bool:
     """Whether a matrix is meant as FC: square, and symmetric or with a unit diagonal."""
-    if matrix.shape[0] != matrix.shape[1]:
-        return False
-    unit = np.allclose(np.diagonal(matrix), 1.0, atol=1e-3)
-    return bool(unit or np.allclose(matrix, matrix.T, atol=1e-3, equal_nan=True))
+    return matrix.shape[0] == matrix.shape[1] and any(_unit_and_symmetric(matrix))
 
 
-def _cut_off_fc(matrix: np.ndarray) -> bool:
-    rows, columns = matrix.shape
-    if not 1 < rows < columns:
-        return False
-    head = matrix[:, :rows]
-    unit = np.allclose(np.diagonal(head), 1.0, atol=1e-3)
-    return bool(unit and np.allclose(head, head.T, atol=1e-3, equal_nan=True))
+def _unit_and_symmetric(square: np.ndarray) -> tuple[bool, bool]:
+    unit = np.allclose(np.diagonal(square), 1.0, atol=1e-3)
+    return unit, np.allclose(square, square.T, atol=1e-3, equal_nan=True)
 
 
 def refuse_transposed(series: np.ndarray, where: str) -> None:

@@ -1,11 +1,15 @@
-"""How strong the parts of the simulator are, and how large its sites."""
+"""How strong the parts of the simulator are, how large its sites, and where its ROIs lie."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 
+import numpy as np
+
 from fcforge.components import look_up
 from fcforge.errors import ConfigError
+from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.sites.check import MIN_PER_CLASS
 
 
@@ -81,9 +85,8 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
     text = files("fcforge.sites").joinpath("layouts.tsv").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")][1:]
     found: dict[str, tuple[SiteLayout, ...]] = {}
-    for layout, name, *numbers in rows:
-        (patients, controls, volumes), motion = map(int, numbers[:3]), map(float, numbers[3:])
-        site = SiteLayout(name, patients, controls, volumes, *motion)
+    for layout, name, n, m, volumes, *motion in rows:
+        site = SiteLayout(name, int(n), int(m), int(volumes), *map(float, motion))
         found[layout] = (*found.get(layout, ()), site)
     return found
 
@@ -91,14 +94,11 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     """Recipe of a preset, with the given numbers in place of its own."""
     recipe = look_up("preset", preset, PRESETS)
-    if d_scale is not None:
-        recipe = replace(recipe, d_scale=d_scale)
-    if rho is not None:
-        recipe = replace(recipe, rho=rho)
+    d_scale = recipe.d_scale if d_scale is None else d_scale
+    recipe = replace(recipe, d_scale=d_scale, rho=recipe.rho if rho is None else rho)
     if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
         what = f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used."
-        do = "rho lies between -1 and 1, d_scale is 0 or more."
-        raise ConfigError(what, do=do)
+        raise ConfigError(what, do="rho lies between -1 and 1, d_scale is 0 or more.")
     return recipe
 
 
@@ -108,17 +108,73 @@ def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout
     n_sites = len(base) if n_sites is None else n_sites
     if n_sites < 1 or not scale > 0:
         what = f"n_sites = {n_sites}, scale = {scale} cannot be used."
-        do = "n_sites is 1 or more, scale is above 0."
-        raise ConfigError(what, do=do)
-    extra = [
-        replace(base[i % len(base)], name=f"Sim-Extra{i - len(base) + 1:02d}")
-        for i in range(len(base), n_sites)
-    ]
-    return [
-        replace(
-            place,
-            patients=max(MIN_PER_CLASS, round(place.patients * scale)),
-            controls=max(MIN_PER_CLASS, round(place.controls * scale)),
+        raise ConfigError(what, do="n_sites is 1 or more, scale is above 0.")
+    found = []
+    for i in range(n_sites):
+        place = base[i % len(base)]
+        name = place.name if i < len(base) else f"Sim-Extra{i - len(base) + 1:02d}"
+        patients, controls = (
+            max(MIN_PER_CLASS, round(n * scale)) for n in (place.patients, place.controls)
         )
-        for place in [*base, *extra][:n_sites]
-    ]
+        found.append(replace(place, name=name, patients=patients, controls=controls))
+    return found
+
+
+def twins(roi_names: Sequence[str]) -> np.ndarray:
+    """Index of the same ROI in the other hemisphere (its own on the midline), (R,).
+
+    Sides are told by the last letter of the name, ``_L`` or ``_R``.
+    """
+    place = {name: i for i, name in enumerate(roi_names)}
+    other = {"L": "R", "R": "L"}
+    return np.array([place.get(n[:-1] + other.get(n[-1], n[-1]), i) for n, i in place.items()])
+
+
+def made_up_atlas(n_rois: int) -> Atlas:
+    """Mirror-symmetric ROIs filling a brain-sized ellipsoid, in compact bilateral systems.
+
+    Left ROIs lie on a golden-angle spiral through the left half, right ones mirror them; an odd
+    count leaves one on the midline. Systems grow around seeds that are far from each other.
+    """
+    pairs = n_rois // 2
+    left = _half_ellipsoid(pairs)
+    xyz = np.empty((n_rois, 3))
+    xyz[0 : 2 * pairs : 2] = left
+    xyz[1 : 2 * pairs : 2] = left * [-1, 1, 1]
+    xyz[2 * pairs :] = 0.0
+    group = _grow(np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6)))
+    names = tuple(
+        f"ROI{i // 2 + 1:03d}_{'LR'[i % 2]}" if i < 2 * pairs else f"ROI{pairs + 1:03d}"
+        for i in range(n_rois)
+    )
+    systems = tuple(f"system{g + 1}" for g in group)
+    return Atlas(f"MadeUp{n_rois}", names, systems, codes=tuple(range(1, n_rois + 1)), xyz=xyz)
+
+
+def atlas_of(n_rois: int) -> Atlas:
+    """AAL for 116 ROIs, a made-up atlas for any other count."""
+    return aal116() if n_rois == 116 else made_up_atlas(n_rois)
+
+
+def _half_ellipsoid(n: int) -> np.ndarray:
+    """`n` points in the left half of an ellipsoid with half axes 65, 85, 60 mm."""
+    i = np.arange(n) + 0.5
+    height = 1 - 2 * i / max(n, 1)
+    angle = (i * np.pi * (3 - np.sqrt(5))) % np.pi  # half a turn: x stays on one side
+    radius = (0.3 + 0.7 * ((i * 0.6180339887) % 1)) ** (1 / 3)
+    ring = np.sqrt(1 - height**2)
+    unit = np.stack([-ring * np.sin(angle), ring * np.cos(angle), height], axis=1)
+    return unit * radius[:, None] * [65.0, 85.0, 60.0]
+
+
+def _grow(points: np.ndarray, n_groups: int) -> np.ndarray:
+    """Group of each point: nearest of `n_groups` seeds picked by farthest-point sampling."""
+    distance = np.full(len(points), np.inf)
+    group = np.zeros(len(points), dtype=int)
+    seed = 0
+    for g in range(n_groups):
+        new = np.linalg.norm(points - points[seed], axis=1)
+        group[new < distance] = g
+        distance = np.minimum(distance, new)
+        seed = int(distance.argmax())
+    return group

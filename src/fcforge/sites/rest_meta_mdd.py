@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
@@ -38,6 +36,7 @@ LISTED_SITES = (
 )  # fmt: skip
 PAPER_SITES = dict(enumerate(LISTED_SITES, start=1))
 DUPLICATE_SITES = {"S4": "S14"}
+_LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 _ID = re.compile(r"(S\d+)-([12])-(\d+)")
 _FILE = re.compile(r"ROISignals_(S\d+-[12]-\d+)\.mat$")
 
@@ -79,24 +78,26 @@ def load_rest_meta_mdd(
     listed = read_subject_list(Path(subjects)) if subjects else None
     files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
     if not files:
-        raise DataError(
-            "no ROISignals_S*-*-*.mat here.", where=str(folder), do="Unpack the shared archive."
-        )
+        do = "Unpack the shared archive."
+        raise DataError("no ROISignals_S*-*-*.mat here.", where=folder, do=do)
     ids, faults = _choose(list(listed or files), sites, duplicates)
-    people = [
-        Participant(i, i.split("-")[0], _label(i), extra=(listed or {}).get(i, {})) for i in ids
-    ]
-    read = partial(_read, files=files, atlas=atlas)
-    return assemble("rest_meta_mdd", people, read, faults=faults).stamped(
-        path=str(folder), atlas=atlas, global_signal=global_signal, subjects=str(subjects or "")
-    )
+    extra = listed or {}
+    people = [Participant(i, i.split("-")[0], _label(i), extra=extra.get(i, {})) for i in ids]
+    cohort = assemble("rest_meta_mdd", people, partial(_read, files, atlas), faults=faults)
+    about = {"global_signal": global_signal, "subjects": str(subjects or "")}
+    return cohort.stamped(path=str(folder), atlas=atlas, **about)
 
 
-def _read(person: Participant, files: Mapping[str, Path], atlas: str) -> Reading:
+def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
     if (file := files.get(person.subject_id)) is None:
         raise DataError("is listed, but has no file.")
-    series, names = _columns(file, atlas), aal116().roi_names if atlas == "aal" else ()
-    return Reading(pearson_fc(series, where=file.name), {"n_volumes": len(series)}, names)
+    (first, last), values = COLUMNS[atlas], read_matrix(file, variable="ROISignals")
+    n, names = values.shape[1], aal116().roi_names if atlas == "aal" else ()
+    if n not in (1568, 1569, 1833) or n < last:
+        known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
+        raise DataError(f"{n} columns; {known}.", where=file.name)
+    fc = pearson_fc(values[:, first - 1 : last], where=file.name)
+    return Reading(fc, {"n_volumes": len(values)}, names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
@@ -112,18 +113,15 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     data = read_mat(path)
     if not {"SubID", "Dx"} <= data.keys():
         do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
-        raise DataError("not the consortium's subject list.", where=str(path), do=do)
+        raise DataError("not the consortium's subject list.", where=path, do=do)
     ids, dx = data["SubID"].tolist(), data["Dx"].ravel()
     columns = {name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data}
     if any(len(values) != len(ids) for values in (dx, *columns.values())):
-        raise DataError("its columns are not of one length.", where=str(path))
+        raise DataError("its columns are not of one length.", where=path)
     wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
     if wrong:
-        raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=str(path))
+        raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=path)
     return {s: {k: v[i] for k, v in columns.items()} for i, s in enumerate(ids)}
-
-
-_LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
 
 
 def _folder(path: Path, global_signal: bool) -> Path:
@@ -131,7 +129,7 @@ def _folder(path: Path, global_signal: bool) -> Path:
     for folder in (path / name, path / "Results" / name, path):
         if folder.is_dir() and (folder.name == name or any(folder.glob("ROISignals_S*.mat"))):
             return folder
-    raise DataError(f"no folder {name} here.", where=str(path), do="Give the shared folder.")
+    raise DataError(f"no folder {name} here.", where=path, do="Give the shared folder.")
 
 
 def _choose(
@@ -166,15 +164,3 @@ def _order(subject: str) -> tuple[int, ...]:
 def _label(subject: str) -> int:
     match = _ID.fullmatch(subject)
     return int(match is not None and match[2] == "1")
-
-
-def _columns(path: Path, atlas: str) -> np.ndarray:
-    first, last = COLUMNS[atlas]
-    values = read_matrix(path, variable="ROISignals")
-    if values.shape[1] not in (1568, 1569, 1833) or values.shape[1] < last:
-        raise DataError(
-            f"{values.shape[1]} columns; the shared files have 1568 or 1833, and {atlas} is "
-            f"columns {first}-{last}.",
-            where=path.name,
-        )
-    return values[:, first - 1 : last]

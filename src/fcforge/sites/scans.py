@@ -13,17 +13,9 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import SUFFIXES, read_npz
 from fcforge.imaging.people import read_people
+from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import as_text, fc_from_upper
-from fcforge.sites.participants import (
-    ALIASES,
-    MISSING,
-    as_covariate,
-    covariates_of,
-    owns_file,
-    roi_names_of,
-    table_in,
-)
 from fcforge.sites.reading import Kind, read_named, to_fc
 
 Where = str | Path | Sequence[str | Path]
@@ -69,15 +61,14 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
     for name, path, person in _files(where):
         try:
             many = _dataset(path, n_rois)
-            found += many if many is not None else [_single(name, path, person, kind, n_rois)]
+            if many is None:
+                matrix, names = read_named(path)
+                fc = to_fc(matrix, kind, str(path))
+                many = [_scan(name, fc, n_rois, _numbers(person), names)]
+            found += many
         except DataError as error:
             found.append(Scan(name, None, error.what))
     return found
-
-
-def _single(name: str, path: Path, person: Person, kind: Kind, n_rois: int) -> Scan:
-    matrix, names = read_named(path)
-    return _scan(name, to_fc(matrix, kind, str(path)), n_rois, _numbers(person), names)
 
 
 def _scan(
@@ -101,11 +92,10 @@ def _files(where: Where) -> list[tuple[str, Path, Person]]:
         elif path.exists():
             found.append((path.name, path, _row_of(path, _people(path.parent))))
         else:
-            raise DataError("no such file or folder.", where=str(path), do="Check the path.")
+            raise DataError("no such file or folder.", where=path, do="Check the path.")
     if not found:
-        raise DataError(
-            "holds no scan.", where=str(paths[0]), do=f"Known types: {', '.join(SUFFIXES)}."
-        )
+        do = f"Known types: {', '.join(SUFFIXES)}."
+        raise DataError("holds no scan.", where=paths[0], do=do)
     return found
 
 
@@ -128,13 +118,13 @@ def _may_be_a_scan(path: Path) -> bool:
 
 
 def _people(folder: Path) -> Mapping[str, Person]:
-    table = table_in(folder)
+    table = participants.table_in(folder)
     return read_people(table).rows if table else {}
 
 
 def _row_of(path: Path, people: Mapping[str, Person]) -> Person:
     """Row of the one person whose id the file name starts with; empty where there is none."""
-    owners = [who for who in people if owns_file(path.name, who)]
+    owners = [who for who in people if participants.owns_file(path.name, who)]
     return people[max(owners, key=len)] if owners else {}
 
 
@@ -142,9 +132,9 @@ def _numbers(person: Person) -> dict[str, float]:
     """Columns of a row that are numbers, under their customary names."""
     found = {}
     for name, text in person.items():
-        known = ALIASES.get(name.lower(), name.lower())
-        value = as_covariate(known, [text])
-        if value.dtype.kind == "f" and text not in MISSING:
+        known = participants.ALIASES.get(name.lower(), name.lower())
+        value = participants.as_covariate(known, [text])
+        if value.dtype.kind == "f" and text not in participants.MISSING:
             found[known] = float(value[0])
     return found
 
@@ -163,11 +153,9 @@ def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
     n = len(fc)
     ids = as_text(arrays.get("subject_id", np.arange(n)))
     if len(ids) != n:
-        raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=str(path))
-    values = covariates_of({k: v for k, v in arrays.items() if k != "subject_id"}, n)
-    numbers = {k: v for k, v in values.items() if v.dtype.kind == "f"}
-    names = roi_names_of(arrays, fc.shape[-1])
-    return [
-        _scan(str(ids[i]), fc[i], n_rois, {k: float(v[i]) for k, v in numbers.items()}, names)
-        for i in range(n)
-    ]
+        raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=path)
+    values = participants.covariates_of({k: v for k, v in arrays.items() if k != "subject_id"}, n)
+    numbers = {k: v.tolist() for k, v in values.items() if v.dtype.kind == "f"}
+    rows = [{k: v[i] for k, v in numbers.items()} for i in range(n)]
+    names = participants.roi_names_of(arrays, fc.shape[-1])
+    return [_scan(who, fc[i], n_rois, rows[i], names) for i, who in enumerate(ids.tolist())]

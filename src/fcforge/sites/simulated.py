@@ -26,8 +26,7 @@ from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.sites.made_up import atlas_of, twins
-from fcforge.sites.recipes import Recipe, SiteLayout, places_of, recipe_of
+from fcforge.sites.recipes import Recipe, SiteLayout, atlas_of, places_of, recipe_of, twins
 
 
 def simulate(
@@ -104,8 +103,8 @@ def _symmetric(rng: np.random.Generator, n: int) -> np.ndarray:
 
 def _system_index(atlas: Atlas) -> np.ndarray:
     """System of each ROI as an integer, by first appearance."""
-    place = {s: i for i, s in enumerate(dict.fromkeys(atlas.systems))}
-    return np.array([place[s] for s in atlas.systems])
+    order = list(dict.fromkeys(atlas.systems))
+    return np.array([order.index(s) for s in atlas.systems])
 
 
 def _distance(atlas: Atlas) -> np.ndarray:
@@ -164,7 +163,9 @@ def _site(
     rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
     label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
     n, n_rois = len(label), atlas.n_rois
-    fd = _motion(rng, place, label)
+    # mean framewise displacement in mm: lognormal around the class mean, log SD .6
+    fd = np.where(label == 1, place.fd_patients, place.fd_controls)
+    fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
     gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
     weight = recipe.trait / np.sqrt(recipe.n_traits) * rng.standard_normal((n, recipe.n_traits))
     severity = np.exp(recipe.severity * rng.standard_normal(n) - recipe.severity**2 / 2) * label
@@ -193,12 +194,6 @@ def _site_effects(
     reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(atlas.n_rois))
     attenuation = (reliability[:, None] * reliability).astype(np.float32)
     return 0.022 * recipe.d_scale * mixed, shift, attenuation
-
-
-def _motion(rng: np.random.Generator, place: SiteLayout, label: np.ndarray) -> np.ndarray:
-    """Mean framewise displacement in mm: lognormal around the class mean, log SD .6."""
-    mean = np.where(label == 1, place.fd_patients, place.fd_controls)
-    return mean * np.exp(0.6 * rng.standard_normal(len(label)) - 0.18)
 
 
 def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.ndarray:

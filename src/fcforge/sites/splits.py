@@ -8,9 +8,8 @@ import numpy as np
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.randomness import numpy_rng
-from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, require_valid
+from fcforge.sites.check import MIN_PER_CLASS, MIN_PER_SITE, refuse_twins, require_valid
 from fcforge.sites.cohort import Cohort
-from fcforge.sites.twins import refuse_twins
 from fcforge.types import FCBatch, RunSpec, Site
 
 SPLITS = ("train", "val", "test")
@@ -52,11 +51,9 @@ def split_rows(
             # the classes' longer folds are not the same ones
             tested = np.arange(len(rows)) % fold[1] == (fold[0] + cls * (fold[1] // 2)) % fold[1]
             rows, n_test = np.concatenate([rows[~tested], rows[tested]]), int(tested.sum())
-        counts = split_counts(len(rows), test_fraction, val_fraction, n_test)
-        start = 0
-        for name, count in zip(SPLITS, counts, strict=True):
-            parts[name].append(rows[start : start + count])
-            start += count
+        ends = np.cumsum(split_counts(len(rows), test_fraction, val_fraction, n_test))[:-1]
+        for name, part in zip(SPLITS, np.split(rows, ends), strict=True):
+            parts[name].append(part)
     return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
 
 

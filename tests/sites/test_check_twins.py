@@ -7,9 +7,9 @@ import pytest
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites import Cohort, check_cohort, load_dataset, make_sites, split_site
+from fcforge.sites.check import near_duplicates, twins_across, twins_within
 from fcforge.sites.folder import load_folder
 from fcforge.sites.simulated import simulate
-from fcforge.sites.twins import near_duplicates, twins_across, twins_within
 from fcforge.types import Component
 
 
