@@ -28,7 +28,7 @@ from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import split_site
 from fcforge.studies.audit import attack_records, people, stratified
-from fcforge.types import Component, FCBatch, Site, SiteSeal
+from fcforge.types import Component, FCBatch, Site
 
 NO_DP = "no DP"
 RIDGE = Component("analytic")
@@ -44,7 +44,7 @@ def teach(ridge: Component, batches: Mapping[str, FCBatch], seed: int, *names: s
     lane = method.start(LINEAR, Lane(LINEAR.init(torch_rng(0)), {}, {}), torch_rng(0))
     for i, (name, batch) in enumerate(batches.items()):
         rows = bank.add(PoolName("real", name, seed, "train"), batch)
-        view = SiteView(name, i, bank, rows, rows[:0], SiteSeal(name))
+        view = SiteView(name, i, bank, rows, rows[:0])
         lane = method.end_site(LINEAR, lane, view, torch_rng(seed, "noise", name, *names))
     return lane
 

@@ -31,7 +31,7 @@ from fcforge.runner.environment import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.sites import load_dataset, make_sites
-from fcforge.types import Component, LearnerSpec, SiteSeal, Training
+from fcforge.types import Component, LearnerSpec, Training
 
 Row = dict[str, Any]
 MOST = 60  # epochs
@@ -66,7 +66,7 @@ def site_jobs(sites: dict, lanes: list, bank: Bank, position: int) -> list[Job]:
     """Jobs of all lanes at one site; lanes share its subjects and differ in their seed."""
     name = list(sites)[position]
     rows = bank.add(PoolName("real", name, 0, "train"), sites[name].learning(with_val=True))
-    view = SiteView(name, position, bank, rows, rows[:0], SiteSeal(name))
+    view = SiteView(name, position, bank, rows, rows[:0])
     prefix = tuple(list(sites)[: position + 1])
     return [Job(lane, view, seed, prefix) for seed, lane in enumerate(lanes)]
 

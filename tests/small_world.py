@@ -22,7 +22,7 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, SiteSeal, Training
+from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, Training
 
 R = 12
 QUICK_MODELS: dict[str, dict[str, Any]] = {
@@ -78,7 +78,9 @@ def run_spec(
 ) -> RunSpec:
     method = METHODS.get(learner.method.name)  # none: a pipeline
     start = PUBLIC if method and method.needs_start else None
-    return RunSpec(Component("simulated"), learner, order()[:sites], seed, training, start=start)
+    return RunSpec(
+        Component("simulated"), learner, order()[:sites], seed, training=training, start=start
+    )
 
 
 def plan_of(*specs: RunSpec) -> Plan:
@@ -194,7 +196,6 @@ class World:
             self.bank,
             rows,
             rows[:0],
-            SiteSeal(name),
             lambda n: add("synthetic", str(n), synthetic(name, self.seed, n)),
             public=self.public(),
             seed=self.seed,

@@ -12,7 +12,7 @@ from fcforge.engine.loop import Job, Learner, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch, SiteSeal, Training
+from fcforge.types import Component, FCBatch, Training
 
 STEPS = 1_000
 
@@ -53,9 +53,7 @@ class Machine:
         made = self.bank.add(
             PoolName("synthetic", site, 0, "x"), subjects(self.memory + 8, self.rois, 10 + position)
         )
-        view = SiteView(
-            site, position, self.bank, rows, rows[:0], SiteSeal(site), synthesise=lambda n: made[:n]
-        )
+        view = SiteView(site, position, self.bank, rows, rows[:0], synthesise=lambda n: made[:n])
         return [Job(lane, view, s, ("A", "B")[: position + 1]) for s, lane in enumerate(lanes)]
 
     def run(self, steps: int, tick: Callable[[], Any]) -> None:

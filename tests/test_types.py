@@ -7,16 +7,7 @@ import pytest
 import torch
 
 from fcforge.errors import FCForgeError, SealedError, unknown_name
-from fcforge.types import (
-    Component,
-    FCBatch,
-    Leaks,
-    LearnerSpec,
-    PublicSpec,
-    RunSpec,
-    SiteSeal,
-    Training,
-)
+from fcforge.types import Component, FCBatch, Leaks, LearnerSpec, PublicSpec, RunSpec, Training
 
 SPEC = RunSpec(
     dataset=Component("folder", {"path": "/a/b.npz"}),
@@ -40,17 +31,15 @@ def test_batches_concatenate_and_select():
     assert both.select(torch.tensor([False, True, False, False])).fc[0, 0, 0] == 9
 
 
-def test_seal():
-    seal = SiteSeal("NYU")
-    seal.check("anything")
-    seal.close()
-    with pytest.raises(SealedError, match=r"anything of site 'NYU'.*between begin_site"):
-        seal.check("anything")
-
-
 def test_spec_survives_json():
     assert RunSpec.from_json(SPEC.to_json()) == SPEC
     assert RunSpec.from_json(SPEC.to_json()).key == SPEC.key
+    for said in ({"leaks": None}, {"odd": 1}):
+        data = {
+            k: v for k, v in {**SPEC.to_json(), **said}.items() if v is not None or k == "start"
+        }
+        with pytest.raises(KeyError, match=next(iter(said))):
+            RunSpec.from_json(data)
     assert SPEC.prefix(2).order == ("A", "B")
     assert SPEC.prefix(0).order == ()
 

@@ -208,6 +208,23 @@ def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
     return _as_tuple(value) if tuples else value
 
 
+def read_json(hint: Any, value: Any) -> Any:
+    """What JSON has made of a `hint` (a dataclass, or a type of its fields), as it was.
+
+    Inverse of `dataclasses.asdict` and ``json.dumps``: a field that is missing, or that the
+    dataclass does not have, raises `KeyError`.
+    """
+    kinds = (hint, *get_args(hint))
+    table: Any = next((h for h in kinds if is_dataclass(h)), None)
+    if table and isinstance(value, Mapping):
+        hints = field_types(table)
+        return table(**{k: read_json(hints[k], value[k]) for k in {**hints, **value}})
+    items = next((h for h in kinds if get_origin(h) is tuple), None)
+    if items and isinstance(value, list):
+        return tuple(read_json(get_args(items)[0], v) for v in value)
+    return value
+
+
 def _as_tuple(value: Any) -> Any:
     """Lists of a config, and lists in them, as tuples; anything else as it is."""
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value

@@ -7,11 +7,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from fcforge.errors import SealedError
 from fcforge.settings import (
     Bound,
     Checked,
@@ -21,6 +20,7 @@ from fcforge.settings import (
     ShareBelowOne,
     Size,
     at_least,
+    read_json,
 )
 
 if TYPE_CHECKING:
@@ -123,25 +123,6 @@ class Site:
         return self.train.n_rois
 
 
-class SiteSeal:
-    """Lets a site's training data be reached while it is open; afterwards asking raises."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self._open = name, True
-
-    def close(self) -> None:
-        """Seal the site: the learner has had its last look."""
-        self._open = False
-
-    def check(self, what: str) -> None:
-        """Raise `SealedError` when the site has been sealed."""
-        if not self._open:
-            raise SealedError(
-                f"{what} of site '{self.name}' was asked for after the site was sealed.",
-                do="A learner may use a site's subjects only between begin_site and end_site.",
-            )
-
-
 @dataclass(frozen=True)
 class Leaks(Checked):
     """The three ways the authors' code lets test data in; all off unless measured on purpose."""
@@ -210,19 +191,6 @@ class LearnerSpec:
         if not self.title:  # the row's name
             object.__setattr__(self, "title", f"{self.method.name}/{self.model.name}")
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LearnerSpec:
-        """Read what `dataclasses.asdict` wrote."""
-        generator = data.get("generator")
-        return cls(
-            method=Component(**data["method"]),
-            model=Component(**data["model"]),
-            generator=Component(**generator) if generator else None,
-            title=data.get("title", ""),
-            training=data.get("training", {}),
-            start=data.get("start", True),
-        )
-
 
 @dataclass(frozen=True)
 class PublicSpec:
@@ -231,26 +199,16 @@ class PublicSpec:
     dataset: Component
     sha256: str = ""
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | None) -> PublicSpec | None:
-        """Read what `dataclasses.asdict` wrote."""
-        return cls(Component(**data["dataset"]), data["sha256"]) if data else None
 
+@dataclass(frozen=True, kw_only=True)
+class Conditions(Checked):
+    """What all runs of an experiment share beside the dataset.
 
-@dataclass(frozen=True)
-class RunSpec(Checked):
-    """Everything that determines a run. Its hash names the run's folder.
-
-    A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
-    RunSpec too (`prefix`). With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``:
-    k seeds in a row test everybody once. Without, every seed tests `test_fraction` at random.
+    With `folds` = k > 0 seed s tests fold ``s % k`` of repeat ``s // k``: k seeds in a row test
+    everybody once. Without, every seed tests `test_fraction` at random. `start` names the public
+    people, `confounds` what is removed from every scan.
     """
 
-    kind: ClassVar[str] = "run"
-    dataset: Component
-    learner: LearnerSpec
-    order: tuple[str, ...]
-    seed: int
     training: Training = field(default_factory=Training)
     protocol: Protocol = "strict"
     leaks: Leaks = field(default_factory=Leaks)
@@ -260,6 +218,30 @@ class RunSpec(Checked):
     harmonise: Harmonise = "none"
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested dict; `from_json` reads it back."""
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return read_json(cls, data)
+
+
+@dataclass(frozen=True)
+class RunSpec(Conditions):
+    """Everything that determines a run. Its hash names the run's folder.
+
+    A prefix of an order is itself an order of fewer sites, so a node of the prefix tree is a
+    RunSpec too (`prefix`).
+    """
+
+    kind: ClassVar[str] = "run"
+    dataset: Component
+    learner: LearnerSpec
+    order: tuple[str, ...]
+    seed: int
     data_sha256: str = ""
 
     def prefix(self, depth: int) -> RunSpec:
@@ -275,26 +257,6 @@ class RunSpec(Checked):
     def fitted_on(self) -> tuple[str, ...]:
         """Sites whose training parts the confound step is fitted on; none where a start has it."""
         return tuple(sorted(self.order)) if self.confounds and self.start is None else ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain nested dict; `from_json` reads it back."""
-        return json.loads(json.dumps(asdict(self)))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
-        """Inverse of `to_json`."""
-        return cls(
-            **{
-                **data,
-                "dataset": Component(**data["dataset"]),
-                "learner": LearnerSpec.from_json(data["learner"]),
-                "order": tuple(data["order"]),
-                "training": Training(**data["training"]),
-                "leaks": Leaks(**data["leaks"]),
-                "confounds": tuple(data["confounds"]),
-                "start": PublicSpec.from_json(data["start"]),
-            }
-        )
 
     @cached_property
     def key(self) -> str:

@@ -18,7 +18,7 @@ from fcforge.types import Component, RunSpec, Training
 
 def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     """Train one order as `fcforge run` does and return (workshop, its node keys by depth)."""
-    spec = RunSpec(Component("simulated"), quick(name), order, 0, training, data_sha256="x")
+    spec = RunSpec(Component("simulated"), quick(name), order, 0, "x", training=training)
     plan = make_plan([spec], cohort().site_names)
     for node in plan.nodes.values():
         # a new workshop each time, as after an interruption: memory comes back from the store

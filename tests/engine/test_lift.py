@@ -15,7 +15,7 @@ from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import make_sites
 from fcforge.speed import Graphed
-from fcforge.types import Component, FCBatch, SiteSeal, Training
+from fcforge.types import Component, FCBatch, Training
 from small_world import QUICK_MODELS, R, cohort, order
 
 DOUBLE = torch.float64
@@ -53,7 +53,7 @@ def teach(
                 bank.add(PoolName("real", name, seed, p), FCBatch(b.fc.to(dtype), b.y))
                 for p, b in (("train", made.train), ("val", made.val))
             )
-            view = SiteView(name, position, bank, train, val, SiteSeal(name))
+            view = SiteView(name, position, bank, train, val)
             jobs.append(Job(lane, view, seed, order()[: position + 1]))
         groups = [jobs] if together else [[job] for job in jobs]
         lanes = [lane for g in groups for lane in learn_site(learner, g, bank, training)]
@@ -128,10 +128,10 @@ class Witness(Method):
     def start(self, model, lane, rng):
         return lane._replace(state={"mask": torch.zeros(6), "epoch": torch.tensor(-1)})
 
-    def begin_epoch(self, model, lane, bank, epoch, key):
+    def begin_epoch(self, model, lane, bank, key):
         from fcforge.randomness import keep_mask
 
-        state = {"mask": keep_mask(key, (6,), 0.5), "epoch": epoch.long()}
+        state = {"mask": keep_mask(key, (6,), 0.5), "epoch": lane.state["epoch"] + 1}
         return lane._replace(state=state)
 
 
@@ -153,7 +153,7 @@ def test_training_does_not_touch_the_lane_it_began_with():
     rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
     lane = start_lane(learner, 0)
     before = {k: v.clone() for k, v in lane.params.items()}
-    view = SiteView(order()[0], 0, bank, rows, rows[:0], SiteSeal("x"))
+    view = SiteView(order()[0], 0, bank, rows, rows[:0])
     (after,) = learn_site(
         learner, [Job(lane, view, 0, order()[:1])], bank, Training(epochs=1, batch_size=8)
     )

@@ -19,7 +19,7 @@ from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
 from fcforge.sites import make_sites
-from fcforge.types import Component, FCBatch, Leaks, SiteSeal, Training
+from fcforge.types import Component, FCBatch, Leaks, Training
 from small_world import (
     QUICK_MODELS,
     R,
@@ -137,8 +137,8 @@ class Clock(Model):
 class Ticking(Method):
     name: ClassVar[str] = "ticking"
 
-    def begin_epoch(self, model, lane, bank, epoch, key):
-        return lane._replace(stats={"epoch": epoch.long()})
+    def begin_epoch(self, model, lane, bank, key):
+        return lane._replace(stats={"epoch": lane.stats["epoch"] + 1})
 
 
 def labelled(batch: FCBatch, sign: float = 1.0) -> FCBatch:
@@ -162,7 +162,7 @@ def epoch_kept(
         made = make_sites(cohort(), seed)[name]
         train = bank.add(PoolName("real", name, seed, "train"), labelled(made.train))
         val = bank.add(PoolName("real", name, seed, "val"), labelled(made.val, val_sign))
-        view = SiteView(name, 0, bank, train, val, SiteSeal(name))
+        view = SiteView(name, 0, bank, train, val)
         test = labelled(made.test)
         seen = (learner.model.prepare(test.fc), test.y) if peek else None
         jobs.append(Job(start_lane(learner, seed), view, seed, (name,), seen))
@@ -213,7 +213,7 @@ def test_selection_happens_per_lane():
         made = make_sites(cohort(), seed)[name]
         train = bank.add(PoolName("real", name, seed, "train"), labelled(made.train))
         val = bank.add(PoolName("real", name, seed, "val"), labelled(made.val, sign))
-        view = SiteView(name, 0, bank, train, val, SiteSeal(name))
+        view = SiteView(name, 0, bank, train, val)
         jobs.append(Job(start_lane(learner, seed), view, seed, (name,)))
     training = Training(epochs=4, batch_size=8, selection="inner_val")
     kept = [int(la.stats["epoch"]) for la in learn_site(learner, jobs, bank, training)]

@@ -8,7 +8,7 @@ from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch, SiteSeal, Training
+from fcforge.types import Component, FCBatch, Training
 
 FC = torch.tensor([[[1.0, 0.5], [0.5, 1.0]], [[1.0, -0.5], [-0.5, 1.0]]])
 LEARNER = Learner(Finetune(), make_model(Component("linear"), 2))
@@ -23,7 +23,7 @@ def lane(slope: float) -> Lane:
 def keeper(selection: str, y: list[int], peek: bool = False) -> Keeper:
     bank = Bank()
     rows = bank.add(PoolName("real", "A", 0, "val"), FCBatch(FC, torch.tensor(y)))
-    view = SiteView("A", 0, bank, rows, rows, SiteSeal("A"))
+    view = SiteView("A", 0, bank, rows, rows)
     seen = (LEARNER.model.prepare(FC), torch.tensor(y)) if peek else None
     training = Training(selection=selection)
     return Keeper(LEARNER, [Job(lane(0.0), view, 0, ("A",), seen)], training, bank)

@@ -6,7 +6,7 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.methods.base import Lane
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import FCBatch, SiteSeal, Training
+from fcforge.types import FCBatch, Training
 
 N_ROIS = 8
 SITES = ("A", "B", "C")
@@ -51,9 +51,7 @@ class World:
             return self.bank.add(name, self.cast(subjects(n, site, "synthetic")))
 
         empty = torch.empty(0, dtype=torch.int64)
-        return SiteView(
-            site, position, self.bank, self.real[site], empty, SiteSeal(site), synthesise
-        )
+        return SiteView(site, position, self.bank, self.real[site], empty, synthesise)
 
     def learn(self, learner: Learner, order, seed=0, training=TRAINING):
         """Lanes after each site of one order, trained alone."""

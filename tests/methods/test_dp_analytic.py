@@ -16,7 +16,7 @@ from fcforge.privacy.template import write_template
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, FCBatch, SiteSeal
+from fcforge.types import Component, FCBatch
 
 R = 12
 LINEAR = make_model(Component("linear"), R)
@@ -41,7 +41,7 @@ def teach(method: DPAnalytic, *batches: FCBatch, seed: int = 0) -> Lane:
     lane = method.start(model, Lane(model.init(torch_rng(0)), {}, {}), torch_rng(0))
     for i, batch in enumerate(batches):
         rows = bank.add(PoolName("real", f"s{i}", 0, "train"), batch)
-        view = SiteView(f"s{i}", i, bank, rows, rows[:0], SiteSeal(f"s{i}"))
+        view = SiteView(f"s{i}", i, bank, rows, rows[:0])
         lane = method.end_site(model, lane, view, torch_rng(seed, i))
     return lane
 

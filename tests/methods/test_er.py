@@ -1,12 +1,62 @@
-"""ER against numbers worked out by hand."""
+"""ER, DER and DER++ against numbers worked out by hand."""
 
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_models import loss_of
+from tiny_models import KEY, loss_of, tiny
 
-from fcforge.types import Training
-from small_world import World, order
+from fcforge.methods import Replay, make_method
+from fcforge.methods.er import logit_distance
+from fcforge.types import Component, Training
+from small_world import World, assert_same, order
+
+
+def test_der_loss_by_hand_in_both_forms():
+    assert float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "mean")) == 5.0
+    assert float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "sum")) == 10.0
+    got, batch, replay, z = loss_of("der", {"alpha": 0.4})
+    expected = F.cross_entropy(z["now"], batch.y) + 0.4 * F.mse_loss(z["then"], replay.logits)
+    assert got == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_derpp_uses_its_first_draw_for_labels_and_its_second_for_logits():
+    model, params, lane, batch, replay, z = tiny()
+    twice = Replay(
+        {
+            "edges": torch.cat(
+                [replay.inputs["edges"], batch.inputs["edges"], z["now"].new_ones(1, 3)]
+            )
+        },
+        torch.cat([replay.y, torch.tensor([0, 0, 0])]),
+        torch.cat([replay.logits, torch.zeros(3, 2)]),
+        torch.zeros(6, 0),
+        torch.full((6,), 1 / 6),
+    )
+    method = make_method(Component("derpp", {"alpha": 0.3, "beta": 0.7, "replay": 3}))
+    got = float(method.loss(model, params, lane, batch._replace(replay=twice), KEY)[0])
+    all_z = twice.inputs["edges"] @ params["head.0.weight"].T
+    expected = (
+        F.cross_entropy(z["now"], batch.y)
+        + 0.7 * F.cross_entropy(all_z[:3], twice.y[:3])
+        + 0.3 * F.mse_loss(all_z[3:], twice.logits[3:])
+    )
+    assert got == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_derpp_draws_twice_and_independently():
+    world = World.of("derpp", {"memory": 16}).teach(order()[:1])
+    slots, weight = world.learner.method.draw(world.lane, KEY)
+    assert slots.shape == weight.shape == (64,)
+    assert float(weight.sum()) == pytest.approx(1.0)
+    assert not torch.equal(slots[:32], slots[32:])
+
+
+@pytest.mark.parametrize("forward", ["joint", "separate"])
+def test_derpp_without_logits_is_er_with_a_sum(forward):
+    a = World.of("derpp", {"alpha": 0.0, "beta": 0.6, "forward": forward}).teach(order())
+    b = World.of("er", {"strength": 0.6, "weighting": "sum", "forward": forward}).teach(order())
+    assert_same(a.lane.params, b.lane.params)
+    assert_same(a.lane.stats, b.lane.stats)
 
 
 @pytest.mark.parametrize("forward", ["joint", "separate"])

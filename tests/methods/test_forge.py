@@ -16,7 +16,7 @@ from fcforge.models import make_model
 from fcforge.replay.bandit import Bandit
 from fcforge.replay.bank import PoolName
 from fcforge.replay.hcts import HCTS
-from fcforge.types import Component, SiteSeal
+from fcforge.types import Component
 
 SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
 VARIANTS = {
@@ -142,9 +142,7 @@ def test_memory_is_synthetic_and_within_budget(variant):
 def test_engine_refuses_a_generator_that_hands_out_real_subjects():
     world = World()
     view = world.view("A", 0)
-    cheat = view.__class__(
-        "A", 0, world.bank, view.train, view.val, SiteSeal("A"), lambda n: torch.arange(n)
-    )
+    cheat = view.__class__("A", 0, world.bank, view.train, view.val, lambda n: torch.arange(n))
     chosen = learner()
     job = Job(start_lane(chosen, 0), cheat, 0, ("A",))
     with pytest.raises(SealedError, match="real subjects"):
@@ -215,9 +213,7 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
     world, chosen = World(), learner()
     test = world.bank.add(PoolName("test", "A", 0, "test"), subjects(4, "A", "test"))
     view = world.view("A", 0)
-    leaky = view.__class__(
-        "A", 0, world.bank, view.train, view.val, SiteSeal("A"), view.synthesise, test
-    )
+    leaky = view.__class__("A", 0, world.bank, view.train, view.val, view.synthesise, test)
     for site, expected in ((leaky, [*test.tolist(), -1, -1]), (view, None)):
         job = Job(start_lane(chosen, 0), site, 0, ("A",))
         (lane,) = learn_site(chosen, [job], world.bank, TRAINING)

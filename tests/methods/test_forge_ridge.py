@@ -290,7 +290,7 @@ def test_with_public_people_heads_are_pulled_to_theirs():
     rows = world.bank.add(PoolName("public", "(public)", 0, ""), found.people)
     view = PublicView(found.start, world.bank, rows)
     method, model = world.learner.method, world.learner.model
-    world.lane = method.learn_public(model, world.lane, view, torch_rng(0))
+    world.lane = method.learn_public(model, world.lane, view)
     head = world.lane.state["public.head"].clone()
     site = world.view(small_world.order()[0])
     x, t = site.inputs(model)["edges"].double(), 2.0 * site.y.double() - 1.0

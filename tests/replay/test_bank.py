@@ -7,7 +7,7 @@ from fcforge.errors import SealedError
 from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import Component, FCBatch, SiteSeal
+from fcforge.types import Component, FCBatch
 
 REAL, MADE = PoolName("real", "A", 0, "train"), PoolName("synthetic", "A", 0, "x:3")
 
@@ -79,14 +79,14 @@ def test_real_rows_are_those_that_no_generator_made():
 
 def test_a_view_shows_its_site_until_it_is_sealed():
     bank = filled()
-    view = SiteView("A", 0, bank, bank.rows(REAL), bank.rows(REAL)[:0], SiteSeal("A"))
+    view = SiteView("A", 0, bank, bank.rows(REAL), bank.rows(REAL)[:0])
     assert view.y.tolist() == [0, 1, 0, 1, 0]
     assert torch.equal(view.fc, batch(5, 0).fc)
     with pytest.raises(SealedError, match="has no generator"):
         view.synthetic(3)
-    view.seal.close()
+    view.seal()
     for look in (lambda: view.rows, lambda: view.y, lambda: view.synthetic(3)):
-        with pytest.raises(SealedError, match="sealed"):
+        with pytest.raises(SealedError, match=r"of site 'A'.*sealed.*between begin_site"):
             look()
 
 

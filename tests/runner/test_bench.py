@@ -57,7 +57,7 @@ def test_synthetic_subjects_need_a_generator_and_are_made_once():
     rows = view.synthetic(4)
     assert torch.equal(view.synthetic(4), rows)
     assert not len(bench.bank.real_rows(rows))
-    view.seal.close()
+    view.seal()
     with pytest.raises(SealedError, match="after the site was sealed"):
         view.synthetic(4)
 

@@ -17,7 +17,7 @@ from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS, Lane
 from fcforge.runner.learners import build_learner
-from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
+from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne, read_json
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.harmonise import Harmony, Unseen
 from fcforge.types import Component, Harmonise, LearnerSpec, Protocol, RunSpec, Training
@@ -161,16 +161,7 @@ class ChainSettings(Checked):
         try:
             if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
                 raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
-            settings = cls(
-                **{
-                    **data,
-                    "learner": LearnerSpec.from_json(data["learner"]),
-                    "training": Training(**data["training"]),
-                    "judge": Component(**data["judge"]),
-                    "roi_names": tuple(data["roi_names"]),
-                    "classes": tuple(data["classes"]),
-                }
-            )
+            settings = read_json(cls, data)
             settings.check()
         except CapsuleError:
             raise

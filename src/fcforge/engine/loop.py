@@ -22,7 +22,7 @@ from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import derive, fold, torch_rng
 from fcforge.replay.bank import Bank, PublicView, SiteView
 from fcforge.speed import Graphed, products
-from fcforge.types import SiteSeal, Training
+from fcforge.types import Training
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def start_lane(
     )
     if public is None:
         return lane
-    return method.learn_public(model, lane, public, torch_rng(seed, "public"))
+    return method.learn_public(model, lane, public)
 
 
 def pretrain(
@@ -108,8 +108,7 @@ def pretrain(
     """
     jobs = []
     for seed in seeds:
-        seal = SiteSeal("(public)")
-        site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0], seal)
+        site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0])
         jobs.append(Job(untrained(model, seed, device), site, seed, ("(public)",)))
     fixed = replace(training, selection="fixed")  # nothing is chosen on public people here
     return learn_site(Learner(Finetune(), model), jobs, public.bank, fixed)
@@ -200,7 +199,7 @@ def learn_site(
             check_kept(method, lane, bank, job.site.name)
         ended.append(lane)
     for job in jobs:
-        job.site.seal.close()
+        job.site.seal()
     return ended
 
 
@@ -224,8 +223,7 @@ def learn_lanes(
     keeper, t = Keeper(learner, jobs, training, bank), 0
     for epoch in range(epochs):
         if method.wakes(epoch, epochs):
-            number = counter[epoch] if n == 1 else counter[epoch].expand(n)
-            (lane,) = begin_epoch(lane, number, keys[..., t])
+            (lane,) = begin_epoch(lane, keys[..., t])
         factor = method.restart(epoch, epochs)
         opt = opt if factor is None else adam_restart(opt, factor)
         for s in range(plan.shape[-2]):
@@ -253,7 +251,7 @@ def _lifted(
     method, inputs, n = learner.method, bank.inputs(learner.model), len(jobs)
     replaying = method.replay_size > 0 and jobs[0].site.position > 0
     captured = graphed and bank.device.type == "cuda"
-    begin = lift(lambda la, e, k: (method.begin_epoch(learner.model, la, inputs, e, k),), n)
+    begin = lift(lambda la, k: (method.begin_epoch(learner.model, la, inputs, k),), n)
     alone = n == 1 and not captured
     one = make_step(learner, training, inputs, bank.y, replaying=replaying, alone=alone)
     step = lift(one, n)

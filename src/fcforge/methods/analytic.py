@@ -161,9 +161,7 @@ class Analytic(Method):
         width = (self.projection or lane.params["head.0.weight"].shape[1]) + 2
         return {"root": Declared((None, width), torch.float64, triangular=True)}
 
-    def learn_public(
-        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
-    ) -> Lane:
+    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Statistics of the public people, each worth `public_weight` of a site's own."""
         worth = torch.full_like(public.y, self.public_weight, dtype=torch.float64)
         return self._add(model, lane, public.inputs(model), public.y, worth)

@@ -148,9 +148,7 @@ class Method(Checked):
         """Lane before the first site: add the method's empty state here."""
         return lane
 
-    def learn_public(
-        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
-    ) -> Lane:
+    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Lane of a run with a start, before the first site; a network is pretrained already."""
         return lane
 
@@ -189,9 +187,7 @@ class Method(Checked):
         return None
 
     # -- pure, lifted over lanes ---------------------------------------------------------------
-    def begin_epoch(
-        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
-    ) -> Lane:
+    def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Before each epoch (HCTS chooses its replay subset here). `bank` holds all rows."""
         return lane
 

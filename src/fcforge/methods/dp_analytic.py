@@ -15,14 +15,7 @@ from torch import Tensor
 from fcforge.graphs import centre_edges
 from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, SiteView
 from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
-from fcforge.privacy.mechanisms import (
-    Noise,
-    clip_rows,
-    gaussian_sigma,
-    noisy_moments,
-    read_template,
-    secret_rng,
-)
+from fcforge.privacy import mechanisms as privacy
 from fcforge.randomness import torch_rng
 from fcforge.settings import Fraction, NotNegative, Positive, Size
 
@@ -83,7 +76,7 @@ class DPAnalytic(Method):
     projection: Size = 16
     public: str = ""
     penalty: NotNegative = 1.0
-    noise: Noise = "secret"
+    noise: privacy.Noise = "secret"
 
     name = "dp_analytic"
     title = "Analytic ridge, differentially private"
@@ -101,12 +94,9 @@ class DPAnalytic(Method):
     def _basis(self, n_edges: int) -> tuple[Tensor, Tensor]:
         """Mean (p,) and projection (p, k), both public: equal at every hospital."""
         if self.public:
-            found = read_template(self.public, ("edge_mean", "edge_axes", "edge_spread"), n_edges)
-            axes = (
-                found["edge_axes"][: self.projection]
-                / found["edge_spread"][: self.projection, None]
-            )
-            return found["edge_mean"].double(), axes.mT.double()
+            names = ("edge_mean", "edge_axes", "edge_spread")
+            mean, axes, spread = privacy.read_template(self.public, names, n_edges).values()
+            return mean.double(), (axes / spread[:, None])[: self.projection].mT.double()
         rng = torch_rng(0, "dp projection", n_edges, self.projection)
         basis = torch.randn(n_edges, self.projection, generator=rng, dtype=torch.float64)
         # an edge (Fisher z over 0.2) has about unit spread: so has each projection
@@ -116,12 +106,16 @@ class DPAnalytic(Method):
     def _bound(self) -> float:
         return self.clip * math.sqrt(self.projection)
 
+    @property
+    def _sigma(self) -> float:
+        return privacy.gaussian_sigma(self.epsilon, self.delta)
+
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
         """Rows [1, x, t], x the clipped projections (n, k) of the edges."""
         edges = inputs["edges"].double()
         mean, basis = self._basis(edges.shape[1])
         x = (centre_edges(edges) - mean.to(edges)) @ basis.to(edges)
-        return moment_rows(clip_rows(x, self._bound), y)
+        return moment_rows(privacy.clip_rows(x, self._bound), y)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody's statistics."""
@@ -136,7 +130,9 @@ class DPAnalytic(Method):
         """Noisy moments; budget and noise are those that the settings say, and no others."""
         found = super().declares(model, lane, sites)
         said = {"epsilon": self.epsilon, "secret": float(self.noise == "secret")}
-        sd = math.sqrt(2 * sites) * gaussian_sigma(self.epsilon, self.delta) * self._bound**2
+        sd = (
+            math.sqrt(2 * sites) * privacy.gaussian_sigma(self.epsilon, self.delta) * self._bound**2
+        )
         found["noise"] = found["noise"]._replace(low=sd * (1 - 1e-9), high=sd * (1 + 1e-9))
         return found | {k: found[k]._replace(low=v, high=v) for k, v in said.items()}
 
@@ -145,11 +141,11 @@ class DPAnalytic(Method):
         rows = self.statistics_rows(model, site.inputs(model), site.y)
         unit = torch.full_like(rows[0], self._bound)
         unit[0] = unit[-1] = 1 / SIDE
-        sigma = gaussian_sigma(self.epsilon, self.delta)
+        rng = privacy.secret_rng(self.noise, rng)
         # |row / unit|^2 <= 1/2 + 1 + 1/2
-        found = noisy_moments(rows / unit, math.sqrt(2.0), sigma, secret_rng(self.noise, rng))
+        found = privacy.noisy_moments(rows / unit, math.sqrt(2.0), self._sigma, rng)
         moments = lane.state["moments"] + found * torch.outer(unit, unit)
-        noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (sigma * self._bound**2) ** 2)
+        noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (self._sigma * self._bound**2) ** 2)
         weight, bias = private_ridge(moments, float(noise), self.penalty)
         state = {
             "moments": moments,
@@ -157,13 +153,7 @@ class DPAnalytic(Method):
             "epsilon": torch.full_like(noise, self.epsilon),
             "secret": torch.full_like(noise, float(self.noise == "secret")),
         }
-        return Lane(
-            self._head(weight, bias, lane.params["head.0.weight"].shape[1]), lane.stats, state
-        )
-
-    def _head(self, weight: Tensor, bias: Tensor, n_edges: int) -> dict[str, Tensor]:
-        """Weights of projections as the linear model's two rows of edge weights."""
-        mean, basis = self._basis(n_edges)
-        on_edges = basis.to(weight.device) @ weight
-        bias = bias - mean.to(weight.device) @ on_edges
-        return linear_head(centre_edges(on_edges[None])[0], bias)
+        mean, basis = (b.to(weight) for b in self._basis(lane.params["head.0.weight"].shape[1]))
+        on_edges = basis @ weight
+        head = linear_head(centre_edges(on_edges[None])[0], bias - mean @ on_edges)
+        return Lane(head, lane.stats, state)

@@ -1,21 +1,23 @@
-r"""Experience replay: every step also trains on remembered subjects.
-
-.. math:: L = \frac{CE(B_c) + \lambda \, CE(B_m)}{1 + \lambda}
-"""
+"""Experience replay of real subjects: of their diagnoses (ER), their logits (DER), or both."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from fcforge.methods.base import Replay, cross_entropy
+from fcforge.methods.base import Lane, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import TwoBatches
+from fcforge.randomness import fold
+from fcforge.replay.memory import uniform_slots
 from fcforge.settings import NotNegative
 
 
 @dataclass(frozen=True)
 class ER(TwoBatches):
-    """Experience replay of real subjects: one mean over the current and a remembered batch.
+    r"""Experience replay of real subjects: one mean over the current and a remembered batch.
+
+    .. math:: L = (CE(B_c) + \lambda \, CE(B_m)) / (1 + \lambda)
 
     Chaudhry et al. 2019, as Mammoth's ``er``.
 
@@ -43,3 +45,90 @@ class ER(TwoBatches):
         """Cross-entropy on current and remembered subjects."""
         loss = current + self.strength * cross_entropy(z, replay.y, replay.weight)
         return loss / (1.0 + self.strength) if self.weighting == "mean" else loss
+
+
+def logit_distance(z: Tensor, u: Tensor, form: str) -> Tensor:
+    """Squared distance of logits (n, 2): mean or sum over the two, mean over subjects."""
+    squared = (z - u).square()
+    return squared.mean() if form == "mean" else squared.sum(-1).mean()
+
+
+@dataclass(frozen=True)
+class DER(TwoBatches):
+    r"""Dark experience replay: stored logits of real subjects are distilled.
+
+    .. math:: L = CE(B_c) + \alpha \, \mathrm{mean}_{B_m} \|z - u\|^2 \;(+\, \beta \, CE(B_m'))
+
+    Buzzega et al. 2020. u are the logits at the end of the subject's site, in eval mode;
+    Mammoth stores train-mode logits of whichever step the subject entered at. The student has
+    dropout on, so even an unchanged network has a distance above zero.
+
+    Parameters
+    ----------
+    alpha : float
+        Weight of the logits; 0.1 .. 1 in Mammoth (domain-IL 0.5 and 1).
+    form : {"mean", "sum"}
+        Mean over the two logits (Mammoth, Avalanche, the authors' FORGE code) or their sum
+        (the equations): ``alpha_mean = 2 alpha_sum``.
+    """
+
+    alpha: NotNegative = 0.5
+    form: Literal["mean", "sum"] = "mean"
+
+    name = "der"
+    title = "DER"
+    source = "Buzzega et al. 2020 (NeurIPS); Mammoth der"
+
+    @property
+    def draws(self) -> int:
+        """One draw, unless it would count for nothing."""
+        return int(self.alpha > 0)
+
+    def replayed(self, z: Tensor, replay: Replay) -> Tensor:
+        """What the remembered subjects add to the loss; z (b, 2) are their logits now."""
+        return self.alpha * logit_distance(z, replay.logits, self.form)
+
+    def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
+        """Cross-entropy on current subjects, distillation on remembered ones."""
+        return current + self.replayed(z, replay)
+
+
+@dataclass(frozen=True)
+class DERPP(DER):
+    """Dark experience replay with labels, on an independent second draw.
+
+    Buzzega et al. 2020, as Mammoth's ``derpp``; Avalanche uses one draw for both terms.
+
+    Parameters
+    ----------
+    beta : float
+        Weight of the labels; 0.5 or 1 in Mammoth.
+    """
+
+    beta: NotNegative = 0.5
+
+    name = "derpp"
+    title = "DER++"
+    source = "Buzzega et al. 2020 (NeurIPS); Mammoth derpp"
+
+    @property
+    def draws(self) -> int:
+        """One draw per term that counts."""
+        return int(self.alpha > 0) + int(self.beta > 0)
+
+    def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
+        """First the draw for the labels (the one ER would make), then that for the logits."""
+        keys = [key] * (self.beta > 0) + [fold(key, 1)] * (self.alpha > 0)
+        slots = torch.cat([uniform_slots(lane.state, k, self.replay)[0] for k in keys])
+        weight = torch.full(slots.shape, 1.0 / slots.shape[0], device=slots.device)
+        return slots, weight
+
+    def replayed(self, z: Tensor, replay: Replay) -> Tensor:
+        """Labels on the first draw, logits on the second."""
+        n, terms = self.replay, []
+        if self.beta > 0:
+            terms.append(self.beta * cross_entropy(z[:n], replay.y[:n]))
+        if self.alpha > 0:
+            distance = logit_distance(z[-n:], replay.logits[-n:], self.form)
+            terms.append(self.alpha * distance)
+        return torch.stack(terms).sum()

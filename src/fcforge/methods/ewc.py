@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, Params, SiteView
+from fcforge.methods.base import Inputs, Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.settings import NotNegative
 
@@ -27,7 +27,7 @@ def exact_fisher(model: Model, lane: Lane, inputs: Inputs) -> Params:
 
 
 @dataclass(frozen=True)
-class EWC(Method):
+class EWC(penalty.Anchored):
     """Elastic weight consolidation: Fisher information holds parameters past sites need.
 
     Kirkpatrick et al. 2017, with the 1/2 of the paper; ``online`` is Schwarz et al. 2018.
@@ -54,11 +54,11 @@ class EWC(Method):
     name = "ewc"
     title = "EWC"
     source = "Kirkpatrick et al. 2017 (PNAS); online: Schwarz et al. 2018 (ICML)"
-    keeps = "statistics"
 
-    def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """Add the gradient of the penalty."""
-        return penalty.add_pull(grads, lane, self.strength / 2)
+    @property
+    def pull(self) -> float:
+        """Strength of the penalty."""
+        return self.strength / 2
 
     def information(self, model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
         """Fisher information of the site's training subjects."""
@@ -67,10 +67,6 @@ class EWC(Method):
         if self.fisher == "empirical":
             return penalty.loss_gradients(model, lane, inputs, y)
         return penalty.batch_gradients(model, lane, inputs, y)
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Importance and anchor of every parameter."""
-        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's Fisher information and anchor."""

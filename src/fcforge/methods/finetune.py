@@ -1,8 +1,11 @@
-"""A network without memory: fine-tuned from site to site, or begun anew at each."""
+"""References without a memory: fine-tuned from site to site, begun anew at each, majority class."""
 
 from dataclasses import dataclass
 
-from fcforge.methods.base import Method
+import torch
+from torch import Tensor
+
+from fcforge.methods.base import Inputs, Lane, Method, Model, SiteView
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,31 @@ class Independent(Method):
     title = "Independent"
     source = "reference: single-site training"
     depends_on = "site"
+
+
+@dataclass(frozen=True)
+class Majority(Method):
+    """Constant prediction, the floor for accuracy: class frequencies of the subjects so far."""
+
+    name = "majority"
+    title = "Majority class"
+    source = "reference: floor"
+    keeps = "statistics"
+    depends_on = "set"
+    fits = False
+    from_public = ""
+
+    def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
+        """Nobody seen yet."""
+        device = next(iter(lane.params.values())).device
+        return lane._replace(state={"count": torch.zeros(2, device=device)})
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Count the site's controls and patients."""
+        seen = torch.bincount(site.y, minlength=2).to(lane.state["count"])
+        return lane._replace(state={"count": lane.state["count"] + seen})
+
+    def logits(self, model: Model, lane: Lane, inputs: Inputs) -> Tensor:
+        """log(count + 1/2), the same for everybody."""
+        n = next(iter(inputs.values())).shape[0]
+        return torch.log(lane.state["count"] + 0.5).expand(n, 2)

@@ -70,9 +70,7 @@ class Forge(SyntheticMemory):
         """Choose anew every `refresh` epochs, first before the first step at a site."""
         return self.chooses and epoch % self.refresh == 0
 
-    def begin_epoch(
-        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
-    ) -> Lane:
+    def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Choose the subjects to replay until the next refresh."""
         return self.choose(seen_by(model, lane, bank), lane, key)[0]
 
@@ -85,9 +83,7 @@ class Forge(SyntheticMemory):
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
-        now, then = both_batches(
-            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
-        )
+        now, then = both_batches(model, params, lane, batch, key, self.forward)
         remembered = self.remembered(then.logits, then.embedding, replay)
         if self.sum_sites:
             remembered = remembered * lane.state["replay.quota"].shape[0]

@@ -7,23 +7,64 @@ the sum and the head is solved anew:
           w = w_0 + A\,\bigl(n G + \lambda I + \tfrac{\lambda V}{n} G^{-1}\bigr)^{-1} c.
 
 Any order of the sites ends in the same head. No subject, real or synthetic, is kept; synthetic
-subjects for any other model are drawn from the same numbers by the generator ``released``.
+subjects for any other model are drawn from the same numbers by the generator ``released``. The
+public head alone says what the hospitals added.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
-from fcforge.methods.base import Lane, Method, Model, PublicView, SiteView
-from fcforge.methods.shared.public import head_params, require_log_features
+from fcforge.errors import ConfigError
+from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
+from fcforge.methods.shared.ridge import linear_head
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
+from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
 
 
+def head_params(start: Start, beta: Tensor) -> Params:
+    """Linear model on raw features whose two logits differ by the calibrated log odds."""
+    solution = vector.on_features(start, vector.head(start, beta.cpu()))
+    half = 0.5 / start.temperature
+    found = linear_head(half * solution.weight, half * solution.bias)
+    return {name: value.to(beta.device) for name, value in found.items()}
+
+
 @dataclass(frozen=True)
-class ForgeRelease(Method):
+class PublicHead(Method):
+    """Ridge on the public people, which everybody begins with; no site changes it."""
+
+    name = "public_head"
+    title = "Public head alone"
+    source = "reference: what a start is worth by itself"
+    depends_on = "set"
+    fits = False
+    from_public = "head"
+    needs_start = True
+    models = ("linear",)
+
+    def check_model(self, model: Model) -> None:
+        """A start speaks about the whole matrix logarithm."""
+        if getattr(model, "features", "") != "log+diagonal":
+            raise ConfigError(
+                "a start speaks about the whole matrix logarithm of the FC.",
+                where=self.where(),
+                do="Set model = {name = 'linear', features = 'log+diagonal'}.",
+            )
+
+    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
+        """Take the head of the start."""
+        like = lane.params["head.0.weight"]
+        nothing = like.new_zeros(public.start.n_axes + 1, dtype=torch.float64)
+        return lane._replace(params=head_params(public.start, nothing))
+
+
+@dataclass(frozen=True)
+class ForgeRelease(PublicHead):
     """The head of a consortium from a public start and one short release per site.
 
     Parameters
@@ -46,25 +87,14 @@ class ForgeRelease(Method):
     title = "FORGE from releases"
     source = "a public start and the Gaussian mechanism"
     keeps = "statistics"
-    depends_on = "set"
-    fits = False
     from_public = "head and axes"
-    needs_start = True
-    models = ("linear",)
 
-    def check_model(self, model: Model) -> None:
-        """A start speaks about the whole matrix logarithm."""
-        require_log_features(self.where(), model)
-
-    def learn_public(
-        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
-    ) -> Lane:
+    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """No release yet: the public head."""
-        device = lane.params["head.0.weight"].device
-        zero = torch.zeros((), dtype=torch.float64, device=device)
-        total = torch.zeros(public.start.n_axes + 2, dtype=torch.float64, device=device)
+        total = lane.params["head.0.weight"].new_zeros(public.start.n_axes + 2, dtype=torch.float64)
+        zero = total.new_zeros(())
         state = {"release.sum": total, "release.variance": zero, "release.count": zero}
-        return lane._replace(params=head_params(public.start, total[:-1]), state=state)
+        return super().learn_public(model, lane._replace(state=state), public)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Add the site's release and solve again."""

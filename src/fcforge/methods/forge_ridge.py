@@ -88,9 +88,7 @@ class ForgeRidge(SyntheticMemory):
     models = ("linear",)
     keeps_readouts = False  # r is x
 
-    def learn_public(
-        self, model: Model, lane: Lane, public: PublicView, rng: torch.Generator
-    ) -> Lane:
+    def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Ridge on the public people; from now on heads are penalised for leaving this one."""
         x = public.inputs(model)["edges"].double()
         t = 2.0 * public.y.double() - 1.0

@@ -5,12 +5,11 @@ r"""Learning without forgetting: the last network teaches on the new site's subj
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView, cross_entropy
-from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
+from fcforge.methods.base import Batch, Lane, Loss, Model, Params, cross_entropy
+from fcforge.methods.shared.teacher import Taught, teacher
 from fcforge.settings import NotNegative, Positive
 
 
@@ -21,7 +20,7 @@ def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LwF(Method):
+class LwF(Taught):
     """Learning without forgetting: the last network's answers on new subjects are distilled.
 
     Li and Hoiem 2016 with the single head of domain-incremental learning. There is no new head,
@@ -46,10 +45,6 @@ class LwF(Method):
     title = "LwF"
     source = "Li and Hoiem 2016 (ECCV)"
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """The network so far becomes the teacher."""
-        return with_teacher(lane) if site.position > 0 else lane
-
     def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Cross-entropy and distillation on the same forward pass."""
         old = teacher(lane)
@@ -60,7 +55,3 @@ class LwF(Method):
         weight = self.strength * (self.temperature**2 if self.scale_t2 else 1.0)
         loss = cross_entropy(out.logits, batch.y) + out.penalty
         return loss + weight * distillation(taught, out.logits, self.temperature), out.stats
-
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """Only the latest network is kept, and that is the lane's own."""
-        return without_teacher(lane)

@@ -122,9 +122,7 @@ class PackNet(Method):
         """Re-train with a fresh optimiser at a lower rate."""
         return self.retrain_rate if self.wakes(epoch, epochs) else None
 
-    def begin_epoch(
-        self, model: Model, lane: Lane, bank: Inputs, epoch: Tensor, key: Tensor
-    ) -> Lane:
+    def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Prune: the smallest free weights become zero and stay free, the rest are owned."""
         t = lane.state["sites"].shape[0]
         params, owner = dict(lane.params), part(lane.state, "owner")
@@ -170,8 +168,7 @@ class PackNet(Method):
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Prune where no epoch was left for it; copy norms and biases where each site has its."""
         if not bool(lane.state["pruned"]):
-            epoch = torch.zeros((), dtype=torch.int32)
-            lane = self.begin_epoch(model, lane, {}, epoch, epoch)
+            lane = self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
         if self.norm == "freeze":
             return lane
         vectors = {k: p.clone() for k, p in {**lane.params, **lane.stats}.items() if p.dim() < 2}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import torch
 
-from fcforge.methods.base import Declared, Lane, Method, Model, Params, SiteView
+from fcforge.methods.base import Lane, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True)
-class SI(Method):
+class SI(penalty.Anchored):
     """Synaptic intelligence: parameters that lowered the loss on their way are held.
 
     Zenke et al. 2017. g is the gradient of the cross-entropy alone, before clipping; the step
@@ -37,7 +37,6 @@ class SI(Method):
     name = "si"
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"
-    keeps = "statistics"
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Path integral at zero."""
@@ -45,9 +44,10 @@ class SI(Method):
         begun = penalty.named("origin", lane.params) | penalty.named("path", zero)
         return lane._replace(state={**lane.state, **begun})
 
-    def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """Add the gradient of the penalty."""
-        return penalty.add_pull(grads, lane, self.strength)
+    @property
+    def pull(self) -> float:
+        """Strength of the penalty."""
+        return self.strength
 
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
         """Path integral: omega -= g * step."""
@@ -57,10 +57,6 @@ class SI(Method):
             for k, g in grads.items()
         }
         return lane._replace(state={**lane.state, **penalty.named("path", moved)})
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Importance and anchor of every parameter."""
-        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge import graphs
-from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, Model, Params, SiteView
+from fcforge.methods.base import Batch, Lane, Loss, Model, Params, SiteView
 from fcforge.methods.shared import penalty
 from fcforge.models import fused
 from fcforge.models.layers import linear
@@ -68,7 +68,7 @@ def topology_importance(weight: Tensor, x: Tensor, near: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TWP(Method):
+class TWP(penalty.Anchored):
     """Topology-aware weight preserving: holds what the loss and the graph's attention need.
 
     Liu, Yang and Wang 2021, at graph level. The topology importance is that of the reference
@@ -95,7 +95,6 @@ class TWP(Method):
     name = "twp"
     title = "TWP"
     source = "Liu, Yang and Wang 2021 (AAAI)"
-    keeps = "statistics"
     models = ("gcn", "gat", "sage", "gae")
 
     def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
@@ -111,14 +110,6 @@ class TWP(Method):
             grads, (value, stats) = torch.func.grad(plain, has_aux=True)(params)
         norm = torch.stack([grads[k].abs().sum() for k in sorted(grads)]).sum()
         return value + self.beta * norm, stats
-
-    def after_grad(self, grads: Params, lane: Lane) -> Params:
-        """Add the gradient of the penalty (the strengths are inside the importance)."""
-        return penalty.add_pull(grads, lane, 1.0)
-
-    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
-        """Importance and anchor of every parameter."""
-        return penalty.declared(lane.params)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Both importances of the site, weighted, and its anchor."""

@@ -21,9 +21,8 @@ from torch import Tensor
 
 from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.methods.shared.teacher import teacher, with_teacher, without_teacher
+from fcforge.methods.shared.teacher import Taught, teacher
 from fcforge.models.layers import mean_max
-from fcforge.replay.bank import SiteView
 from fcforge.replay.memory import Rule
 from fcforge.settings import NotNegative, Positive
 
@@ -73,7 +72,7 @@ def look(
 
 
 @dataclass(frozen=True)
-class UGCL(Rehearsal):
+class UGCL(Taught, Rehearsal):
     """UGCL reconstructed from its abstract: replay with global and local distillation.
 
     After Hoang et al. 2023; all formulas and weights are guesses.
@@ -105,14 +104,6 @@ class UGCL(Rehearsal):
         """One draw, unless it would count for nothing."""
         weights = self.rehearsal, self.logits_weight, self.global_weight, self.local_weight
         return int(max(weights) > 0)
-
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """The network so far becomes the teacher."""
-        return with_teacher(lane) if site.position > 0 else lane
-
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """Fill the memory, drop the teacher."""
-        return without_teacher(super().end_site(model, lane, site, rng))
 
     def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
         """Current and remembered subjects as one batch, the teacher on the remembered ones."""

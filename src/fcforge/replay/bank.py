@@ -7,7 +7,7 @@ the device. Test subjects are never put into a bank that a learner can reach, un
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from fcforge.errors import ConfigError, SealedError
 from fcforge.models.base import Inputs, Model, gather
 from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
-from fcforge.types import FCBatch, SiteSeal
+from fcforge.types import FCBatch
 
 T = TypeVar("T")
 MOST_KNOWN = 200  # results kept by `Bank.once`
@@ -200,9 +200,11 @@ class PublicView:
         return gather(self.bank.inputs(model), self.rows)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SiteView:
     """What a method is shown of the open site: its training subjects, nothing else.
+
+    The engine seals it after ``end_site``; from then on every look raises `SealedError`.
 
     Parameters
     ----------
@@ -212,8 +214,6 @@ class SiteView:
     bank : Bank
     train, val : Tensor
         Rows of the learning and validation parts.
-    seal : SiteSeal
-        Closed by the engine after ``end_site``; from then on every look raises `SealedError`.
     synthesise : callable or None
         Makes (or fetches) n synthetic subjects of the site and returns their rows.
     leaked : Tensor or None
@@ -231,12 +231,23 @@ class SiteView:
     bank: Bank
     train: Tensor
     val: Tensor
-    seal: SiteSeal
     synthesise: Callable[[int], Tensor] | None = None
     leaked: Tensor | None = None
     public: PublicView | None = None
     seed: int = 0
     weight: Tensor | None = None
+    open: bool = field(default=True, init=False)
+
+    def seal(self) -> None:
+        """The learner has had its last look."""
+        self.open = False
+
+    def _check(self, what: str) -> None:
+        if not self.open:
+            raise SealedError(
+                f"{what} of site '{self.name}' was asked for after the site was sealed.",
+                do="A learner may use a site's subjects only between begin_site and end_site.",
+            )
 
     @property
     def start(self) -> Start:
@@ -255,7 +266,7 @@ class SiteView:
     @property
     def rows(self) -> Tensor:
         """Bank rows (n,) of the site's training subjects."""
-        self.seal.check("training subjects")
+        self._check("training subjects")
         return self.train
 
     @property
@@ -277,7 +288,7 @@ class SiteView:
 
         Class shares are those of the training part. The same call gives the same subjects.
         """
-        self.seal.check("generator")
+        self._check("generator")
         if self.synthesise is None:
             raise SealedError(
                 f"site '{self.name}' has no generator.",

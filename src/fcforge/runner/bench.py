@@ -18,7 +18,7 @@ from fcforge.releases.start import Start
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.pools import SO_FAR, so_far, synthetic_name, synthetic_subjects
 from fcforge.runner.public import Public
-from fcforge.types import FCBatch, RunSpec, Site, SiteSeal
+from fcforge.types import FCBatch, RunSpec, Site
 
 PUBLIC = "(public)"  # name of the pool of public people
 
@@ -75,7 +75,6 @@ class Bench:
             bank=self.bank,
             train=train,
             val=val,
-            seal=SiteSeal(site.name),
             synthesise=make,
             leaked=leaked,
             public=public,
@@ -98,7 +97,7 @@ class Bench:
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
         """A view of synthetic subjects as if they were a site of their own."""
         rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
-        return SiteView(name, 0, self.bank, rows, rows[:0], SiteSeal(name))
+        return SiteView(name, 0, self.bank, rows, rows[:0])
 
     def synthetic(self, site: Site, spec: RunSpec, n: int, start: Start | None = None) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""

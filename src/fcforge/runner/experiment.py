@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import permutations
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import permutations, product
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.randomness import numpy_rng
-from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne
-from fcforge.types import (
-    Component,
-    Folds,
-    Harmonise,
-    Leaks,
-    LearnerSpec,
-    Protocol,
-    PublicSpec,
-    RunSpec,
-    Site,
-    Training,
-)
+from fcforge.settings import Bound
+from fcforge.types import Component, Conditions, LearnerSpec, RunSpec, Site
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
@@ -39,18 +27,12 @@ Seeds = Annotated[
     Bound(bool, "is empty", "Give at least one seed."),
     Bound(lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."),
 ]
-_SHARED = (
-    "dataset", "protocol", "leaks", "test_fraction", "val_fraction", "folds", "harmonise",
-    "confounds",
-)  # fmt: skip
+CONDITIONS = tuple(f.name for f in fields(Conditions))
 
 
 @dataclass(frozen=True)
-class Experiment(Checked):
-    """A table of runs. `orders` is "all", a number of random orders, or the orders themselves.
-
-    `start` names the public people, `confounds` what is removed from every scan.
-    """
+class Experiment(Conditions):
+    """A table of runs. `orders` is "all", a number of random orders, or the orders themselves."""
 
     kind: ClassVar[str] = "experiment"
     dataset: Component
@@ -58,15 +40,6 @@ class Experiment(Checked):
     title: str = "fcforge experiment"
     seeds: Seeds = (0,)
     orders: Literal["all"] | int | tuple[tuple[str, ...], ...] = "all"
-    training: Training = field(default_factory=Training)
-    protocol: Protocol = "strict"
-    leaks: Leaks = field(default_factory=Leaks)
-    test_fraction: Fraction = RunSpec.test_fraction
-    val_fraction: ShareBelowOne = RunSpec.val_fraction
-    folds: Folds = 0
-    harmonise: Harmonise = "none"
-    confounds: tuple[str, ...] = ()
-    start: PublicSpec | None = None
 
     def list_orders(self, sites: Sequence[str]) -> list[tuple[str, ...]]:
         """The site orders asked for, checked against the dataset's sites."""
@@ -95,42 +68,14 @@ class Experiment(Checked):
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""
-        return [
-            RunSpec(
-                learner=learner,
-                order=order,
-                seed=seed,
-                training=replace(self.training, **learner.training),
-                start=self.start if learner.start else None,
-                data_sha256=data_sha256,
-                **{name: getattr(self, name) for name in _SHARED},
-            )
-            for learner in self.learners
-            for seed in self.seeds
-            for order in self.list_orders(sites)
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain nested dict; `from_json` reads it back."""
-        return json.loads(json.dumps(asdict(self)))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Experiment:
-        """Inverse of `to_json`."""
-        orders = data["orders"]
-        return cls(
-            **{
-                **data,
-                "dataset": Component(**data["dataset"]),
-                "learners": tuple(LearnerSpec.from_json(d) for d in data["learners"]),
-                "seeds": tuple(data["seeds"]),
-                "orders": tuple(map(tuple, orders)) if isinstance(orders, list) else orders,
-                "training": Training(**data["training"]),
-                "leaks": Leaks(**data["leaks"]),
-                "confounds": tuple(data["confounds"]),
-                "start": PublicSpec.from_json(data["start"]),
-            }
-        )
+        shared = {name: getattr(self, name) for name in CONDITIONS}
+        found = []
+        for learner, seed, order in product(self.learners, self.seeds, self.list_orders(sites)):
+            shared["training"] = replace(self.training, **learner.training)
+            shared["start"] = self.start if learner.start else None
+            spec = RunSpec(self.dataset, learner, order, seed, data_sha256, **shared)
+            found.append(spec)
+        return found
 
 
 def _pick_orders(sites: Sequence[str], wanted: Literal["all"] | int) -> list[tuple[str, ...]]:

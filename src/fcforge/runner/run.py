@@ -10,7 +10,7 @@ from fcforge.errors import ConfigError, StoreError
 from fcforge.runner.collect import describe_sites
 from fcforge.runner.environment import Place, bfloat16_works, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
-from fcforge.runner.experiment import Experiment
+from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Plan, Progress, make_plan, missing_nodes, trainings
 from fcforge.runner.public import resolve_public
@@ -89,12 +89,6 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     return store
 
 
-SAME = (
-    "training", "protocol", "leaks", "test_fraction", "val_fraction", "folds", "harmonise",
-    "confounds", "start",
-)  # fmt: skip
-
-
 def _refuse_another(store: Store, prepared: Prepared) -> None:
     """Raise `StoreError` unless the folder's experiment is this one, learners and runs aside."""
     there, experiment = store.read_experiment(), prepared.experiment
@@ -105,7 +99,7 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
     differs = ["data"] if data != prepared.data_sha256 else []
-    differs += [name for name in SAME if getattr(stored, name) != getattr(experiment, name)]
+    differs += [name for name in CONDITIONS if getattr(stored, name) != getattr(experiment, name)]
     both = old.keys() & new.keys()
     differs += [f"learner '{t}'" for t in both if _decides(old[t]) != _decides(new[t])]
     if not old.keys() & new.keys():

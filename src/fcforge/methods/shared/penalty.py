@@ -10,14 +10,35 @@ statistics are not parameters and are not protected.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Declared, Inputs, Lane, Model, Params, State, alike
+from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, Params, State, alike
 
 CHUNK = 16  # subjects whose gradients are held at a time
+
+
+@dataclass(frozen=True)
+class Anchored(Method):
+    """A method that pulls parameters to their anchor."""
+
+    keeps = "statistics"
+
+    @property
+    def pull(self) -> float:
+        """What the penalty counts in the loss."""
+        return 1.0
+
+    def after_grad(self, grads: Params, lane: Lane) -> Params:
+        """Add the gradient of the penalty."""
+        return add_pull(grads, lane, self.pull)
+
+    def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
+        """Importance and anchor of every parameter."""
+        return alike({**named("importance", lane.params), **named("anchor", lane.params)})
 
 
 def part(state: State, name: str) -> Params:
@@ -56,11 +77,6 @@ def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
         k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength)
         for k, g in grads.items()
     }
-
-
-def declared(params: Params) -> dict[str, Declared]:
-    """The state that travels: two numbers per parameter."""
-    return alike({**named("importance", params), **named("anchor", params)})
 
 
 def add_anchor(state: State, params: Params, importance: Params) -> State:

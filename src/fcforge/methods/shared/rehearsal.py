@@ -8,18 +8,11 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, SiteView, cross_entropy
-from fcforge.models.base import Inputs, Model, Output, Params
+from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
+from fcforge.replay import memory
 from fcforge.replay.declared import Declared
-from fcforge.replay.memory import (
-    ROWS,
-    Rule,
-    admit,
-    declared_memory,
-    empty_buffer,
-    subjects_of,
-    uniform_slots,
-)
+from fcforge.replay.memory import ROWS, Rule
 from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]
@@ -62,21 +55,21 @@ class Rehearsal(Method):
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory."""
         device = next(iter(lane.params.values())).device
-        return lane._replace(state={**lane.state, **empty_buffer(self.memory, device)})
+        return lane._replace(state={**lane.state, **memory.empty_buffer(self.memory, device)})
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """The memory."""
         found = super().declares(model, lane, sites)
-        return found | declared_memory(self.memory, 0, sites)
+        return found | memory.declared_memory(self.memory, 0, sites)
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Uniform, with replacement."""
-        return uniform_slots(lane.state, key, self.replay)
+        return memory.uniform_slots(lane.state, key, self.replay)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
-        new = subjects_of(site, model, lane.params, lane.stats, rng)
-        return lane._replace(state=admit(lane.state, new, self.rule))
+        new = memory.subjects_of(site, model, lane.params, lane.stats, rng)
+        return lane._replace(state=memory.admit(lane.state, new, self.rule))
 
 
 @dataclass(frozen=True)
@@ -100,28 +93,22 @@ class TwoBatches(Rehearsal, ABC):
         replay = batch.replay
         if replay is None:
             return super().loss(model, params, lane, batch, key)
-        now, then = both_batches(
-            model, params, lane.stats, batch.inputs, replay.inputs, key, self.forward
-        )
+        now, then = both_batches(model, params, lane, batch, key, self.forward)
         loss = self.combine(cross_entropy(now.logits, batch.y), then.logits, replay)
         return loss + now.penalty, then.stats
 
 
 def both_batches(
-    model: Model,
-    params: Params,
-    stats: Params,
-    now: Inputs,
-    then: Inputs,
-    key: Tensor,
-    how: ReplayForward,
+    model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor, how: ReplayForward
 ) -> tuple[Output, Output]:
-    """Outputs of the current and the remembered batch in training mode.
+    """Outputs of the current and the remembered subjects of a batch in training mode.
 
     ``joint`` runs them as one batch: batch norm sees both (Mammoth's ER). ``separate``
     normalises each by itself and moves the running statistics twice (Mammoth's DER, the
     authors' FORGE). The statistics after the step are those of the second output.
     """
+    assert batch.replay is not None
+    stats, now, then = lane.stats, batch.inputs, batch.replay.inputs
     if how == "separate":
         first = model.apply(params, stats, now, train=True, key=key)
         return first, model.apply(params, first.stats, then, train=True, key=fold(key, 1))

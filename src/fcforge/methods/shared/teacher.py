@@ -3,8 +3,26 @@
 It is the lane's own network when the site begins, so nothing extra travels between sites.
 """
 
-from fcforge.methods.base import Lane, Params
+from dataclasses import dataclass
+
+import torch
+
+from fcforge.methods.base import Lane, Method, Model, Params, SiteView
 from fcforge.methods.shared.penalty import named, part, without
+
+
+@dataclass(frozen=True)
+class Taught(Method):
+    """A method whose last network teaches the next."""
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """The network so far becomes the teacher."""
+        return with_teacher(lane) if site.position > 0 else lane
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Drop the teacher: only the latest network is kept, and that is the lane's own."""
+        ended = super().end_site(model, lane, site, rng)
+        return ended._replace(state=without(ended.state, "teacher_params", "teacher_stats"))
 
 
 def with_teacher(lane: Lane) -> Lane:
@@ -17,8 +35,3 @@ def teacher(lane: Lane) -> tuple[Params, Params] | None:
     """Parameters and statistics of the teacher; None at the first site."""
     params = part(lane.state, "teacher_params")
     return (params, part(lane.state, "teacher_stats")) if params else None
-
-
-def without_teacher(lane: Lane) -> Lane:
-    """Lane with its teacher dropped."""
-    return lane._replace(state=without(lane.state, "teacher_params", "teacher_stats"))
