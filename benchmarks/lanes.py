@@ -23,9 +23,9 @@ import torch
 from setting import DEVICE, Net, abide, ceilings, machine, options, save, show
 from torch import Tensor, nn
 
-from fcforge.engine.lift import lift, stack
-from fcforge.engine.loop import Learner, make_step, start_lane
-from fcforge.engine.optim import adam_start
+from fcforge.engine import Learner, start_lane
+from fcforge.engine.lift import Adam, lift, stack
+from fcforge.engine.loop import make_step
 from fcforge.graphs import adjacency, gcn_norm
 from fcforge.methods import Lane, make_method
 from fcforge.models import make_model
@@ -93,7 +93,7 @@ def lanes_step(
     step = lift(make_step(learner, Training(), inputs, bank.y, replaying=replay), n)
     if device.startswith("cuda"):
         step = Graphed(step, carried=2)
-    state = [stack(lanes), stack([adam_start(la.params) for la in lanes])]
+    state = [stack(lanes), stack([Adam.start(la.params) for la in lanes])]
     chosen = rows[torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)]
     key = torch.arange(n, dtype=torch.int32, device=bank.device)
     key = key[0] if n == 1 else key

@@ -23,7 +23,7 @@ import torch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
 
-from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView

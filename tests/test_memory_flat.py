@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fcforge.engine.loop import Job, Learner, learn_site, start_lane
+from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
-from fcforge.engine.lift import shapes, stack, unstack, where_better
+from fcforge.engine.lift import Adam, shapes, stack, unstack, where_better
 from fcforge.engine.loop import make_step
-from fcforge.engine.optim import adam_start
 from fcforge.methods import Lane, Method, make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
@@ -170,7 +169,7 @@ def test_a_graphed_step_is_the_step():
     training = Training(batch_size=8)
     step = make_step(learner, training, bank.inputs(learner.model), bank.y, replaying=False)
     lane = start_lane(learner, 0, "cuda")
-    plain = graphed = (lane, adam_start(lane.params))
+    plain = graphed = (lane, Adam.start(lane.params))
     replay = Graphed(step, carried=2)
     for i in range(4):
         key = torch.tensor(i, dtype=torch.int32, device="cuda")

@@ -3,15 +3,7 @@
 import pytest
 import torch
 
-from fcforge.engine.lift import lift, stack, unstack
-from fcforge.engine.optim import (
-    adam_restart,
-    adam_start,
-    adam_step,
-    clip_by_norm,
-    flatten,
-    unflatten,
-)
+from fcforge.engine.lift import Adam, clip_by_norm, flatten, lift, stack, unflatten, unstack
 from fcforge.randomness import torch_rng
 
 SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
@@ -28,14 +20,14 @@ def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
     params, lr = draw(0, dtype), 0.05
     theirs = {k: v.clone().requires_grad_() for k, v in params.items()}
     optimiser = torch.optim.Adam(theirs.values(), lr=lr, weight_decay=weight_decay)
-    opt = adam_start(params)
+    opt = Adam.start(params)
     for step in range(12):
         # gradients of very different size, so that eps and both corrections matter
         grads = draw(step + 1, dtype, size=10.0 ** (step % 4 - 3))
         for k, p in theirs.items():
             p.grad = grads[k].clone()
         optimiser.step()
-        params, opt = adam_step(params, grads, opt, lr=lr, weight_decay=weight_decay)
+        params, opt = opt.step(params, grads, lr=lr, weight_decay=weight_decay)
         for k, p in theirs.items():
             torch.testing.assert_close(params[k], p.detach(), rtol=0, atol=tolerance * lr * 12)
             assert params[k].dtype == dtype
@@ -45,7 +37,7 @@ def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
 def test_first_adam_step_is_the_learning_rate():
     """m / sqrt(v) is the sign of the gradient after one step, whatever its size."""
     params, grads = draw(0, torch.float64), draw(1, torch.float64, size=1e-3)
-    new, _ = adam_step(params, grads, adam_start(params), lr=0.01, weight_decay=0.0)
+    new, _ = Adam.start(params).step(params, grads, lr=0.01, weight_decay=0.0)
     for k in params:
         # g / (|g| + 1e-8) is not quite one for gradients this small
         moved = params[k] - 0.01 * grads[k] / (grads[k].abs() + 1e-8)
@@ -81,10 +73,10 @@ def test_lifted_adam_is_adam_per_lane():
     grads = [draw(i + 9, torch.float64, size=10.0**i) for i in range(3)]
 
     def step(p, g, o):
-        return adam_step(p, g, o, lr=0.1, weight_decay=0.01, clip=1.0)
+        return o.step(p, g, lr=0.1, weight_decay=0.01, clip=1.0)
 
-    alone = [step(p, g, adam_start(p)) for p, g in zip(params, grads, strict=True)]
-    starts = stack([adam_start(p) for p in params])
+    alone = [step(p, g, Adam.start(p)) for p, g in zip(params, grads, strict=True)]
+    starts = stack([Adam.start(p) for p in params])
     together = unstack(lift(step, 3)(stack(params), stack(grads), starts), 3)
     for (p, o), (q, r) in zip(alone, together, strict=True):
         for k in p:
@@ -98,13 +90,13 @@ def test_a_restart_is_a_new_optimiser_at_another_rate():
     rng = torch_rng(0, "restart")
     params = {"w": torch.randn(4, generator=rng, dtype=torch.float64)}
     grads = [{"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)]
-    opt = adam_start(params)
+    opt = Adam.start(params)
     for g in grads[:2]:
-        params, opt = adam_step(params, g, opt, lr=1e-2, weight_decay=0.1)
-    again, fresh = adam_restart(opt, 0.1), adam_start(params)
+        params, opt = opt.step(params, g, lr=1e-2, weight_decay=0.1)
+    again, fresh = opt.restart(0.1), Adam.start(params)
     a = b = params
     for g in grads[2:]:
-        a, again = adam_step(a, g, again, lr=1e-2, weight_decay=0.1)
-        b, fresh = adam_step(b, g, fresh, lr=1e-3, weight_decay=0.1)
+        a, again = again.step(a, g, lr=1e-2, weight_decay=0.1)
+        b, fresh = fresh.step(b, g, lr=1e-3, weight_decay=0.1)
         torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
     assert not torch.equal(a["w"], params["w"])

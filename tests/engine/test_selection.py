@@ -3,7 +3,7 @@
 import torch
 
 from fcforge.engine import Job, Learner
-from fcforge.engine.selection import Keeper
+from fcforge.engine.lift import Keeper
 from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
 from fcforge.models import make_model

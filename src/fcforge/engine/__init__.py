@@ -1,17 +1,8 @@
 """The engine: trains lanes at a site, evaluates them on every site."""
 
 from fcforge.engine.evaluate import Evaluator
-from fcforge.engine.lift import shapes
-from fcforge.engine.loop import Job, Learner, learn_site, pretrain, start_lane
-from fcforge.engine.memory import lanes_that_fit
+from fcforge.engine.lift import Job, Learner, shapes
+from fcforge.engine.loop import lanes_that_fit, learn_site, pretrain, start_lane
 
-__all__ = [
-    "Evaluator",
-    "Job",
-    "Learner",
-    "lanes_that_fit",
-    "learn_site",
-    "pretrain",
-    "shapes",
-    "start_lane",
-]
+__all__ = ["Evaluator", "Job", "Learner", "lanes_that_fit"]
+__all__ += ["learn_site", "pretrain", "shapes", "start_lane"]

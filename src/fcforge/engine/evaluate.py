@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.engine.loop import Learner
+from fcforge.engine.lift import Learner
 from fcforge.methods.base import Lane
 from fcforge.models.base import Inputs
 from fcforge.types import Site

@@ -1,14 +1,65 @@
-"""Lanes: one model's code, run for many (order, seed) pairs at once."""
+"""Lanes: one model's code, run for many (order, seed) pairs at once.
 
+Also what every lane needs on its way: Adam as a pure function, and which epoch is kept.
+"""
+
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from fcforge.methods.base import Lane, Method, cross_entropy
+from fcforge.models.base import Inputs, Model, Params, gather
+from fcforge.randomness import derive, torch_rng
+from fcforge.replay.bank import Bank, SiteView
+from fcforge.types import Training
+
 T = TypeVar("T")
-Params = dict[str, Tensor]
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # of torch.optim.Adam
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A method and the model it teaches."""
+
+    method: Method
+    model: Model
+
+
+class Job(NamedTuple):
+    """One lane about to learn one site.
+
+    Attributes
+    ----------
+    lane : Lane
+    site : SiteView
+    seed : int
+    prefix : tuple of str
+        Sites so far, this one last. Randomness depends on (seed, prefix) alone.
+    peek : (inputs, labels) or None
+        The open site's test split, only ever given under the `select_on_test` leak.
+    """
+
+    lane: Lane
+    site: SiteView
+    seed: int
+    prefix: tuple[str, ...]
+    peek: tuple[Inputs, Tensor] | None = None
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """Generator for work done once."""
+        return torch_rng(self.seed, *self.prefix, purpose)
+
+    @property
+    def key(self) -> Tensor:
+        """Counter key for work done inside the lifted step."""
+        return torch.tensor(
+            derive(self.seed, *self.prefix, "steps") & 0x7FFFFFFF, dtype=torch.int32
+        )
 
 
 def stack(trees: Sequence[T]) -> T:
@@ -45,17 +96,18 @@ def lift(fn: Callable[..., Any], n_lanes: int) -> Callable[..., Any]:
     return fn if n_lanes == 1 else torch.func.vmap(fn, randomness="error")
 
 
-def gradient(objective: Callable[..., Any], params: Params) -> tuple[Params, Any]:
-    """Gradient of the first of an objective's two results by `params`, and the second as it is."""
+def gradient(objective: Callable[..., Any], params: Params, alone: bool) -> tuple[Params, Any]:
+    """Gradient of the first of an objective's two results by `params`, and the second as it is.
+
+    In a lane that is never lifted (`alone`) by plain autograd: `torch.func` would cost half as
+    much again.
+    """
+    if not alone:
+        return torch.func.grad(objective, has_aux=True)(params)
     leaves = {k: v.detach().requires_grad_() for k, v in params.items()}
     loss, also = objective(leaves)
     found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, found, strict=True)), pytree.tree_map(torch.detach, also)
-
-
-def lifted_gradient(objective: Callable[..., Any], params: Params) -> tuple[Params, Any]:
-    """The same where it is lifted over lanes; alone it would cost half as much again."""
-    return torch.func.grad(objective, has_aux=True)(params)
 
 
 def where_better(better: Tensor, new: T, old: T) -> T:
@@ -65,3 +117,118 @@ def where_better(better: Tensor, new: T, old: T) -> T:
         return torch.where(better.reshape(better.shape + (1,) * (a.dim() - better.dim())), a, b)
 
     return pytree.tree_map(pick, new, old)
+
+
+def flatten(params: Params) -> Tensor:
+    """All tensors end to end (P,), sorted by name: a lane read from a store has another order."""
+    return torch.cat([params[k].reshape(-1) for k in sorted(params)])
+
+
+def unflatten(flat: Tensor, like: Params) -> Params:
+    """Inverse of `flatten`; names in the order of `like`."""
+    names = sorted(like)
+    parts = torch.split(flat, [like[k].numel() for k in names])
+    shaped = {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
+    return {k: shaped[k] for k in like}
+
+
+def clip_by_norm(flat: Tensor, limit: float) -> Tensor:
+    r"""Scale all gradients (P,) by :math:`\min(1, c / (\|g\|_2 + 10^{-6}))`, as torch does."""
+    norm = torch.sqrt(flat.square().sum())
+    return flat * (limit / (norm + 1e-6)).clamp(max=1.0)
+
+
+class Adam(NamedTuple):
+    """Adam: first and second moments (P,) of all parameters, steps taken, factor of the rate.
+
+    Parameters and gradients are laid end to end, by name, for the arithmetic: a network of two
+    dozen small tensors then costs a dozen operations a step instead of hundreds, which on a GPU
+    is the difference between computing and launching.
+    """
+
+    m: Tensor
+    v: Tensor
+    t: Tensor
+    factor: Tensor
+
+    @classmethod
+    def start(cls, params: Params) -> "Adam":
+        """Moments at zero."""
+        zeros = torch.zeros_like(flatten(params))
+        one = torch.ones((), device=zeros.device)
+        return cls(zeros, zeros.clone(), torch.zeros_like(one), one)
+
+    def restart(self, factor: float) -> "Adam":
+        """Moments and steps at zero, from now on at `factor` times the rate."""
+        m, v, t = (torch.zeros_like(part) for part in self[:3])
+        return Adam(m, v, t, torch.full_like(self.factor, factor))
+
+    def step(
+        self,
+        params: Params,
+        grads: Params,
+        *,
+        lr: float,
+        weight_decay: float,
+        clip: float = math.inf,
+    ) -> tuple[Params, "Adam"]:
+        """One step with L2 weight decay (``torch.optim.Adam``, tested against it).
+
+        The gradients are clipped to the norm `clip` first.
+        """
+        t = self.t + 1
+        # bias corrections folded into two scalars: one fused pass per tensor
+        # (expm1: in float32, 1 - 0.999 is off by 5e-5)
+        rate = self.factor * (lr / -torch.expm1(t * math.log(BETA1)))
+        root = torch.rsqrt(-torch.expm1(t * math.log(BETA2)))
+        flat = flatten(grads)
+        flat = flat if math.isinf(clip) else clip_by_norm(flat, clip)
+        p = flatten(params)
+        g = torch.add(flat, p, alpha=weight_decay)
+        m = torch.lerp(self.m, g, 1 - BETA1)
+        v = torch.addcmul(self.v * BETA2, g, g, value=1 - BETA2)
+        new = p - rate * m / (v.sqrt() * root + EPS)
+        return unflatten(new, params), Adam(m, v, t, self.factor)
+
+
+class Keeper:
+    """Told of every epoch's lanes, hands out those to keep.
+
+    The epoch is chosen on the validation part cut from train (lowest cross-entropy) or, under the
+    `select_on_test` leak, on the open site's test split (highest accuracy), which is what the
+    authors' code does. Where nothing is chosen the last epoch is kept.
+    """
+
+    def __init__(
+        self, learner: Learner, jobs: Sequence[Job], training: Training, bank: Bank
+    ) -> None:
+        peeks = [j.peek for j in jobs if j.peek is not None]
+        self._chooses = bool(peeks) or training.selection == "inner_val"
+        self._best: Lane | None = None
+        if not self._chooses:
+            return
+        inputs = bank.inputs(learner.model)
+        val = [(gather(inputs, j.site.val), bank.y[j.site.val]) for j in jobs]
+        self._watched = stack(peeks or val)
+
+        def quality(lane: Lane, inputs: Inputs, y: Tensor) -> Tensor:
+            logits = learner.method.logits(learner.model, lane, inputs)
+            right = (logits.argmax(-1) == y).float().mean()
+            return right if peeks else -cross_entropy(logits, y)
+
+        self._quality = lift(quality, len(jobs))
+
+    def see(self, lane: Lane) -> None:
+        """An epoch has ended."""
+        if not self._chooses:
+            return
+        value = self._quality(lane, *self._watched)
+        if self._best is None:
+            self._best, self._value = clone(lane), value
+        better = value > self._value
+        self._best = where_better(better, lane, self._best)
+        self._value = torch.where(better, value, self._value)
+
+    def kept(self, last: Lane) -> Lane:
+        """The best epoch's lanes, or the last's."""
+        return last if self._best is None else self._best

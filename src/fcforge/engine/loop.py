@@ -6,63 +6,21 @@ trained together by `learn_site`; on a CPU a group holds one lane and the same c
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fcforge.engine.lift import gradient, lift, lifted_gradient, stack, unstack
-from fcforge.engine.optim import Adam, adam_restart, adam_start, adam_step
-from fcforge.engine.selection import Keeper
+from fcforge.engine.lift import Adam, Job, Keeper, Learner, gradient, lift, stack, unstack
 from fcforge.errors import SealedError
 from fcforge.methods.base import Batch, Lane, Method
 from fcforge.methods.finetune import Finetune
 from fcforge.models.base import Inputs, Model, gather
-from fcforge.randomness import derive, fold, torch_rng
+from fcforge.randomness import fold, torch_rng
 from fcforge.replay.bank import Bank, PublicView, SiteView
 from fcforge.speed import Graphed, products
 from fcforge.types import Training
-
-
-@dataclass(frozen=True)
-class Learner:
-    """A method and the model it teaches."""
-
-    method: Method
-    model: Model
-
-
-class Job(NamedTuple):
-    """One lane about to learn one site.
-
-    Attributes
-    ----------
-    lane : Lane
-    site : SiteView
-    seed : int
-    prefix : tuple of str
-        Sites so far, this one last. Randomness depends on (seed, prefix) alone.
-    peek : (inputs, labels) or None
-        The open site's test split, only ever given under the `select_on_test` leak.
-    """
-
-    lane: Lane
-    site: SiteView
-    seed: int
-    prefix: tuple[str, ...]
-    peek: tuple[Inputs, Tensor] | None = None
-
-    def rng(self, purpose: str) -> torch.Generator:
-        """Generator for work done once."""
-        return torch_rng(self.seed, *self.prefix, purpose)
-
-    @property
-    def key(self) -> Tensor:
-        """Counter key for work done inside the lifted step."""
-        return torch.tensor(
-            derive(self.seed, *self.prefix, "steps") & 0x7FFFFFFF, dtype=torch.int32
-        )
 
 
 def untrained(model: Model, seed: int, device: torch.device | str = "cpu") -> Lane:
@@ -153,9 +111,9 @@ def make_step(
             with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():
                 return method.loss(model, params, lane, batch, fold(key, 2))
 
-        grads, stats = (gradient if alone else lifted_gradient)(objective, lane.params)
+        grads, stats = gradient(objective, lane.params, alone)
         masked = method.after_grad(grads, lane)
-        params, opt = adam_step(lane.params, masked, opt, **optimiser)
+        params, opt = opt.step(lane.params, masked, **optimiser)
         moved = lane._replace(params=params, stats=stats)
         return method.after_step(lane.params, moved, grads), opt
 
@@ -218,14 +176,14 @@ def learn_lanes(
     counter = torch.arange(epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device)
     # ([lanes,] one per step and per epoch's begin)
     keys = fold(stack([j.key for j in jobs]).to(bank.device)[..., None], counter)
-    lane, opt = stack([j.lane for j in jobs]), stack([adam_start(j.lane.params) for j in jobs])
+    lane, opt = stack([j.lane for j in jobs]), stack([Adam.start(j.lane.params) for j in jobs])
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper, t = Keeper(learner, jobs, training, bank), 0
     for epoch in range(epochs):
         if method.wakes(epoch, epochs):
             (lane,) = begin_epoch(lane, keys[..., t])
         factor = method.restart(epoch, epochs)
-        opt = opt if factor is None else adam_restart(opt, factor)
+        opt = opt if factor is None else opt.restart(factor)
         for s in range(plan.shape[-2]):
             t += 1
             lane, opt = step(lane, opt, plan[..., epoch, s, :], keys[..., t])
@@ -273,3 +231,38 @@ def check_kept(method: Method, lane: Lane, bank: Bank, site: str) -> None:
                 where=f"site '{site}'",
                 do="Declare keeps = 'real subjects' or drop them in end_site.",
             )
+
+
+# -- how many lanes a card holds: one lane is tried, the rest is arithmetic ------------------------
+SHARE = 0.7  # of the free memory; the rest is for fragments and the libraries' own workspaces
+UNBOUNDED = 1 << 30
+
+
+def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -> int:
+    """Lanes like `job` that the bank's device can train together, from one epoch of one lane.
+
+    Peak memory of that epoch is what a lane needs; a CUDA graph holds no more. A CPU has no limit
+    here: its groups are small anyway.
+    """
+    if bank.device.type != "cuda" or not learner.method.fits:
+        return UNBOUNDED
+    begun = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    job = job._replace(lane=begun)
+    each = 1
+    for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
+        torch.cuda.synchronize(bank.device)
+        torch.cuda.reset_peak_memory_stats(bank.device)
+        before = torch.cuda.memory_allocated(bank.device)
+        learn_lanes(learner, [job], bank, replace(training, epochs=1), graphed=False)
+        each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(bank.device)
+    return max(1, int(SHARE * _allowed(bank.device, free) / each))
+
+
+def _allowed(device: torch.device, free: int) -> float:
+    """Free memory within what this process may use of the card."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    number = torch.cuda.current_device() if device.index is None else device.index
+    share = torch.cuda.get_per_process_memory_fraction(number)
+    return max(0.0, min(free, share * total - torch.cuda.memory_reserved(device)))
