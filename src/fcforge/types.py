@@ -226,7 +226,7 @@ class Conditions(Checked):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
-        return read_json(cls, data)
+        return read_json(cls, dict(data))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # n
 from fcforge.runner import cluster as ours  # noqa: E402
 from fcforge.runner.cluster import run_on, shareable, train_node, versions  # noqa: E402
 from fcforge.runner.experiment import Experiment  # noqa: E402
+from fcforge.runner.plan import Work  # noqa: E402
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment  # noqa: E402
 from fcforge.runner.store import Store  # noqa: E402
 from fcforge.types import Component, LearnerSpec, Training  # noqa: E402
@@ -94,9 +95,8 @@ def worker_processes(cluster: Any) -> list[int]:
 
 def train_on(cluster, prepared, store, dataset=None, progress=lambda *step: None) -> None:
     with ours.open_cluster(cluster.scheduler_address) as client:
-        run_on(
-            client, prepared.plan, dataset or prepared.experiment.dataset, store, progress=progress
-        )
+        work = Work(prepared.plan, store, progress)
+        run_on(client, work, dataset or prepared.experiment.dataset)
 
 
 def test_the_same_numbers_as_the_local_run(prepared, local_run, dask_cluster, tmp_path):
@@ -254,14 +254,9 @@ def test_a_lost_cluster_is_one_clear_error(error, says, prepared, tmp_path, monk
             return Future()
 
     monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: iter(futures))
+    work = Work(prepared.plan, open_store(prepared, tmp_path / "run"), lambda *step: None)
     with pytest.raises(FCForgeError, match=f"{says}.*The same command again continues"):
-        ours.run_on(
-            Client(),
-            prepared.plan,
-            prepared.experiment.dataset,
-            open_store(prepared, tmp_path / "run"),
-            progress=lambda *step: None,
-        )
+        ours.run_on(Client(), work, prepared.experiment.dataset)
 
 
 def test_relative_paths_become_whole(tmp_path, monkeypatch):

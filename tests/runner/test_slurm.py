@@ -14,6 +14,7 @@ pytest.importorskip("dask_jobqueue", reason="the extra 'cluster' is not installe
 
 from fcforge.runner import cluster
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.plan import Work
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.types import Component, LearnerSpec, Training
 from real_runs import assert_same_run
@@ -92,7 +93,7 @@ def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(slurm, prepared, tmp
     settings = {"jobqueue.slurm.memory": "1.5 GiB", "distributed.deploy.lost-worker-timeout": "1s"}
     with dask.config.set(settings), cluster.open_cluster("slurm:1") as client:
         dataset = prepared.experiment.dataset
-        cluster.run_on(client, prepared.plan, dataset, store, progress=cancel_the_job)
+        cluster.run_on(client, Work(prepared.plan, store, cancel_the_job), dataset)
     assert_same_run(store.root, local.root)
     assert len(cancelled) == 1
     assert seen > set(cancelled)  # the rest was done by another job

@@ -151,11 +151,11 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"experiment": 3}, "not subscriptable"),
-        ({"experiment": {}}, "no 'orders'"),
+        ({"experiment": 3}, "not iterable"),
+        ({"experiment": {}}, "no 'training'"),
         ({"sites": None}, "NoneType"),
         ({"site_facts": {}}, "no '0'"),
-        ({"experiment": {"new": 1}}, "unexpected keyword argument 'new'"),
+        ({"experiment": {"new": 1}}, "unknown key 'new'"),
     ],
 )
 def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_path):

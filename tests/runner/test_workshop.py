@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, FCForgeError
+from fcforge.runner.bench import synthetic_name
 from fcforge.runner.collect import collect
 from fcforge.runner.execute import fitted_generators, wanted_generators
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Work
-from fcforge.runner.pools import synthetic_name
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop

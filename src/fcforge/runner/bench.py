@@ -5,22 +5,31 @@ of a bank mean nothing outside their process; in a run folder they are addresses
 in it), in a capsule places among the subjects that travel.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fcforge.errors import ConfigError
+from fcforge.generators import make_generator
+from fcforge.generators.base import Generator, GeneratorState
+from fcforge.generators.cache import fit_cached, fit_together, read_state, write_state
+from fcforge.graphs import edges, from_edges
 from fcforge.methods.base import State
+from fcforge.randomness import torch_rng
 from fcforge.releases.start import Start
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
-from fcforge.runner.pools import SO_FAR, so_far, synthetic_name, synthetic_subjects
 from fcforge.runner.public import Public
+from fcforge.runner.store import SUBJECTS
 from fcforge.types import FCBatch, RunSpec, Site
 
 PUBLIC = "(public)"  # name of the pool of public people
+SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
 
 
 class Bench:
@@ -99,15 +108,58 @@ class Bench:
         rows = self.bank.add(PoolName("synthetic", name, seed, "train"), batch)
         return SiteView(name, 0, self.bank, rows, rows[:0])
 
+    # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
     def synthetic(self, site: Site, spec: RunSpec, n: int, start: Start | None = None) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
             return self.bank.rows(name)
-        made, self.state_bytes[name] = synthetic_subjects(
-            site, spec, n, self.generators, start, self.bank.device
-        )
+        made, self.state_bytes[name] = self._subjects(name, site, spec, n, start)
         return self.bank.add(name, made)
+
+    def _subjects(
+        self, name: PoolName, site: Site, spec: RunSpec, n: int, start: Start | None
+    ) -> tuple[FCBatch, int]:
+        """Subjects with the class shares of those the generator saw, and the bytes of its state.
+
+        They are drawn on the bank's device; on a CPU that takes seconds, so that in a run they
+        lie beside the generators until it has ended.
+        """
+        digest = hashlib.sha256(repr((name, spec.data_sha256)).encode()).hexdigest()
+        path = self.generators and self.generators / f"{SUBJECTS}{digest[:32]}.safetensors"
+        if path and path.exists():
+            found = read_state(path)
+            return FCBatch(from_edges(found["edges"]), found["y"]), int(found["bytes"])
+        generator, state, source = self.fit_generator(site, spec, start)
+        rng = torch_rng(spec.seed, "generator", site.name, "sample", n)
+        y = generator.diagnoses(state, source.y, n)
+        made = generator.sample(state, y, rng, self.bank.device)
+        size = sum(v.numel() * v.element_size() for v in state.values())
+        if not path:
+            return made, size
+        flat = edges(made.fc)
+        write_state(path, {"edges": flat, "y": made.y, "bytes": torch.tensor(size)}, {})
+        return FCBatch(from_edges(flat), made.y), size
+
+    def fit_generator(
+        self, site: Site, spec: RunSpec, start: Start | None = None
+    ) -> tuple[Generator, GeneratorState, FCBatch]:
+        """The learner's generator, its state fitted on a site's training part, and that part."""
+        generator, source, names = _asked(site, spec, start)
+        return generator, fit_cached(generator, source, names, self.generators), source
+
+    def fit_generators(self, asked: Sequence[tuple[Site, RunSpec, Start | None]]) -> int:
+        """Fit the generators of several (site, seed) on the bank's device, into the cache."""
+        if self.generators is None:
+            raise ConfigError("generators are fitted together into a folder, and there is none.")
+        alike: dict[str, list[tuple[Generator, FCBatch, tuple[int, str, str]]]] = {}
+        for site, spec, start in asked:
+            alike.setdefault(repr(spec.learner.generator), []).append(_asked(site, spec, start))
+        found = 0
+        for group in alike.values():
+            wanted = [(batch, names) for _, batch, names in group]
+            found += fit_together(group[0][0], wanted, self.generators, self.bank.device)
+        return found
 
     def subject_bytes(self, rows: Tensor, each: int) -> int:
         """What remembered rows take: so many bytes `each`, or their generator's state if less."""
@@ -168,3 +220,45 @@ def as_it_was(spec: RunSpec, pool: PoolName) -> RunSpec:
     """The spec under which a pool was made: confounds may since be fitted on more sites."""
     names = pool.part.partition(SO_FAR)[2]
     return replace(spec, order=tuple(names.split(SO_FAR))) if names else spec
+
+
+def so_far(spec: RunSpec) -> str:
+    """Sites that the confound step was fitted on, as the end of a pool's name."""
+    return "".join(f"{SO_FAR}{site}" for site in spec.fitted_on)
+
+
+def synthetic_size(pool: PoolName) -> int:
+    """How many subjects a synthetic pool has."""
+    return int(pool.part.partition(SO_FAR)[0].rsplit(":", 1)[1])
+
+
+def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
+    """Name of a synthetic pool: all that decides its content."""
+    decides = [
+        asdict(spec.learner.generator) if spec.learner.generator else None,
+        spec.test_fraction,
+        spec.val_fraction,
+        spec.harmonise + spec.reference,
+        spec.training.selection,
+        spec.leaks.generator_sees_test,
+        [list(spec.confounds), str(spec.start)],
+        *[f"{spec.folds} folds"] * bool(spec.folds),
+    ]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+    return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")
+
+
+def _asked(
+    site: Site, spec: RunSpec, start: Start | None
+) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
+    """Generator of a learner, the subjects it is fitted on, and the names of its seed.
+
+    Under the `generator_sees_test` leak the test subjects are added, as in the authors' code.
+    """
+    if spec.learner.generator is None:
+        raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
+    source = site.learning(with_val=spec.training.selection == "fixed")
+    if spec.leaks.generator_sees_test:
+        source = FCBatch.concat([source, site.test])
+    names = (spec.seed, "generator", site.name)
+    return make_generator(spec.learner.generator, start), source, names

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fcforge.errors import ConfigError, FCForgeError, StoreError
-from fcforge.runner import workers
-from fcforge.runner.plan import Node, Plan, Progress, Work
+from fcforge.runner import execute
+from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
 from fcforge.types import Component
 
@@ -67,7 +67,7 @@ def train_node(
         return node.key
     if parent is not None and not _appears(store, parent):
         raise StoreError(f"a worker does not see node {parent}.", where=root)
-    return workers.train(node, dataset, root)
+    return execute.train(node, dataset, root)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -154,15 +154,13 @@ def _slurm(jobs: int) -> Iterator[Any]:
             thread.join()
 
 
-def run_on(
-    client: Client, plan: Plan, dataset: Component, store: Store, *, progress: Progress
-) -> None:
+def run_on(client: Client, work: Work, dataset: Component) -> None:
     """Train all missing nodes on the workers of `client`; children follow their parents."""
     from distributed import CancelledError, KilledWorker, as_completed
     from distributed.comm import CommClosedError
 
-    work = Work(plan, store, progress)
-    futures = _submit(client, work.todo, shareable(dataset), str(store.root.resolve()))
+    root = str(work.store.root.resolve())
+    futures = _submit(client, work.todo, shareable(dataset), root)
     node_of = {future.key: node for future, node in zip(futures, work.todo, strict=True)}
     try:
         for future in as_completed(futures, loop=client.loop):

@@ -1,5 +1,7 @@
 """Run a plan on this machine: worker processes on CPUs, lanes on a GPU."""
 
+from __future__ import annotations
+
 import os
 import signal
 import threading
@@ -10,15 +12,67 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import groupby
 from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fcforge.errors import FCForgeError
-from fcforge.runner import workers
-from fcforge.runner.plan import Node, Plan, Progress, Work
+from fcforge.errors import DataError, FCForgeError, StoreError
+from fcforge.runner.plan import Node, Work
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort
+from fcforge.sites import load_dataset
 from fcforge.types import Component
 
+if TYPE_CHECKING:
+    from fcforge.runner.workshop import Workshop
 
+
+# -- in a worker process, of this machine or of another: one workshop per run folder -------------
+# The lock: Dask may give one process several threads, a workshop has one.
+_workshops: dict[tuple[str, str], Workshop] = {}
+_lock = threading.Lock()
+
+
+def _workshop(dataset: Component, root: str, data_sha256: str) -> Workshop:
+    """Workshop of this process for a dataset and a run folder; the data are loaded once."""
+    import torch
+
+    from fcforge.runner.workshop import Workshop
+
+    # one thread: the order of sums, and so every number, is the same on any machine; set in the
+    # task, as torch counts threads per thread, and Dask chooses the thread
+    torch.set_num_threads(1)
+    key = (repr(dataset), root)
+    if key not in _workshops:
+        if not Path(root).is_dir():
+            raise StoreError(
+                "a worker does not see the run folder.",
+                where=root,
+                do="Give --out on a drive that all machines share under the same path.",
+            )
+        cohort = load_dataset(dataset)
+        if data_sha256 and cohort.content_sha256() != data_sha256:
+            raise DataError(
+                f"a worker finds other data than this machine in dataset '{dataset.name}'.",
+                do="Put the data on a drive that all machines share.",
+            )
+        _workshops[key] = Workshop(cohort, Store(root))
+    return _workshops[key]
+
+
+def train(node: Node, dataset: Component, root: str) -> str:
+    """Train a node into the run folder at `root`; returns its key."""
+    with _lock:
+        _workshop(dataset, root, node.spec.data_sha256).run([node])
+    return node.key
+
+
+def fit_generator(node: Node, dataset: Component, root: str) -> None:
+    """Fit the generator of a node's last site into the run folder's cache."""
+    with _lock:
+        shop = _workshop(dataset, root, node.spec.data_sha256)
+        shop.fit_generator(node.spec, node.spec.order[-1])
+
+
+# -- here --------------------------------------------------------------------------------------
 def _exit_with_parent(parent: int) -> None:
     """End a worker whose parent was killed; nothing else would."""
     while os.getppid() == parent:
@@ -40,17 +94,14 @@ def _workers(n: int) -> ProcessPoolExecutor:
     )
 
 
-def run_local(
-    plan: Plan, dataset: Component, store: Store, *, jobs: int, progress: Progress
-) -> None:
+def run_local(work: Work, dataset: Component, jobs: int) -> None:
     """Train all missing nodes with `jobs` worker processes; children follow their parents."""
-    work = Work(plan, store, progress)
     if not work.todo:
         return
     jobs = min(jobs, len(work.todo))
-    pool, root = _workers(jobs), str(store.root)
+    pool, root = _workers(jobs), str(work.store.root)
     try:
-        _train_all(work, jobs, lambda node: pool.submit(workers.train, node, dataset, root))
+        _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
         raise FCForgeError(
             "a worker process died (killed, or out of memory).",
@@ -79,30 +130,17 @@ def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> 
             work.done([node], node.title)
 
 
-def run_lanes(
-    plan: Plan,
-    cohort: Cohort,
-    dataset: Component,
-    store: Store,
-    *,
-    device: str,
-    group: int,
-    jobs: int = 1,
-    progress: Progress,
-) -> None:
+def run_lanes(work: Work, workshop: Workshop, dataset: Component, jobs: int = 1) -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
 
     With several `jobs`, generators are fitted meanwhile in that many processes; learners without
     one go first.
     """
-    from fcforge.runner.workshop import Workshop
-
-    work = Work(plan, store, progress)
-    workshop = Workshop(cohort, store, device, group)
     by_learner = sorted(work.todo, key=_lane_order)
-    in_lanes = wanted_generators(work.todo, in_lanes=True) if device.startswith("cuda") else {}
+    on_gpu = workshop.device.startswith("cuda")
+    in_lanes = wanted_generators(work.todo, in_lanes=True) if on_gpu else {}
     workshop.fit_generators(list(in_lanes.values()))
-    with fitted_generators(work.todo, dataset, store, jobs, but=in_lanes) as wait_for:
+    with fitted_generators(work.todo, dataset, work.store, jobs, but=in_lanes) as wait_for:
         for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
             members = list(nodes)
             wait_for(members)
@@ -148,9 +186,7 @@ def fitted_generators(
         return
     with _workers(min(jobs, len(wanted))) as pool:
         place = dataset, str(store.root)
-        running = {
-            name: pool.submit(workers.fit_generator, node, *place) for name, node in wanted.items()
-        }
+        running = {name: pool.submit(fit_generator, node, *place) for name, node in wanted.items()}
 
         def wait_for(members: Sequence[Node]) -> None:
             for name in {generator_name(n) for n in members} & running.keys():
@@ -164,7 +200,7 @@ def fitted_generators(
 
 def generator_name(node: Node) -> Hashable:
     """What decides the generator of a node's last site; None where there is none."""
-    from fcforge.runner.pools import synthetic_name
+    from fcforge.runner.bench import synthetic_name
 
     if node.depth == 0 or node.spec.learner.generator is None:
         return None

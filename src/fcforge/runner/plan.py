@@ -157,13 +157,14 @@ class Work:
 
     Attributes
     ----------
+    store : Store
     todo : list of Node
         What the store did not hold at the beginning, shallow first.
     """
 
     def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
         self.todo = missing_nodes(plan, store)
-        self._store, self._progress = store, progress
+        self.store, self._progress = store, progress
         self._total, self._finished = plan.trainings, plan.trainings - trainings(self.todo)
         self._children: dict[str, dict[str, Node]] = defaultdict(dict)
         for node in self.todo:
@@ -195,8 +196,8 @@ class Work:
             if node.parent is not None:
                 self._children[node.parent].pop(node.key)
                 if not self._children[node.parent]:
-                    self._store.drop_lane(node.parent)
+                    self.store.drop_lane(node.parent)
         self._finished += trainings(nodes)
         if self._finished == self._total:
-            self._store.drop_subjects()
+            self.store.drop_subjects()
         self._progress(self._finished, self._total, what)

@@ -12,7 +12,7 @@ from fcforge.runner.environment import Place, bfloat16_works, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Plan, Progress, make_plan, missing_nodes, trainings
+from fcforge.runner.plan import Plan, Progress, Work, make_plan, missing_nodes, trainings
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -142,23 +142,15 @@ def run_experiment(
     progress: Progress = lambda done, total, what: None,
 ) -> None:
     """Train every node that the store does not hold yet."""
-    dataset = prepared.experiment.dataset
     check_precision(prepared.experiment, device)
+    work, dataset = Work(prepared.plan, store, progress), prepared.experiment.dataset
     if device == "cpu" and group is None:
-        jobs = jobs or default_jobs()
-        run_local(prepared.plan, dataset, store, jobs=jobs, progress=progress)
-    else:
-        ahead = jobs or (default_jobs() - 1 if device != "cpu" else 1)
-        run_lanes(
-            prepared.plan,
-            prepared.cohort,
-            dataset,
-            store,
-            device=device,
-            group=group or MOST_LANES,
-            jobs=ahead,
-            progress=progress,
-        )
+        return run_local(work, dataset, jobs or default_jobs())
+    from fcforge.runner.workshop import Workshop
+
+    shop = Workshop(prepared.cohort, store, device, group or MOST_LANES)
+    ahead = jobs or (default_jobs() - 1 if device != "cpu" else 1)
+    return run_lanes(work, shop, dataset, ahead)
 
 
 def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:
@@ -174,7 +166,8 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
         if client is None:
             run_experiment(prepared, store, jobs=place.jobs, device=place.device, progress=progress)
         else:
-            run_on(client, prepared.plan, prepared.experiment.dataset, store, progress=progress)
+            work = Work(prepared.plan, store, progress)
+            run_on(client, work, prepared.experiment.dataset)
     return store
 
 

@@ -28,12 +28,11 @@ from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench, as_it_was
+from fcforge.runner.bench import Bench, as_it_was, synthetic_size
 from fcforge.runner.environment import describe
 from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
-from fcforge.runner.pools import fit_generator, fit_generators, synthetic_size
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort, make_sites
@@ -162,7 +161,7 @@ class Workshop:
 
     def fit_generator(self, spec: RunSpec, site: str) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
-        fit_generator(self.sites(spec)[site], spec, self.store.generators, self._start(spec))
+        self.bench.fit_generator(self.sites(spec)[site], spec, self._start(spec))
 
     def _start(self, spec: RunSpec) -> Start | None:
         return self.public(spec).start if spec.start else None
@@ -171,7 +170,7 @@ class Workshop:
         """Fit the generators of the nodes' last sites side by side on this workshop's device."""
         specs = [node.spec for node in nodes]
         asked = [(self.sites(s)[s.order[-1]], s, self._start(s)) for s in specs]
-        return fit_generators(asked, self.store.generators, self.device)
+        return self.bench.fit_generators(asked)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
