@@ -36,8 +36,8 @@ def test_spec_survives_json():
     assert RunSpec.from_json(SPEC.to_json()).key == SPEC.key
     with pytest.raises(ValueError, match="unknown key 'odd'"):
         RunSpec.from_json({**SPEC.to_json(), "odd": 1})
-    with pytest.raises(KeyError, match="leaks"):
-        RunSpec.from_json({k: v for k, v in SPEC.to_json().items() if k != "leaks"})
+    with pytest.raises(TypeError, match=r"missing.*'seed'"):
+        RunSpec.from_json({k: v for k, v in SPEC.to_json().items() if k != "seed"})
     assert SPEC.prefix(2).order == ("A", "B")
     assert SPEC.prefix(0).order == ()
 

@@ -211,8 +211,8 @@ def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
 def read_json(hint: Any, value: Any) -> Any:
     """What JSON has made of a `hint` (a dataclass, or a type of its fields), as it was.
 
-    Inverse of `dataclasses.asdict` and ``json.dumps``: a field that is missing raises `KeyError`,
-    one that the dataclass does not have `ValueError`.
+    Inverse of `dataclasses.asdict` and ``json.dumps``: a field that is missing has its default, as
+    in files of before there was one; a name that is no field raises `ValueError`.
     """
     kinds = (hint, *get_args(hint))
     table: Any = next((h for h in kinds if is_dataclass(h)), None)
@@ -220,7 +220,7 @@ def read_json(hint: Any, value: Any) -> Any:
         hints = field_types(table)
         if odd := sorted(value.keys() - hints.keys()):
             raise ValueError(f"unknown key '{odd[0]}'")
-        return table(**{k: read_json(h, value[k]) for k, h in hints.items()})
+        return table(**{k: read_json(hints[k], v) for k, v in value.items()})
     items = next((h for h in kinds if get_origin(h) is tuple), None)
     if items and isinstance(value, list):
         return tuple(read_json(get_args(items)[0], v) for v in value)

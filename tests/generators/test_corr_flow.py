@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from fcforge.generators.corr_flow import CorrFlow, flow_init, flow_loss, integrate, velocity
-from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.gaussian import class_means
+from fcforge.generators.corr_gauss import CorrGauss, class_means
 from fcforge.generators.layers import frozen
 from fcforge.graphs import log_edges
 from fcforge.randomness import torch_rng

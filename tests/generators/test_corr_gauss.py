@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.gaussian import within_class_variance
+from fcforge.generators.corr_gauss import CorrGauss, within_class_variance
 from fcforge.graphs import edges, log_edges
 from fcforge.randomness import torch_rng
 

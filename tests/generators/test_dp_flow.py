@@ -7,10 +7,11 @@ import torch
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.generators import make_generator
-from fcforge.generators.corr_flow import flow_init, integrate
-from fcforge.generators.dp_flow import (
+from fcforge.generators.corr_flow import (
     DPFlow,
     clipped_sum,
+    flow_init,
+    integrate,
     noisy_gradient,
     per_subject_gradients,
     subject_loss,

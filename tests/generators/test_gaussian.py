@@ -1,6 +1,6 @@
 import torch
 
-from fcforge.generators.gaussian import (
+from fcforge.generators.corr_gauss import (
     class_means,
     mirrored_normal,
     residual_factors,

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from fcforge.generators.corr_gauss import CorrGauss
-from fcforge.generators.gaussian import (
+from fcforge.generators.corr_gauss import (
     FEW,
+    CorrGauss,
     decode,
     matched_scale,
     target_means,

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from fcforge import graphs
 from fcforge.methods.pdgnn import mean_cross_entropy
 from fcforge.models import make_model
-from fcforge.models.tem import topology_embedding
+from fcforge.models.edge import topology_embedding
 from fcforge.types import Component
 from small_world import R, World, order
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fcforge.methods import METHODS
-from fcforge.replay.declared import Declared, alike
+from fcforge.replay.memory import Declared, alike
 from small_world import learner_spec, plan_of, run_plan, run_spec
 
 ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]

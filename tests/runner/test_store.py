@@ -152,7 +152,7 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
     ("change", "says"),
     [
         ({"experiment": 3}, "not iterable"),
-        ({"experiment": {}}, "no 'training'"),
+        ({"experiment": {}}, "missing 2 required"),
         ({"sites": None}, "NoneType"),
         ({"site_facts": {}}, "no '0'"),
         ({"experiment": {"new": 1}}, "unknown key 'new'"),

@@ -60,11 +60,12 @@ def plan(*orders: str):
 
 def test_states_at_once_by_hand():
     """A, AB, ABC, then C, CB, CBA: a state is dropped when its child is stored."""
-    made = plan("ABC", "CBA")
-    sizes = {key: 10 * node.depth for key, node in made.nodes.items() if node.continued}
-    assert most_at_once(made, set(), sizes, jobs=1) == 10 + 20
-    assert most_at_once(made, set(), sizes, jobs=2) == 2 * (10 + 20)
-    assert most_at_once(made, set(made.nodes), sizes, jobs=1) == 0
+    nodes = [n for n in plan("ABC", "CBA").nodes.values() if n.continued and n.depth]
+    states = [(node, 10 * node.depth) for node in nodes]
+    assert most_at_once(states, jobs=1) == 10 + 20
+    assert most_at_once(states, jobs=2) == most_at_once(states, jobs=9) == 2 * (10 + 20)
+    assert most_at_once([(node, 10) for node in nodes], jobs=1) == 10 + 10
+    assert most_at_once([], jobs=1) == 0
 
 
 def test_what_is_not_epochs_grows_with_the_state():

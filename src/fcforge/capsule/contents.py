@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -161,6 +161,9 @@ class ChainSettings(Checked):
         try:
             if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
                 raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
+            missing = [f.name for f in fields(cls) if f.name not in data]
+            if missing:
+                raise CapsuleError(f"its settings do not say {missing[0]}.")
             settings = read_json(cls, data)
             settings.check()
         except CapsuleError:

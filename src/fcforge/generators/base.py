@@ -59,13 +59,19 @@ class Generator(Checked, ABC):
         with torch.no_grad():
             return FCBatch(self.draw(state, y, rng), y)
 
+    # -- one of these two is for a subclass to write ----------------------------------------------
     def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
-        """States of checked sites, one after another."""
+        """States of checked sites of equal ROIs: in the same steps, or one after another."""
         return [self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)]
 
-    @abstractmethod
     def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
         """State of a checked site, less the ``counts`` of its classes."""
+        return self.learn_lanes([batch], [rng])[0]
+
+    @classmethod
+    def in_lanes(cls) -> bool:
+        """Whether several sites are trained side by side: what a GPU is for."""
+        return cls.learn_lanes is not Generator.learn_lanes
 
     @abstractmethod
     def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
@@ -78,19 +84,6 @@ class Generator(Checked, ABC):
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Plain numbers on what was learnt (active units, KL, epochs, seconds, ...)."""
         return {}
-
-
-@dataclass(frozen=True)
-class LaneGenerator(Generator):
-    """A generator that trains several sites side by side: what a GPU is for."""
-
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        """One lane."""
-        return self.learn_lanes([batch], [rng])[0]
-
-    @abstractmethod
-    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
-        """States of checked sites of equal ROIs, trained in the same steps."""
 
 
 def in_shares(patients: float, n: int) -> Tensor:

@@ -1,6 +1,10 @@
-"""corr_gauss: a class-conditional Gaussian whose every sample is a correlation matrix."""
+"""corr_gauss: a class-conditional Gaussian whose every sample is a correlation matrix.
 
-from collections.abc import Mapping
+Far more dimensions than subjects: fit, sample, and match. Matching makes a synthetic set agree with
+the training subjects in class means and edge variance.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,16 +12,152 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
-from fcforge.generators.gaussian import (
-    class_means,
-    decode,
-    matched_scale,
-    residual_factors,
-    residual_noise,
-    target_means,
-)
-from fcforge.graphs import edges, log_matrix
+from fcforge.generators.coordinates import from_off_log, shrink_to_identity
+from fcforge.generators.layers import N_CLASSES, normal
+from fcforge.graphs import edges, log_edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
+
+# Below this many subjects of a class a sample mean says too little to be corrected.
+FEW = 8
+# Newton stops here: the rescaling to unit diagonal takes care of the rest.
+TOLERANCE = 1e-3
+
+
+def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
+    """Mean of every class (2, p), differences from the grand mean multiplied by `keep`.
+
+    A class without subjects gets the mean of the others.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, p)
+    y : Tensor of shape (n,)
+    keep : float
+        1 keeps the maximum-likelihood class difference; below 1 shrinks it. docs/generators.md
+        lists what was tried on ABIDE: nothing was clearly better.
+    """
+    means = [x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(N_CLASSES)]
+    centre = 0.5 * (means[0] + means[1])
+    return torch.stack([centre + keep * (m - centre) for m in means])
+
+
+def residual_factors(
+    x: Tensor, y: Tensor, shrink: float = 0.1, rank: int | None = None
+) -> tuple[Tensor, Tensor]:
+    r"""Pooled within-class covariance as low rank plus diagonal.
+
+    .. math:: \Sigma = (1-\rho) F_k^\top F_k + \mathrm{diag}(d), \qquad
+              d_e = s_e^2 - (1-\rho) (F_k^\top F_k)_{ee}
+
+    with F_k the first k principal axes of the residuals (all of them when `rank` is None) and
+    s_e^2 the pooled variance of coordinate e: every marginal variance is kept exactly while
+    correlations are shrunk by rho towards independence (Schaefer & Strimmer 2005).
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, p)
+    y : Tensor of shape (n,)
+    shrink : float
+        rho in [0, 1].
+    rank : int, optional
+
+    Returns
+    -------
+    factors : Tensor of shape (k, p)
+        sqrt(1 - rho) F_k.
+    diagonal : Tensor of shape (p,)
+        sqrt(d).
+    """
+    groups = [x[y == c] for c in range(N_CLASSES) if bool((y == c).any())]
+    residual = torch.cat([g - g.mean(0) for g in groups])
+    freedom = max(residual.shape[0] - len(groups), 1)
+    # Axes from the n x n Gram matrix: p is 6670, n about 100.
+    vectors = torch.linalg.eigh((residual @ residual.T).double()).eigenvectors
+    k = min(freedom, rank if rank is not None else freedom)
+    vectors = vectors[:, -k:].flip(-1).to(x.dtype)
+    factors = vectors.T @ residual * ((1.0 - shrink) / freedom) ** 0.5
+    variance = residual.square().sum(0) / freedom
+    return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
+
+
+def mirrored_normal(y: Tensor, size: int, rng: torch.Generator, mirrored: bool) -> Tensor:
+    """Standard normal (n, size); if `mirrored`, subjects 2i and 2i+1 of a diagnosis mirror.
+
+    The mirrored (antithetic) draw makes the mean of a class exact to first order instead of
+    off by s / sqrt(n); the last of an odd class stands alone.
+    """
+    noise = normal(len(y), size, rng=rng, to=y.device)
+    for label in range(N_CLASSES if mirrored else 0):
+        members = (y == label).nonzero().flatten()
+        half = len(members) // 2
+        noise[members[1 : 2 * half : 2]] = -noise[members[0 : 2 * half : 2]]
+    return noise
+
+
+def residual_noise(
+    factors: Tensor, diagonal: Tensor, y: Tensor, rng: torch.Generator, mirrored: bool = False
+) -> Tensor:
+    """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
+    low = mirrored_normal(y, len(factors), rng, mirrored) @ factors.to(diagonal)
+    return low + mirrored_normal(y, len(diagonal), rng, mirrored) * diagonal
+
+
+def within_class_variance(x: Tensor, y: Tensor) -> Tensor:
+    """Pooled within-class variance of every column of (n, p)."""
+    groups = [x[y == c] for c in range(N_CLASSES) if bool((y == c).any())]
+    squares = torch.stack([(g - g.mean(0)).square().sum(0) for g in groups]).sum(0)
+    return squares / max(x.shape[0] - len(groups), 1)
+
+
+def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
+    """Mean FC of every class (2, R, R), shrunk like the coordinates."""
+    flat = class_means(batch.fc.flatten(1), batch.y, keep)
+    return shrink_to_identity(flat.unflatten(1, batch.fc.shape[1:]), shrink)
+
+
+def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None) -> Tensor:
+    """Off-log coordinates to FC, with class means moved to `means` (2, R, R) where given.
+
+    exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
+    as the class difference itself (on ABIDE the difference of 60 + 60 sampled subjects
+    correlates 0.65 with that of the model). So every class is shifted once by
+    off_log(target mean) - off_log(sample mean), and decoded again.
+    """
+    fc, diagonal = from_off_log(coordinates, start=start, tol=TOLERANCE)
+    enough = [c for c in range(N_CLASSES) if int((y == c).sum()) >= FEW]
+    if means is None or not enough:
+        return fc
+    shifted = coordinates.clone()
+    for c in enough:
+        target, found = log_edges(torch.stack([means[c], fc[y == c].mean(0)]), 0.0)
+        shifted[y == c] += target - found
+    return from_off_log(shifted, start=diagonal, tol=TOLERANCE)[0]
+
+
+def matched_scale(
+    draw: Callable[[Tensor, Tensor], Tensor], batch: FCBatch, shrink: float, n: int = 64
+) -> Tensor:
+    """Noise scale at which the mean within-class edge variance equals the training subjects'.
+
+    Two secant steps of `n` samples each.
+
+    Parameters
+    ----------
+    draw : callable
+        (scale, y) to FC (n, R, R).
+    batch : FCBatch
+        Training subjects.
+    shrink : float
+        Identity shrinkage of the coordinates, which the samples share.
+    """
+    target = within_class_variance(edges(batch.fc), batch.y).mean() * (1 - shrink) ** 2
+    y = batch.y[torch.arange(n, device=batch.y.device) % len(batch)]
+    scale = torch.ones((), device=batch.fc.device)
+    for _ in range(2):
+        variance = within_class_variance(edges(draw(scale, y)), y).mean()
+        # Edge variance grows about with scale^2; bounds guard a site of near-copies.
+        scale = (scale * (target / variance.clamp_min(1e-12)).sqrt()).clamp(0.25, 4.0)
+    return scale
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
-from fcforge.generators.gaussian import class_means, within_class_variance
+from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.layers import N_CLASSES, normal
 from fcforge.graphs import edges, fisher_z, from_edges
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fcforge.generators import layers as nn
-from fcforge.generators.base import FCBatch, GeneratorState, LaneGenerator, RNGs
+from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
 from fcforge.generators.layers import Params
 from fcforge.settings import Positive, Size
 
@@ -49,7 +49,7 @@ def critic_loss(
 
 
 @dataclass(frozen=True)
-class WGAN(LaneGenerator):
+class WGAN(Generator):
     """A conditional WGAN-GP; a subclass says what its two networks are and see.
 
     Parameters

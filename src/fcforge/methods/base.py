@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.replay.bank import PublicView, SiteView
-from fcforge.replay.declared import Declared, alike
-from fcforge.replay.memory import Replay, recall
+from fcforge.replay.memory import Declared, Replay, alike, recall
 from fcforge.settings import Checked
 
 Keeps = Literal["nothing", "statistics", "real subjects", "synthetic subjects"]

@@ -156,11 +156,10 @@ def _lane_order(node: Node) -> tuple[bool, str, int]:
 def wanted_generators(nodes: Sequence[Node], *, in_lanes: bool = False) -> dict[Hashable, Node]:
     """One node for every generator that nodes need; of those that train in lanes, if asked."""
     from fcforge.generators import GENERATORS
-    from fcforge.generators.base import LaneGenerator
 
     def laned(node: Node) -> bool:
         generator = node.spec.learner.generator
-        return generator is not None and issubclass(GENERATORS[generator.name], LaneGenerator)
+        return generator is not None and GENERATORS[generator.name].in_lanes()
 
     wanted = {generator_name(n): n for n in nodes if not in_lanes or laned(n)}
     wanted.pop(None, None)

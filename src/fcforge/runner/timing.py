@@ -11,7 +11,7 @@ import numpy as np
 
 from fcforge.runner.execute import generator_name
 from fcforge.runner.pipelines import depends_on, pipeline_of
-from fcforge.runner.plan import Node, Plan, Work, missing_nodes
+from fcforge.runner.plan import Node, Plan, missing_nodes
 from fcforge.runner.store import LANE, SUBJECTS, Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
@@ -71,8 +71,8 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
     for rate in {generator_name(n): rates[_learner(n)] for n in todo if generator_name(n)}.values():
         seconds += rate.generator_seconds
         disk += rate.generator_bytes
-    sizes = {n.key: rates[_learner(n)].state(n.depth) for n in todo if n.continued}
-    return seconds, disk + most_at_once(plan, store.done(), sizes, jobs)
+    states = [(n, rates[_learner(n)].state(n.depth)) for n in todo if n.continued]
+    return seconds, disk + most_at_once(states, jobs)
 
 
 def _seen(node: Node) -> tuple[str, ...]:
@@ -143,28 +143,13 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-class _Imagined(Store):
-    """A store that only counts the states it would hold."""
+def most_at_once(states: Sequence[tuple[Node, int]], jobs: int) -> int:
+    """Bytes of the states (of nodes, with their sizes) that wait for later nodes at the most.
 
-    def __init__(self, done: set[str]) -> None:
-        super().__init__("")
-        self._done, self.states = done, dict[str, int]()
-
-    def done(self) -> set[str]:
-        """What was there before."""
-        return self._done
-
-    def drop_lane(self, key: str) -> None:
-        """Forget a state."""
-        self.states.pop(key, None)
-
-
-def most_at_once(plan: Plan, done: set[str], sizes: dict[str, int], jobs: int) -> int:
-    """Bytes of the states that wait for later nodes, when they are most."""
-    store = _Imagined(done)
-    work, most = Work(plan, store, lambda *step: None), 0
-    while running := [node for _ in range(jobs) if (node := work.take()) is not None]:
-        store.states |= {n.key: sizes[n.key] for n in running if n.key in sizes}
-        most = max(most, sum(store.states.values()))
-        work.done(running, "")
-    return most
+    The deepest node goes first, so that each of `jobs` workers has one chain of states behind it.
+    """
+    chains: dict[str, dict[int, int]] = {}
+    for node, size in states:
+        chains.setdefault(_learner(node), {})[node.depth] = size
+    longest = max((sum(chain.values()) for chain in chains.values()), default=0)
+    return min(sum(size for _, size in states), jobs * longest)

@@ -6,10 +6,10 @@ from simulated_site import simulate
 
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
+from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.generator import _draw_latent, from_coordinates, to_coordinates
-from fcforge.generators.gaussian import within_class_variance
 from fcforge.generators.layers import with_prefix
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng

@@ -9,8 +9,14 @@ from simulated_site import simulate
 
 from fcforge.errors import DataError
 from fcforge.generators.fcm_vae import FCMVAE
-from fcforge.generators.fcm_vae.lanes import LaneBatches, Lanes, adam, clip_lanes, train_together
-from fcforge.generators.fcm_vae.training import train
+from fcforge.generators.fcm_vae.training import (
+    LaneBatches,
+    Lanes,
+    adam_lanes,
+    clip_lanes,
+    train,
+    train_together,
+)
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
@@ -71,7 +77,7 @@ def test_adam_of_lanes_is_torchs_where_a_lane_works(double) -> None:
     for i in range(6):
         gradient = torch.randn(2, 5, generator=torch_rng(1, i))
         active = torch.tensor([True, i % 2 == 0])  # the second lane works every other step
-        lanes = adam(lanes, gradient, active, lr=0.1)
+        lanes = adam_lanes(lanes, gradient, active, lr=0.1)
         for lane in (0, 1):
             if active[lane]:
                 theirs[lane].grad = gradient[lane].clone()

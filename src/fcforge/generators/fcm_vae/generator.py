@@ -8,19 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.generators.base import FCBatch, GeneratorState, LaneGenerator, RNGs
+from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.fcm_vae import network as net
-from fcforge.generators.fcm_vae.lanes import train_together
-from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.fcm_vae.training import train
-from fcforge.generators.gaussian import (
+from fcforge.generators.corr_gauss import (
     class_means,
     decode,
     matched_scale,
     residual_factors,
     target_means,
 )
+from fcforge.generators.fcm_vae import network as net
+from fcforge.generators.fcm_vae.settings import VAESettings
+from fcforge.generators.fcm_vae.training import train, train_together
 from fcforge.generators.layers import N_CLASSES, Params, frozen, moved, normal, with_prefix
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
@@ -29,7 +28,7 @@ SHRINK = 0.02
 
 
 @dataclass(frozen=True)
-class FCMVAE(VAESettings, LaneGenerator):
+class FCMVAE(VAESettings, Generator):
     """FCM-VAE, the FORGE paper's graph-transformer VAE; presets "careful", "paper", "authors".
 
     Its fields, one per choice, are those of `fcm_vae.settings.VAESettings`.

@@ -11,8 +11,7 @@ from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, SiteView, cr
 from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay import memory
-from fcforge.replay.declared import Declared
-from fcforge.replay.memory import ROWS, Rule
+from fcforge.replay.memory import ROWS, Declared, Rule
 from fcforge.settings import Count, Size
 
 ReplayForward = Literal["joint", "separate"]

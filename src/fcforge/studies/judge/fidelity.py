@@ -7,7 +7,7 @@ import torch
 from scipy.stats import ks_2samp
 from torch import Tensor
 
-from fcforge.generators.gaussian import within_class_variance
+from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.graphs import edges
 from fcforge.types import FCBatch
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from fcforge.generators.gaussian import class_means
+from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.studies.judge.fidelity import spectrum
 from fcforge.types import FCBatch
