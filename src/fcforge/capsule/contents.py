@@ -161,7 +161,7 @@ class ChainSettings(Checked):
         try:
             if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
                 raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
-            missing = [f.name for f in fields(cls) if f.name not in data]
+            missing = [f.name for f in fields(cls) if f.name not in {*data, "harmonise"}]
             if missing:
                 raise CapsuleError(f"its settings do not say {missing[0]}.")
             settings = read_json(cls, data)
