@@ -30,7 +30,7 @@ def fingerprints(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
     """(id, SHA-256 of the FC, diagnosis) of every scan, in order."""
     scans = np.ascontiguousarray(fc, dtype="<f4")
     return tuple(
-        (str(i), hashlib.sha256(scan.tobytes()).hexdigest(), str(int(diagnosis)))
+        (str(i), hashlib.sha256(scan).hexdigest(), str(int(diagnosis)))
         for i, scan, diagnosis in zip(ids, scans, y, strict=True)
     )
 

@@ -96,8 +96,9 @@ def _require_a_pattern(X: np.ndarray) -> None:
     """
     if len(X) < 5 or not np.isfinite(X).all():
         return
-    chance = math.sqrt(X.var(axis=0).mean() / len(X))
-    if math.sqrt((X.mean(axis=0) ** 2).mean()) < 0.1 * chance:
+    level = float((X.mean(axis=0) ** 2).mean())
+    spread = max(float(np.linalg.norm(X)) ** 2 / X.size - level, 0.0)
+    if math.sqrt(level) < 0.1 * math.sqrt(spread / len(X)):
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
@@ -22,20 +23,34 @@ from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain
 from fcforge.randomness import torch_rng
 from fcforge.settings import Count, NotNegative, Positive
 
+BLOCK = 64  # rows of a root that are turned at once
+
 
 def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
     r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
 
-    With fewer rows than columns, the rotation that makes the leading columns triangular is
-    applied to the rest as one matrix product: half the time of a decomposition of all of them.
+    R is triangular already, so that block by block only its own rows and A have to be turned.
+    What is then left of A is zero in the columns of R, and gets a triangle of its own.
     """
-    every = torch.cat([root, rows.to(root)]) if len(root) else rows.to(root)
-    m, q = every.shape
-    if m >= q:
-        return torch.linalg.qr(every, mode="r").R
-    turned = torch.linalg.qr(every[:, :m]).Q.T @ every
-    turned[:, :m].triu_()
-    return turned
+    rows, done = rows.to(root), len(root)
+    if done:
+        root, rows = root.clone(), rows.clone()
+    for start in range(0, done, BLOCK):
+        block = root[start : start + BLOCK, start:]
+        both = _turned(torch.cat([block, rows[:, start:]]), len(block))
+        block.copy_(both[: len(block)])
+        rows[:, start:] = both[len(block) :]
+    rest = rows[:, done:]
+    rest = _turned(rest, len(rest)) if len(rest) < rest.shape[1] else torch.linalg.qr(rest, "r").R
+    return torch.cat([root, F.pad(rest, (done, 0))]) if done else rest
+
+
+def _turned(rows: Tensor, k: int) -> Tensor:
+    """Rows rotated so that their leading k columns are triangular: one matrix product for all."""
+    found, (turn, triangle) = torch.empty_like(rows), torch.linalg.qr(rows[:, :k], mode="complete")
+    found[:, :k] = triangle
+    torch.mm(turn.T, rows[:, k:], out=found[:, k:])
+    return found
 
 
 def gram(z: Tensor, blocks: int = 8) -> Tensor:
@@ -57,7 +72,7 @@ class Ridge(NamedTuple):
     noise: Tensor
 
 
-def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
+def ridge_from_root(root: Tensor, penalties: list[float], spare: Tensor | None = None) -> Ridge:
     r"""Solve :math:`\min \|t - b - Zw\|^2 + \alpha\|w\|^2`, Z the standardised features.
 
     Solved in the dual: the rows of R act as pseudo-subjects, so the cost is that of an
@@ -70,12 +85,15 @@ def ridge_from_root(root: Tensor, penalties: list[float]) -> Ridge:
     ----------
     root : Tensor of shape (m, 1 + p + 1), float64
     penalties : list of float
+    spare : Tensor of the shape of `root`, optional
+        Memory to work in; new memory of that size takes longer to get than to fill.
     """
     one, x, t = root[:, 0], root[:, 1:-1], root[:, -1]
     n = float(one @ one)
     mean = (one @ x) / n
-    z = torch.addr(x, one, mean, alpha=-1)  # centred: orthogonal to `one`
-    sd = torch.sqrt(z.square().sum(0) / n)
+    z = torch.empty_like(x) if spare is None else spare[:, 1:-1]
+    torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
+    sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
     sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
     z /= sd
     u = t - one * ((one @ t) / n)
@@ -135,9 +153,11 @@ class Analytic(Method):
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
         """Rows [1, x, t]; x is a fixed linear map of the edges, equal at every hospital."""
-        x = inputs["edges"].double()
-        x = centre_edges(x) if self.centre else x
-        return moment_rows(x @ self._basis(x) if self.projection else x, y)
+        rows = moment_rows(inputs["edges"], y)
+        x = rows[:, 1:-1]
+        if self.centre:
+            centre_edges(x, out=x)
+        return moment_rows(x @ self._basis(x), y) if self.projection else rows
 
     def _basis(self, x: Tensor) -> Tensor:
         rng = torch_rng(0, "analytic projection", x.shape[1], self.projection)
@@ -176,8 +196,9 @@ class Analytic(Method):
         rows = self.statistics_rows(model, inputs, y)
         rows = rows if worth is None else rows * worth.to(rows).sqrt()[:, None]
         root = add_to_root(lane.state["root"], rows)
-        ridge = ridge_from_root(root, self._penalties(rows.shape[1] - 2))
-        weight = self._to_edges(ridge.weight, inputs["edges"].double())
+        spare = rows if rows.shape == root.shape else None
+        ridge = ridge_from_root(root, self._penalties(rows.shape[1] - 2), spare)
+        weight = self._to_edges(ridge.weight, inputs["edges"][:1].double())
         # labels at -1 and +1 with common noise: log odds = 2 score / noise, half to each side
         params = linear_head(weight / ridge.noise, ridge.bias / ridge.noise)
         return Lane(params, lane.stats, {"root": root})

@@ -124,8 +124,9 @@ class Bank:
 
     def _all(self, what: str) -> Tensor:
         parts = getattr(self, what)
-        if len(parts) > 1:
-            parts[:] = [torch.cat(parts)]
+        if len(parts) > 1:  # a copy of everybody, but for empty pools
+            parts[:] = [p for p in parts if len(p)] or parts[:1]
+            parts[:] = [torch.cat(parts)] if len(parts) > 1 else parts
         return parts[0]
 
     # -- addresses: what a store writes, so that no subject is ever copied into it -----------------

@@ -25,9 +25,10 @@ def require_plain_edges(where: str, model: Model, do: str) -> None:
 
 
 def moment_rows(x: Tensor, y: Tensor) -> Tensor:
-    """Rows [1, x, t] (n, q + 2) of features x (n, q) and diagnoses, t = -1 or +1."""
-    t = 2.0 * y.to(x)[:, None] - 1.0
-    return torch.cat([torch.ones_like(t), x, t], dim=1)
+    """Rows [1, x, t] (n, q + 2), float64, of features x (n, q) and diagnoses, t = -1 or +1."""
+    rows = torch.empty(len(x), x.shape[1] + 2, dtype=torch.float64, device=x.device)
+    rows[:, 0], rows[:, 1:-1], rows[:, -1] = 1.0, x, 2.0 * y - 1.0
+    return rows
 
 
 def linear_head(weight: Tensor, bias: Tensor) -> Params:
