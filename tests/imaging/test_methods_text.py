@@ -1,5 +1,6 @@
 """The methods paragraph: it says what was done, and cites what it says."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fcforge.imaging.denoise import COMPONENTS, PRESETS
 from fcforge.imaging.layouts import LAYOUTS
 from fcforge.imaging.methods_text import Methods, describe_methods, words
 from fcforge.imaging.options import FCRequest
+from fcforge.imaging.raw.fsl_spm import plan_route
 from fcforge.imaging.sources import Source
 
 WORKS = words()["works"]
@@ -31,9 +33,10 @@ def test_the_default_of_fmriprep_in_full():
     assert found.text == (
         "Scans had been preprocessed by fMRIPrep 23.2.1 [1]. The signal of each of 116 ROIs "
         "(AAL116 [2]) was the mean over its voxels with a signal, inside the brain mask where "
-        "there was one (nilearn [3]). Series were detrended and regressed on discrete cosines "
+        "there was one. Series were detrended and regressed on discrete cosines "
         "slower than 128 s, 24 motion regressors (six parameters, derivatives and the squares "
-        "of both [4]), the mean signals of white matter and cerebrospinal fluid [5]. "
+        "of both [3]), the mean signals of white matter and cerebrospinal fluid [4], by "
+        "nilearn [5]. "
         "Frequencies below 0.1 Hz were kept (Butterworth filter of order 5). Functional "
         "connectivity (FC) is the Pearson correlation between the series of two ROIs; several "
         "runs of a subject were z-scored one by one and joined. The FC of an ROI without "
@@ -41,7 +44,7 @@ def test_the_default_of_fmriprep_in_full():
         "10% such ROIs, or left with fewer than 15 degrees of freedom by denoising were "
         "excluded; 38 of 40 have FC."
     )
-    works = ("esteban2019", "tzourio2002", "abraham2014", "friston1996", "wang2024")
+    works = ("esteban2019", "tzourio2002", "satterthwaite2013", "wang2024", "abraham2014")
     assert found.references == tuple(WORKS[key] for key in works)
     assert "nilearn" in found.software
 
@@ -97,6 +100,27 @@ def test_own_preprocessing_says_that_t1w_was_not_used():
     assert "Esteban" not in " ".join(made(made_by="fcforge preprocess").references)
 
 
+def test_own_preprocessing_names_the_steps_of_the_sidecar(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tools = {"slice_timing": "slicetimer", "motion": "mcflirt", "registration": "spm12"}
+    steps = {step: {"Tool": tool} for step, tool in tools.items()}
+    side = {"Steps": {**steps, "distortion": "not done"}}
+    (tmp_path / "x.json").write_text(json.dumps(side))
+    found = made(made_by="fcforge preprocess 0.2.0")
+    assert found.text.startswith(
+        "Raw scans had been brought to MNI space by fcforge preprocess: slice timing by FSL's "
+        "slicetimer, rigid realignment by FSL's MCFLIRT [1], normalisation of the mean functional "
+        "image by SPM12 [2]; T1-weighted images were not used."
+    )
+    assert found.references[:2] == (WORKS["jenkinson2002"], WORKS["ashburner2005"])
+
+
+def test_every_step_and_tool_has_its_words():
+    plans = [plan_route("pip"), plan_route("fsl", lambda name: name), {"motion": "ants"}]
+    known = {f"{step} {tool}" for plan in plans for step, tool in plan.items()}
+    assert known == set(words()["steps"])
+
+
 @pytest.mark.parametrize(
     ("name", "cited"),
     [("Schaefer400Yeo17", "Schaefer"), ("HarvardOxfordSub", "Desikan"), ("CC200", "Craddock et al. "
@@ -121,7 +145,11 @@ def test_tables_are_whole():
 def test_every_work_is_cited_by_something():
     text = " ".join(v for name, table in words().items() for v in table.values() if name != "works")
     cited = {*re.findall(r"\[?([a-z]+\d{4})\]?", text), "abraham2014", "wang2024", "power2012"}
-    assert cited | {"pruim2015"} == set(WORKS)
+    assert cited | {"pruim2015", "power2014"} == set(WORKS)
+
+
+def test_every_work_has_its_doi():
+    assert all(re.search(r" https://doi\.org/10\.\d{4}/\S+$", work) for work in WORKS.values())
 
 
 def test_markdown_lists_the_works():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.outputs import software
-from fcforge.imaging.sources import Source
+from fcforge.imaging.sources import Source, read_json
 
 
 @lru_cache(maxsize=1)
@@ -51,7 +51,10 @@ def describe_methods(
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
     name = made_by or words()["names"].get(tool, tool)
-    sentences = [words()["tools"][tool].format(made_by=name)]
+    done_before = read_json(source.sidecar).get("Steps", {}).items() if tool == "fcforge" else ()
+    known = (f"{step} {how['Tool']}" for step, how in done_before if isinstance(how, dict))
+    steps = ", ".join(words()["steps"].get(key, key) for key in known) or "its sidecars say how"
+    sentences = [words()["tools"][tool].format(made_by=name, steps=steps)]
     if source.kind == "scan":
         sentences.append(_signals(request, atlas))
     else:
@@ -79,7 +82,7 @@ def _signals(request: FCRequest, atlas: Atlas) -> str:
         how = "the least-squares weight of its map in every volume"
     dropped = f"The first {request.drop} volumes were left out. " if request.drop else ""
     rois = f"{atlas.n_rois} ROIs ({_named(atlas)})"
-    return f"{dropped}The signal of each of {rois} was {how} (nilearn [abraham2014])."
+    return f"{dropped}The signal of each of {rois} was {how}."
 
 
 def _denoising(request: FCRequest, *, confounds: bool) -> list[str]:
@@ -90,15 +93,15 @@ def _denoising(request: FCRequest, *, confounds: bool) -> list[str]:
         known["wm_csf"] += " with derivatives and squares"
     named = ", ".join(known[part] for part in chosen if part in known)
     taken = f"regressed on {named} [wang2024]" if named else "not regressed on confounds"
-    said = [f"Series were detrended and {taken}."]
+    said = [f"Series were detrended and {taken}, by nilearn [abraham2014]."]
     if "ica_aroma" in chosen:
         said.insert(0, "Of the scans those denoised by ICA-AROMA [pruim2015] were used.")
     if "scrub" in chosen:
         limits = [denoise.parameters[k] for k in ("fd_threshold", "std_dvars_threshold", "scrub")]
         said.append(
             "Volumes with a framewise displacement above {:g} mm [power2012] or standardised DVARS "
-            "above {:g}, and stretches of fewer than {} volumes between them, were left "
-            "out.".format(*limits)
+            "above {:g}, and stretches of fewer than {} volumes between them, were left out "
+            "[power2014].".format(*limits)
         )
     low = None if "high_pass" in chosen else denoise.high_pass
     ends = ((low, "above"), (denoise.low_pass, "below"))
