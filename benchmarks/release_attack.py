@@ -22,8 +22,9 @@ import torch
 from setting import FILES, FOLDER, ROOT, SITES, Stopwatch, options, quality, show, whole_abide
 
 from fcforge.consortium import make_public
-from fcforge.consortium.audit import PLAN, audit_people, ceiling_of, contributors, release_name
+from fcforge.consortium.audit import PLAN, audit_people, contributors, release_name
 from fcforge.consortium.public import PublicStart
+from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector
 from fcforge.sites import split_site

@@ -14,7 +14,6 @@ from fcforge.consortium import Home, read_consortium, write_consortium, write_ho
 from fcforge.consortium.audit import (
     audit_people,
     audit_release,
-    ceiling_of,
     contributors,
     halves,
     released_people,
@@ -22,6 +21,7 @@ from fcforge.consortium.audit import (
 )
 from fcforge.consortium.learning import Budget, learn
 from fcforge.errors import CapsuleError, DataError
+from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.releases import vector
 from fcforge.report import audits

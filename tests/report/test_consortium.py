@@ -8,7 +8,7 @@ from small_consortium import empty, release_of, sites, start
 
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.consortium import Consortium, write_consortium
-from fcforge.consortium.audit import ceiling_of
+from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.report.consortium import (
     consortium_answers,
     consortium_json,

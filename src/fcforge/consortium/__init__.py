@@ -11,16 +11,6 @@ from fcforge.consortium.public import PublicStart, make_public
 from fcforge.consortium.records import Release, Withdrawal
 
 __all__ = [
-    "Consortium",
-    "Home",
-    "PublicStart",
-    "Release",
-    "Withdrawal",
-    "make_public",
-    "read_consortium",
-    "read_home",
-    "read_release",
-    "write_consortium",
-    "write_home",
-    "write_release",
-]
+    "Consortium", "Home", "PublicStart", "Release", "Withdrawal", "make_public", "read_consortium",
+    "read_home", "read_release", "write_consortium", "write_home", "write_release",
+]  # fmt: skip

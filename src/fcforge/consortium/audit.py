@@ -23,7 +23,7 @@ from fcforge.consortium.records import Release
 from fcforge.errors import DataError
 from fcforge.privacy import attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
-from fcforge.privacy.mechanisms import epsilon_of, gaussian_sigma
+from fcforge.privacy.mechanisms import ceiling_of, epsilon_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
@@ -187,12 +187,6 @@ def split_people(everybody: Contributors, plan: AuditPlan) -> tuple[Contributors
 def release_name(epsilon: float | None) -> str:
     """How a row calls a release at this budget."""
     return "release without noise" if epsilon is None else f"release at epsilon {epsilon:g}"
-
-
-def ceiling_of(epsilon: float | None, delta: float) -> float:
-    """AUC that no attack on one person exceeds at this budget (`release_attacks.ceiling`)."""
-    sigma = 0.0 if epsilon is None else gaussian_sigma(epsilon, delta)
-    return release_attacks.ceiling(sigma)
 
 
 def audit_release(

@@ -6,29 +6,30 @@ score means "was trained on".
 """
 
 import numpy as np
+from numpy import ndarray as Array
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 TINY = 1e-12
 
 
-def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def correlations(a: Array, b: Array) -> Array:
     """Pearson correlations (n, m) between the rows of a and b."""
 
-    def unit(x: np.ndarray) -> np.ndarray:
+    def unit(x: Array) -> Array:
         x = x - x.mean(1, keepdims=True)
         return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), TINY)
 
     return unit(a) @ unit(b).T
 
 
-def nearest_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
+def nearest_distance(x: Array, records: Array) -> Array:
     """Log of the distance to the closest record, floored at a millionth of the typical one."""
     d = cdist(x, records)
     return np.log(np.maximum(d.min(1), 1e-6 * max(float(np.median(d)), TINY)))
 
 
-def distance_ratio(x: np.ndarray, records: np.ndarray, reference: np.ndarray) -> np.ndarray:
+def distance_ratio(x: Array, records: Array, reference: Array) -> Array:
     r"""Calibrated distance, :math:`-\log\, d(x, S) / d(x, \mathrm{Ref})`.
 
     Dividing by the distance to people not trained on takes out that some people are near
@@ -37,7 +38,7 @@ def distance_ratio(x: np.ndarray, records: np.ndarray, reference: np.ndarray) ->
     return nearest_distance(x, reference) - nearest_distance(x, records)
 
 
-def kde_log_density(x: np.ndarray, points: np.ndarray) -> np.ndarray:
+def kde_log_density(x: Array, points: Array) -> Array:
     r"""Gaussian kernel density with Scott's bandwidth, as ``scipy.stats.gaussian_kde``.
 
     .. math:: p(x) = \frac1m \sum_j N(x; s_j, h^2 \Sigma), \quad h = m^{-1/(d+4)}
@@ -53,7 +54,7 @@ def kde_log_density(x: np.ndarray, points: np.ndarray) -> np.ndarray:
     return logsumexp(energy, axis=1) - constant
 
 
-def principal_scores(fit: np.ndarray, k: int, *others: np.ndarray) -> list[np.ndarray]:
+def principal_scores(fit: Array, k: int, *others: Array) -> list[Array]:
     """Scores of `others` on the first k principal axes of `fit` (m, p), m small and p large."""
     centre = fit.mean(0)
     values, vectors = np.linalg.eigh((fit - centre) @ (fit - centre).T)
@@ -62,9 +63,7 @@ def principal_scores(fit: np.ndarray, k: int, *others: np.ndarray) -> list[np.nd
     return [(x - centre) @ axes.T for x in others]
 
 
-def domias(
-    x: np.ndarray, records: np.ndarray, reference: np.ndarray, components: int = 30
-) -> np.ndarray:
+def domias(x: Array, records: Array, reference: Array, components: int = 30) -> Array:
     r"""DOMIAS, :math:`\log p_S(x) - \log p_{Ref}(x)`, densities by KDE.
 
     Both densities are taken on the principal axes of the released records, the space in which
@@ -80,20 +79,15 @@ def domias(
     return kde_log_density(target, s) - kde_log_density(target, r)
 
 
-def class_mean(y: np.ndarray, records: np.ndarray, records_y: np.ndarray) -> np.ndarray:
+def class_mean(y: Array, records: Array, records_y: Array) -> Array:
     """Mean record of each target's class, (n, p); of all records where that class is missing."""
     found = [records[records_y == c] for c in (0, 1)]
     return np.stack([(own if len(own) else records).mean(0) for own in found])[y]
 
 
 def mean_shift(
-    x: np.ndarray,
-    y: np.ndarray,
-    records: np.ndarray,
-    records_y: np.ndarray,
-    reference: np.ndarray,
-    reference_y: np.ndarray,
-) -> np.ndarray:
+    x: Array, y: Array, records: Array, records_y: Array, reference: Array, reference_y: Array
+) -> Array:
     r"""Summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
 
     Only the released class mean is used: with 6670 edges and a hundred people even a mean says
@@ -104,7 +98,7 @@ def mean_shift(
     return ((x - 0.5 * (released + own)) * (released - own)).sum(1)
 
 
-def other_scan(half: np.ndarray, records: np.ndarray, reference: np.ndarray) -> np.ndarray:
+def other_scan(half: Array, records: Array, reference: Array) -> Array:
     """Fingerprint membership: highest correlation with a record, less that with a reference.
 
     What all people share (the reference's mean FC) is taken out first; on ABIDE that raises the
@@ -117,7 +111,7 @@ def other_scan(half: np.ndarray, records: np.ndarray, reference: np.ndarray) -> 
     )  # fmt: skip
 
 
-def linked_by_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
+def linked_by_distance(x: Array, records: Array) -> Array:
     """Whether the record nearest to x_i has x_i as its own nearest person; (n,) of 0 and 1.
 
     This is what a link needs: the record at hand points at one person, and at the right one.
@@ -127,9 +121,7 @@ def linked_by_distance(x: np.ndarray, records: np.ndarray) -> np.ndarray:
     return (back == np.arange(len(x))).astype(float)
 
 
-def linked_by_scan(
-    half: np.ndarray, x: np.ndarray, records: np.ndarray, reference: np.ndarray
-) -> np.ndarray:
+def linked_by_scan(half: Array, x: Array, records: Array, reference: Array) -> Array:
     """Whether the other scan of person i leads through the best record to x_i; (n,) of 0 and 1.
 
     Identification by argmax correlation over edges (Finn et al., Nat. Neurosci. 2015), the
@@ -141,7 +133,7 @@ def linked_by_scan(
     return (back == np.arange(len(x))).astype(float)
 
 
-def leverage(rows: np.ndarray, moments: np.ndarray, ridge: float = 1e-8) -> np.ndarray:
+def leverage(rows: Array, moments: Array, ridge: float = 1e-8) -> Array:
     r"""Attack on released second moments: :math:`-\log\, a^\top (M + \lambda I)^{-1} a`.
 
     A person who was added to :math:`M = \sum a a^\top` has leverage at most 1; with fewer people
@@ -168,12 +160,12 @@ def leverage(rows: np.ndarray, moments: np.ndarray, ridge: float = 1e-8) -> np.n
     return -np.log(np.maximum(total, TINY))
 
 
-def alignment(x: np.ndarray, rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
+def alignment(x: Array, rows: Array, reference: Array) -> Array:
     """Largest |correlation| of x less the reference mean with any released row of edges."""
     return np.abs(correlations(x - reference.mean(0), rows)).max(1)
 
 
-def shadow(features: np.ndarray, member: np.ndarray) -> np.ndarray:
+def shadow(features: Array, member: Array) -> Array:
     r"""Shadow-model attack: likelihood ratio of "trained on" against "not", per person.
 
     Every world in turn is the target, all others are its shadows: for person i and feature f,
@@ -198,7 +190,7 @@ def shadow(features: np.ndarray, member: np.ndarray) -> np.ndarray:
     return out
 
 
-def _ratio(own: np.ndarray, shadows: np.ndarray, inside: np.ndarray) -> np.ndarray:
+def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
     """Log likelihood ratio (n,) of `own` (n, f) given shadows (K, n, f) and who was inside."""
     n_in, n_out = inside.sum(0)[:, None], (~inside).sum(0)[:, None]
     total_in = (shadows * inside[..., None]).sum(0)

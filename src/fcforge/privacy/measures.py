@@ -5,8 +5,11 @@ row per world, one column per subject; `member` says who was trained on in that 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy import ndarray as Array
+from numpy.random import Generator
 
 MEMBER, OUTSIDER, UNUSED = 1, 0, -1
 LEVEL = 0.95
@@ -25,31 +28,27 @@ class Measured:
         return [round(float(v), 4) for v in (self.value, self.low, self.high)]
 
 
-def auc(
-    members: np.ndarray,
-    outsiders: np.ndarray,
-    member_weight: np.ndarray | None = None,
-    outsider_weight: np.ndarray | None = None,
-) -> float:
+def auc(inside: Array, outside: Array, p: Array | None = None, q: Array | None = None) -> Any:
     r"""Area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
 
     Examples
     --------
-    >>> auc(np.array([3.0, 1.0]), np.array([2.0, 1.0]))
+    >>> float(auc(np.array([3.0, 1.0]), np.array([2.0, 1.0])))
     0.625
+
+    `p` and `q` are weights of the people, (n,) or (B, n) for B areas at once.
     """
-    wins = (members[:, None] > outsiders) + 0.5 * (members[:, None] == outsiders)
-    p = np.ones(len(members)) if member_weight is None else member_weight
-    q = np.ones(len(outsiders)) if outsider_weight is None else outsider_weight
-    return float(p @ wins @ q / (p.sum() * q.sum()))
+    wins = (inside[:, None] > outside) + 0.5 * (inside[:, None] == outside)
+    p, q = _or_ones(p, inside), _or_ones(q, outside)
+    return ((p @ wins) * q).sum(-1) / (p.sum(-1) * q.sum(-1))
+
+
+def _or_ones(weight: Array | None, people: Array) -> Array:
+    return np.ones(len(people)) if weight is None else weight
 
 
 def tpr_at_fpr(
-    members: np.ndarray,
-    outsiders: np.ndarray,
-    fpr: float = 0.01,
-    member_weight: np.ndarray | None = None,
-    outsider_weight: np.ndarray | None = None,
+    inside: Array, outside: Array, fpr: float = 0.01, p: Array | None = None, q: Array | None = None
 ) -> float:
     """Share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
 
@@ -61,20 +60,17 @@ def tpr_at_fpr(
     >>> tpr_at_fpr(np.array([9.0, 5.0, 1.0, 0.0]), np.array([4.0, 3.0, 2.0]))
     0.5
     """
-    p = np.ones(len(members)) if member_weight is None else member_weight
-    q = np.ones(len(outsiders)) if outsider_weight is None else outsider_weight
-    order = np.argsort(outsiders)[::-1]
-    values, share = outsiders[order], np.cumsum(q[order]) / q.sum()
+    p, q = _or_ones(p, inside), _or_ones(q, outside)
+    order = np.argsort(outside)[::-1]
+    values, share = outside[order], np.cumsum(q[order]) / q.sum()
     # weight strictly above v: the running sum before the first outsider tied with v
     first = np.searchsorted(-values, -values, side="left")
     above = np.where(first > 0, share[first - 1], 0.0)
     threshold = values[above <= fpr + 1e-12].min()
-    return float(p[members > threshold].sum() / p.sum())
+    return float(p[inside > threshold].sum() / p.sum())
 
 
-def _weights(
-    rng: np.random.Generator, n_draws: int, worlds: int, subjects: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> tuple[Array, Array]:
     """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
 
     One world weighs one: then subjects alone are drawn.
@@ -84,12 +80,12 @@ def _weights(
     return by_subject, by_world if worlds > 1 else np.ones((n_draws, 1))
 
 
-def _interval(value: float, draws: np.ndarray) -> Measured:
+def _interval(value: float, draws: Array) -> Measured:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Measured(value, float(min(low, value)), float(max(high, value)))
 
 
-def _share_interval(value: float, draws: np.ndarray, n: int) -> Measured:
+def _share_interval(value: float, draws: Array, n: int) -> Measured:
     """Interval of a share; none or all of n people still leaves room (Clopper & Pearson)."""
     found = _interval(value, draws)
     margin = 1 - ((1 - LEVEL) / 2) ** (1 / max(n, 1))
@@ -98,26 +94,17 @@ def _share_interval(value: float, draws: np.ndarray, n: int) -> Measured:
     return Measured(value, low, high)
 
 
-def mean_auc(
-    scores: np.ndarray, member: np.ndarray, by_subject: np.ndarray, by_world: np.ndarray
-) -> np.ndarray:
+def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -> Array:
     """Weighted mean over worlds of each world's AUC; (B,) for weights (B, n) and (B, K)."""
     areas = []
     for s, m in zip(scores, member, strict=True):
         a, b = m == MEMBER, m == OUTSIDER
-        wins = (s[a][:, None] > s[b]) + 0.5 * (s[a][:, None] == s[b])
-        p, q = by_subject[:, a], by_subject[:, b]
-        areas.append(((p @ wins) * q).sum(1) / (p.sum(1) * q.sum(1)))
+        areas.append(auc(s[a], s[b], by_subject[:, a], by_subject[:, b]))
     return (np.stack(areas, 1) * by_world).sum(1) / by_world.sum(1)
 
 
 def membership(
-    scores: np.ndarray,
-    member: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    fpr: float = 0.01,
-    n_draws: int = 200,
+    scores: Array, member: Array, rng: Generator, *, fpr: float = 0.01, n_draws: int = 200
 ) -> tuple[Measured, Measured]:
     """AUC (mean over worlds) and TPR at `fpr` (worlds pooled) of an attack.
 
@@ -136,7 +123,7 @@ def membership(
     worlds, n = scores.shape
     inside, outside = member == MEMBER, member == OUTSIDER
 
-    def tpr(by_subject: np.ndarray, by_world: np.ndarray) -> float:
+    def tpr(by_subject: Array, by_world: Array) -> float:
         w = by_world[:, None] * by_subject
         return tpr_at_fpr(scores[inside], scores[outside], fpr, w[inside], w[outside])
 
@@ -148,13 +135,11 @@ def membership(
     return area, rate
 
 
-def identification(
-    hits: np.ndarray, member: np.ndarray, rng: np.random.Generator, *, n_draws: int = 200
-) -> Measured:
+def identification(hits: Array, member: Array, rng: Generator, *, n_draws: int = 200) -> Measured:
     """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
     inside = member == MEMBER
 
-    def rate(w: np.ndarray) -> float:
+    def rate(w: Array) -> float:
         return float(np.average(hits[inside], weights=w[inside]))
 
     weights = [np.outer(v, s) for s, v in zip(*_weights(rng, n_draws, *hits.shape), strict=True)]

@@ -59,8 +59,7 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
     ----------
     Balle & Wang, Improving the Gaussian mechanism for differential privacy, ICML 2018.
     """
-    near = _normal_cdf(0.5 / sigma - epsilon * sigma)
-    far = _normal_cdf(-0.5 / sigma - epsilon * sigma)
+    near, far = (_normal_cdf(side / sigma - epsilon * sigma) for side in (0.5, -0.5))
     return near - (math.exp(min(epsilon, 700.0)) * far if far > 0 else 0.0)
 
 
@@ -68,6 +67,26 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Smallest noise multiplier of one (epsilon, delta)-private Gaussian release."""
     check_budget(epsilon, delta, "Gaussian mechanism")
     return _bisect(lambda sigma: gaussian_delta(sigma, epsilon) <= delta, 1e-9, 1e6)
+
+
+def ceiling_of(epsilon: float | None, delta: float) -> float:
+    """AUC that no attack on one person exceeds at this budget; None: exact sums."""
+    return 1.0 if epsilon is None else ceiling(gaussian_sigma(epsilon, delta))
+
+
+def ceiling(sigma: float) -> float:
+    r"""AUC that no attack exceeds under a Gaussian mechanism: :math:`\Phi(1 / (\sqrt2 \sigma))`.
+
+    Reached by an attacker who knows everybody else in the release exactly, against a person who
+    contributes as much as anybody may; sigma is the noise in units of the sensitivity
+    (Dong, Roth & Su, Gaussian differential privacy, 2022).
+
+    Examples
+    --------
+    >>> round(ceiling(1.0), 4), ceiling(0.0)
+    (0.7602, 1.0)
+    """
+    return 1.0 if sigma == 0 else _normal_cdf(1.0 / (math.sqrt(2.0) * sigma))
 
 
 def _bisect(good: Callable[[float], bool], low: float, high: float) -> float:

@@ -6,12 +6,12 @@ The attacker holds a person's scan and diagnosis, so knows what that person woul
 and give scores (K, n): a higher score means "was in it".
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray as Array
 
-from fcforge.privacy.attacks import TINY
+from fcforge.privacy import attacks
 
 SAMPLE = "likelihood ratio, reference sample"
 KNOWN = "likelihood ratio, site known"
@@ -31,12 +31,12 @@ class Expectation:
         Of the sum about `total`, noise included.
     """
 
-    total: np.ndarray
-    mean: np.ndarray
-    covariance: np.ndarray
+    total: Array
+    mean: Array
+    covariance: Array
 
 
-def from_reference(reference: np.ndarray, members: np.ndarray, noise: float) -> Expectation:
+def from_reference(reference: Array, members: Array, noise: float) -> Expectation:
     r"""Expectation of an attacker with m people of the same hospital who are not in the release.
 
     Mean and (shrunk, Ledoit & Wolf 2004) covariance are theirs; the sum of n people varies about
@@ -49,7 +49,7 @@ def from_reference(reference: np.ndarray, members: np.ndarray, noise: float) -> 
     return Expectation(np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean)))
 
 
-def from_everybody(rows: np.ndarray, members: np.ndarray, noise: float) -> Expectation:
+def from_everybody(rows: Array, members: Array, noise: float) -> Expectation:
     r"""Expectation of an attacker who knows the rows of all N people, but not which n are in.
 
     The worst case short of knowing who else is in: true mean and covariance, and the sum of a
@@ -60,25 +60,20 @@ def from_everybody(rows: np.ndarray, members: np.ndarray, noise: float) -> Expec
     return Expectation(np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean)))
 
 
-def likelihood_ratio(totals: np.ndarray, rows: np.ndarray, expected: Expectation) -> np.ndarray:
+def likelihood_ratio(totals: Array, rows: Array, expected: Expectation) -> Array:
     r"""Log likelihood ratio of "v is in the sum" against "somebody else is", sums being Gaussian.
 
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - E T) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
     """
     deviation = rows - expected.mean
-    ridge = 1e-9 * max(float(np.trace(expected.covariance)) / len(expected.mean), TINY)
+    ridge = 1e-9 * max(float(np.trace(expected.covariance)) / len(expected.mean), attacks.TINY)
     solved = np.linalg.solve(expected.covariance + ridge * np.eye(len(expected.mean)), deviation.T)
     return (totals - expected.total) @ solved - 0.5 * (deviation.T * solved).sum(0)
 
 
 def class_mean(
-    totals: np.ndarray,
-    rows: np.ndarray,
-    y: np.ndarray,
-    reference: np.ndarray,
-    reference_y: np.ndarray,
-    members: np.ndarray,
-) -> np.ndarray:
+    totals: Array, rows: Array, y: Array, reference: Array, reference_y: Array, members: Array
+) -> Array:
     r"""Summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
 
     The released mean's shift from the reference mean m, along what sets a person apart from the
@@ -88,24 +83,20 @@ def class_mean(
     return (totals / members[:, None] - reference.mean(0)) @ (rows - own[y]).T
 
 
-def _mean_of(rows: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _mean_of(rows: Array, chosen: Array) -> Array:
     return rows[chosen].mean(0) if chosen.any() else rows.mean(0)
 
 
-def leverage(totals: np.ndarray, rows: np.ndarray, ridge: float = 1e-8) -> np.ndarray:
+def leverage(totals: Array, rows: Array, ridge: float = 1e-8) -> Array:
     r"""Leverage in one released row: :math:`-\log\, v^\top (T T^\top + \lambda I)^{-1} v`.
 
     `attacks.leverage` of the root :math:`T^\top`, for many releases at once: small for whoever
     lies along the sum.
     """
-    length = np.maximum((totals**2).sum(1, keepdims=True), TINY)
-    along = (totals @ rows.T) ** 2 / length
-    outside = np.maximum((rows**2).sum(1) - along, 0.0)
-    total = along / (length * (1 + ridge)) + outside / (ridge * length)
-    return -np.log(np.maximum(total, TINY))
+    return np.stack([attacks.leverage(rows, total[None], ridge) for total in totals])
 
 
-def loss_drop(residual: np.ndarray, coordinates: np.ndarray, step: np.ndarray) -> np.ndarray:
+def loss_drop(residual: Array, coordinates: Array, step: Array) -> Array:
     r"""How much better the released head fits a person than the public head did.
 
     :math:`r^2 - (r - u^\top \beta)^2` with r the public head's residual of a person (n,), u the
@@ -114,21 +105,6 @@ def loss_drop(residual: np.ndarray, coordinates: np.ndarray, step: np.ndarray) -
     return residual**2 - (residual - step @ coordinates.T) ** 2
 
 
-def loss(residual: np.ndarray, coordinates: np.ndarray, step: np.ndarray) -> np.ndarray:
+def loss(residual: Array, coordinates: Array, step: Array) -> Array:
     r"""Squared loss of the released head, negative: :math:`-(r - u^\top \beta)^2`."""
     return -((residual - step @ coordinates.T) ** 2)
-
-
-def ceiling(sigma: float) -> float:
-    r"""AUC that no attack exceeds under a Gaussian mechanism: :math:`\Phi(1 / (\sqrt2 \sigma))`.
-
-    Reached by an attacker who knows everybody else in the release exactly, against a person who
-    contributes as much as anybody may; sigma is the noise in units of the sensitivity
-    (Dong, Roth & Su, Gaussian differential privacy, 2022).
-
-    Examples
-    --------
-    >>> round(ceiling(1.0), 4), ceiling(0.0)
-    (0.7602, 1.0)
-    """
-    return 1.0 if sigma == 0 else 0.5 * math.erfc(-1.0 / (2.0 * sigma))

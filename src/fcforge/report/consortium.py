@@ -9,10 +9,10 @@ from typing import Any
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.summary import summary
 from fcforge.consortium import Consortium, PublicStart, Release
-from fcforge.consortium.audit import ceiling_of
 from fcforge.consortium.files import signer
 from fcforge.consortium.records import AuditRecord, Record
 from fcforge.errors import ConfigError
+from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.releases import vector
 from fcforge.report.audits import verdict
 from fcforge.report.frame import render, text_lines
