@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import FCForgeError
+from fcforge.errors import FCForgeError, at
 from fcforge.writing import write_bytes
 
 SUFFIX = ".age"
@@ -36,33 +36,24 @@ def encrypt(
 
 
 def decrypt(
-    file: str | Path,
-    identity: str | Path,
-    out: str | Path | None = None,
-    *,
-    overwrite: bool = False,
+    file: str | Path, identity: str | Path, out: str | Path | None = None, overwrite: bool = False
 ) -> Path:
     """Decrypt a file with an identity file or an SSH key; all of it is checked, then written."""
     age, content = _pyrage(), _content(file)
-    if not content.startswith(_MAGIC):
-        raise FCForgeError("is not encrypted in the age format.", where=str(file))
-    if out is None and Path(file).suffix != SUFFIX:
-        raise FCForgeError(f"does not end in {SUFFIX}.", where=str(file), do="Name it with --out.")
+    with at(file):
+        if not content.startswith(_MAGIC):
+            raise FCForgeError("is not encrypted in the age format.")
+        if out is None and Path(file).suffix != SUFFIX:
+            raise FCForgeError(f"does not end in {SUFFIX}.", do="Name it with --out.")
     out = _place(Path(out or Path(file).with_suffix("")), overwrite)
     try:
         plain = age.decrypt(content, _identities(identity))
     except age.DecryptError as error:
-        if "matching keys" not in str(error):
-            raise FCForgeError(
-                f"was damaged or changed ({error}).",
-                where=str(file),
-                do="Nothing was written; ask the sender for it again.",
-            ) from error
-        raise FCForgeError(
-            f"is not encrypted for the identity in '{identity}'.",
-            where=str(file),
-            do="Use the identity of a recipient, or ask the sender to encrypt it for you.",
-        ) from error
+        what, do = f"was damaged or changed ({error}).", "Nothing was written; ask for it again."
+        if "matching keys" in str(error):
+            what = f"is not encrypted for the identity in '{identity}'."
+            do = "Use the identity of a recipient, or ask the sender to encrypt it for you."
+        raise FCForgeError(what, where=file, do=do) from error
     write_bytes(out, plain, private=True)
     return out
 
@@ -89,51 +80,44 @@ def _pyrage() -> Any:
 def _recipients(said: str) -> list[Any]:
     """A recipient, or those of a file (one on each line, ``#`` begins a comment)."""
     if said.startswith(_PUBLIC):
-        return [_recipient(said, "")]
-    lines = [line for line in _lines(said) if not line.startswith("#")]
-    if not lines:
-        raise FCForgeError("names no recipient.", where=said)
-    return [_recipient(line, said) for line in lines]
+        return [_recipient(said)]
+    with at(said):
+        lines = [line for line in _lines(said) if not line.startswith("#")]
+        if not lines:
+            raise FCForgeError("names no recipient.")
+        return [_recipient(line) for line in lines]
 
 
-def _recipient(line: str, where: str) -> Any:
+def _recipient(line: str) -> Any:
     age = _pyrage()
     if line.startswith(_SECRET):
-        raise FCForgeError(
-            "holds a secret key, not a recipient.",
-            where=where,
-            do="Encrypt for the public key named in it, and never send that file.",
-        )
+        do = "Encrypt for the public key named in it, and never send that file."
+        raise FCForgeError("holds a secret key, not a recipient.", do=do)
     try:
         return (age.ssh if line.startswith("ssh-") else age.x25519).Recipient.from_str(line)
     except age.RecipientError as error:
-        raise FCForgeError(
-            f"'{line[:30]}' is not a recipient ({error}).",
-            where=where,
-            do="Use a key that begins with age1 or ssh-ed25519, whole, as its owner gave it.",
-        ) from error
+        do = "Use a key that begins with age1 or ssh-ed25519, whole, as its owner gave it."
+        raise FCForgeError(f"'{line[:30]}' is not a recipient ({error}).", do=do) from error
 
 
 def _identities(path: str | Path) -> list[Any]:
-    age, lines = _pyrage(), _lines(path)
-    try:
-        if lines and lines[0] == _OPENSSH:
-            return [age.ssh.Identity.from_buffer(Path(path).read_bytes())]
-        found = [age.x25519.Identity.from_str(x) for x in lines if x.startswith(_SECRET)]
-    except age.IdentityError as error:
-        raise FCForgeError(f"cannot be used as an identity ({error}).", where=str(path)) from error
-    if not found:
-        raise FCForgeError(
-            "holds no identity.",
-            where=str(path),
-            do=f"It has a line that begins with {_SECRET}; `fcforge keys age FILE` makes one.",
-        )
+    with at(path):
+        age, lines = _pyrage(), _lines(path)
+        try:
+            if lines and lines[0] == _OPENSSH:
+                return [age.ssh.Identity.from_buffer(Path(path).read_bytes())]
+            found = [age.x25519.Identity.from_str(x) for x in lines if x.startswith(_SECRET)]
+        except age.IdentityError as error:
+            raise FCForgeError(f"cannot be used as an identity ({error}).") from error
+        if not found:
+            do = f"It has a line that begins with {_SECRET}; `fcforge keys age FILE` makes one."
+            raise FCForgeError("holds no identity.", do=do)
     return found
 
 
 def _lines(path: str | Path) -> list[str]:
     if Path(path).is_file() and Path(path).stat().st_size > _READABLE:
-        raise FCForgeError("is too large for a file of keys.", where=str(path))
+        raise FCForgeError("is too large for a file of keys.")
     text = _content(path).decode(errors="replace")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
@@ -141,17 +125,15 @@ def _lines(path: str | Path) -> list[str]:
 def _content(path: str | Path) -> bytes:
     """Bytes of a plain file; what a folder, a pipe or a missing file is, is said."""
     if Path(path).is_dir():
-        raise FCForgeError(
-            "is a folder.", where=str(path), do="Write the capsule as one file: --out NAME.capsule."
-        )
+        do = "Write the capsule as one file: --out NAME.capsule."
+        raise FCForgeError("is a folder.", where=path, do=do)
     if not Path(path).is_file():
-        raise FCForgeError("is not there, or no plain file.", where=str(path))
+        raise FCForgeError("is not there, or no plain file.", where=path)
     return Path(path).read_bytes()
 
 
 def _place(out: Path, overwrite: bool) -> Path:
     if out.exists() and not (overwrite and out.is_file()):
-        raise FCForgeError(
-            "exists already.", where=str(out), do="Choose another name, or give --overwrite."
-        )
+        do = "Choose another name, or give --overwrite."
+        raise FCForgeError("exists already.", where=out, do=do)
     return out

@@ -66,7 +66,7 @@ def at(where: object, do: str = "") -> Iterator[None]:
     try:
         yield
     except FCForgeError as error:
-        inner = f": {error.where}" if error.where else ""
+        inner = f": {error.where}" if error.where not in ("", str(where)) else ""
         raise type(error)(error.what, where=f"{where}{inner}", do=error.do or do) from error
 
 
