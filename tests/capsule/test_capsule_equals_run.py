@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from capsule_chains import SITES, chain, cohort, quick, settings
+from capsule_chains import SITES, chain, cohort, quick
 
 from fcforge.capsule import open_capsule
 from fcforge.capsule.ledger import published_share
@@ -72,7 +72,7 @@ def test_seal_and_open_changes_nothing(tmp_path) -> None:
     first, second = (open_capsule(p) for p in chain("forge", SITES[:2], tmp_path))
     from fcforge.sites import split_site
 
-    turn = Turn(second, settings("forge"), split_site(cohort(), SITES[2], 0))
+    turn = Turn(second, split_site(cohort(), SITES[2], 0))
     lane, again = turn.packed(turn.lane)
     assert torch.equal(again.upper, second.remembered.upper)
     assert torch.equal(again.site, second.remembered.site)

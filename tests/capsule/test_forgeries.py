@@ -12,11 +12,11 @@ from capsule_chains import SITES, cohort, settings
 
 from fcforge.capsule import Capsule, LearnOptions, learn, open_capsule, seal
 from fcforge.capsule import container as box
+from fcforge.capsule.contents import summary
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.capsule.ledger import canonical, parse, public_hex, sha256, signed
 from fcforge.capsule.lines import check_line
 from fcforge.capsule.opening import Trust
-from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
 
 FORGERIES = 1_000

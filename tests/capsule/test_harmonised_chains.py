@@ -9,11 +9,11 @@ import torch
 from capsule_chains import N_ROIS, SITES, cohort, quick, settings
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal
-from fcforge.capsule.contents import ChainSettings, settings_for
+from fcforge.capsule.chain import ChainSettings, settings_for
+from fcforge.capsule.contents import summary
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.capsule.ledger import append
 from fcforge.capsule.prediction import predictor
-from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError, DataError
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store

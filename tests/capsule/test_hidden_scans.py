@@ -8,7 +8,7 @@ import torch
 from capsule_chains import SITES, chain, cohort
 
 from fcforge.capsule import Capsule, open_capsule, seal, verify
-from fcforge.capsule.summary import arrays
+from fcforge.capsule.contents import arrays
 from fcforge.errors import CapsuleError
 from fcforge.graphs import edges
 from fcforge.report.inspect import inspect_words

@@ -8,9 +8,9 @@ import torch
 from capsule_chains import N_ROIS, QUICK, SITES, an_audit, chain, cohort, settings
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, settings_for, with_audit
+from fcforge.capsule.contents import summary
 from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
 from fcforge.capsule.sealing import REAL_FLAG
-from fcforge.capsule.summary import summary
 from fcforge.errors import CapsuleError
 from fcforge.report.inspect import inspect_words
 from fcforge.types import Component, LearnerSpec, Training

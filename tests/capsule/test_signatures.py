@@ -140,14 +140,14 @@ def test_an_unsigned_seal_over_a_signed_ledger_is_an_error(tmp_path, keys):
 def test_lines_that_grew_in_memory_are_all_signed(before, tmp_path, keys):
     """As `ForgeClassifier` makes them: several sites, then one seal with a key."""
     chain = settings("majority")
-    capsule = None
+    capsule = Capsule.empty(chain)
     if before:
         learn(None, SITES[0], cohort(), tmp_path / "a.capsule", settings=chain,
               options=LearnOptions(key=keys["a"]))  # fmt: skip
         capsule = open_capsule(tmp_path / "a.capsule")
     for name in SITES[before:3]:
         site = split_site(cohort(), name, 0, chain.test_fraction, chain.val_fraction)
-        capsule = learn_next(capsule, chain, site)
+        capsule = learn_next(capsule, site)
     path = tmp_path / "all.capsule"
     if before:
         with pytest.raises(CapsuleError, match="lines before yours are signed"):
@@ -162,7 +162,7 @@ def test_a_key_does_not_sign_over_lines_that_were_sealed_without(tmp_path, keys)
     chain = settings("majority")
     learn(None, SITES[0], cohort(), tmp_path / "a.capsule", settings=chain)
     site = split_site(cohort(), SITES[1], 0, chain.test_fraction, chain.val_fraction)
-    capsule = learn_next(open_capsule(tmp_path / "a.capsule"), chain, site)
+    capsule = learn_next(open_capsule(tmp_path / "a.capsule"), site)
     with pytest.raises(CapsuleError, match="lines before yours are not signed"):
         seal(capsule, tmp_path / "b.capsule", key=keys["b"])
 

@@ -6,8 +6,8 @@ import pytest
 from consortium_world import ANALYTIC, audit, cohort, settings
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, with_audit
+from fcforge.capsule.contents import OwnTest, own_tests, wilson
 from fcforge.capsule.ledger import SMALL_CELL
-from fcforge.capsule.summary import OwnTest, own_tests, wilson
 from fcforge.report.inspect import answers, audits_of
 from fcforge.types import Component, LearnerSpec
 

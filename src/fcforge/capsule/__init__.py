@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import Capsule, ChainSettings, settings_for
+    from fcforge.capsule.chain import ChainSettings, settings_for
+    from fcforge.capsule.contents import Capsule
     from fcforge.capsule.learning import LearnOptions, learn, learn_next
     from fcforge.capsule.opening import Check, Trust, open_capsule, verify
     from fcforge.capsule.prediction import predict
@@ -15,7 +16,7 @@ __all__ = [
     "Capsule", "ChainSettings", "Check", "LearnOptions", "Trust", "learn", "learn_next",
     "open_capsule", "predict", "seal", "settings_for", "verify", "with_audit",
 ]  # fmt: skip
-_ROOMS = ("contents", "learning", "opening", "prediction", "sealing")
+_ROOMS = ("chain", "contents", "learning", "opening", "prediction", "sealing")
 
 
 def __getattr__(name: str) -> Any:

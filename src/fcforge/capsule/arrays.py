@@ -19,7 +19,7 @@ from fcforge.sites.harmonise import Harmony
 from fcforge.types import FCBatch
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import ChainSettings
+    from fcforge.capsule.chain import ChainSettings
 
 TYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16,

@@ -18,10 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.capsule.contents import Capsule, require_fit
+from fcforge.capsule.contents import Capsule, budget, require_fit
 from fcforge.capsule.home import Home
 from fcforge.capsule.judging import scores
-from fcforge.capsule.summary import budget
 from fcforge.capsule.turn import people_learned
 from fcforge.engine import Learner
 from fcforge.errors import DataError, at

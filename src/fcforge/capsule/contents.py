@@ -1,35 +1,25 @@
-"""What a capsule holds: settings of the chain, one lane, subjects that may travel, the ledger."""
+"""What a capsule holds, and what is known of it as plain data for programs and pages."""
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from fcforge.capsule.arrays import Subjects
+from fcforge.capsule.arrays import Subjects, named_harmony
+from fcforge.capsule.chain import ChainSettings
 from fcforge.capsule.home import Receipt
-from fcforge.capsule.ledger import Entry, canonical, learned, sha256
-from fcforge.engine import Learner
-from fcforge.errors import CapsuleError, ConfigError, FCForgeError
-from fcforge.generators import GENERATORS
-from fcforge.methods import METHODS, Lane
-from fcforge.runner.learners import build_learner
-from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne, read_json
+from fcforge.capsule.ledger import Entry, learned
+from fcforge.errors import CapsuleError
+from fcforge.methods import Lane, make_method
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.harmonise import Harmony, Unseen
-from fcforge.types import Component, Harmonise, LearnerSpec, Protocol, RunSpec, Training
 
-MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
-SETTING, PREFIX = "public", "sha256:"
-MAX_TEMPLATE = 1 << 28  # bytes
 ANYWHERE = (NUMBERED, ("control", "patient"))  # mean the same in all data
-
-
-def _up_to(low: int, high: int) -> Bound:
-    return Bound(lambda n: low <= n <= high, "cannot be used", f"Use {low} to {high}.")
 
 
 def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
@@ -73,147 +63,6 @@ def require_fit(cohort: Cohort, roi_names: Sequence[str], ours: Sequence[Any]) -
 
 
 @dataclass(frozen=True)
-class ChainSettings(Checked):
-    """What all hospitals of a chain share; fixed by the first one.
-
-    Attributes
-    ----------
-    learner, seed, n_rois, training, protocol, test_fraction, val_fraction
-        As in `RunSpec`: a chain of capsules is a run whose sites never meet.
-    judge : Component
-        Generator of the synthetic held-out sets; the learner's own, else corr_gauss.
-    held_out : int
-        Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
-    calibrate : {"inner_val", "synthetic", "none"}
-        What the temperature of the probabilities is fitted on.
-    roi_names : tuple of str
-        Empty where unknown; every hospital's ROIs must have these names, in this order.
-    classes : tuple of two
-        What controls and patients are called: numbers or texts.
-    harmonise : {"none", "site_demean", "combat"}
-        How every site is brought to the first one (or to public people); see
-        `fcforge.sites.harmonise`.
-    """
-
-    kind: ClassVar[str] = "chain"
-    learner: LearnerSpec
-    n_rois: Annotated[int, _up_to(2, MAX_ROIS)]
-    seed: int = 0
-    training: Training = field(default_factory=Training)
-    protocol: Protocol = "strict"
-    test_fraction: Fraction = RunSpec.test_fraction
-    val_fraction: ShareBelowOne = RunSpec.val_fraction
-    judge: Component = field(default_factory=lambda: Component("corr_gauss"))
-    held_out: Annotated[int, _up_to(0, MAX_NUMBER)] = 64
-    calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
-    roi_names: tuple[str, ...] = ()
-    classes: tuple[int | float | str, int | float | str] = (0, 1)
-    harmonise: Harmonise = "none"
-
-    def spec(self, order: Sequence[str]) -> RunSpec:
-        """The run this chain is, up to and including the last site of `order`."""
-        return RunSpec(
-            dataset=Component("capsule"),
-            learner=self.learner,
-            order=tuple(order),
-            seed=self.seed,
-            training=self.training,
-            protocol=self.protocol,
-            test_fraction=self.test_fraction,
-            val_fraction=self.val_fraction,
-            harmonise=self.harmonise,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain nested dict; "none" is not written: such a capsule reads as it always did."""
-        found = asdict(self)
-        return {k: v for k, v in found.items() if (k, v) != ("harmonise", "none")}
-
-    @property
-    def digest(self) -> str:
-        """What every ledger line says of the settings: the manifest has them in full."""
-        return sha256(canonical(self.to_json()))
-
-    def build(self) -> Learner:
-        """The learner, as a chain trains it."""
-        return build_learner(self.learner, self.n_rois, has_start=False)
-
-    @property
-    def learns_val(self) -> bool:
-        """Whether the validation part is trained on: nothing is chosen on it."""
-        return self.training.selection == "fixed"
-
-    @property
-    def keeps(self) -> str:
-        """What travels beyond the network."""
-        kept = METHODS[self.learner.method.name].keeps
-        return "statistics" if kept == "nothing" and self.harmonise != "none" else kept
-
-    @property
-    def copies_real(self) -> bool:
-        """Whether the method keeps real subjects, or a generator copies them."""
-        made_by = [GENERATORS[g.name].releases for g in (self.learner.generator, self.judge) if g]
-        return "real subjects" in (self.keeps, *made_by)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; odd names, types or sizes raise `CapsuleError`."""
-        try:
-            if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
-                raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
-            missing = [f.name for f in fields(cls) if f.name not in {*data, "harmonise"}]
-            if missing:
-                raise CapsuleError(f"its settings do not say {missing[0]}.")
-            settings = read_json(cls, data)
-            settings.check()
-        except CapsuleError:
-            raise
-        except (FCForgeError, KeyError, TypeError, AttributeError, ValueError) as error:
-            raise CapsuleError(f"its settings cannot be read ({error}).") from error
-        return settings
-
-    def check(self) -> None:
-        """Raise `CapsuleError` on values that no hospital can have meant."""
-        names = self.roi_names
-        if len(names) not in (0, self.n_rois) or any(len(n) > MAX_NAME for n in names):
-            raise CapsuleError(f"it names {len(names)} ROIs, but has {self.n_rois}.")
-        if len({str(c) for c in self.classes}) != 2 or any(
-            len(str(c)) > MAX_NAME for c in self.classes
-        ):
-            raise CapsuleError("its settings do not name two classes.")
-        parts = {"method": self.learner.method, "model": self.learner.model, "judge": self.judge}
-        if self.learner.generator is not None:
-            parts["generator"] = self.learner.generator
-        for what, part in parts.items():
-            if not isinstance(part.name, str) or not isinstance(part.params, Mapping):
-                raise CapsuleError(f"its settings name no {what}.")
-            known = {"method": [*METHODS], "judge": [*GENERATORS], "generator": [*GENERATORS]}
-            if part.name not in known.get(what, [part.name]):
-                raise CapsuleError(f"this version of fcforge does not know '{part.name}'.")
-            check_pinned(part)
-        self.check_harmonise()
-
-    def check_harmonise(self) -> None:
-        """Raise `CapsuleError` where exact means would break a method's promise of privacy."""
-        name = self.learner.method.name
-        if self.harmonise != "none" and hasattr(METHODS.get(name), "epsilon"):
-            raise CapsuleError(
-                f"harmonise = '{self.harmonise}' hands on exact means of every site's people, "
-                f"which breaks the promise of method '{name}'.",
-                do="Set harmonise = 'none', or choose a method that adds no noise.",
-            )
-
-
-def _largest(value: Any) -> float:
-    """Largest magnitude of the whole numbers in nested settings."""
-    if isinstance(value, Mapping):
-        return max(map(_largest, value.values()), default=0)
-    if isinstance(value, (list, tuple)):
-        return max(map(_largest, value), default=0)
-    return abs(value) if isinstance(value, int) else 0
-
-
-@dataclass(frozen=True)
 class Capsule:
     """An opened (or not yet sealed) capsule.
 
@@ -252,6 +101,12 @@ class Capsule:
     harmony: Harmony | None = None
     receipts: tuple[Receipt, ...] = ()
 
+    @classmethod
+    def empty(cls, settings: ChainSettings) -> Self:
+        """What the first hospital of a chain is handed: settings, and nothing learned."""
+        nobody = Subjects.none(settings.n_rois)
+        return cls(settings, (), Lane({}, {}, {}), nobody, nobody, ())
+
     def moved(
         self, fc: np.ndarray, site: str | Sequence[str] | None, unseen: Unseen = "refuse"
     ) -> np.ndarray:
@@ -289,71 +144,142 @@ class Capsule:
         return self.settings.copies_real or bool(self.remembered.real.any())
 
 
-def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
-    """Settings whose held-out sets come from the learner's own generator, if it has one."""
-    if learner.generator is not None and learner.generator.name not in GENERATORS:
-        raise ConfigError(f"unknown generator '{learner.generator.name}'.")
-    learner = pinned(learner)
-    judge = learner.generator or Component("corr_gauss")
-    return ChainSettings(learner=learner, n_rois=n_rois, **{"judge": judge, **rest})
-
-
-# -- files that a method draws on besides its subjects, named by their content ---------------
-def _digest(path: str | Path) -> str:
-    path = Path(path)
-    if not path.is_file() or path.stat().st_size > MAX_TEMPLATE:  # a pipe would never end
-        raise ConfigError("the template is not a readable file.", where=str(path))
-    return PREFIX + sha256(path.read_bytes())
-
-
-def check_pinned(component: Component) -> None:
-    """Raise `CapsuleError` for a component that names a template by anything but its content."""
-    named = component.params.get(SETTING, "")
-    if named and not (isinstance(named, str) and re.fullmatch(PREFIX + "[0-9a-f]{64}", named)):
-        raise CapsuleError(f"'{component.name}' names a file by its path.")
-
-
-def template_of(learner: LearnerSpec) -> str | None:
-    """Path of the template that a learner names, if it does."""
-    named = [str(p.params.get(SETTING, "")) for p in (learner.method, learner.generator) if p]
-    return next((n for n in named if n and not n.startswith(PREFIX)), None)
-
-
-def _renamed(learner: LearnerSpec, name: Callable[[Component], str]) -> LearnerSpec:
-    """The learner with another name of the template wherever one is named."""
-    parts = {"method": learner.method, "generator": learner.generator}
-    new: dict[str, Any] = {
-        what: replace(part, params={**part.params, SETTING: name(part)})
-        for what, part in parts.items()
-        if part is not None and part.params.get(SETTING, "")
+def summary(capsule: Capsule) -> dict[str, Any]:
+    """Who contributed, what travels and what was spent, for programs."""
+    spent = budget(capsule)
+    names = ("epsilon", "delta", "noise_is_secret")
+    return {
+        "id": capsule.id,
+        "parent": capsule.parent,
+        "signed_by": capsule.signed_by,
+        "sites": list(capsule.sites),
+        "keeps": capsule.settings.keeps,
+        "remembered": len(capsule.remembered),
+        "remembered_real": int(capsule.remembered.real.sum()),
+        "held_out": len(capsule.held_out),
+        "arrays": arrays(capsule),
+        "temperature": capsule.temperature,
+        "own_tests": [asdict(t) for t in own_tests(capsule.entries)],
+        "audited": audited_sites(capsule),
+        "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
+        "settings": capsule.settings.to_json(),
+        "ledger": list(capsule.entries),
     }
-    return replace(learner, **new)
 
 
-def pinned(learner: LearnerSpec) -> LearnerSpec:
-    """The learner with its templates named by content.
+SCAN_LIKE = 0.4  # real subjects of ABIDE correlate 0.54 to 0.70 with their site's mean pattern
 
-    A path means another file at every hospital, and would carry a user's name along.
+
+def arrays(capsule: Capsule) -> list[dict[str, Any]]:
+    """Everything the capsule holds beside texts: name, shape, bytes, and rows that look like scans.
+
+    A row as long as an FC has edges is held against the mean pattern of every site's synthetic
+    held-out subjects. Rows of learned weights do not correlate with it; scans do.
+    """
+    named = {**capsule.lane.named(), **named_harmony(capsule.harmony)}
+    patterns = _patterns(capsule)
+    for part in ("remembered", "held_out"):
+        named[f"{part}/upper"] = getattr(capsule, part).upper
+    return [
+        {
+            "name": name,
+            "shape": list(value.shape),
+            "bytes": value.numel() * value.element_size(),
+            "scan_like": _scan_like(value, patterns),
+        }
+        for name, value in sorted(named.items())
+    ]
+
+
+def _patterns(capsule: Capsule) -> Tensor:
+    """Mean edges (sites, E) of the held-out sets, centred; none where there are none."""
+    held = capsule.held_out
+    means = [held.upper[held.site == k].mean(0) for k in held.site.unique().tolist()]
+    found = torch.stack(means) if means else held.upper[:0]
+    return found - found.mean(1, keepdim=True)
+
+
+def _scan_like(value: Tensor, patterns: Tensor) -> int:
+    """Rows that correlate with a site's mean pattern."""
+    n_edges = patterns.shape[1]
+    if not len(patterns) or n_edges not in value.shape:
+        return 0
+    rows = value.movedim(value.shape.index(n_edges), -1).reshape(-1, n_edges).float()
+    rows = rows - rows.mean(1, keepdim=True)
+    r = F.normalize(rows, dim=1) @ F.normalize(patterns, dim=1).T
+    return int((r.amax(1) > SCAN_LIKE).sum())
+
+
+def budget(capsule: Capsule) -> tuple[float, float, bool] | None:
+    """Epsilon, delta and whether the noise is secret, of a method with differential privacy.
+
+    The settings say it, which govern the next hospital as well; opening holds the state to them.
+    """
+    method = make_method(capsule.settings.learner.method)
+    if not hasattr(method, "epsilon"):
+        return None
+    return float(method.epsilon), float(method.delta), method.noise == "secret"  # type: ignore[attr-defined]
+
+
+def audited_sites(capsule: Capsule) -> list[str]:
+    """Sites with an audit of what travels now, not of a state before the last site."""
+    last = max(entry["number"] for entry in learned(capsule.entries))
+    named = [e["result"].get("site") for e in capsule.entries[last + 1 :]]
+    return [site for site in capsule.sites if site in named]
+
+
+@dataclass(frozen=True)
+class OwnTest:
+    """What a hospital measured on its own real test subjects when it had just learned.
+
+    Attributes
+    ----------
+    site : str
+    accuracy : float
+    low, high : float or None
+        95 % Wilson interval; None where a count below `SMALL_CELL` was not written.
+    majority : float or None
+        What always naming the site's commonest class would have scored.
+    n : int or None
+        Test subjects.
     """
 
-    def content(part: Component) -> str:
-        named = str(part.params[SETTING])
-        return named if named.startswith(PREFIX) else _digest(named)
+    site: str
+    accuracy: float
+    low: float | None = None
+    high: float | None = None
+    majority: float | None = None
+    n: int | None = None
 
-    return _renamed(learner, content)
+    @property
+    def useful(self) -> bool:
+        """Whether it surely beats always naming the commonest class."""
+        return self.low is not None and self.majority is not None and self.low > self.majority
 
 
-def unpinned(learner: LearnerSpec, template: str | Path | None) -> LearnerSpec:
-    """The learner with the path of this hospital's own copy; another content is refused."""
+def own_tests(entries: Sequence[Entry]) -> list[OwnTest]:
+    """Accuracy on real test subjects, site by site, from the ledger."""
+    found = []
+    for entry in learned(entries):
+        own, counts = entry["metrics"]["own_test"], entry["counts"]["test"]
+        if own is None or own["accuracy"] is None:
+            continue
+        classes = (counts["patients"], counts["controls"])
+        known: tuple[Any, ...] = ()
+        if None not in classes and (n := sum(classes)):
+            known = (*wilson(own["accuracy"], n), max(classes) / n, n)
+        found.append(OwnTest(entry["site"], own["accuracy"], *known))
+    return found
 
-    def own_copy(part: Component) -> str:
-        named = part.params[SETTING]
-        if template is None or _digest(template) != named:
-            raise ConfigError(
-                f"'{part.name}' needs the template {str(named)[:23]}..."
-                + ("" if template is None else f", which '{template}' is not."),
-                do="Ask the first hospital for the public template and name it with --template.",
-            )
-        return str(template)
 
-    return _renamed(learner, own_copy)
+def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """95 % interval of a share of n people (Wilson 1927).
+
+    Examples
+    --------
+    >>> [round(x, 3) for x in wilson(0.5, 10)]
+    [0.237, 0.763]
+    """
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return middle - half, middle + half

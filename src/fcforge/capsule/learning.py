@@ -6,7 +6,7 @@ and remembered synthetic subjects travel as the exact float32 numbers they were.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -15,47 +15,31 @@ from typing import Any
 from torch import Tensor
 
 from fcforge.capsule import ledger
+from fcforge.capsule.chain import ChainSettings, first_settings, learner_of, template_of
 from fcforge.capsule.container import require_place
-from fcforge.capsule.contents import (
-    Capsule,
-    ChainSettings,
-    require_fit,
-    settings_for,
-    template_of,
-)  # fmt: skip
+from fcforge.capsule.contents import Capsule, require_fit
 from fcforge.capsule.home import Receipt
 from fcforge.capsule.keys import read_private
 from fcforge.capsule.ledger import PrivateKey
 from fcforge.capsule.opening import Trust, open_capsule
 from fcforge.capsule.requests import LearnRequest
 from fcforge.capsule.sealing import require_allowed, seal
-from fcforge.capsule.turn import (
-    Tick,
-    Turn,
-    counts_of,
-    people_learned,
-    require_alike,
-    require_budget,
-)  # fmt: skip
-from fcforge.components import check_names, look_up
+from fcforge.capsule.turn import Tick, Turn, people_learned, require_alike, require_budget
 from fcforge.errors import CapsuleError, ConfigError, at
-from fcforge.methods import METHODS
 from fcforge.runner.config import load_experiment
 from fcforge.runner.environment import describe
-from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Progress
-from fcforge.sites import Cohort, load_dataset, require_valid, split_site
-from fcforge.sites.cohort import NUMBERED
+from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.sites.harmonise import Harmony, arrive
-from fcforge.types import Component, FCBatch, LearnerSpec, Site, Training
+from fcforge.studies.audit_inputs import load_sites
+from fcforge.types import FCBatch, Site
 
 ALIKE = ("allow_real_subjects", "overwrite", "epsilon", "accept")  # called so in a request, too
 
 
-def check_turn(
-    capsule: Capsule | None, settings: ChainSettings, site_name: str, n_rois: int
-) -> None:
+def check_turn(before: Capsule, site_name: str, n_rois: int) -> None:
     """Raise when this site cannot be learned next."""
+    settings = before.settings
     settings.check_harmonise()
     if settings.build().method.depends_on == "all":
         what = f"learner '{settings.learner.title}' needs all sites at once: nothing to hand over."
@@ -63,23 +47,22 @@ def check_turn(
     if n_rois != settings.n_rois:
         what = f"the data have {n_rois} ROIs, the capsule {settings.n_rois}."
         raise CapsuleError(what, do="All hospitals of a chain use one atlas.")
-    if capsule is not None and site_name in capsule.sites:
-        raise CapsuleError("was learned already.", do="Give the new site another name.")
+    if site_name in before.sites:
+        what = f"site '{site_name}' was learned already."
+        raise CapsuleError(what, do="Give the new site another name.")
 
 
 def learn_next(
-    capsule: Capsule | None, settings: ChainSettings, site: Site, *,
-    template: str | Path | None = None, weight: Tensor | None = None, tick: Tick = lambda: None,
-    time_stamp: str | None = None, flags: Sequence[str] = (), public: FCBatch | None = None,
+    before: Capsule, site: Site, *, template: str | Path | None = None,
+    weight: Tensor | None = None, tick: Tick = lambda: None, time_stamp: str | None = None,
+    flags: Sequence[str] = (), public: FCBatch | None = None,
 ) -> Capsule:  # fmt: skip
     """The capsule after one more site (not sealed yet).
 
     Parameters
     ----------
-    capsule : Capsule or None
-        What came in; None starts a chain.
-    settings : ChainSettings
-        Those of `capsule`, where there is one.
+    before : Capsule
+        What came in; `Capsule.empty` starts a chain.
     site : Site
         The hospital's own subjects, split. `test` may be empty.
     template : path, optional
@@ -95,34 +78,24 @@ def learn_next(
     public : FCBatch, optional
         People that a chain's first site is harmonised to; else it is itself the reference.
     """
-    check_turn(capsule, settings, site.name, site.n_rois)
-    known = _harmony(settings, public) if capsule is None else capsule.harmony
+    check_turn(before, site.name, site.n_rois)
+    settings = before.settings
+    known = before.harmony if before.sites else _harmony(settings, public)
     harmony, moved = arrive(known, settings.harmonise, site)
-    turn = Turn(capsule, settings, moved, template)
-    started = time.perf_counter()
+    turn, started = Turn(before, moved, template), time.perf_counter()
     lane = turn.train(with_val=settings.learns_val, tick=tick, weight=weight)
     seconds = round(time.perf_counter() - started, 3)
-    packed, remembered = turn.packed(lane)
-    synthetic = turn.held_out(capsule)
+    (packed, remembered), synthetic = turn.packed(lane), turn.held_out()
     receipt = Receipt(site.name, people_learned(settings, site))
-    before = capsule or Capsule(settings, (), packed, remembered, synthetic, ())
-    entry = {
-        "kind": "learn",
-        "site": site.name,
-        "settings": settings.digest,
-        "counts": counts_of(site),
-        "metrics": turn.metrics(lane, synthetic),
-        "calibration": turn.calibration(lane, synthetic),
-        "reference": turn.reference(synthetic),
-        "environment": describe("cpu"),
-        "seconds": seconds,
-        "time": time_stamp or ledger.now(),
-        "parent": before.id,
-        "commitment": receipt.commitment,
+    entry: ledger.Entry = {
+        "kind": "learn", "site": site.name, "settings": settings.digest, "seconds": seconds,
+        "time": time_stamp or ledger.now(), "parent": before.id, "commitment": receipt.commitment,
         "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
-        **({} if harmony is None else {"harmonised": harmony.digest(len(turn.past))}),
-    }
-    sites, entries = (*turn.past, site.name), ledger.append(before.entries, entry)
+        "environment": describe("cpu"), **turn.measured(lane, synthetic),
+    }  # fmt: skip
+    if harmony is not None:
+        entry["harmonised"] = harmony.digest(len(before.sites))
+    sites, entries = (*before.sites, site.name), ledger.append(before.entries, entry)
     made = Capsule(settings, sites, packed, remembered, synthetic, entries, parent=before.id)
     return replace(made, receipts=(*before.receipts, receipt), harmony=harmony)
 
@@ -134,10 +107,9 @@ def _harmony(settings: ChainSettings, public: FCBatch | None) -> Harmony | None:
     if settings.harmonise == "none":
         do = "Set harmonise to 'site_demean' or 'combat'."
         raise CapsuleError("public people to harmonise with were given.", do=do)
-    if public.fc.shape[1] != settings.n_rois:
-        raise CapsuleError(
-            f"the public people have {public.fc.shape[1]} ROIs, the site {settings.n_rois}."
-        )
+    rois = public.fc.shape[1]
+    if rois != settings.n_rois:
+        raise CapsuleError(f"the public people have {rois} ROIs, the site {settings.n_rois}.")
     return Harmony.to_public(settings.harmonise, public.fc.numpy(), public.y.numpy())
 
 
@@ -208,53 +180,43 @@ def learn(
         Only for the first site; later ones follow the capsule.
     options : LearnOptions, optional
     """
-    capsule = open_capsule(state, trusted=options.trust) if state is not None else None
-    settings = capsule.settings if capsule is not None else settings
-    if settings is None:
+    if state is not None:
+        before = open_capsule(state, options.trust)
+    elif settings is not None:
+        before = Capsule.empty(settings)
+    else:
         raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
-    with at(f"site '{site_name}'"):
-        require_fit(cohort, settings.roi_names, settings.classes)
-        check_turn(capsule, settings, site_name, cohort.n_rois)
-    site = _own_site(settings, cohort, site_name)
+    chain, where = before.settings, f"site '{site_name}'"
+    with at(where):
+        require_fit(cohort, chain.roi_names, chain.classes)
+    check_turn(before, site_name, cohort.n_rois)
+    mine = cohort.select_sites([site_name])
+    require_valid(mine)
+    site = split_site(mine, site_name, chain.seed, chain.test_fraction, chain.val_fraction)
     require_place(out, overwrite=options.overwrite)
-    flags = _allowed(capsule, settings, site, options)
-    epochs, total = count(1), settings.training.epochs
-    tick = lambda: options.progress(next(epochs), total, f"epochs, {site_name}")  # noqa: E731
+    with at(where):
+        flags = _accepted(before, site, options)
+    epochs, total = count(1), chain.training.epochs
     following = learn_next(
-        capsule,
-        settings,
-        site,
-        template=options.template,
-        tick=tick,
-        flags=flags,
-        public=options.public,
-    )
+        before, site, template=options.template, flags=flags, public=options.public,
+        tick=lambda: options.progress(next(epochs), total, f"epochs, {site_name}"),
+    )  # fmt: skip
     real, overwrite = options.allow_real_subjects, options.overwrite
     return seal(following, out, key=options.key, allow_real_subjects=real, overwrite=overwrite)
 
 
-def _own_site(settings: ChainSettings, cohort: Cohort, name: str) -> Site:
-    """The hospital's subjects, split."""
-    mine = cohort.select_sites([name])
-    require_valid(mine)
-    return split_site(mine, name, settings.seed, settings.test_fraction, settings.val_fraction)
-
-
-def _allowed(
-    capsule: Capsule | None, settings: ChainSettings, site: Site, options: LearnOptions
-) -> list[str]:
+def _accepted(before: Capsule, site: Site, options: LearnOptions) -> list[str]:
     """Flags of what was accepted; refuses before training what sealing would refuse after it."""
-    if settings.copies_real or (capsule is not None and capsule.holds_real):
-        require_allowed(settings, options.allow_real_subjects)
-    before = capsule.entries if capsule is not None else ()
-    ledger.require_same_signing([line["key"] for line in before], options.key is not None)
-    with at(f"site '{site.name}'"):
-        if spends := require_budget(settings, options.epsilon):
-            options.say(spends)
-        if capsule is None:
-            return []
-        options.agree(capsule)
-        return require_alike(capsule, site, options.accept, options.say)
+    if before.holds_real:
+        require_allowed(before.settings, options.allow_real_subjects)
+    signed = [line["key"] for line in before.entries]
+    ledger.require_same_signing(signed, options.key is not None)
+    if spends := require_budget(before.settings, options.epsilon):
+        options.say(spends)
+    if not before.sites:
+        return []
+    options.agree(before)
+    return require_alike(before, site, options.accept, options.say)
 
 
 # -- as ``fcforge learn`` asks: the first site of a chain chooses, later ones follow -------------
@@ -271,8 +233,7 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
             f"--{odd[0].replace('_', '-')} is for releases around a public start.",
             do="Give such a capsule as --state (`fcforge start` makes it).",
         )
-    data = {"path": str(request.data), "kind": request.kind, "positive": request.positive}
-    cohort = load_dataset(Component("folder", {**data, "sites": [request.site]}))
+    cohort = load_sites(request.data, [request.site], request.kind, request.positive)
     settings, template = _settings(request, cohort)
     options = LearnOptions(
         key=read_private(request.sign) if request.sign is not None else None,
@@ -291,8 +252,7 @@ def _public(request: LearnRequest) -> FCBatch | None:
     """The public people that a first site is harmonised to, where they are named."""
     if request.harmonise_to is None:
         return None
-    options = {"path": str(request.harmonise_to), "kind": request.kind}
-    people = load_dataset(Component("folder", {**options, "positive": request.positive}))
+    people = load_sites(request.harmonise_to, (), request.kind, request.positive)
     return FCBatch.from_numpy(people.fc, people.y)
 
 
@@ -303,63 +263,11 @@ def _settings(
     chosen = request.chosen
     if request.state is None:
         experiment = load_experiment(request.config) if request.config is not None else None
-        return first_settings(cohort, experiment, chosen), template_of(_learner(experiment, chosen))
+        template = template_of(learner_of(experiment, chosen))
+        return first_settings(cohort, experiment, chosen), template
     if chosen:
         raise ConfigError(
             f"--{next(iter(chosen)).replace('_', '-')} was given together with --state.",
             do="Only the first site of a chain chooses; later ones follow the capsule.",
         )
     return None, None
-
-
-def first_settings(
-    cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
-) -> ChainSettings:
-    """Settings of a new chain, from a config's learner or from names."""
-    training = experiment.training if experiment is not None else Training()
-    if "epochs" in given:
-        training = replace(training, epochs=given["epochs"])
-    rest: dict[str, Any] = {"training": training, "roi_names": cohort.roi_names}
-    rest["classes"] = (0, 1) if cohort.classes == NUMBERED else cohort.classes
-    if experiment is not None:
-        if experiment.leaks.active():
-            raise ConfigError("a capsule is never made with a leak on.", do="Remove [leaks].")
-        rest["seed"] = experiment.seeds[0]
-        alike = ("protocol", "test_fraction", "val_fraction", "harmonise")
-        rest |= {name: getattr(experiment, name) for name in alike}
-    own = ("seed", "held_out", "calibrate", "harmonise")
-    rest |= {k: given[k] for k in own if k in given}
-    if "calibrate" in rest:
-        check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
-    return settings_for(_learner(experiment, given), cohort.n_rois, **rest)
-
-
-def _learner(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
-    """Learner of a config, or of ``--method``, ``--model`` and ``--generator``."""
-    if experiment is not None:
-        return _of_config(experiment, given)
-    if "learner" in given:
-        raise ConfigError("--learner was given without --config.", do="Use --method.")
-    if "method" not in given:
-        raise ConfigError(
-            "the first site needs a method.",
-            do="Give --method (see `fcforge list methods`) or --config.",
-        )
-    method = look_up("method", given["method"], METHODS)
-    model = given.get("model") or next(iter(method.models), "gcn")
-    generator = Component(given["generator"]) if "generator" in given else None
-    return LearnerSpec(Component(given["method"]), Component(model), generator)
-
-
-def _of_config(experiment: Experiment, given: Mapping[str, Any]) -> LearnerSpec:
-    """Learner of a config: its only one, or the one of that title."""
-    for key in ("method", "model", "generator"):
-        if key in given:
-            raise ConfigError(f"--{key} was given together with --config.", do="Use --learner.")
-    names = {spec.title: spec for spec in experiment.learners}
-    if "learner" not in given and len(names) > 1:
-        raise ConfigError(
-            f"the config has {len(names)} learners.",
-            do=f"Choose one with --learner: {', '.join(names)}.",
-        )
-    return look_up("learner", given.get("learner", next(iter(names))), names)

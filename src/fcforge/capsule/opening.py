@@ -5,16 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from fcforge.capsule import arrays, ledger
 from fcforge.capsule import container as box
-from fcforge.capsule import ledger
-from fcforge.capsule.arrays import (
-    check_harmony,
-    check_lane,
-    check_subjects,
-    read_lane,
-    read_subjects,
-)  # fmt: skip
-from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.chain import ChainSettings
+from fcforge.capsule.contents import Capsule
 from fcforge.capsule.keys import Keyring, read_keyring, read_public
 from fcforge.capsule.lines import check_line
 from fcforge.capsule.sealing import FORMAT, READ_BY, REAL_FLAG, VERSION, manifest_of
@@ -223,16 +217,17 @@ class _Opening:
 
     def _network(self) -> str:
         n_rois = self.settings.n_rois
-        self.lane, learner, self.harmony = read_lane(self.parts[box.LANE], self.settings)
-        check_harmony(self.harmony, n_rois, ledger.learned(self.entries))
-        self.remembered = read_subjects(self.parts[box.REMEMBERED], n_rois, box.REMEMBERED)
-        check_lane(self.lane, learner, len(self.remembered), len(self.sites))
+        self.lane, learner, self.harmony = arrays.read_lane(self.parts[box.LANE], self.settings)
+        arrays.check_harmony(self.harmony, n_rois, ledger.learned(self.entries))
+        self.remembered = arrays.read_subjects(self.parts[box.REMEMBERED], n_rois, box.REMEMBERED)
+        arrays.check_lane(self.lane, learner, len(self.remembered), len(self.sites))
         return f"{sum(p.numel() for p in self.lane.params.values())} parameters, all finite"
 
     def _subjects(self) -> str:
-        self.held_out = read_subjects(self.parts[box.HELD_OUT], self.settings.n_rois, box.HELD_OUT)
+        held_out, n_rois = self.parts[box.HELD_OUT], self.settings.n_rois
+        self.held_out = arrays.read_subjects(held_out, n_rois, box.HELD_OUT)
         for subjects in (self.remembered, self.held_out):
-            check_subjects(subjects, len(self.sites))
+            arrays.check_subjects(subjects, len(self.sites))
         capsule = self.capsule()
         if bool(capsule.held_out.real.any()):
             raise CapsuleError("a held-out set holds real subjects.")

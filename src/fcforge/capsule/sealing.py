@@ -8,7 +8,8 @@ from typing import Any
 from fcforge.capsule import container as box
 from fcforge.capsule import ledger
 from fcforge.capsule.arrays import named_harmony, save_arrays
-from fcforge.capsule.contents import Capsule, ChainSettings
+from fcforge.capsule.chain import ChainSettings
+from fcforge.capsule.contents import Capsule
 from fcforge.capsule.home import Home, receipt_of, write_home
 from fcforge.capsule.ledger import PrivateKey
 from fcforge.errors import CapsuleError

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from fcforge.capsule import judging, ledger
 from fcforge.capsule.arrays import Subjects
-from fcforge.capsule.contents import Capsule, ChainSettings, unpinned
+from fcforge.capsule.chain import ChainSettings, unpinned
+from fcforge.capsule.contents import Capsule
 from fcforge.capsule.home import People, fingerprints
 from fcforge.capsule.prediction import references
 from fcforge.engine import Job, learn_site, start_lane
@@ -27,7 +28,7 @@ from fcforge.metrics import cell_values
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
 from fcforge.speed import one_thread
-from fcforge.types import FCBatch, RunSpec, Site
+from fcforge.types import FCBatch, Site
 
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
@@ -51,56 +52,37 @@ class Turn:
 
     Parameters
     ----------
-    capsule : Capsule or None
-        What came in; None at the first hospital.
-    settings : ChainSettings
+    before : Capsule
+        What came in; empty at the first hospital.
     site : Site
     template : path, optional
         This hospital's copy of a template that the settings name by its content.
     """
 
-    def __init__(
-        self,
-        capsule: Capsule | None,
-        settings: ChainSettings,
-        site: Site,
-        template: str | Path | None = None,
-    ) -> None:
-        self.settings = replace(settings, learner=unpinned(settings.learner, template))
-        self.site, self.learner = site, self.settings.build()
-        own = self.settings.learner.generator
-        self.judge = own if own and own.name == settings.judge.name else settings.judge
-        self.bench = Bench()
-        self.past = capsule.sites if capsule is not None else ()
-        self.carried = capsule.remembered if capsule is not None else Subjects.none(settings.n_rois)
+    def __init__(self, before: Capsule, site: Site, template: str | Path | None = None) -> None:
+        chain, self.before, self.site = before.settings, before, site
+        self.settings = replace(chain, learner=unpinned(chain.learner, template))
+        self.learner, self.bench = self.settings.build(), Bench()
+        own, carried = self.settings.learner.generator, before.remembered
+        self.judge = own if own and own.name == chain.judge.name else chain.judge
         # pools are of one kind each: the bank tells real from synthetic by pool
-        self._start = torch.full((len(self.carried),), -1, dtype=torch.int64)
+        self._start = torch.full((len(carried),), -1, dtype=torch.int64)
         for kind, real in (("synthetic", 0), ("real", 1)):
-            mine = self.carried.real == real
+            mine = carried.real == real
             if bool(mine.any()):
-                pool = PoolName(kind, CARRIED, settings.seed, kind)
-                self._start[mine] = self.bench.bank.add(pool, self.carried.batch().select(mine))
-        self.lane = self._lane(capsule)
+                pool = PoolName(kind, CARRIED, chain.seed, kind)
+                self._start[mine] = self.bench.bank.add(pool, carried.batch().select(mine))
+        fresh = not before.sites or self.learner.method.depends_on == "site"  # untrained network
+        past = () if fresh else before.sites
+        self.spec = self.settings.spec((*past, site.name))  # node of the prefix tree
+        self.lane = start_lane(self.learner, chain.seed) if fresh else self._carried_on()
 
-    @property
-    def fresh(self) -> bool:
-        """Whether this hospital starts from the untrained network."""
-        return not self.past or self.learner.method.depends_on == "site"
-
-    @property
-    def spec(self) -> RunSpec:
-        """The node of the prefix tree that is about to be trained."""
-        order = (self.site.name,) if self.fresh else (*self.past, self.site.name)
-        return self.settings.spec(order)
-
-    def _lane(self, capsule: Capsule | None) -> Lane:
-        if capsule is None or self.fresh:
-            return start_lane(self.learner, self.settings.seed)
-        keys = self.learner.method.row_keys
-        state = self.bench.from_places(capsule.lane.state, keys, self._start)
+    def _carried_on(self) -> Lane:
+        lane, keys = self.before.lane, self.learner.method.row_keys
+        state = self.bench.from_places(lane.state, keys, self._start)
         # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
         # back from files sorted by name
-        parts = (capsule.lane.params, capsule.lane.stats, state)
+        parts = (lane.params, lane.stats, state)
         return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
     def train(self, *, with_val: bool, tick: Tick, weight: Tensor | None = None) -> Lane:
@@ -120,26 +102,31 @@ class Turn:
             return lane._replace(state=state), Subjects.none(self.settings.n_rois)
         pools, pool, _ = bank.address(rows)
         real = torch.tensor([p.kind == "real" for p in pools])[pool].to(torch.uint8)
-        origin = torch.full((len(bank),), len(self.past))
-        origin[self._start] = self.carried.site
+        origin = torch.full((len(bank),), len(self.before.sites))
+        origin[self._start] = self.before.remembered.site
         batch = FCBatch(bank.fc(rows), bank.y[rows])
         return lane._replace(state=state), Subjects.of(batch, origin[rows], real)
 
-    def held_out(self, capsule: Capsule | None) -> Subjects:
+    def held_out(self) -> Subjects:
         """Synthetic held-out subjects of all sites, this one last."""
-        settings = self.settings
-        before = capsule.held_out if capsule is not None else Subjects.none(settings.n_rois)
+        settings, before = self.settings, self.before.held_out
         if not settings.held_out:
             return before
         learned, name = self.site.learning(with_val=settings.learns_val), self.site.name
         batch = judging.held_out_set(self.judge, learned, settings.seed, name, settings.held_out)
-        place = torch.full((len(batch),), len(self.past), dtype=torch.int64)
+        place = torch.full((len(batch),), len(self.before.sites), dtype=torch.int64)
         return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
+
+    def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
+        """What the new ledger line says of the site and the network."""
+        found = {"metrics": self.metrics(lane, held_out), "counts": counts_of(self.site)}
+        found["calibration"] = self.calibration(lane, held_out)
+        return {**found, "reference": self.reference(held_out)}
 
     def metrics(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """Accuracy on every site's held-out set, and on the own real test split."""
-        site, own = self.site, None
-        batches = {name: held_out.of_site(k) for k, name in enumerate((*self.past, site.name))}
+        site, own, names = self.site, None, (*self.before.sites, self.site.name)
+        batches = {name: held_out.of_site(k) for k, name in enumerate(names)}
 
         def measured(batch: FCBatch) -> dict[str, float | None]:
             return judging.metrics_of(judging.scores(self.learner, lane, batch.fc), batch.y)
@@ -169,7 +156,7 @@ class Turn:
 
     def reference(self, held_out: Subjects) -> dict[str, float | None]:
         """Limits of ordinary scans; None without a held-out set."""
-        batch = held_out.of_site(len(self.past))
+        batch = held_out.of_site(len(self.before.sites))
         if len(batch) < 4:
             return dict.fromkeys(judging.DISTANCES)
         learning = self.site.learning(with_val=True)
@@ -178,14 +165,11 @@ class Turn:
 
 def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
     """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
-    learning = site.learning(with_val=True).y
-    return {
-        part: {
-            "controls": ledger.suppressed(int((y == 0).sum())),
-            "patients": ledger.suppressed(int((y == 1).sum())),
-        }
-        for part, y in (("learning", learning), ("test", site.test.y))
-    }
+    found = {}
+    for part, y in (("learning", site.learning(with_val=True).y), ("test", site.test.y)):
+        counts = [ledger.suppressed(int((y == c).sum())) for c in (0, 1)]
+        found[part] = dict(zip(("controls", "patients"), counts, strict=True))
+    return found
 
 
 def published(
@@ -243,10 +227,7 @@ def require_budget(settings: ChainSettings, most: float | None) -> str:
 
 
 def require_alike(
-    capsule: Capsule,
-    site: Site,
-    accept: Sequence[str],
-    say: Callable[[str], None] = lambda text: None,
+    capsule: Capsule, site: Site, accept: Sequence[str], say: Callable[[str], Any]
 ) -> list[str]:
     """Flags of what was accepted; `DataError` for scans or diagnoses that cannot be right.
 

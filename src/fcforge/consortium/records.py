@@ -12,17 +12,9 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from fcforge.capsule import ledger
+from fcforge.capsule import ledger, lines
 from fcforge.capsule.ledger import PrivateKey
-from fcforge.capsule.lines import (
-    MaybeSha256,
-    Number,
-    Sha256,
-    Text,
-    Time,
-    check_sizes,
-    check_table,
-)  # fmt: skip
+from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
 from fcforge.errors import CapsuleError, at
 from fcforge.releases.start import StartSettings
 from fcforge.settings import Bound, Count, NotNegative, Share
@@ -90,8 +82,8 @@ class Record:
     def check(self) -> None:
         """Raise `CapsuleError` unless every field can be meant and the signature holds."""
         content = asdict(self)
-        check_table(type(self), content, self.title)
-        check_sizes({**content, "numbers": ()}, self.title)
+        lines.check_table(type(self), content, self.title)
+        lines.check_sizes({**content, "numbers": ()}, self.title)
         if self.key and self.signature:
             ledger.check_signed(self.to_json(), f"the {self.title}")
         with at(self.title):
@@ -193,7 +185,7 @@ def read_record(data: bytes, what: str) -> Record:
     cls = KINDS.get(str(value.get("kind")))
     if cls is None:
         raise CapsuleError(f"{what} is not a release, a withdrawal or an audit.")
-    check_table(cls, {k: v for k, v in value.items() if k != "kind"}, what)
+    lines.check_table(cls, {k: v for k, v in value.items() if k != "kind"}, what)
     record = _made(value)
     record.check()
     return record
@@ -257,7 +249,7 @@ class Papers:
 def checked_papers(papers: Any) -> dict[str, Any]:
     """Papers of a start with exactly the fields they should have; else `CapsuleError`."""
     where = "the start's papers"
-    check_table(Papers, papers, where)
+    lines.check_table(Papers, papers, where)
     if len(papers["roi_names"]) not in (0, papers["n_rois"]):
         raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")
     ranges = papers["ranges"]

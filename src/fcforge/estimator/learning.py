@@ -16,7 +16,7 @@ from fcforge.types import FCBatch, Site
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fcforge.capsule.contents import ChainSettings
+    from fcforge.capsule.chain import ChainSettings
     from fcforge.estimator.classifier import ForgeClassifier
 
 
@@ -54,16 +54,17 @@ def _links(
     estimator: ForgeClassifier, capsule: Any, subjects: OwnPeople, classes: np.ndarray
 ) -> Any:
     """The capsule after every site of `subjects`."""
+    from fcforge.capsule.contents import Capsule
     from fcforge.capsule.learning import check_turn, learn_next
 
     n_rois = subjects.fc.shape[1]
-    settings = capsule.settings if capsule else to_settings(estimator, n_rois, classes)
-    for name in subjects.order:
-        check_turn(capsule, settings, name, n_rois)  # all, before any is trained
     public = None if capsule else _public(estimator)
+    capsule = capsule or Capsule.empty(to_settings(estimator, n_rois, classes))
+    for name in subjects.order:
+        check_turn(capsule, name, n_rois)  # all, before any is trained
     for name, part in subjects.by_site():
-        site, weight = as_site(part.fc, part.code, name, settings, part.weight)
-        capsule = learn_next(capsule, settings, site, weight=weight, public=public)
+        site, weight = as_site(part.fc, part.code, name, capsule.settings, part.weight)
+        capsule = learn_next(capsule, site, weight=weight, public=public)
     return capsule
 
 

@@ -14,7 +14,7 @@ from fcforge.settings import make
 from fcforge.types import Component, LearnerSpec, Training
 
 if TYPE_CHECKING:
-    from fcforge.capsule.contents import ChainSettings
+    from fcforge.capsule.chain import ChainSettings
     from fcforge.estimator.classifier import ForgeClassifier
 
 RELEASES = "forge_release"
@@ -84,7 +84,7 @@ def set_nested(estimator: ForgeClassifier, given: Mapping[str, Any]) -> None:
 
 def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) -> ChainSettings:
     """Settings of the chain that an estimator begins; `classes` are control and patient."""
-    from fcforge.capsule.contents import settings_for
+    from fcforge.capsule.chain import settings_for
 
     def part(name: str, params: Mapping[str, Any] | None) -> Component:
         return Component(name, dict(params or {}))

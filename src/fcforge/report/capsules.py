@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, summary
 from fcforge.capsule.explanation import explain_capsule
 from fcforge.capsule.ledger import Entry, canonical, learned, sha256
 from fcforge.capsule.opening import STEPS, Check, Trust, open_capsule, verify
-from fcforge.capsule.summary import summary
 from fcforge.report import figures
 from fcforge.report.audits import section as audit_section
 from fcforge.report.explaining import average_parts
@@ -36,7 +35,7 @@ class CapsuleView:
         Why it must not be used; empty for a sound capsule.
     checks : sequence of Check
     facts : mapping
-        `fcforge.capsule.summary.summary` and the learner; empty when damaged.
+        `fcforge.capsule.contents.summary` and the learner; empty when damaged.
     answers : tuple of Answer
     words : list of str
         What ``fcforge inspect`` prints.

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, OwnTest, own_tests
 from fcforge.capsule.ledger import Entry, learned
 from fcforge.capsule.opening import Trust
-from fcforge.capsule.summary import OwnTest, own_tests
 from fcforge.consortium import Consortium
 from fcforge.consortium.predicting import open_either
 from fcforge.methods import METHODS

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fcforge.capsule.contents import Capsule
-from fcforge.capsule.summary import summary
+from fcforge.capsule.contents import Capsule, summary
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.files import signer
 from fcforge.consortium.records import AuditRecord, Record

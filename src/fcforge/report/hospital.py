@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, budget
 from fcforge.capsule.keys import read_keyring
 from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.summary import budget
 from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import Evaluation

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fcforge.capsule.contents import Capsule
+from fcforge.capsule.contents import Capsule, OwnTest, arrays, audited_sites, budget, own_tests
 from fcforge.capsule.ledger import SMALL_CELL, learned
-from fcforge.capsule.summary import OwnTest, arrays, audited_sites, budget, own_tests
 from fcforge.methods import METHODS
 from fcforge.report.audits import budget_words, sentences, verdict
 from fcforge.report.frame import spoken, text_lines
