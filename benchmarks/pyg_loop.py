@@ -19,8 +19,8 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GCNConv, global_max_pool, global_mean_pool
 
 from fcforge.graphs import adjacency, node_features
-from fcforge.replay.hcts import HCTS, Look, held_out
-from fcforge.replay.selection import closeness, distances, margin
+from fcforge.replay.hcts import HCTS
+from fcforge.replay.selection import Look, closeness, distances, held_out, margin
 from fcforge.types import FCBatch, Site
 from generators import fit_authors_vae
 

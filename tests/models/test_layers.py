@@ -88,7 +88,7 @@ def test_head_is_a_plain_network():
     for i, j in enumerate((0, 2, 4)):
         net[j].weight.data, net[j].bias.data = params[f"head.{i}.weight"], params[f"head.{i}.bias"]
     assert torch.allclose(layers.head(params, "head", x, 0.5, None), net(x), atol=1e-6)
-    dropped = layers.head(params, "head", x, 0.5, (key(1), key(2)))
+    dropped = layers.head(params, "head", x, 0.5, key(1))
     assert not torch.allclose(dropped, net(x), atol=1e-3)
 
 

@@ -9,16 +9,8 @@ import torch
 from fcforge.models.base import Output
 from fcforge.randomness import torch_rng
 from fcforge.replay.bandit import Bandit
-from fcforge.replay.hcts import (
-    HCTS,
-    Choice,
-    Look,
-    draw_slots,
-    even_choice,
-    held_out,
-    look_at,
-    take_first,
-)
+from fcforge.replay.hcts import HCTS, Choice, draw_slots, even_choice, take_first
+from fcforge.replay.selection import Look, held_out, look_at
 
 LITERAL = HCTS.paper()
 FORGET = torch.tensor([0.30, 0.15, 0.0])

@@ -225,9 +225,9 @@ model = {{ name = "linear", features = "log+diagonal" }}
 
 def test_networks_of_all_seeds_are_pretrained_together_and_once(data, tmp_path, monkeypatch):
     seen = []
-    real = workshop_module.pretrain
+    real = workshop_module.engine.pretrain
     monkeypatch.setattr(
-        workshop_module,
+        workshop_module.engine,
         "pretrain",
         lambda model, view, seeds, *rest: (
             seen.append(list(seeds)) or real(model, view, seeds, *rest)

@@ -25,11 +25,10 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
-from fcforge.methods.shared.ridge import dual_ridge, linear_head
+from fcforge.methods.shared.ridge import dual_ridge, linear_head, recalled_targets
 from fcforge.methods.shared.synthetic import SyntheticMemory, by_site, seen_by
-from fcforge.replay.hcts import Look
 from fcforge.replay.memory import ROWS
-from fcforge.replay.selection import closeness, distances
+from fcforge.replay.selection import Look, closeness, distances
 from fcforge.settings import Positive, Share, Size
 
 
@@ -169,10 +168,7 @@ class ForgeRidge(SyntheticMemory):
             mass = state["replay.share"][site].double() / quota[site].double()
         mass = balance_classes(mass, y, site, self.balance)
         sites = len(quota) if self.sum_sites else 1
-        t = 2.0 * y.double() - 1.0
-        logits = state["memory.logits"][slot].double()
-        u = 0.5 * (logits[:, 1] - logits[:, 0])
-        target = (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
+        target = recalled_targets(y, state["memory.logits"][slot].double(), l1, l2)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fcforge.methods.base import Lane, State
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.methods.shared.ridge import dual_ridge, linear_head
+from fcforge.methods.shared.ridge import dual_ridge, linear_head, recalled_targets
 from fcforge.models.base import Model
 from fcforge.replay.bank import SiteView
 from fcforge.replay.memory import ROWS
@@ -72,22 +72,15 @@ class ReplayRidge(Rehearsal):
         x = site.bank.inputs(model)["edges"][rows].double()
         t = 2.0 * site.y.double() - 1.0
         target, mass = self.asked(lane.state, slot, len(t))
-        dual = dual_ridge(
-            x @ x.T,
-            torch.cat([t, target]),
-            torch.cat([torch.ones_like(t), mass]),
-            self.penalty * x.shape[1],
-        )
+        target, mass = torch.cat([t, target]), torch.cat([torch.ones_like(t), mass])
+        dual = dual_ridge(x @ x.T, target, mass, self.penalty * x.shape[1])
         return lane._replace(params=linear_head(dual.coefficient @ x, dual.bias))
 
     def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Targets and masses (k,) of remembered subjects, at a site of `n` subjects."""
-        t = 2.0 * state["memory.y"][slot].double() - 1.0
-        logits = state["memory.logits"][slot].double()
-        u = 0.5 * (logits[:, 1] - logits[:, 0])
-        whole = self.l1 + self.l2
-        mass = torch.full_like(t, whole)
+        y, logits = state["memory.y"][slot], state["memory.logits"][slot].double()
+        mass = torch.full(y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device)
         if self.weigh == "sites":
             site = state["memory.site"][slot]
             mass = mass * n / torch.bincount(site)[site]
-        return (self.l1 * t + self.l2 * u) / max(whole, 1e-300), mass
+        return recalled_targets(y, logits, self.l1, self.l2), mass

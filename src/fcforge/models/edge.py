@@ -117,11 +117,9 @@ class MLP(Model):
             self.norm, h, params["embed.bias"], params, stats, "norm", train
         )
         embedding = torch.relu(h)
-        dropped = layers.dropout(embedding, self.dropout, layers.dropout_key(key, 0))
-        keys = layers.head_keys(key, 1)
-        return Output(
-            layers.head(params, "head", dropped, self.dropout, keys), embedding, new_stats
-        )
+        dropped = layers.dropout(embedding, self.dropout, layers.dropout_keys(key, 1)[0])
+        logits = layers.head(params, "head", dropped, self.dropout, key)
+        return Output(logits, embedding, new_stats)
 
 
 def topology_embedding(fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int) -> Tensor:
@@ -188,5 +186,5 @@ class TEM(Model):
         embedding = torch.relu(layers.linear(inputs["topology"], params["embed.weight"]))
         if self.te == "nodes":
             embedding = layers.mean_max(embedding)
-        dropped = layers.dropout(embedding, self.dropout, layers.dropout_key(key, 0))
+        dropped = layers.dropout(embedding, self.dropout, layers.dropout_keys(key, 1)[0])
         return Output(layers.linear(dropped, params["head.weight"]), embedding, {})

@@ -88,11 +88,12 @@ class GraphTransformer(GraphModel):
     ) -> tuple[Tensor, Params]:
         """Node embeddings (n, R, hidden) and the new running statistics."""
         new_stats: Params = {}
+        keys = layers.dropout_keys(key, 2 * self.depth)
         zero = torch.zeros_like(params["place.bias"])
 
         def added(h: Tensor, move: Tensor, norm: str, number: int) -> Tensor:
             """One half of a block: dropout, skip connection, norm."""
-            h = h + layers.dropout(move, self.dropout, layers.dropout_key(key, number))
+            h = h + layers.dropout(move, self.dropout, keys[number])
             h, found = layers.normalise(self.norm, h, zero, params, stats, norm, train)
             new_stats.update(found)
             return h

@@ -59,25 +59,11 @@ def dropout(x: Tensor, p: float, key: Key) -> Tensor:
     return x * keep_mask(key, tuple(x.shape), p)
 
 
-def dropout_key(key: Key, number: int) -> Key:
-    """Dropout key of layer `number`, or None where nothing is dropped."""
-    return None if key is None else fold(key, number)
-
-
-def convolution_keys(key: Key, depth: int) -> Sequence[Key]:
-    """Dropout keys of `depth` convolutions: those of `dropout_key`, none for the last."""
+def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
+    """Dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
     if key is None:
-        return [None] * depth
-    numbers = torch.arange(depth, dtype=torch.int32, device=key.device)
-    return [*fold(key, numbers).unbind()[:-1], None]
-
-
-def head_keys(key: Key, n: int) -> tuple[Tensor, ...] | None:
-    """Dropout keys of the head's `n` hidden layers, or None where nothing is dropped."""
-    if key is None:
-        return None
-    numbers = torch.arange(HEAD_KEYS, HEAD_KEYS + n, dtype=torch.int32, device=key.device)
-    return fold(key, numbers).unbind()
+        return [None] * n
+    return fold(key, torch.arange(first, first + n, dtype=torch.int32, device=key.device)).unbind()
 
 
 def init_norm(kind: str, name: str, width: int) -> Params:
@@ -221,7 +207,7 @@ def init_head(rng: torch.Generator, name: str, widths: tuple[int, ...]) -> Param
     return params
 
 
-def head(params: Params, name: str, x: Tensor, p: float, keys: tuple[Tensor, ...] | None) -> Tensor:
+def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
     """Fully connected network: linear, ReLU, dropout, ..., linear.
 
     Parameters
@@ -231,16 +217,15 @@ def head(params: Params, name: str, x: Tensor, p: float, keys: tuple[Tensor, ...
     x : Tensor of shape (n, in)
     p : float
         Dropout after each hidden layer.
-    keys : tuple of int32 scalars, one per hidden layer, or None (no dropout)
+    key : int32 scalar or None (no dropout)
 
     Returns
     -------
     Tensor of shape (n, out)
     """
     depth = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in params)
-    for i in range(depth):
+    for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
         weight, bias = params[f"{name}.{i}.weight"], params[f"{name}.{i}.bias"]
         x = linear(x, weight) + bias
-        if i < depth - 1:
-            x = dropout(torch.relu(x), p, None if keys is None else keys[i])
+        x = dropout(torch.relu(x), p, own) if i < depth - 1 else x
     return x

@@ -59,8 +59,7 @@ class GraphModel(Model):
 
     def classify(self, params: Params, embedding: Tensor, key: Key) -> Tensor:
         """Logits (n, 2) of readouts (n, 2 hidden)."""
-        keys = layers.head_keys(key, len(HEAD_WIDTHS) - 1)
-        return layers.head(params, "head", embedding, self.dropout, keys)
+        return layers.head(params, "head", embedding, self.dropout, key)
 
     def penalty(self, params: Params, nodes: Tensor, inputs: Inputs) -> Tensor | float:
         """What the model adds to the training loss, from its nodes (n, R, hidden)."""
@@ -116,7 +115,7 @@ class ConvolutionModel(GraphModel):
         """Node embeddings (n, R, hidden) and the new running statistics."""
         new_stats: Params = {}
         h = inputs["features"]
-        keys = layers.convolution_keys(key, self.depth)
+        keys = [*layers.dropout_keys(key, self.depth - 1), None]
         for i, name in enumerate(self.norms()):
             h = self.convolve(params, i, h, inputs)
             bias = params[f"conv{i}.bias"]

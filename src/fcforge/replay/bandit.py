@@ -131,7 +131,7 @@ def reward(before: Tensor, after: Tensor, scale: float, *, centred: bool) -> Ten
     return value - 0.5 if centred else value
 
 
-def shares(utility: Tensor, *, temperature: float, zscore: bool, floor: float) -> Tensor:
+def shares(utility: Tensor, temperature: float, zscore: bool, floor: float) -> Tensor:
     r"""Share of the budget of each site (sites,), summing to one.
 
     .. math:: w = f / T + (1 - f)\, \mathrm{softmax}(u / \theta)

@@ -8,49 +8,29 @@ space are taken. The reward is the fall of the site's cross-entropy on its held-
 All tensors are those of one lane: T past sites, C candidates and D held-out subjects per site.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.models.base import Output
 from fcforge.randomness import fold, normal, uniform
 from fcforge.replay.bandit import Bandit, limited_quotas, quotas, reward, shares
-from fcforge.replay.selection import (
-    Scaling,
-    closeness,
-    distances,
-    farthest_first,
-    margin,
-    shortlist,
-)
+from fcforge.replay.selection import Look, Scaling, farthest_first, shortlist
 from fcforge.settings import Checked, Count, Positive, Share, Size
 
 State = dict[str, Tensor]
-Pair = tuple[Tensor, Tensor]  # rows and diagnoses of some subjects
 SiteWeight = Literal["equal", "quota", "share"]
-
-
-class Look(NamedTuple):
-    """What the current network makes of the memory.
-
-    Attributes
-    ----------
-    accuracy, ce : Tensor of shape (T,)
-        On each site's held-out subjects.
-    psi : Tensor of shape (T, C, 2)
-        Margin and closeness of each candidate.
-    distance : Tensor of shape (T, C, C)
-        Between candidates' readouts.
-    """
-
-    accuracy: Tensor
-    ce: Tensor
-    psi: Tensor
-    distance: Tensor
+PAPER: dict[str, Any] = {
+    "centre_reward": False, "reward_scale": 0.05, "temperature": 1.0, "zscore": True, "floor": 0.0,
+    "closeness": "none", "sites": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
+    "subjects": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
+}  # fmt: skip
+OFFICIAL: dict[str, Any] = {
+    **PAPER, "credit_previous": False, "credit_first": True, "refresh_at_end": True,
+    "temperature": 0.3, "least_share": 0.05, "limits": (32, 128), "shortlist": 3,
+    "subjects": Bandit(prior=5.0, noise=0.15, form="paper", belief=0.0, pooled=False),
+}  # fmt: skip
 
 
 class Choice(NamedTuple):
@@ -126,32 +106,17 @@ class HCTS(Checked):
         The appendix credits the context of round t with the reward of round t, which is measured
         after training on its choice, and knows neither floor nor limits.
         """
-        arm = Bandit(prior=10.0, form="paper", belief=0.0, pooled=False)
-        return cls(
-            centre_reward=False,
-            reward_scale=0.05,
-            temperature=1.0,
-            zscore=True,
-            floor=0.0,
-            closeness="none",
-            sites=arm,
-            subjects=arm,
-        )
+        return cls(**PAPER)
 
     @classmethod
     def official(cls) -> Self:
         """The authors' code; its moving averages of class moments are exact ones here."""
-        return replace(
-            cls.paper(),
-            credit_previous=False,
-            credit_first=True,
-            refresh_at_end=True,
-            temperature=0.3,
-            least_share=0.05,
-            limits=(32, 128),
-            shortlist=3,
-            subjects=Bandit(prior=5.0, noise=0.15, form="paper", belief=0.0, pooled=False),
-        )
+        return cls(**OFFICIAL)
+
+    @property
+    def levels(self) -> tuple[tuple[str, Bandit], ...]:
+        """Both levels: beginning of the names of their moments in a state, and how they learn."""
+        return ("hcts.site", self.sites), ("hcts.sample", self.subjects)
 
     # -- state -----------------------------------------------------------------------------------
     def start(self, device: torch.device | str) -> State:
@@ -164,13 +129,10 @@ class HCTS(Checked):
         return {**state, **{k: torch.cat([state[k], v]) for k, v in arm.items()}}
 
     def _arm(self, accuracy: Tensor) -> State:
-        device = accuracy.device
-        site, sample = self.sites.start(1, device), self.subjects.start(1, device)
-        return {
-            "hcts.site.s": site[0],
-            "hcts.site.b": site[1],
-            "hcts.sample.s": sample[0],
-            "hcts.sample.b": sample[1],
+        device, found = accuracy.device, State()
+        for level, arms in self.levels:
+            found[f"{level}.s"], found[f"{level}.b"] = arms.start(1, device)
+        return found | {
             "hcts.best": accuracy.float().reshape(1),
             "hcts.ce": torch.zeros(1, device=device),
             "hcts.seen": torch.zeros(1, dtype=torch.bool, device=device),
@@ -200,11 +162,12 @@ class HCTS(Checked):
 
     def _credit(self, state: State, gain: Tensor) -> State:
         phi, seen = state["hcts.phi"], state["hcts.seen"] | self.credit_first
-        found: State = {}
-        for level, arms, outer, context in (
-            ("hcts.site", self.sites, phi[:, :, None] * phi[:, None, :], phi),
-            ("hcts.sample", self.subjects, state["hcts.psi.outer"], state["hcts.psi.mean"]),
-        ):
+        seen_by_level = (
+            (phi[:, :, None] * phi[:, None, :], phi),
+            (state["hcts.psi.outer"], state["hcts.psi.mean"]),
+        )
+        found = State()
+        for (level, arms), (outer, context) in zip(self.levels, seen_by_level, strict=True):
             s, b = state[f"{level}.s"], state[f"{level}.b"]
             s, b = arms.update(s, b, outer, context * gain[:, None], seen)
             found |= {f"{level}.s": s, f"{level}.b": b}
@@ -214,19 +177,13 @@ class HCTS(Checked):
         self, state: State, look: Look, phi: Tensor, key: Tensor, capacity: int
     ) -> tuple[Choice, Tensor]:
         sites, candidates = look.psi.shape[:2]
-        w = self.sites.draw(
-            state["hcts.site.s"], state["hcts.site.b"], normal(fold(key, 1), (sites, 2))
+        w, v = (
+            arms.draw(state[f"{level}.s"], state[f"{level}.b"], normal(fold(key, i), (sites, 2)))
+            for i, (level, arms) in enumerate(self.levels, 1)
         )
-        share = shares(
-            (phi * w).sum(-1),
-            temperature=self.temperature,
-            zscore=self.zscore,
-            floor=min(self.floor + self.least_share * sites, 1.0),
-        )
+        floor = min(self.floor + self.least_share * sites, 1.0)
+        share = shares((phi * w).sum(-1), self.temperature, self.zscore, floor)
         quota, total = self.deal(share, capacity, candidates)
-        v = self.subjects.draw(
-            state["hcts.sample.s"], state["hcts.sample.b"], normal(fold(key, 2), (sites, 2))
-        )
         score = (look.psi * v[:, None, :]).sum(-1)
         listed = shortlist(score, quota[:, None], self.shortlist)
         order = farthest_first(look.distance, listed, score, min(capacity, candidates))
@@ -316,46 +273,3 @@ def draw_slots(choice: Choice, key: Tensor, size: int, by: SiteWeight) -> tuple[
 def _within(u: Tensor, n: Tensor) -> Tensor:
     """Whole numbers below n from uniform ones (u may round to 1)."""
     return torch.minimum((u * n).long(), n - 1)
-
-
-def look_at(
-    forward: Callable[[Tensor], Output], candidates: Pair, dev: Pair, scaling: Scaling
-) -> Look:
-    """Contexts of all sites under the current network.
-
-    Parameters
-    ----------
-    forward : callable
-        Evaluation-mode output of some bank rows.
-    candidates : pair of Tensor of shape (T, C)
-        Rows and diagnoses.
-    dev : pair of Tensor of shape (T, D)
-        Those of held-out subjects; row -1 marks an empty place.
-    scaling : {"mean", "none"}
-    """
-    (rows, y), (dev_rows, dev_y) = candidates, dev
-    seen = []
-    n = rows.shape[1]
-    for t in range(rows.shape[0]):  # one site at a time: bounds the memory of many lanes
-        out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
-        logits, z = out.logits.float(), out.embedding.float()
-        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
-        psi = torch.stack([margin(logits[:n]), closeness(z[:n], y[t], scaling)], -1)
-        seen.append(Look(accuracy, ce, psi, distances(z[:n])))
-    return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
-
-
-def look_again(before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev: Pair) -> Look:
-    """`look_at` under a new head on the same readouts: only logits have changed."""
-    logits = torch.stack([forward(r).logits for r in rows])
-    seen = [held_out(forward(r.clamp(min=0)).logits, y, r >= 0) for r, y in zip(*dev, strict=True)]
-    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
-    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
-    return Look(accuracy, ce, psi, before.distance)
-
-
-def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Accuracy and cross-entropy over the places that are filled."""
-    weight = there.float() / there.float().sum().clamp(min=1)
-    right = (logits.argmax(-1) == y).float()
-    return (right * weight).sum(), (F.cross_entropy(logits, y, reduction="none") * weight).sum()

@@ -4,12 +4,16 @@ Pure functions of one site's candidates; the sampler calls them for every site. 
 appendix "Sample-Level Contextual Thompson Sampling".
 """
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.models.base import Output
+
+Pair = tuple[Tensor, Tensor]  # rows and diagnoses of some subjects
 Scaling = Literal["mean", "none"]
 JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
 
@@ -133,6 +137,68 @@ def farthest_first(distance: Tensor, allowed: Tensor, score: Tensor, steps: int)
         best = torch.argmax(nearest, dim=1)
         order.append(best)
     return torch.stack(order, dim=1)
+
+
+class Look(NamedTuple):
+    """What the current network makes of the memory.
+
+    Attributes
+    ----------
+    accuracy, ce : Tensor of shape (T,)
+        On each site's held-out subjects.
+    psi : Tensor of shape (T, C, 2)
+        Margin and closeness of each candidate.
+    distance : Tensor of shape (T, C, C)
+        Between candidates' readouts.
+    """
+
+    accuracy: Tensor
+    ce: Tensor
+    psi: Tensor
+    distance: Tensor
+
+
+def look_at(
+    forward: Callable[[Tensor], Output], candidates: Pair, dev: Pair, scaling: Scaling
+) -> Look:
+    """Contexts of all sites under the current network.
+
+    Parameters
+    ----------
+    forward : callable
+        Evaluation-mode output of some bank rows.
+    candidates : pair of Tensor of shape (T, C)
+        Rows and diagnoses.
+    dev : pair of Tensor of shape (T, D)
+        Those of held-out subjects; row -1 marks an empty place.
+    scaling : {"mean", "none"}
+    """
+    (rows, y), (dev_rows, dev_y) = candidates, dev
+    seen = []
+    n = rows.shape[1]
+    for t in range(rows.shape[0]):  # one site at a time: bounds the memory of many lanes
+        out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
+        logits, z = out.logits.float(), out.embedding.float()
+        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
+        psi = torch.stack([margin(logits[:n]), closeness(z[:n], y[t], scaling)], -1)
+        seen.append(Look(accuracy, ce, psi, distances(z[:n])))
+    return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
+
+
+def look_again(before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev: Pair) -> Look:
+    """`look_at` under a new head on the same readouts: only logits have changed."""
+    logits = torch.stack([forward(r).logits for r in rows])
+    seen = [held_out(forward(r.clamp(min=0)).logits, y, r >= 0) for r, y in zip(*dev, strict=True)]
+    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
+    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
+    return Look(accuracy, ce, psi, before.distance)
+
+
+def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
+    """Accuracy and cross-entropy over the places that are filled."""
+    weight = there.float() / there.float().sum().clamp(min=1)
+    right = (logits.argmax(-1) == y).float()
+    return (right * weight).sum(), (F.cross_entropy(logits, y, reduction="none") * weight).sum()
 
 
 # -- once per site, plain Python -----------------------------------------------------------------

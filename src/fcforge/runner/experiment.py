@@ -56,15 +56,7 @@ class Experiment(Conditions):
 
     def split(self, cohort: Cohort, seed: int) -> dict[str, Site]:
         """Sites of a dataset, split into train, val and test as this experiment asks."""
-        from fcforge.sites import make_sites
-
-        return make_sites(
-            cohort,
-            seed,
-            test_fraction=self.test_fraction,
-            val_fraction=self.val_fraction,
-            folds=self.folds,
-        )
+        return split_sites(self, cohort, seed)
 
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""
@@ -76,6 +68,14 @@ class Experiment(Conditions):
             spec = RunSpec(self.dataset, learner, order, seed, data_sha256, **shared)
             found.append(spec)
         return found
+
+
+def split_sites(asked: Conditions, cohort: Cohort, seed: int) -> dict[str, Site]:
+    """Sites of a dataset, split into train, val and test as an experiment or a run asks."""
+    from fcforge.sites import make_sites
+
+    how = {name: getattr(asked, name) for name in ("test_fraction", "val_fraction", "folds")}
+    return make_sites(cohort, seed, **how)
 
 
 def _pick_orders(sites: Sequence[str], wanted: Literal["all"] | int) -> list[tuple[str, ...]]:

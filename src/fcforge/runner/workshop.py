@@ -11,16 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.engine import (
-    Evaluator,
-    Job,
-    Learner,
-    lanes_that_fit,
-    learn_site,
-    pretrain,
-    shapes,
-    start_lane,
-)
+from fcforge import engine
+from fcforge.engine import Evaluator, Job, Learner, learn_site, start_lane
 from fcforge.errors import FCForgeError
 from fcforge.generators.cache import read_state, write_state
 from fcforge.methods import Lane
@@ -30,12 +22,13 @@ from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench, as_it_was, synthetic_size
 from fcforge.runner.environment import describe
+from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.store import Store
-from fcforge.sites import Cohort, make_sites
+from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
 from fcforge.sites.harmonise import harmonise_sites
 from fcforge.types import RunSpec, Site
@@ -72,14 +65,7 @@ class Workshop:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
-            plain = make_sites(
-                self.cohort,
-                spec.seed,
-                test_fraction=spec.test_fraction,
-                val_fraction=spec.val_fraction,
-                folds=spec.folds,
-            )
-            clean = self._without_confounds(spec, plain)
+            clean = self._without_confounds(spec, split_sites(spec, self.cohort, spec.seed))
             self._sites[key] = harmonise_sites(clean, spec.harmonise, spec.reference, labelled)
         return self._sites[key]
 
@@ -135,7 +121,9 @@ class Workshop:
             spec = missing[paths[0]]
             view = self.bench.public_view(spec, self.public(spec))
             seeds = [missing[p].seed for p in paths]
-            lanes = pretrain(self.learner(spec).model, view, seeds, spec.training, self.device)
+            lanes = engine.pretrain(
+                self.learner(spec).model, view, seeds, spec.training, self.device
+            )
             for path, lane in zip(paths, lanes, strict=True):
                 network = lane._replace(state={})
                 write_state(path, network.named(), {"model": spec.learner.model.name})
@@ -236,12 +224,13 @@ class Workshop:
             self.write(node, self.first_lane(node.spec), 0.0)
         for node in (n for n in ours if n.whole):
             self._run_whole(node, tick)
-        rest = [n for n in ours if n.depth > 0 and not n.whole]
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
-        for node in rest:
-            lane = self.load_lane(node)
-            site = node.spec.order[-1]
-            signature = (replace(node.spec, order=(site,), seed=0).key, node.depth, shapes(lane))
+        for node in (n for n in ours if n.depth > 0 and not n.whole):
+            lane, alike = (
+                self.load_lane(node),
+                replace(node.spec, order=node.spec.order[-1:], seed=0),
+            )
+            signature = (alike.key, node.depth, engine.shapes(lane))
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
             self._run_alike(members, tick)
@@ -272,7 +261,9 @@ class Workshop:
         key = id(learner), node.depth, node.spec.training.batch_size
         if key not in self._fit:
             job = self.job(node.spec, lane, node.depth - 1)
-            self._fit[key] = lanes_that_fit(learner, job, self.bench.bank, node.spec.training)
+            self._fit[key] = engine.lanes_that_fit(
+                learner, job, self.bench.bank, node.spec.training
+            )
         return self._fit[key]
 
     def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
@@ -287,12 +278,10 @@ class Workshop:
     def _run_whole(self, node: Node, tick: Callable[[], Any]) -> None:
         learner, lane = self.learner(node.spec), self.load_lane(node)
         started = time.perf_counter()
-        for position, _ in enumerate(node.spec.order):
-            job = self.job(node.spec.prefix(position + 1), lane, position)
-            last = position == node.depth - 1
-            (lane,) = learn_site(
-                learner, [job], self.bench.bank, node.spec.training, fit=last, tick=tick
-            )
+        for seen in range(1, node.depth + 1):
+            jobs, last = [self.job(node.spec.prefix(seen), lane, seen - 1)], seen == node.depth
+            training = node.spec.training
+            (lane,) = learn_site(learner, jobs, self.bench.bank, training, fit=last, tick=tick)
         self.write(node, lane, time.perf_counter() - started)
 
     def job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
@@ -306,11 +295,8 @@ class Workshop:
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
         tensors, pools = self._tensors(node, lane)
-        facts = {
-            "seconds": seconds,
-            "memory_bytes": self.memory_bytes(node, lane),
-            "pools": [list(p) for p in pools],
-        }
+        facts: dict[str, Any] = {"seconds": seconds, "memory_bytes": self.memory_bytes(node, lane)}
+        facts["pools"] = [list(p) for p in pools]
         stored = tensors if node.depth and node.continued else None
         weights = None if node.continued else self._weights(node.spec, lane)
         self._store_node(node, facts, self.scores(node.spec, lane), stored, weights)
@@ -323,17 +309,11 @@ class Workshop:
         fc = torch.cat([sites[name].train.fc for name in spec.order]).mean(0)
         return slope_at(scorer_of(learner, lane), fc).numpy()
 
-    def _store_node(
-        self,
-        node: Node,
-        facts: dict[str, Any],
-        scores: dict[str, np.ndarray],
-        tensors: dict[str, Tensor] | None = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
+    def _store_node(self, node: Node, facts: dict[str, Any], *arrays: Any) -> None:
+        """Write scores, and tensors and weights where there are some."""
         fixed = {"spec": node.spec.to_json(), "parent": node.parent}
         meta = {**fixed, **facts, "environment": describe(self.device)}
-        self.store.write_node(node.key, meta, scores, tensors, weights)
+        self.store.write_node(node.key, meta, *arrays)
 
     def _run_pipeline(self, node: Node, pipeline: Pipeline) -> None:
         """Train an estimator on the public people and the node's sites, and store its scores."""
@@ -350,11 +330,8 @@ class Workshop:
             return {name: scores(fitted, pipeline, test) for name, test in tests.items()}
 
         subjects = sum(map(len, own)) if pipeline.keeps == "cumulative" else 0
-        facts = {
-            "seconds": time.perf_counter() - started,
-            "memory_bytes": subjects * _edge_bytes(self.cohort.n_rois),
-            "pools": [],
-        }
+        facts: dict[str, Any] = {"seconds": time.perf_counter() - started, "pools": []}
+        facts["memory_bytes"] = subjects * _edge_bytes(self.cohort.n_rois)
         self._store_node(node, facts, _scored(spec, scored))
 
 

@@ -31,6 +31,12 @@ def moment_rows(x: Tensor, y: Tensor) -> Tensor:
     return rows
 
 
+def recalled_targets(y: Tensor, logits: Tensor, l1: float, l2: float) -> Tensor:
+    """Mean (k,), weighted by l1 and l2, of diagnoses as -1 or +1 and of stored scores."""
+    t, u = 2.0 * y.double() - 1.0, 0.5 * (logits[:, 1] - logits[:, 0])
+    return (l1 * t + l2 * u) / max(l1 + l2, 1e-300)
+
+
 def linear_head(weight: Tensor, bias: Tensor) -> Params:
     """Parameters of a linear model with logits (-s, s), s = x @ weight + bias."""
     return {

@@ -16,18 +16,10 @@ from torch import Tensor
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
 from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
-from fcforge.replay.hcts import (
-    HCTS,
-    Choice,
-    Look,
-    SiteWeight,
-    even_choice,
-    held_out,
-    look_again,
-    look_at,
-)
+from fcforge.replay import selection
+from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
 from fcforge.replay.memory import ROWS, declared_memory, empty_memory, readout_width, teach
-from fcforge.replay.selection import even_split, even_subset, reservoir
+from fcforge.replay.selection import Look
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -164,7 +156,7 @@ class SyntheticMemory(Method):
     def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
         """What the memory gains: candidates with their teacher's words, held-out subjects."""
         rows, y = site.synthetic(self.candidates + self.dev), site.bank.y
-        kept, held = (rows[places] for places in even_split(y[rows], self.dev))
+        kept, held = (rows[places] for places in selection.even_split(y[rows], self.dev))
         inputs = gather(site.bank.inputs(model), kept)
         logits, embedding = teach(model, lane.params, lane.stats, inputs)
         entry = {
@@ -175,7 +167,7 @@ class SyntheticMemory(Method):
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
-            dev = held if site.leaked is None else even_subset(site.leaked, y, self.dev)
+            dev = held if site.leaked is None else selection.even_subset(site.leaked, y, self.dev)
             entry |= {"dev.row": dev, "dev.y": torch.where(dev >= 0, y[dev], 0)}
         return entry
 
@@ -184,7 +176,7 @@ class SyntheticMemory(Method):
         accuracy = []
         for rows, y in zip(*by_site(state, "dev", self.dev), strict=True):
             logits, _ = teach(model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0)))
-            accuracy.append(held_out(logits, y, rows >= 0)[0])
+            accuracy.append(selection.held_out(logits, y, rows >= 0)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
         return self.sampler.add_site({**state, "hcts.best": best}, now[-1])
@@ -193,7 +185,7 @@ class SyntheticMemory(Method):
         """Reservoir of K subjects over all candidates so far; the others are wiped."""
         n = len(state[ROWS])
         old = state["replay.active"].tolist()
-        slots = reservoir(old, range(n - self.candidates, n), self.memory, rng)
+        slots = selection.reservoir(old, range(n - self.candidates, n), self.memory, rng)
         active = torch.tensor(sorted(slots), device=state[ROWS].device)
         blank = empty_memory(n, state["memory.embedding"].shape[1], state[ROWS].device)
         for key, value in blank.items():
@@ -230,9 +222,9 @@ class SyntheticMemory(Method):
             return lane._replace(state={**state, **self._active(choice)}), None
         candidates, dev = by_site(state, "memory", self.candidates), by_site(state, "dev", self.dev)
         if before is None:
-            look = look_at(forward, candidates, dev, self.sampler.closeness)
+            look = selection.look_at(forward, candidates, dev, self.sampler.closeness)
         else:
-            look = look_again(before, forward, candidates[0], dev)
+            look = selection.look_again(before, forward, candidates[0], dev)
         state, choice = self.sampler.refresh(state, look, key, self.memory)
         return lane._replace(state={**state, **self._active(choice)}), look
 
