@@ -7,6 +7,7 @@ from simulated_site import simulate
 from fcforge.errors import DataError
 from fcforge.generators.base import check_site, check_y
 from fcforge.generators.layers import device_rng
+from fcforge.graphs import edges, from_edges
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 
@@ -26,7 +27,10 @@ def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     broken[4, 0, 1] = torch.inf
     with pytest.raises(DataError, match=r"subjects \[4\] holds NaN or infinity"):
         check_site(FCBatch(broken, site.y), "x")
-    with pytest.raises(DataError, match=r"reaches 1\.1, so it is not a correlation"):
+    z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
+    with pytest.raises(DataError, match=r"reaches .*not a correlation\. Give Pearson"):
+        check_site(FCBatch(z, site.y), "x")
+    with pytest.raises(DataError, match=r"reaches 1\.1, so.*confounds fitted on few.*\[start\]"):
         check_site(FCBatch(site.fc * 1.1, site.y), "x")
     with pytest.raises(DataError, match="diagnoses other than 0 and 1"):
         check_site(FCBatch(site.fc, 2 * site.y), "x")

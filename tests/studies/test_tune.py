@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeClassifier
 
 import small_world
 from fcforge.errors import ConfigError
@@ -14,6 +15,7 @@ from fcforge.runner.config import parse_experiment
 from fcforge.runner.config_files import ConfigFiles
 from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.pipelines import read_pipeline
 from fcforge.sites import load_dataset, make_sites
 from fcforge.studies import grids
 from fcforge.studies import tune as tuning
@@ -173,6 +175,19 @@ def test_toml_can_be_read_back():
 
     read = parse_experiment(ConfigFiles(data, (("here", data),)), Path())
     assert read.learners == (learner, replace(plain, title="finetune/gcn"))
+
+
+def test_an_estimators_row_can_be_read_back(tmp_path):
+    """Named by its function; without the start where the row had none; objects have no name."""
+    (tmp_path / "mine.py").write_text("from sklearn.linear_model import RidgeClassifier as make\n")
+    row = {"estimator": "mine:make", "keeps": "cumulative", "title": "mine", "start": False}
+    learner = read_pipeline(row, "here", tmp_path)
+    assert grids.candidates(learner, budget=5) == [learner]
+    handed = read_pipeline({**row, "estimator": RidgeClassifier()}, "here", tmp_path)
+    text = tuning.as_toml([Tuned(learner, ()), Tuned(handed, ())], ["A > B"], 3)
+    (read,) = tomllib.loads(text)["learner"]
+    assert read_pipeline(read, "here", tmp_path) == learner
+    assert '# "mine" was handed over as an object' in text
 
 
 def test_tune_from_end_to_end(tmp_path):

@@ -112,11 +112,13 @@ def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
             where=where,
             do="Flat ROIs must be stored as correlation 0; drop the subjects otherwise.",
         )
-    if float(batch.fc.abs().max()) > 1.0 + 1e-3:
+    if (largest := float(batch.fc.abs().max())) > 1.0 + 1e-3:
+        what, do = "", "Give Pearson correlations, not Fisher z."
+        if float((batch.fc.diagonal(dim1=-2, dim2=-1) - 1.0).abs().max()) > 1e-3:
+            what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
+            do = "Fit them on public people ([start]), remove fewer, or use another method."
         raise DataError(
-            f"FC reaches {float(batch.fc.abs().max()):.3g}, so it is not a correlation.",
-            where=where,
-            do="Give Pearson correlations, not Fisher z.",
+            f"FC reaches {largest:.3g}, so it is not a correlation.{what}", where=where, do=do
         )
     require_classes(batch.y, where)
     return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)

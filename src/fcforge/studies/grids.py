@@ -14,6 +14,7 @@ from fcforge.methods import METHODS
 from fcforge.methods.shared.synthetic import LAMBDAS
 from fcforge.models import MODELS
 from fcforge.randomness import numpy_rng
+from fcforge.runner.pipelines import pipeline_of
 from fcforge.types import LearnerSpec
 
 Settings = dict[str, Any]
@@ -120,7 +121,7 @@ def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
     whose method has the same grid; fewer where there are fewer.
     """
     strengths = _strengths(learner)
-    if not budget:
+    if not budget or pipeline_of(learner):  # an estimator's settings are its own
         return strengths
     own = METHODS[learner.method.name]
     trained = [{}] if not own.fits else [

@@ -25,6 +25,7 @@ from fcforge.randomness import numpy_rng
 from fcforge.runner.collect import collect
 from fcforge.runner.environment import Place
 from fcforge.runner.experiment import Experiment
+from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Progress
 from fcforge.runner.run import Prepared, open_store, prepare, run_experiment
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -238,20 +239,21 @@ def toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _component(component: Component) -> str:
-    params = dict(component.params)
-    return toml_value({"name": component.name, **params} if params else component.name)
-
-
 def learner_toml(learner: LearnerSpec) -> str:
-    """A ``[[learner]]`` table."""
-    lines = ["[[learner]]", f"title = {toml_value(learner.title)}"]
-    lines += [f"method = {_component(learner.method)}", f"model = {_component(learner.model)}"]
-    if learner.generator is not None:
-        lines.append(f"generator = {_component(learner.generator)}")
-    if learner.training:
-        lines.append(f"training = {toml_value(learner.training)}")
-    return "\n".join(lines)
+    """A ``[[learner]]`` table; a remark for an estimator that no file can name."""
+    said: dict[str, Any] = {"title": learner.title}
+    if pipeline := pipeline_of(learner):
+        if ":" not in pipeline.estimator:
+            return f"# {toml_value(learner.title)} was handed over as an object of Python"
+        said |= {name: getattr(pipeline, name) for name in ("estimator", "keeps", "input")}
+    else:
+        parts = {"method": learner.method, "model": learner.model, "generator": learner.generator}
+        said |= {
+            k: {"name": c.name, **c.params} if c.params else c.name for k, c in parts.items() if c
+        }
+    said |= {"training": learner.training} if learner.training else {}
+    said |= {} if learner.start else {"start": False}
+    return "\n".join(["[[learner]]", *(f"{k} = {toml_value(v)}" for k, v in said.items())])
 
 
 def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
