@@ -260,7 +260,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
 
 # -- the test split ----------------------------------------------------------------------------
 def poison(monkeypatch) -> None:
-    honest = workshop_module.make_sites
+    honest = workshop_module.split_sites
 
     def poisoned(*args, **kwargs):
         return {
@@ -270,7 +270,7 @@ def poison(monkeypatch) -> None:
             for name, site in honest(*args, **kwargs).items()
         }
 
-    monkeypatch.setattr(workshop_module, "make_sites", poisoned)
+    monkeypatch.setattr(workshop_module, "split_sites", poisoned)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
     spec = run_spec(learner_spec("forge"), 3, training=training)
     plan = plan_of(replace(spec, leaks=Leaks(**{leak: True})))
     run_plan(plan, tmp_path / "clean")
-    honest = workshop_module.make_sites
+    honest = workshop_module.split_sites
 
     def swapped(*args, **kwargs):  # finite poison: generators refuse NaN
         made = honest(*args, **kwargs)
@@ -312,7 +312,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
             for n, s in made.items()
         }
 
-    monkeypatch.setattr(workshop_module, "make_sites", swapped)
+    monkeypatch.setattr(workshop_module, "split_sites", swapped)
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "dirty"))
     same = [

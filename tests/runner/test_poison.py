@@ -76,10 +76,10 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(small_world, "cohort", with_age)
     plan = plan_of(spec)
     run_plan(plan, tmp_path / "clean")
-    honest = workshop_module.make_sites
+    honest = workshop_module.split_sites
     finite = spec.harmonise != "none"
     monkeypatch.setattr(
-        workshop_module, "make_sites", lambda *a, **k: poisoned(honest(*a, **k), finite)
+        workshop_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k), finite)
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))

@@ -200,6 +200,6 @@ def test_zero_shot_cells_use_no_diagnosis_of_the_unseen_site(tmp_path, monkeypat
     for depth, changes in ((2, False), (3, True)):
         one = workshop.scores(spec.prefix(depth), lane)[third]
         with monkeypatch.context() as patch:
-            patch.setattr(workshop_module, "make_sites", lambda *_, **__: relabelled)
+            patch.setattr(workshop_module, "split_sites", lambda *_, **__: relabelled)
             two = flipped.scores(spec.prefix(depth), lane)[third]
         assert (one != two).any() == changes
