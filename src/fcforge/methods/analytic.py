@@ -193,7 +193,7 @@ class Analytic(Method):
     def _add(
         self, model: Model, lane: Lane, inputs: Inputs, y: Tensor, worth: Tensor | None
     ) -> Lane:
-        rows = self.statistics_rows(model, inputs, y)
+        rows = self.statistics_rows(model, inputs, y).to(lane.state["root"])
         rows = rows if worth is None else rows * worth.to(rows).sqrt()[:, None]
         root = add_to_root(lane.state["root"], rows)
         spare = rows if rows.shape == root.shape else None
