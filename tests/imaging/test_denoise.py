@@ -103,7 +103,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     fast = np.sin(2 * np.pi * 0.2 * t)
     series = np.stack([signal + 3 * noise + 2 * fast, np.full(200, 7.0)], axis=1)
     cleaned, report = clean_series(
-        series, make_denoise("none"), tr=TR, confounds=pd.DataFrame({"noise": noise})
+        series, make_denoise("none"), TR, (pd.DataFrame({"noise": noise}), None)
     )
     assert np.corrcoef(series[:, 0], signal)[0, 1] < 0.3
     assert np.corrcoef(cleaned[:, 0], signal)[0, 1] > 0.93
@@ -114,7 +114,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
     for high_pass in (0.01, None):
         way = make_denoise("none", high_pass=high_pass)
-        _, report = clean_series(series, way, tr=TR, confounds=cosine)
+        _, report = clean_series(series, way, tr=TR, found=(cosine, None))
         assert (report["HighPassHz"], report["HighPassBy"]) == (None, "cosine regressors")
     _, report = clean_series(series, way, tr=TR)
     assert report["HighPassBy"] == "nothing"
@@ -152,7 +152,7 @@ def test_too_few_volumes_and_no_tr():
     with pytest.raises(
         DataError, match="30 volumes left after scrubbing are too few for 24 confounds"
     ):
-        clean_series(x, make_denoise("none"), tr=2.0, confounds=table)
+        clean_series(x, make_denoise("none"), tr=2.0, found=(table, None))
     with pytest.raises(DataError, match="TR is unknown"):
         clean_series(x, make_denoise("none"), tr=None)
 
@@ -180,10 +180,10 @@ def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_
 
 def test_degrees_of_freedom_by_hand():
     # 200 volumes of 2 s: 0.01-0.1 Hz is 0.36 of the spectrum up to 0.25 Hz
-    assert degrees_of_freedom(200, 24, 2.0, 0.01, 0.1) == pytest.approx(200 * 0.36 - 26)
-    assert degrees_of_freedom(200, 24, 2.0, None, None) == 174
-    assert degrees_of_freedom(200, 24, None, None, None) == 174
-    assert degrees_of_freedom(200, 0, 2.0, 0.05, None) == pytest.approx(158)
+    assert degrees_of_freedom(200, 24, 2.0, (0.01, 0.1)) == pytest.approx(200 * 0.36 - 26)
+    assert degrees_of_freedom(200, 24, 2.0, (None, None)) == 174
+    assert degrees_of_freedom(200, 24, None, (None, None)) == 174
+    assert degrees_of_freedom(200, 0, 2.0, (0.05, None)) == pytest.approx(158)
 
 
 @pytest.mark.parametrize("n", [120, 240, 480])
@@ -192,7 +192,7 @@ def test_degrees_of_freedom_are_those_of_noise(n):
     rng = np.random.default_rng(n)
     table = pd.DataFrame(rng.normal(size=(n, 10))).add_prefix("c")
     x, report = clean_series(
-        rng.normal(size=(n, 60)), make_denoise("none"), tr=2.0, confounds=table
+        rng.normal(size=(n, 60)), make_denoise("none"), tr=2.0, found=(table, None)
     )
     r = np.corrcoef(x, rowvar=False)[np.triu_indices(60, 1)]
     assert 1 / r.var() == pytest.approx(report["DegreesOfFreedom"], rel=0.25)

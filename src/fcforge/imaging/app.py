@@ -15,18 +15,14 @@ from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.layouts import find_sources, made_by
 from fcforge.imaging.methods_text import describe_methods
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import Outcome, ParticipantTable, Say
+from fcforge.imaging.people import Outcome, Pages, ParticipantTable, Progress, Say, no_progress
 from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
 from fcforge.writing import write_text
 
 
 def fc_folder(
-    request: FCRequest,
-    *,
-    say: Say,
-    progress: people.Progress = people.no_progress,
-    pages: people.Pages | None = None,
+    request: FCRequest, *, say: Say, progress: Progress = no_progress, pages: Pages | None = None
 ) -> Outcome:
     """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
 
@@ -72,7 +68,7 @@ class _Maker:
     sources: Mapping[str, list[Source]]
     recorded: Mapping[str, Any]
     say: Say
-    pages: people.Pages | None
+    pages: Pages | None
     remarks: Counter[str] = field(default_factory=Counter)
 
     def path(self, subject: str) -> Path:

@@ -37,6 +37,9 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "compcor": ("high_pass+motion+compcor", {}),
     "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
+Confounds = tuple[pd.DataFrame | None, np.ndarray | None]  # a table, and the volumes kept
+NONE: Confounds = (None, None)
+Band = tuple[float | None, float | None]  # lower and upper end in Hz
 MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much or is too short for this method."
 
@@ -97,9 +100,7 @@ def make_denoise(
     return Denoise(name, parameters, high_pass, low_pass)
 
 
-def fmriprep_confounds(
-    bold: Path, denoise: Denoise
-) -> tuple[pd.DataFrame | None, np.ndarray | None]:
+def fmriprep_confounds(bold: Path, denoise: Denoise) -> Confounds:
     """Confound table and kept volumes of an fMRIPrep scan.
 
     Returns
@@ -114,7 +115,7 @@ def fmriprep_confounds(
         The confounds file, or columns the method needs, are not there.
     """
     if not denoise.parameters:
-        return None, None
+        return NONE
     from nilearn.interfaces.fmriprep import load_confounds
 
     try:
@@ -150,13 +151,7 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
 
 
 def clean_series(
-    series: np.ndarray,
-    denoise: Denoise,
-    *,
-    tr: float | None,
-    confounds: pd.DataFrame | None = None,
-    sample_mask: np.ndarray | None = None,
-    where: str = "",
+    series: np.ndarray, denoise: Denoise, tr: float | None, found: Confounds = NONE, where: str = ""
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Detrended, regressed and filtered series; columns without signal stay NaN.
 
@@ -166,8 +161,8 @@ def clean_series(
     denoise : Denoise
     tr : float or None
         Seconds; needed for a band-pass.
-    confounds, sample_mask
-        As returned by `fmriprep_confounds`.
+    found
+        Confounds and volumes kept, as `fmriprep_confounds` returns them.
     where : str
         Named in an error.
 
@@ -177,13 +172,14 @@ def clean_series(
     report : dict
         What was really done: the band, the number of confounds, volumes kept.
     """
+    confounds, sample_mask = found
     names = [] if confounds is None else list(confounds.columns)
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
     high_pass, low_pass = None if cosines else denoise.high_pass, denoise.low_pass
     by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    _require_band(high_pass, low_pass, tr, where)
-    dof = degrees_of_freedom(n_kept, len(names), tr, high_pass, low_pass)
+    _require_band((high_pass, low_pass), tr, where)
+    dof = degrees_of_freedom(n_kept, len(names), tr, (high_pass, low_pass))
     least = MIN_TO_FILTER if high_pass or low_pass else MIN_VOLUMES
     if n_kept < least or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
@@ -207,13 +203,7 @@ def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:
     return out
 
 
-def degrees_of_freedom(
-    n_volumes: int,
-    n_confounds: int,
-    tr: float | None,
-    high_pass: float | None,
-    low_pass: float | None,
-) -> float:
+def degrees_of_freedom(n_volumes: int, n_confounds: int, tr: float | None, band: Band) -> float:
     r"""Residual degrees of freedom of a series after detrending, filtering and regression.
 
     .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
@@ -223,21 +213,20 @@ def degrees_of_freedom(
 
     Examples
     --------
-    >>> round(degrees_of_freedom(200, 26, 2.0, 0.01, 0.1), 1)
+    >>> round(degrees_of_freedom(200, 26, 2.0, (0.01, 0.1)), 1)
     44.0
     """
-    share = 1.0
+    share, (low, high) = 1.0, band
     if tr is not None:
         nyquist = 0.5 / tr
-        share = (min(low_pass or nyquist, nyquist) - (high_pass or 0.0)) / nyquist
+        share = (min(high or nyquist, nyquist) - (low or 0.0)) / nyquist
     return n_volumes * share - n_confounds - 2
 
 
-def _require_band(
-    high_pass: float | None, low_pass: float | None, tr: float | None, where: str
-) -> None:
-    if (high_pass or low_pass) and tr is None:
+def _require_band(band: Band, tr: float | None, where: str) -> None:
+    if any(band) and tr is None:
         raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
+    low_pass = band[1]
     if low_pass and tr and low_pass >= 0.5 / tr:
         what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."
         do = "Lower --low-pass, or 0 for none."

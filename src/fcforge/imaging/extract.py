@@ -7,7 +7,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.denoise import clean_series, fmriprep_confounds, framewise_displacement
+from fcforge.imaging.denoise import NONE, clean_series, fmriprep_confounds, framewise_displacement
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan, repetition_time
@@ -180,14 +180,13 @@ def _denoised(
     """Cleaned series and what was done, unless the tool has done so already."""
     if source.denoised:
         return raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    found: dict[str, Any] = {"where": str(source.path)}
+    confounds, kept = NONE
     if source.tool == "fmriprep":
         confounds, kept = fmriprep_confounds(source.path, settings.denoising)
-        if confounds is not None:
-            confounds = confounds.iloc[settings.drop :].reset_index(drop=True)
-            kept = None if kept is None else kept[kept >= settings.drop] - settings.drop
-            if len(confounds) != len(raw):
-                what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
-                raise DataError(what, where=source.path)
-        found |= {"confounds": confounds, "sample_mask": kept}
-    return clean_series(raw, settings.denoising, tr=tr, **found)
+    if confounds is not None:
+        confounds = confounds.iloc[settings.drop :].reset_index(drop=True)
+        kept = None if kept is None else kept[kept >= settings.drop] - settings.drop
+        if len(confounds) != len(raw):
+            what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
+            raise DataError(what, where=source.path)
+    return clean_series(raw, settings.denoising, tr, (confounds, kept), str(source.path))

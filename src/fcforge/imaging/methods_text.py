@@ -4,7 +4,7 @@ import re
 import tomllib
 from functools import lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.options import FCRequest
@@ -14,7 +14,7 @@ from fcforge.imaging.sources import Source, read_json
 
 @lru_cache(maxsize=1)
 def words() -> dict[str, dict[str, str]]:
-    """Sentences by layout, names of tools, works by atlas, regressors in words, and the works."""
+    """Sentences, names of tools, works by atlas, regressors in words, and the works."""
     return tomllib.loads(files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8"))
 
 
@@ -50,23 +50,34 @@ def describe_methods(
         Subjects with FC, and all of them.
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
-    name = made_by or words()["names"].get(tool, tool)
-    done_before = read_json(source.sidecar).get("Steps", {}).items() if tool == "fcforge" else ()
-    known = (f"{step} {how['Tool']}" for step, how in done_before if isinstance(how, dict))
-    steps = ", ".join(words()["steps"].get(key, key) for key in known) or "its sidecars say how"
-    sentences = [words()["tools"][tool].format(made_by=name, steps=steps)]
+    keys = ["dropped"] * bool(request.drop)
+    keys.append(
+        "series" if source.kind == "series" else "maps" if atlas.probabilistic else "labels"
+    )
+    values: dict[str, Any] = {"rois": f"{atlas.n_rois} ROIs ({_named(atlas)})", **vars(request)}
+    values |= {"uncovered": "", "few_dof": "", "n_done": done[0], "total": done[1]}
     if source.kind == "scan":
-        sentences.append(_signals(request, atlas))
-    else:
-        sentences.append(f"Series are of {atlas.n_rois} ROIs ({_named(atlas)}).")
+        values["uncovered"] = f" or of which less than {request.min_coverage:.0%} was covered"
     if not source.denoised:
-        sentences += _denoising(request, confounds=source.tool == "fmriprep")
-    sentences.append(_connectivity(request, source, *done))
-    text, keys = _numbered(" ".join(sentences))
+        least = f"fewer than {request.min_dof} degrees of freedom"
+        values["few_dof"] = f", or left with {least} by denoising"
+        more, what = _denoising(request, confounds=source.tool == "fmriprep")
+        keys, values = [*keys, *more], {**values, **what}
+    name = made_by or words()["names"].get(tool, tool)
+    before = words()["tools"][tool].format(made_by=name, steps=_steps(source))
+    said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]
+    text, cited = _numbered(" ".join([before, *said]))
     found = software()
     versions = ", ".join(f"{k} {found[k]}" for k in ("nilearn", "nibabel", "scipy", "numpy"))
-    said = f"Software: fcforge {found['fcforge']} with {versions}."
-    return Methods(text, said, tuple(words()["works"][key] for key in keys))
+    used = f"Software: fcforge {found['fcforge']} with {versions}."
+    return Methods(text, used, tuple(words()["works"][key] for key in cited))
+
+
+def _steps(source: Source) -> str:
+    """What fcforge preprocess did to a scan, as its sidecar says."""
+    steps = read_json(source.sidecar).get("Steps", {}).items()
+    known = (f"{step} {how['Tool']}" for step, how in steps if isinstance(how, dict))
+    return ", ".join(words()["steps"].get(key, key) for key in known) or "its sidecars say how"
 
 
 def _named(atlas: Atlas) -> str:
@@ -76,50 +87,21 @@ def _named(atlas: Atlas) -> str:
     return f"{atlas.name}{''.join(cited)}"
 
 
-def _signals(request: FCRequest, atlas: Atlas) -> str:
-    how = "the mean over its voxels with a signal, inside the brain mask where there was one"
-    if atlas.probabilistic:
-        how = "the least-squares weight of its map in every volume"
-    dropped = f"The first {request.drop} volumes were left out. " if request.drop else ""
-    rois = f"{atlas.n_rois} ROIs ({_named(atlas)})"
-    return f"{dropped}The signal of each of {rois} was {how}."
-
-
-def _denoising(request: FCRequest, *, confounds: bool) -> list[str]:
+def _denoising(request: FCRequest, *, confounds: bool) -> tuple[list[str], dict[str, Any]]:
+    """Sentences about denoising, and what they say."""
     denoise = request.denoising
     chosen = denoise.parameters.get("strategy", ()) if confounds else ()
     known = dict(words()["regressors"])
     if denoise.parameters.get("wm_csf") == "full":
         known["wm_csf"] += " with derivatives and squares"
-    named = ", ".join(known[part] for part in chosen if part in known)
-    taken = f"regressed on {named} [wang2024]" if named else "not regressed on confounds"
-    said = [f"Series were detrended and {taken}, by nilearn [abraham2014]."]
-    if "ica_aroma" in chosen:
-        said.insert(0, "Of the scans those denoised by ICA-AROMA [pruim2015] were used.")
-    if "scrub" in chosen:
-        limits = [denoise.parameters[k] for k in ("fd_threshold", "std_dvars_threshold", "scrub")]
-        said.append(
-            "Volumes with a framewise displacement above {:g} mm [power2012] or standardised DVARS "
-            "above {:g}, and stretches of fewer than {} volumes between them, were left out "
-            "[power2014].".format(*limits)
-        )
+    regressors = ", ".join(known[part] for part in chosen if part in known)
     low = None if "high_pass" in chosen else denoise.high_pass
     ends = ((low, "above"), (denoise.low_pass, "below"))
-    if band := " and ".join(f"{side} {hz:g} Hz" for hz, side in ends if hz):
-        said.append(f"Frequencies {band} were kept (Butterworth filter of order 5).")
-    return said
-
-
-def _connectivity(request: FCRequest, source: Source, n_done: int, total: int) -> str:
-    covered = f" or of which less than {request.min_coverage:.0%} was covered"
-    empty = "without signal" + (covered if source.kind == "scan" else "")
-    dof = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
-    return (
-        "Functional connectivity (FC) is the Pearson correlation between the series of two ROIs; "
-        "several runs of a subject were z-scored one by one and joined. The FC of an ROI "
-        f"{empty} was set to 0. Subjects with more than {request.max_empty:.0%} such ROIs"
-        f"{'' if source.denoised else dof} were excluded; {n_done} of {total} have FC."
-    )
+    band = " and ".join(f"{side} {hz:g} Hz" for hz, side in ends if hz)
+    true = {"aroma": "ica_aroma" in chosen, "regressed": regressors, "detrended": not regressors}
+    true |= {"scrubbed": "scrub" in chosen, "band": band}
+    values = {"regressors": regressors, "band": band, **denoise.parameters}
+    return [key for key, holds in true.items() if holds], values
 
 
 def _numbered(text: str) -> tuple[str, list[str]]:

@@ -1,7 +1,7 @@
 """Where sites come from: the table of datasets, loading, checking, splitting.
 
 A dataset is a function that returns a `Cohort`. To add one, write it in a module of this
-folder and add a line to `DATASETS`; its keyword arguments become the settings of a config's
+folder and add a line to `_ROWS`; its keyword arguments become the settings of a config's
 ``[dataset]`` table, beside those that every dataset has (`_common`).
 """
 
@@ -92,24 +92,15 @@ def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
     return loader
 
 
-DATASETS: dict[str, Dataset] = {
-    "simulated": Dataset(
-        "simulated", "simulate", "made-up sites, calibrated on real ABIDE; any number of ROIs"
-    ),
-    "folder": Dataset(
-        "folder", "load_folder", "your FC or time series: one .npz, or participants.tsv + files"
-    ),
-    "abide": Dataset(
-        "abide", "load_abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"
-    ),
-    "rest_meta_mdd": Dataset(
-        "rest_meta_mdd", "load_rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"
-    ),
-    "bsnip": Dataset("bsnip", "load_bsnip", "B-SNIP: participants.tsv + one file per subject"),
-    "authors": Dataset(
-        "authors", "load_authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"
-    ),
-}
+_ROWS = (
+    ("simulated", "simulate", "made-up sites, calibrated on real ABIDE; any number of ROIs"),
+    ("folder", "load_folder", "your FC or time series: one .npz, or participants.tsv + files"),
+    ("abide", "load_abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"),
+    ("rest_meta_mdd", "load_rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"),
+    ("bsnip", "load_bsnip", "B-SNIP: participants.tsv + one file per subject"),
+    ("authors", "load_authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"),
+)
+DATASETS = {module: Dataset(module, function, about) for module, function, about in _ROWS}
 
 
 def load_dataset(component: Component) -> Cohort:

@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The paper numbers the 17 merged sites in alphabetical order.
-PAPER_SITES = {
-    1: "CALTECH", 2: "CMU", 3: "KKI", 4: "LEUVEN", 5: "MAX_MUN", 6: "NYU", 7: "OHSU", 8: "OLIN",
-    9: "PITT", 10: "SBL", 11: "SDSU", 12: "STANFORD", 13: "TRINITY", 14: "UCLA", 15: "UM",
-    16: "USM", 17: "YALE",
-}  # fmt: skip
+_NAMES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TRINITY UCLA UM"
+PAPER_SITES = dict(enumerate([*_NAMES.split(), "USM", "YALE"], start=1))
 PIPELINES = ("cpac", "ccs", "dparsf", "niak")
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
 ATLASES = ("rois_aal", "rois_cc200", "rois_cc400", "rois_dosenbach160", "rois_ez", "rois_ho",

@@ -60,11 +60,9 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
     """A covariate as float64, or `DataError` where it is text."""
     values = np.asarray(values)
     if values.dtype.kind not in "fiub":
-        raise DataError(
-            f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers.",
-            where="confounds to remove",
-            do="Code it in numbers, the same way at every site, or do not remove it.",
-        )
+        what = f"covariate '{name}' holds text ('{values.flat[0]}'), not numbers."
+        do = "Code it in numbers, the same way at every site, or do not remove it."
+        raise DataError(what, where="confounds to remove", do=do)
     return values.astype(float)
 
 
@@ -93,11 +91,9 @@ def require_covariates(
     lost = [i for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True) if gone]
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-        raise DataError(
-            f"{', '.join(lost[:5])}{more} have no {' or '.join(names)}.",
-            where=where,
-            do="Give the missing values, or leave these subjects out.",
-        )
+        what = f"{', '.join(lost[:5])}{more} have no {' or '.join(names)}."
+        do = "Give the missing values, or leave these subjects out."
+        raise DataError(what, where=where, do=do)
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,9 @@ class Confounds:
         """The same from features (n, p) that are there already."""
         d = design(covariates, names)
         if len(d) <= d.shape[1] + 1:
-            raise ConfigError(
-                f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects.",
-                where="confounds",
-                do="Remove fewer confounds, or fit them on more people (a public start).",
-            )
+            what = f"{len(d)} subjects are too few to estimate {d.shape[1]} confound effects."
+            do = "Remove fewer confounds, or fit them on more people (a public start)."
+            raise ConfigError(what, where="confounds", do=do)
         centre = d.mean(0)
         x = features - features.mean(0)
         coefficients = np.linalg.lstsq(d - centre, x, rcond=1e-8)[0]

@@ -126,7 +126,7 @@ def _from_npz(
     ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
     said = [f"{v:g}" if isinstance(v, float) else str(v) for v in arrays["label"].tolist()]
     labels = {**labels, **participants.labels_by_positive(said, positive)}
-    y, faults = _npz_labels(arrays["label"], said, labels, ids, site)
+    y, faults = _npz_labels(arrays, said, labels)
     own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
     return Cohort(
         "folder", fc, y, site, ids, participants.roi_names_of(arrays, fc.shape[1]),
@@ -159,24 +159,20 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
 
 
 def _npz_labels(
-    values: np.ndarray,
-    said: Sequence[str],
-    labels: Mapping[str, int],
-    ids: np.ndarray,
-    site: np.ndarray,
+    arrays: Mapping[str, np.ndarray], said: Sequence[str], labels: Mapping[str, int]
 ) -> tuple[np.ndarray, list[Fault]]:
     """Labels as integers, and faults for words that are not a known diagnosis (they become -1).
 
     Integers stay as they are: `check_cohort` judges them.
     """
-    if values.dtype.kind in "iub" and not labels:
-        return values.astype(np.int64), []
-    out, faults = np.full(len(values), -1, dtype=np.int64), []
+    if arrays["label"].dtype.kind in "iub" and not labels:
+        return arrays["label"].astype(np.int64), []
+    out, faults = np.full(len(said), -1, dtype=np.int64), []
     for i, text in enumerate(said):
         try:
             out[i] = participants.label_of(text, labels=labels)
         except DataError as error:
-            faults.append(Fault.of(error, str(ids[i]), str(site[i])))
+            faults.append(Fault.of(error, str(arrays["subject_id"][i]), str(arrays["site"][i])))
     return out, faults
 
 

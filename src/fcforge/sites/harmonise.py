@@ -275,11 +275,9 @@ def arrive(before: Harmony | None, how: Harmonisation, site: Site) -> tuple[Harm
 
 def _require_many(n: int, where: str) -> None:
     if n < LEAST:
-        raise DataError(
-            f"{n} people to harmonise with: a mean of so few gives each of them away.",
-            where=where,
-            do=f"Learn from at least {LEAST} people of each site, or set harmonise='none'.",
-        )
+        what = f"{n} people to harmonise with: a mean of so few gives each of them away."
+        do = f"Learn from at least {LEAST} people of each site, or set harmonise='none'."
+        raise DataError(what, where=where, do=do)
 
 
 def learned_as(name: str, sites: Sequence[str], unseen: Unseen) -> str | None:

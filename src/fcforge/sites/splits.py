@@ -87,7 +87,10 @@ def split_site(
     Site
     """
     test_fraction = 1 / folds if folds else test_fraction
-    _require_fractions(test_fraction, val_fraction)
+    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
+        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
+        do = "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
+        raise ConfigError(what, do=do)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     _require_splittable(members, site_name, test_fraction, val_fraction, folds)
@@ -112,13 +115,6 @@ def _site(members: Cohort, rows: Mapping[str, np.ndarray], about: Mapping[str, A
         provenance={**members.provenance, **about, "split_sha256": split_sha256(ids)},
         covariates={name: dict(part.covariates) for name, part in parts.items()},
     )
-
-
-def _require_fractions(test_fraction: float, val_fraction: float) -> None:
-    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
-        do = "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
-        raise ConfigError(what, do=do)
 
 
 def make_sites(

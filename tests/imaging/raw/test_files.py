@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.raw.files import find_raw, volume_writer
-from fcforge.imaging.raw.pipeline import output_path
+from fcforge.imaging.raw.files import find_raw, output_path, volume_writer
 
 
 def test_volumes_written_one_by_one_are_a_nifti(tmp_path: Path):

@@ -45,7 +45,7 @@ def test_command_lines():
     assert fsl_spm.command("mcflirt", source=a, out="out") == [
         "mcflirt", "-in", "a.nii.gz", "-out", "out", "-refvol", "0", "-plots", "-mats",
     ]  # fmt: skip
-    topup = fsl_spm.command("topup", pair="pair.nii.gz", datain="acq.txt", out="t")
+    topup = fsl_spm.command("topup", pair="pair.nii.gz", datain="acq.txt", topup="t")
     assert topup == [
         "topup", "--imain=pair.nii.gz", "--datain=acq.txt", "--config=b02b0.cnf", "--out=t",
         "--fout=t_field",
@@ -85,7 +85,7 @@ def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         realign.cmdline.split()
     )
     topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
-    ours = fsl_spm.command("topup", pair=a, datain="acq.txt", out="t")
+    ours = fsl_spm.command("topup", pair=a, datain="acq.txt", topup="t")
     assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
 
 
@@ -189,4 +189,4 @@ def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"):
-        fsl_spm.fsl_motion(tmp_path / "x.nii.gz", tmp_path)
+        fsl_spm.run("mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y")

@@ -45,10 +45,8 @@ def test_known_motion_is_found():
     centre = affine[:3, :3] @ ((np.array(head.shape) - 1) / 2) + affine[:3, 3]
     small, large = [1.5, -1, 2, 0.02, -0.015, 0.01], [0, 3, 0, 0, 0, 0.04]
     true = [np.zeros(6), np.array(small), np.array(large)]
-    data = np.stack(
-        [resample(head, affine, np.linalg.inv(rigid(p, centre)), head.shape, affine) for p in true],
-        axis=-1,
-    )
+    moves = [np.linalg.inv(rigid(p, centre)) for p in true]
+    data = np.stack([resample(head, affine, m, (head.shape, affine)) for m in moves], axis=-1)
     data[..., 2] *= 1.1  # a change of gain is not motion
     found = estimate_motion(data, affine)
     relative = [m @ np.linalg.inv(found.matrices[0]) for m in found.matrices]

@@ -1,16 +1,19 @@
-"""Raw scans: where they lie (BIDS or loose), what their sidecars say, and how one is written."""
+"""Raw scans: where they lie (BIDS or loose), what their sidecars say; and what becomes of one."""
 
 import contextlib
 import gzip
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging import sources
+from fcforge.imaging import outputs, sources
+from fcforge.imaging.atlases import load_atlas
 from fcforge.imaging.raw.corrections import opposite
+from fcforge.imaging.raw.mni import SPACE
 from fcforge.imaging.sources import Source
 
 
@@ -37,6 +40,41 @@ class RawRun:
     phase: str = ""
     readout: float = 0.05
     reverse: Path | None = None
+
+
+@dataclass(frozen=True)
+class Preprocessed:
+    """What one run became; the quality page shows it.
+
+    Attributes
+    ----------
+    path : Path
+        ``desc-preproc_bold`` in MNI space.
+    parameters : ndarray of shape (n_volumes, 6)
+    mean : ndarray of shape (x, y, z)
+        Mean in MNI space.
+    affine : ndarray of shape (4, 4)
+    done : mapping
+        Tool and settings of every step, "not done" for those left out.
+    """
+
+    path: Path
+    parameters: np.ndarray
+    mean: np.ndarray
+    affine: np.ndarray
+    done: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outlines(self) -> np.ndarray:
+        """Borders between ROIs on the output grid; nothing where no atlas is installed."""
+        edges = np.zeros(self.mean.shape, dtype=bool)
+        try:
+            grid = load_atlas("AAL116").on_grid(self.mean.shape, self.affine)
+        except DataError:
+            return edges
+        edges[1:] |= grid[1:] != grid[:-1]
+        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
+        return edges
 
 
 def find_raw(root: Path) -> list[RawRun]:
@@ -76,6 +114,12 @@ def _reverse(path: Path, phase: str) -> Path | None:
         if side.get("PhaseEncodingDirection") == opposite(phase):
             return image
     return None
+
+
+def output_path(out: Path, run: RawRun) -> Path:
+    """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
+    name = f"{outputs.base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
+    return outputs.subject_folder(out, run.source) / name
 
 
 def save_nifti(data: np.ndarray, affine: np.ndarray, tr: float, path: Path) -> Path:

@@ -50,7 +50,8 @@ def plan_route(
 COMMANDS = {
     "slicetimer": "--in={source} --out={out} --repeat={tr:g} --tcustom={times}",
     "mcflirt": "-in {source} -out {out} -refvol 0 -plots -mats",
-    "topup": "--imain={pair} --datain={datain} --config=b02b0.cnf --out={out} --fout={out}_field",
+    "topup": "--imain={pair} --datain={datain} --config=b02b0.cnf --out={topup} "
+    "--fout={topup}_field",
     "applytopup": "--imain={source} --datain={datain} --inindex=1 --topup={topup} --method=jac "
     "--interp=spline --out={out}",
     "spm12": "script {batch}",
@@ -91,45 +92,13 @@ def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
     return Template(text).substitute(mean=mean, series=series, mm=f"{mm:g}")
 
 
-def fsl_slice_timing(source: Path, folder: Path, tr: float, times: np.ndarray) -> Path:
-    """Run slicetimer; returns the corrected file."""
-    shifts, out = folder / "slice_times.txt", folder / "slicetimed.nii.gz"
-    shifts.write_text(slicetimer_file(times, tr))
-    return _run("slicetimer", out, source=source, out=out, tr=tr, times=shifts)
-
-
-def fsl_motion(source: Path, folder: Path) -> tuple[Path, np.ndarray]:
-    """Run mcflirt; returns the realigned file and the motion parameters in ``OUT.par``."""
-    file = folder / "realigned.nii.gz"
-    moved = _run("mcflirt", file, source=source, out=folder / "realigned")
-    return moved, read_mcflirt(folder / "realigned.par")
-
-
-def fsl_distortion(
-    source: Path, pair: Path, folder: Path, directions: list[str], readout: float
-) -> Path:
-    """Run topup and applytopup on a series acquired like the first of the pair."""
-    datain, topup = folder / "acquisition.txt", folder / "topup"
-    datain.write_text(acquisition_parameters(directions, readout))
-    run_program(command("topup", pair=pair, datain=datain, out=topup))
-    out = folder / "unwarped.nii.gz"
-    return _run("applytopup", out, source=source, datain=datain, topup=topup, out=out)
-
-
-def spm_normalise(mean: Path, series: Path, folder: Path, mm: float) -> Path:
-    """Run SPM12's normalisation; returns the series in MNI space."""
-    batch = folder / "normalise.m"
-    batch.write_text(spm_normalise_batch(mean, series, mm))
-    return _run("spm12", series.with_name(f"w{series.name}"), folder, batch=batch)
-
-
 def describe(plan: Mapping[str, str], done: Mapping[str, Any]) -> dict[str, Any]:
     """What ran, for the sidecar: tool and settings of each step, "not done" for the others."""
     return {s: {"Tool": plan[s], **done[s]} if s in done else "not done" for s in STEPS}
 
 
-def _run(program: str, written: Path, cwd: Path | None = None, **values: Any) -> Path:
-    """Run a program that is to write a file."""
+def run(program: str, written: Path, cwd: Path | None = None, **values: Any) -> Path:
+    """Run a program that is to write a file; returns the file."""
     run_program(command(program, **values), cwd)
     if not written.exists():
         raise DataError(f"{program} ended without writing {written.name}.")

@@ -18,6 +18,7 @@ SMOOTH_FWHM_MM = 5.0
 SAMPLE_MM = 4.0
 MAX_ITERATIONS = 40
 TOLERANCE_MM = 1e-3
+Grid = tuple[tuple[int, ...], np.ndarray]  # shape and affine
 
 
 @dataclass(frozen=True)
@@ -100,30 +101,20 @@ def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarr
     """Mean of the realigned volumes, on the scan's own grid."""
     total = np.zeros(data.shape[:3], dtype=np.float64)
     for t, matrix in enumerate(matrices):
-        total += resample(data[..., t], affine, matrix, data.shape[:3], affine, order=1)
+        total += resample(data[..., t], affine, matrix, (data.shape, affine), order=1)
     return (total / len(matrices)).astype(np.float32)
 
 
 def resample(
-    volume: np.ndarray,
-    affine: np.ndarray,
-    matrix: np.ndarray,
-    shape: tuple[int, ...],
-    target_affine: np.ndarray,
-    order: int = 3,
+    volume: np.ndarray, affine: np.ndarray, matrix: np.ndarray, grid: Grid, order: int = 3
 ) -> np.ndarray:
     """``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
     from scipy.ndimage import affine_transform
 
-    to_voxel = np.linalg.inv(affine) @ matrix @ target_affine
-    return affine_transform(
-        np.asarray(volume, dtype=np.float32),
-        to_voxel[:3, :3],
-        to_voxel[:3, 3],
-        output_shape=tuple(shape[:3]),
-        order=order,
-        mode="nearest" if order > 1 else "constant",
-    )
+    (shape, target), mode = grid, "nearest" if order > 1 else "constant"
+    to_voxel = np.linalg.inv(affine) @ matrix @ target
+    data = np.asarray(volume, dtype=np.float32)
+    return affine_transform(data, to_voxel, output_shape=shape[:3], order=order, mode=mode)
 
 
 class _Target:

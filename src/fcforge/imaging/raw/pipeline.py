@@ -17,10 +17,10 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging import outputs, people
-from fcforge.imaging.atlases import load_atlas
-from fcforge.imaging.options import PreprocessRequest
-from fcforge.imaging.raw import corrections, fsl_spm
-from fcforge.imaging.raw.files import RawRun, find_raw, save_nifti, volume_writer
+from fcforge.imaging.options import PreprocessRequest as Request
+from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
+from fcforge.imaging.raw import corrections, files, fsl_spm
+from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
 from fcforge.imaging.raw.mni import (
     SPACE,
     TissueSignals,
@@ -35,48 +35,9 @@ from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file, write_text
 
 
-@dataclass(frozen=True)
-class Preprocessed:
-    """What one run became; the quality page shows it.
-
-    Attributes
-    ----------
-    path : Path
-        ``desc-preproc_bold`` in MNI space.
-    parameters : ndarray of shape (n_volumes, 6)
-    mean : ndarray of shape (x, y, z)
-        Mean in MNI space.
-    affine : ndarray of shape (4, 4)
-    done : mapping
-        Tool and settings of every step, "not done" for those left out.
-    """
-
-    path: Path
-    parameters: np.ndarray
-    mean: np.ndarray
-    affine: np.ndarray
-    done: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def outlines(self) -> np.ndarray:
-        """Borders between ROIs on the output grid; nothing where no atlas is installed."""
-        edges = np.zeros(self.mean.shape, dtype=bool)
-        try:
-            grid = load_atlas("AAL116").on_grid(self.mean.shape, self.affine)
-        except DataError:
-            return edges
-        edges[1:] |= grid[1:] != grid[:-1]
-        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
-        return edges
-
-
 def preprocess_folder(
-    request: PreprocessRequest,
-    *,
-    say: people.Say,
-    progress: people.Progress = people.no_progress,
-    pages: people.Pages | None = None,
-) -> people.Outcome:
+    request: Request, *, say: Say, progress: Progress = no_progress, pages: Pages | None = None
+) -> Outcome:
     """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
@@ -84,7 +45,7 @@ def preprocess_folder(
     say("a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output")
     out, pages = request.out, pages if request.report else None
     outputs.refuse_foreign(out, request.source)
-    runs = find_raw(request.source)
+    runs = files.find_raw(request.source)
     table = people.find_people(request.source)
     found = (run.source.subject for run in runs)
     subjects = people.wanted(request.participant_label, table.rows, found)
@@ -104,9 +65,7 @@ def preprocess_folder(
     return outcome
 
 
-def _subject(
-    runs: list[RawRun], request: PreprocessRequest, pages: people.Pages | None, say: people.Say
-) -> bool:
+def _subject(runs: list[RawRun], request: Request, pages: Pages | None, say: Say) -> bool:
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
     subject, results = f"sub-{runs[0].source.subject}", list[Preprocessed]()
@@ -129,13 +88,7 @@ def _subject(
     return bool(results)
 
 
-def output_path(out: Path, run: RawRun) -> Path:
-    """``sub-X_task-rest_space-MNI..._desc-preproc_bold.nii.gz``."""
-    name = f"{outputs.base_name(run.source)}_space-{SPACE}_desc-preproc_bold.nii.gz"
-    return outputs.subject_folder(out, run.source) / name
-
-
-def preprocess_run(run: RawRun, request: PreprocessRequest, key: str = "") -> Preprocessed:
+def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed:
     """All steps for one run; writes the scan, its mask, confounds and sidecars.
 
     Raises
@@ -169,7 +122,7 @@ class _Way:
     """A scan on its way to MNI space; every step changes `data` and says what it did."""
 
     run: RawRun
-    request: PreprocessRequest
+    request: Request
     plan: dict[str, str]
     work: Path
     data: np.ndarray
@@ -180,7 +133,16 @@ class _Way:
     def save(self, name: str, data: np.ndarray | None = None) -> Path:
         """ScanHeader (or `data`) in the working folder, for another program."""
         data = self.data if data is None else data
-        return save_nifti(data, self.affine, self.tr, self.work / name)
+        return files.save_nifti(data, self.affine, self.tr, self.work / name)
+
+    def text(self, name: str, content: str) -> Path:
+        """Text file in the working folder, for another program."""
+        (self.work / name).write_text(content)
+        return self.work / name
+
+    def run_fsl(self, program: str, written: Path, **values: Any) -> None:
+        """Put what one of FSL's programs makes of the scan in its place."""
+        self.data = read_volume(fsl_spm.run(program, written, **values))
 
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
@@ -191,8 +153,9 @@ class _Way:
         else:
             return
         if self.plan["slice_timing"] == "slicetimer":
-            file = fsl_spm.fsl_slice_timing(self.save("raw.nii.gz"), self.work, self.tr, times)
-            self.data = read_volume(file)
+            source, out = self.save("raw.nii.gz"), self.work / "slicetimed.nii.gz"
+            shifts = self.text("slice_times.txt", fsl_spm.slicetimer_file(times, self.tr))
+            self.run_fsl("slicetimer", out, source=source, out=out, tr=self.tr, times=shifts)
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
         self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": float(times.max() / 2)}
@@ -211,9 +174,12 @@ class _Way:
         about: dict[str, Any] = {"Config": "b02b0.cnf"}
         if self.plan["distortion"] == "topup":
             pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
-            source, ways = self.save("to_unwarp.nii.gz"), [phase, corrections.opposite(phase)]
-            file = fsl_spm.fsl_distortion(source, pair, self.work, ways, self.run.readout)
-            self.data = read_volume(file)
+            ways = [phase, corrections.opposite(phase)]
+            lines = fsl_spm.acquisition_parameters(ways, self.run.readout)
+            how = {"datain": self.text("acquisition.txt", lines), "topup": self.work / "topup"}
+            source, out = self.save("to_unwarp.nii.gz"), self.work / "unwarped.nii.gz"
+            corrections.run_program(fsl_spm.command("topup", pair=pair, **how))
+            self.run_fsl("applytopup", out, source=source, out=out, **how)
         else:
             about = self._unwarp(mean, other)
         self.done["distortion"] = {"Reverse": reverse.name, **about}
@@ -229,8 +195,9 @@ class _Way:
     def realign(self) -> None:
         """Motion of every volume; mcflirt also moves the volumes, the others leave that to MNI."""
         if self.plan["motion"] == "mcflirt":
-            file, self.parameters = fsl_spm.fsl_motion(self.save("to_realign.nii.gz"), self.work)
-            self.data = read_volume(file)
+            source, out = self.save("to_realign.nii.gz"), self.work / "realigned"
+            self.run_fsl("mcflirt", self.work / "realigned.nii.gz", source=source, out=out)
+            self.parameters = fsl_spm.read_mcflirt(self.work / "realigned.par")
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
         else:
             estimate = estimate_motion_ants if self.request.motion == "ants" else estimate_motion
@@ -246,7 +213,7 @@ class _Way:
         total, n = np.zeros(shape), self.data.shape[3]
         with whole_file(path) as part:
             top = float(self.data.max()) * 1.1
-            with volume_writer(part, (*shape, n), affine, self.tr, top) as write:
+            with files.volume_writer(part, (*shape, n), affine, self.tr, top) as write:
                 for volume in volumes:
                     signals.add(volume)
                     total += volume
@@ -262,15 +229,17 @@ class _Way:
         shape, affine = mni_grid(resolution)
         mean = mean_volume(data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
-            files = self.save("mean.nii", mean), self.save("series.nii")
-            moved = read_volume(fsl_spm.spm_normalise(*files, self.work, resolution))
+            pair = self.save("mean.nii", mean), self.save("series.nii")
+            batch = self.text("normalise.m", fsl_spm.spm_normalise_batch(*pair, resolution))
+            written = fsl_spm.run("spm12", self.work / "wseries.nii", self.work, batch=batch)
+            moved = read_volume(written)
             self.done["registration"] = {"Template": "SPM12 TPM"}
             x, y, z, n = moved.shape
             return (moved[..., t] for t in range(n)), (x, y, z), affine
         to_scan = register_to_mni(mean, self.affine)
         self.done["registration"] = {"Template": SPACE, "Affine": to_scan.round(6).tolist()}
         volumes = (
-            resample(data[..., t], self.affine, matrix @ to_scan, shape, affine)
+            resample(data[..., t], self.affine, matrix @ to_scan, (shape, affine))
             for t, matrix in enumerate(self.matrices)
         )
         return volumes, shape, affine
@@ -281,7 +250,7 @@ class _Way:
         mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
         mask[signals.tissues.brain] = 1
         with whole_file(path.with_name(path.name.replace("preproc_bold", "brain_mask"))) as part:
-            save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
+            files.save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
         table = confounds_table(result.parameters, signals, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
