@@ -48,7 +48,7 @@ def combat(tmp_path_factory):
 def test_a_harmonised_chain_is_bitwise_the_run(how, name, tmp_path) -> None:
     training = Training(epochs=3)
     order, data = SITES[:2], Component("simulated")
-    spec = RunSpec(data, quick(name), order, 0, training, harmonise=how, data_sha256="x")
+    spec = RunSpec(data, quick(name), order, 0, "x", training=training, harmonise=how)
     plan, store = make_plan([spec], cohort().site_names), Store(tmp_path / "run")
     for node in plan.nodes.values():
         Workshop(cohort(), store).run([replace(node, continued=True)])

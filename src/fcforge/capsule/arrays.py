@@ -142,30 +142,30 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> N
     n_remembered, sites : int
         Subjects that travel along; sites learned.
     """
-    method = learner.method
     try:
-        declared = method.declares(learner.model, lane, 1 if method.depends_on == "site" else sites)
+        logits = _answer(lane, learner, n_remembered, sites)
     except MISFIT as error:
         raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
+    if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
+        raise CapsuleError("the network does not give two finite scores per subject.")
+
+
+def _answer(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> Tensor:
+    """What a lane whose state is as declared says of two people."""
+    method, model = learner.method, learner.model
+    declared = method.declares(model, lane, 1 if method.depends_on == "site" else sites)
     for key in sorted(declared.keys() ^ lane.state.keys()):
         what = "is missing" if key in declared else "is not part of this method's state"
         raise CapsuleError(f"array 'state/{key}' {what}.")
     for key, value in lane.state.items():
-        wrong = declared[key].complaint(value)
-        if wrong:
+        if wrong := declared[key].complaint(value):
             raise CapsuleError(f"array 'state/{key}' {wrong}.")
     for key in method.row_keys:
         rows = lane.state[key]
         if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
             raise CapsuleError(f"'{key}' points at subjects that are not there.")
-    try:
-        fc = torch.eye(learner.model.n_rois).expand(2, -1, -1)
-        with torch.no_grad():
-            logits = learner.method.logits(learner.model, lane, learner.model.prepare(fc))
-    except MISFIT as error:
-        raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
-    if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
-        raise CapsuleError("the network does not give two finite scores per subject.")
+    with torch.no_grad():
+        return method.logits(model, lane, model.prepare(torch.eye(model.n_rois).expand(2, -1, -1)))
 
 
 @dataclass(frozen=True)

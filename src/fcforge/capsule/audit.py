@@ -48,11 +48,9 @@ def site_as_learned(capsule: Capsule, cohort: Cohort, name: str) -> Site:
         test, val = settings.test_fraction, settings.val_fraction
         return split_site(cohort, name, settings.seed, test, val)
     if settings.training.selection == "inner_val":
-        raise DataError(
-            "who was used for validation is not known, so members cannot be told from others.",
-            where=f"site '{name}'",
-            do="Audit a capsule of `fcforge learn`, or one with selection = 'fixed'.",
-        )
+        what = "who was used for validation is not known, so members cannot be told from others."
+        do = "Audit a capsule of `fcforge learn`, or one with selection = 'fixed'."
+        raise DataError(what, where=f"site '{name}'", do=do)
     mine = cohort.select_sites([name])
     everyone = FCBatch.from_numpy(mine.fc, mine.y)
     nobody = everyone.select(slice(0, 0))
@@ -72,7 +70,6 @@ def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
     if len(receipt.places(people)) != len(people):
         raise DataError(
             f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
-            where=f"site '{site.name}'",
             do="Give exactly the data that `fcforge learn` was given.",
         )
 
@@ -89,11 +86,8 @@ def _outsiders(
         return outside, ids, reference
     both = outside if reference is None else reference
     if not len(both):
-        raise DataError(
-            "the capsule learned everybody, so that nobody is left to compare with.",
-            where=f"site '{site.name}'",
-            do="Give people outside the study with --reference.",
-        )
+        what = "the capsule learned everybody, so that nobody is left to compare with."
+        raise DataError(what, do="Give people outside the study with --reference.")
     ids = ids or ["(reference)"] * len(both)
     mask = study.stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
     rest = [i for i, m in zip(ids, mask, strict=True) if not m]
@@ -130,7 +124,6 @@ def gather(
         raise DataError(
             f"{len(inside)} trained on, {len(outside)} not, {len(reference)} as reference: too few "
             f"for an audit (at least {MIN_PEOPLE} each).",
-            where=f"site '{site.name}'",
             do="Give people outside the study with --reference.",
         )
     batch = FCBatch.concat([inside, outside])
@@ -174,14 +167,9 @@ def state_scores(
 
 
 def audit_capsule(
-    capsule: Capsule,
-    site: Site,
-    home: Home,
-    *,
-    reference: FCBatch | None = None,
-    other: Mapping[str, Tensor] | None = None,
-    plan: AuditPlan = AuditPlan(),  # noqa: B008 (frozen)
-) -> Audit:
+    capsule: Capsule, site: Site, home: Home, *, reference: FCBatch | None = None,
+    other: Mapping[str, Tensor] | None = None, plan: AuditPlan = AuditPlan(),  # noqa: B008
+) -> Audit:  # fmt: skip
     """Attack all that a capsule releases about one site.
 
     Parameters
@@ -204,22 +192,20 @@ def audit_capsule(
         Reference rows first, then the synthetic subjects, the network and the method's state.
     """
     started = time.perf_counter()
-    require_same_people(capsule, site, home)
-    who, member = gather(capsule, *as_seen(capsule, site, reference, other), plan)
+    with at(f"site '{site.name}'"):
+        require_same_people(capsule, site, home)
+        who, member = gather(capsule, *as_seen(capsule, site, reference, other), plan)
     place = capsule.sites.index(site.name)
     both = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
     subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
     found, left = _evidence(capsule, who, member, subjects, plan)
     rows = [row for name, e in found.items() for row in study.summarise(name, [e], member, plan)]
     about: dict[str, Any] = {
-        "what": f"capsule {capsule.id[:16]}",
-        "site": site.name,
-        "proved_by_receipt": True,
+        "what": f"capsule {capsule.id[:16]}", "site": site.name, "proved_by_receipt": True,
         **study.about_people(who, member, replace(plan, worlds=1)),
-        "released_subjects": len(subjects),
-        "not_attacked": [f"state {key}" for key in left],
+        "released_subjects": len(subjects), "not_attacked": [f"state {key}" for key in left],
         "seconds_total": round(time.perf_counter() - started, 1),
-    }
+    }  # fmt: skip
     if spent := budget(capsule):
         names = ("epsilon_of_method", "delta_of_method", "noise_is_secret")
         about |= dict(zip(names, (round(spent[0], 4), *spent[1:]), strict=True))
@@ -238,11 +224,8 @@ def _evidence(
         UNTRAINED: study.synthetic(Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED),
         "synthetic subjects": subjects,
     }
-    found = {
-        name: study.attack_records(who, batch, plan.components)
-        for name, batch in released.items()
-        if len(batch) >= 4
-    }
+    there = {name: batch for name, batch in released.items() if len(batch) >= 4}
+    found = {name: study.attack_records(who, b, plan.components) for name, b in there.items()}
     logits = scores(learner, capsule.lane, who.batch.fc).double()
     loss = F.cross_entropy(logits, who.batch.y, reduction="none")  # lower for who was trained on
     none = np.zeros((len(loss), 0))

@@ -138,11 +138,9 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
     require_place(out, overwrite=overwrite)
     total = sum(len(data) for data in parts.values())
     if total > MAX_BYTES:
-        raise CapsuleError(
-            f"would be {total} bytes, more than the {MAX_BYTES} a capsule may have.",
-            where=str(out),
-            do="Choose a smaller model or memory, or `projection` for analytic.",
-        )
+        what = f"would be {total} bytes, more than the {MAX_BYTES} a capsule may have."
+        do = "Choose a smaller model or memory, or `projection` for analytic."
+        raise CapsuleError(what, where=out, do=do)
     try:
         if out.suffix:
             write_bytes(out, pack(parts), private=True)
@@ -151,9 +149,6 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
                 for name in PARTS:
                     write_bytes(folder / name, parts[name], private=True)
     except OSError as error:
-        raise CapsuleError(
-            f"cannot be written ({error.strerror}).",
-            where=str(out),
-            do=f"Nothing was written. It needs {total / 1e6:.0f} MB; run the same command again.",
-        ) from error
+        do = f"Nothing was written. It needs {total / 1e6:.0f} MB; run the same command again."
+        raise CapsuleError(f"cannot be written ({error.strerror}).", where=out, do=do) from error
     return out

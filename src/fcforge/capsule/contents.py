@@ -19,6 +19,7 @@ from fcforge.methods import Lane, make_method
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.harmonise import Harmony, Unseen
 
+Sites = str | Sequence[str] | None  # of some people: one of all, one of each, or not known
 ANYWHERE = (NUMBERED, ("control", "patient"))  # mean the same in all data
 
 
@@ -107,9 +108,7 @@ class Capsule:
         nobody = Subjects.none(settings.n_rois)
         return cls(settings, (), Lane({}, {}, {}), nobody, nobody, ())
 
-    def moved(
-        self, fc: np.ndarray, site: str | Sequence[str] | None, unseen: Unseen = "refuse"
-    ) -> np.ndarray:
+    def moved(self, fc: np.ndarray, site: Sites, unseen: Unseen = "refuse") -> np.ndarray:
         """FC (n, R, R) of people of a site (or of one site each) as the model wants them.
 
         Without harmonisation they stay as they are; with it the sites must be told.
@@ -149,22 +148,16 @@ def summary(capsule: Capsule) -> dict[str, Any]:
     spent = budget(capsule)
     names = ("epsilon", "delta", "noise_is_secret")
     return {
-        "id": capsule.id,
-        "parent": capsule.parent,
-        "signed_by": capsule.signed_by,
-        "sites": list(capsule.sites),
-        "keeps": capsule.settings.keeps,
+        "id": capsule.id, "parent": capsule.parent, "signed_by": capsule.signed_by,
+        "sites": list(capsule.sites), "keeps": capsule.settings.keeps,
         "remembered": len(capsule.remembered),
         "remembered_real": int(capsule.remembered.real.sum()),
-        "held_out": len(capsule.held_out),
-        "arrays": arrays(capsule),
-        "temperature": capsule.temperature,
+        "held_out": len(capsule.held_out), "arrays": arrays(capsule),
+        "temperature": capsule.temperature, "audited": audited_sites(capsule),
         "own_tests": [asdict(t) for t in own_tests(capsule.entries)],
-        "audited": audited_sites(capsule),
         "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
-        "settings": capsule.settings.to_json(),
-        "ledger": list(capsule.entries),
-    }
+        "settings": capsule.settings.to_json(), "ledger": list(capsule.entries),
+    }  # fmt: skip
 
 
 SCAN_LIKE = 0.4  # real subjects of ABIDE correlate 0.54 to 0.70 with their site's mean pattern
@@ -181,13 +174,8 @@ def arrays(capsule: Capsule) -> list[dict[str, Any]]:
     for part in ("remembered", "held_out"):
         named[f"{part}/upper"] = getattr(capsule, part).upper
     return [
-        {
-            "name": name,
-            "shape": list(value.shape),
-            "bytes": value.numel() * value.element_size(),
-            "scan_like": _scan_like(value, patterns),
-        }
-        for name, value in sorted(named.items())
+        {"name": name, "shape": list(v.shape), "bytes": v.nbytes, "scan_like": _rows(v, patterns)}
+        for name, v in sorted(named.items())
     ]
 
 
@@ -199,7 +187,7 @@ def _patterns(capsule: Capsule) -> Tensor:
     return found - found.mean(1, keepdim=True)
 
 
-def _scan_like(value: Tensor, patterns: Tensor) -> int:
+def _rows(value: Tensor, patterns: Tensor) -> int:
     """Rows that correlate with a site's mean pattern."""
     n_edges = patterns.shape[1]
     if not len(patterns) or n_edges not in value.shape:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy import ndarray as Array
 
 from fcforge.errors import DataError
 from fcforge.graphs import edges
@@ -62,15 +63,15 @@ class Stability:
     Meinshausen and Buhlmann (2010), Stability selection.
     """
 
-    same_sign: np.ndarray
-    in_top: np.ndarray
-    weight: np.ndarray
+    same_sign: Array
+    in_top: Array
+    weight: Array
     n: int
     over: str = HALVES
     least: float = BELIEVED
 
     @classmethod
-    def of(cls, weights: np.ndarray, over: str = HALVES, least: float = BELIEVED) -> Stability:
+    def of(cls, weights: Array, over: str = HALVES, least: float = BELIEVED) -> Stability:
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
             raise DataError("stability needs at least two trainings.", do="Use more seeds.")
@@ -82,7 +83,7 @@ class Stability:
         return cls(sign, top, weights.mean(0), len(weights), over, least)
 
     @property
-    def believed(self) -> np.ndarray:
+    def believed(self) -> Array:
         """Whether each edge is to be believed, (E,) bool."""
         return (self.same_sign >= self.least) & (self.in_top >= self.least)
 
@@ -116,12 +117,12 @@ class Explanation:
     """
 
     subjects: tuple[str, ...]
-    contribution: np.ndarray
-    slope: np.ndarray
-    fc: np.ndarray
-    score: np.ndarray
-    base: np.ndarray
-    reference_fc: np.ndarray
+    contribution: Array
+    slope: Array
+    fc: Array
+    score: Array
+    base: Array
+    reference_fc: Array
     reference: str
     positive: str
     exact: bool
@@ -130,16 +131,16 @@ class Explanation:
     stability: Stability | None = None
 
     @property
-    def gap(self) -> np.ndarray:
+    def gap(self) -> Array:
         """What the contributions leave unexplained, (n,): rounding, quadrature, jumps."""
         return self.score - self.base - self.contribution.sum(1)
 
     @property
-    def strength(self) -> np.ndarray:
+    def strength(self) -> Array:
         """Mean size of each edge's contribution (its slope's where there is no scan), (E,)."""
         return np.abs(self.contribution if self.contribution.any() else self.slope).mean(0)
 
-    def matrix(self, scan: int = 0, values: np.ndarray | None = None) -> np.ndarray:
+    def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
         """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
         found = np.zeros((self.atlas.n_rois,) * 2)
         i, j = self.ends
@@ -147,12 +148,12 @@ class Explanation:
         return found
 
     @property
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+    def ends(self) -> tuple[Array, Array]:
         """First and second ROI of every edge."""
         i, j = np.triu_indices(self.atlas.n_rois, 1)
         return i, j
 
-    def rois(self, scan: int = 0) -> np.ndarray:
+    def rois(self, scan: int = 0) -> Array:
         """What each ROI added, (R,): half of each of its edges, so that the sum is the same."""
         return self.matrix(scan).sum(1) / 2
 
@@ -176,17 +177,12 @@ class Explanation:
         i, j = (side[order] for side in self.ends)
         named = np.array([no_formula(printable(name)) for name in self.atlas.roi_names])
         table = {
-            "subject": no_formula(printable(self.subjects[scan])),
-            "roi_a": named[i],
-            "roi_b": named[j],
-            "fc": self.fc[scan][order],
-            "reference_fc": self.reference_fc[order],
-            "contribution": found[order],
-        }
-        if self.stability is not None:
-            table["same_sign"] = self.stability.same_sign[order]
-            table["in_top"] = self.stability.in_top[order]
-            table["believed"] = self.stability.believed[order]
+            "subject": no_formula(printable(self.subjects[scan])), "roi_a": named[i],
+            "roi_b": named[j], "fc": self.fc[scan][order],
+            "reference_fc": self.reference_fc[order], "contribution": found[order],
+        }  # fmt: skip
+        for name in ("same_sign", "in_top", "believed") if self.stability is not None else ():
+            table[name] = getattr(self.stability, name)[order]
         return pd.DataFrame(table)
 
     def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
@@ -199,17 +195,15 @@ class Explanation:
             write_text(Path(path), text)
         return text
 
-    def connectome(self, scan: int = 0, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    def connectome(self, scan: int = 0, n: int = 30) -> tuple[Array, Array]:
         """Adjacency (R, R) of the `n` strongest edges, and coordinates (R, 3) in mm.
 
         >>> plot_connectome(*explanation.connectome())  # doctest: +SKIP
         >>> view_connectome(*explanation.connectome())  # doctest: +SKIP
         """
         if not len(self.atlas.places):
-            raise DataError(
-                "where these ROIs lie is not known.",
-                do="Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...).",
-            )
+            do = "Give atlas=Atlas(name, roi_names, systems, xyz=...) or load_atlas(...)."
+            raise DataError("where these ROIs lie is not known.", do=do)
         found = self.contribution[scan].copy()
         found[np.argsort(-np.abs(found), kind="stable")[n:]] = 0.0
         return self.matrix(values=found), self.atlas.places
@@ -225,7 +219,7 @@ def networks_of(atlas: Atlas) -> tuple[str, ...]:
     return tuple(dict.fromkeys(atlas.systems)) if any(atlas.systems) else ()
 
 
-def by_network(atlas: Atlas, matrix: np.ndarray) -> np.ndarray:
+def by_network(atlas: Atlas, matrix: Array) -> Array:
     """Sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
     names = networks_of(atlas)
     member = np.array([[s == name for s in atlas.systems] for name in names], dtype=float)
@@ -234,8 +228,8 @@ def by_network(atlas: Atlas, matrix: np.ndarray) -> np.ndarray:
 
 
 def explain(
-    scorer: Scorer, fc: np.ndarray, reference: np.ndarray, *, atlas: Atlas, said: str,
-    positive: str, subjects: Any = None, offset: np.ndarray | float = 0.0,
+    scorer: Scorer, fc: Array, reference: Array, *, atlas: Atlas, said: str,
+    positive: str, subjects: Any = None, offset: Array | float = 0.0,
 ) -> Explanation:  # fmt: skip
     """Explain the scores of scans (n, R, R) against a reference scan (R, R).
 
@@ -256,18 +250,12 @@ def explain(
     n, k = len(scans), max(1, round(DELETED * found.contribution.shape[1]))
     return Explanation(
         subjects=tuple(subjects or (f"scan {k + 1}" for k in range(n))),
-        contribution=found.contribution.numpy(),
-        slope=found.slope.numpy(),
-        fc=edges(scans).numpy(),
-        score=found.score.numpy() + offset,
-        base=np.full(n, float(found.base)) + offset,
-        reference_fc=edges(ref).numpy(),
-        reference=said,
-        positive=positive,
-        exact=scorer.exact,
-        atlas=atlas,
+        contribution=found.contribution.numpy(), slope=found.slope.numpy(),
+        fc=edges(scans).numpy(), score=found.score.numpy() + offset,
+        base=np.full(n, float(found.base)) + offset, reference_fc=edges(ref).numpy(),
+        reference=said, positive=positive, exact=scorer.exact, atlas=atlas,
         deletion=delete(scorer, scans, ref, found, k, DRAWS, torch_rng(0, "deletion test", k)),
-    )
+    )  # fmt: skip
 
 
 def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None) -> Atlas:
@@ -299,7 +287,7 @@ def scorer_of(capsule: Capsule) -> Scorer:
     return learners.scorer_of(capsule.settings.build(), capsule.lane, capsule.temperature)
 
 
-def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:
+def reference_of(capsule: Capsule) -> tuple[Array, str]:
     """Mean of the synthetic held-out subjects, else no connectivity at all; and its name."""
     if len(capsule.held_out):
         fc = capsule.held_out.batch().fc.double().mean(0).numpy()
@@ -308,7 +296,7 @@ def reference_of(capsule: Capsule) -> tuple[np.ndarray, str]:
 
 
 def explain_capsule(
-    capsule: Capsule, fc: np.ndarray, subjects: Any = None, atlas: Atlas | None = None
+    capsule: Capsule, fc: Array, subjects: Any = None, atlas: Atlas | None = None
 ) -> Explanation:
     """Explain what a chained capsule says of scans (n, R, R)."""
     from fcforge.speed import one_thread

@@ -98,12 +98,9 @@ class Threshold:
 
     def stale(self, capsule: str) -> list[str]:
         """What to say where it was fitted on another state of the consortium."""
-        if self.capsule == capsule:
-            return []
-        return [
-            "The own threshold was fitted with another state of the consortium; "
-            "`fcforge threshold` fits it again at home, at no cost."
-        ]
+        said = "The own threshold was fitted with another state of the consortium; "
+        again = "`fcforge threshold` fits it again at home, at no cost."
+        return [] if self.capsule == capsule else [said + again]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.capsule.contents import Capsule, wrong_rois
+from fcforge.capsule.contents import Capsule, Sites, wrong_rois
 from fcforge.capsule.home import Threshold
 from fcforge.capsule.judging import Known, Reference, scores, strangeness
 from fcforge.capsule.ledger import learned, rounded
@@ -118,10 +118,7 @@ def own_odds(odds: np.ndarray, threshold: Threshold) -> np.ndarray:
 
 
 def judge(
-    capsule: Capsule,
-    fc: np.ndarray,
-    site: str | Sequence[str] | None = None,
-    unseen: Unseen = "refuse",
+    capsule: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse"
 ) -> Judged:
     """What a chained capsule says about scans (n, R, R); `site` and `unseen` as in `predictor`."""
     fc = np.array(fc, dtype=np.float32)
@@ -151,9 +148,7 @@ def references(capsule: Capsule) -> Known:
     return found
 
 
-def predictor(
-    capsule: Capsule, site: str | Sequence[str] | None = None, unseen: Unseen = "refuse"
-) -> Predictor:
+def predictor(capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse") -> Predictor:
     """A chained capsule as what it predicts with.
 
     A harmonised one must be told the site of the scans (or of each of them), and what to do with
@@ -201,11 +196,8 @@ def predict_scans(
 
 
 def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> list[Prediction]:
-    covariates = {
-        name: np.array([scan.covariates.get(name, np.nan) for scan in scans])
-        for name in model.removes
-    }
-    found = model.judge(np.stack([s.fc for s in scans if s.fc is not None]), covariates)
+    known = {k: np.array([s.covariates.get(k, np.nan) for s in scans]) for k in model.removes}
+    found = model.judge(np.stack([s.fc for s in scans if s.fc is not None]), known)
     p, odd = found.probability, found.strangeness
     home = probability(own_odds(found.odds, own)) if own else np.full(len(p), np.nan)
     rows = []
@@ -231,22 +223,17 @@ def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
     for row in rows:
         shown = [row.probability, *([row.own] if own else []), row.strangeness]
         numbers = ["" if v is None else v for v in shown]
-        subject, note, learned_at = (
-            no_formula(printable(text)) for text in (row.subject, row.note, " ".join(model.sites))
-        )
-        writer.writerow([subject, row.status, *numbers, note, learned_at])
+        texts = (row.subject, row.note, " ".join(model.sites))
+        subject, note, sites = (no_formula(printable(text)) for text in texts)
+        writer.writerow([subject, row.status, *numbers, note, sites])
     return out.getvalue()
 
 
 def as_json(rows: Sequence[Prediction], model: Predictor) -> str:
     """Predictions as JSON with the capsule's id, sites and temperature."""
-    return json.dumps(
-        {
-            "capsule": model.id,
-            "sites_learned": list(model.sites),
-            "probability_of": str(model.classes[1]),
-            "temperature": round(model.temperature, 4),
-            "predictions": [asdict(row) for row in rows],
-        },
-        indent=1,
-    )
+    said = {
+        "capsule": model.id, "sites_learned": list(model.sites),
+        "probability_of": str(model.classes[1]), "temperature": round(model.temperature, 4),
+        "predictions": [asdict(row) for row in rows],
+    }  # fmt: skip
+    return json.dumps(said, indent=1)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fcforge.requests import Request, option
 
 Kind = Literal["auto", "fc", "timeseries"]
+Mechanism = Literal["gaussian", "none"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 HOME = "The hospital's home file: its own threshold is shown beside."
@@ -34,23 +35,11 @@ class LearnRequest(Request):
     state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
     epsilon: float | None = option(None, "The most each person spends (release: 1).")
     delta: float | None = option(None, "Release: delta [0.001].")
-    mechanism: Literal["gaussian", "none"] | None = option(
-        None, "Release: noise (gaussian), or none, which promises nothing."
-    )
-    local: Path | None = option(
-        None, "Release: file that stays at home [SITE.home.json beside DATA]."
-    )
-    again: bool = option(
-        False, "Release: people of an earlier release once more; their spending adds up.",
-        flag="--again",
-    )  # fmt: skip
-    accept_labels: bool = option(
-        False, "Go on although the diagnoses look turned round; recorded.", flag="--accept-labels"
-    )
-    accept_scans: bool = option(
-        False, "Chain: go on although the scans look unlike the others'; recorded.",
-        flag="--accept-scans",
-    )  # fmt: skip
+    mechanism: Mechanism | None = option(None, "Release: gaussian noise, or none: no promise.")
+    local: Path | None = option(None, "Release: file that stays at home [DATA's SITE.home.json].")
+    again: bool = option(False, "Release: people of an earlier one again; their spending adds up.")
+    accept_labels: bool = option(False, "Go on although the diagnoses look turned round; recorded.")
+    accept_scans: bool = option(False, "Chain: go on although scans look unlike others'; recorded.")
     positive: str | None = option(None, POSITIVE)
     template: Path | None = option(None, "Chain: public template the settings name.")
     config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
@@ -63,23 +52,14 @@ class LearnRequest(Request):
     held_out: int | None = option(None, "First site: synthetic held-out subjects.", min=0)
     calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
     harmonise: str | None = option(None, "First site: none, site_demean or combat.")
-    harmonise_to: Path | None = option(
-        None, "First site: public people (.npz file or folder) to harmonise to."
-    )
+    harmonise_to: Path | None = option(None, "First site: public people to harmonise to.")
     kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE, flag="--require-signature")
-    allow_real_subjects: bool = option(
-        False,
-        "Seal a method that keeps real subjects; recorded in the ledger.",
-        flag="--allow-real-subjects",
-    )
-    overwrite: bool = option(False, "Replace OUT.", flag="--overwrite")
-    yes: bool = option(
-        False, "Go on with what --state holds without asking; needed without a terminal.",
-        flag="--yes",
-    )  # fmt: skip
+    require_signature: bool = option(False, REQUIRE)
+    allow_real_subjects: bool = option(False, "Seal a method that keeps real subjects; recorded.")
+    overwrite: bool = option(False, "Replace OUT.")
+    yes: bool = option(False, "Go on without asking; needed where there is no terminal.")
 
     @property
     def accept(self) -> tuple[str, ...]:
@@ -107,20 +87,16 @@ class AuditRequest(Request):
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
     site: list[str] = option(help="Site of the data; repeat to audit several as one.")
-    generator: list[str] = option(
-        [], "Generator, e.g. corr_gauss or corr_gauss:rank=8; may be repeated."
-    )
+    generator: list[str] = option([], "Generator, e.g. corr_gauss:rank=8; may be repeated.")
     capsule: Path | None = option(None, "Audit this capsule instead.")
     halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
     reference: Path | None = option(None, "Capsule: other people, the attacker's reference.")
-    local: Path | None = option(
-        None, "Capsule: the receipt of the chain's link, or the home file with that of a release."
-    )
+    local: Path | None = option(None, "Capsule: the receipt, or the home file of a release.")
     positive: str | None = option(None, POSITIVE)
     record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
-    require_signature: bool = option(False, REQUIRE, flag="--require-signature")
+    require_signature: bool = option(False, REQUIRE)
     kind: Kind = option("auto", KIND)
     worlds: int = option(8, "Retrainings per generator.", min=1)
     multiple: int = option(4, "Synthetic subjects per training subject.", min=1)

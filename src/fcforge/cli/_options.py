@@ -77,7 +77,8 @@ def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., No
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
-    names = [metadata.pop("flag")] if "flag" in metadata else []
+    own = [f"--{one.name.replace('_', '-')}"] if hint is bool else []  # no --no-...
+    names = [metadata.pop("flag")] if "flag" in metadata else own
     kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default
     if one.default_factory is not MISSING:

@@ -6,18 +6,17 @@ release (with noise of its own), so that who was in it is known, and every attac
 than the whole site does: what is found here is more than the release itself gives away.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge.capsule.home import Home, fingerprints
-from fcforge.consortium.learning import own_people
+from fcforge.capsule.home import Home
+from fcforge.consortium.learning import own_people, people_of
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.records import Release
 from fcforge.errors import DataError
@@ -61,9 +60,9 @@ class Contributors:
     moments: np.ndarray
     y: np.ndarray
 
-    def select(self, chosen: np.ndarray) -> Contributors:
+    def select(self, chosen: np.ndarray) -> Self:
         """Those of them."""
-        return Contributors(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
+        return type(self)(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
 
 def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
@@ -71,23 +70,15 @@ def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
     x = start.standardise(features)
     t = 2.0 * y.to(x) - 1.0
     ends = torch.stack([torch.ones_like(t), t], 1)
-    return Contributors(
-        vector.contributions(start, features, y).numpy(),
-        coordinates(start, x).numpy(),
-        (t - start.score(x)).numpy(),
-        torch.cat([x, ends], 1).numpy(),
-        y.numpy(),
-    )
+    rows, u = vector.contributions(start, features, y), coordinates(start, x)
+    found = (rows, u, t - start.score(x), torch.cat([x, ends], 1), y)
+    return Contributors(*(array.numpy() for array in found))
 
 
 def attack_totals(
-    start: Start,
-    who: Contributors,
-    reference: Contributors,
-    totals: np.ndarray,
-    members: np.ndarray,
-    noise: float,
-) -> list[Evidence]:
+    start: Start, who: Contributors, reference: Contributors, totals: np.ndarray,
+    members: np.ndarray, noise: float,
+) -> list[Evidence]:  # fmt: skip
     """Every attack on K releases (K, q + 2) of so many members each (K,).
 
     The attacker knows how many people a release has, and so looks at the other numbers alone.
@@ -162,24 +153,19 @@ def audit_people(
         evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, sizes, noise)
     told = [summarise(name, e, member[: len(e)], plan) for name, e in evidence.items()]
     about = {
-        "what": "releases of random halves",
-        "people": len(who.y),
-        "trained_on": len(who.y) // 2,
-        "reference_people": len(reference.y),
+        "what": "releases of random halves", "people": len(who.y),
+        "trained_on": len(who.y) // 2, "reference_people": len(reference.y),
         "ceilings": {release_name(e): round(ceiling_of(e, delta), 4) for e in epsilons},
-        "plan": asdict(plan),
-        "seconds_total": round(time.perf_counter() - begun, 1),
-    }
+        "plan": asdict(plan), "seconds_total": round(time.perf_counter() - begun, 1),
+    }  # fmt: skip
     return Audit(tuple(row for rows in told for row in rows), about)
 
 
 def split_people(everybody: Contributors, plan: AuditPlan) -> tuple[Contributors, Contributors]:
     """The audited people and the attacker's reference; `DataError` where they are too few."""
     if len(everybody.y) < MIN_PEOPLE:
-        raise DataError(
-            f"{len(everybody.y)} people are too few to audit a release.",
-            do=f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading.",
-        )
+        do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
+        raise DataError(f"{len(everybody.y)} people are too few to audit a release.", do=do)
     mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
     return everybody.select(~mask), everybody.select(mask)
 
@@ -214,15 +200,11 @@ def audit_release(
     budgets = (None,) if epsilon is None else (None, epsilon)
     found = audit_people(group.start.arrays, everybody, budgets, release.delta or 1e-3, plan)
     about = {
-        **found.about,
-        "what": f"release {release.wave} of site '{site}'",
-        "site": site,
-        "release": release.digest,
-        "released": release_name(epsilon),
-        "epsilon": epsilon,
+        **found.about, "what": f"release {release.wave} of site '{site}'", "site": site,
+        "release": release.digest, "released": release_name(epsilon), "epsilon": epsilon,
         "delta": release.delta,
         "proved": f"{len(mine)} people, their scans and diagnoses, by the receipt",
-    }
+    }  # fmt: skip
     return replace(found, about=about)
 
 
@@ -231,7 +213,7 @@ def released_people(
 ) -> tuple[Release, Cohort, Tensor]:
     """The last release whose people are all here, they in its order, and their features (n, p)."""
     mine, features = own_people(group, cohort, site)
-    people = fingerprints(mine.fc, mine.subject_id.tolist(), mine.y)
+    people = people_of(mine)
     releases = group.of_site(site)[::-1]
     receipts = [home.receipt_for(r.commitment, f"release {r.wave} of '{site}'") for r in releases]
     known = {who for who, *_ in people}
@@ -255,8 +237,6 @@ def require_numbers(release: Release, rows: np.ndarray) -> None:
     else:
         fits = bool(np.allclose(apart, 0.0, atol=1e-6 * (1 + np.abs(rows).sum())))
     if not fits:
-        raise DataError(
-            f"the numbers of release {release.wave} are not what these people add up to.",
-            where=f"site '{release.site}'",
-            do="Check the covariates: they must be those that were learned.",
-        )
+        what = f"the numbers of release {release.wave} are not what these people add up to."
+        do = "Check the covariates: they must be those that were learned."
+        raise DataError(what, where=f"site '{release.site}'", do=do)

@@ -76,15 +76,9 @@ class Learned:
 
 
 def learn(
-    group: Consortium,
-    cohort: Cohort,
-    site: str,
-    home: Home,
-    budget: Budget,
-    key: PrivateKey | None = None,
-    *,
-    accept_labels: bool = False,
-) -> Learned:
+    group: Consortium, cohort: Cohort, site: str, home: Home, budget: Budget,
+    key: PrivateKey | None = None, *, accept_labels: bool = False,
+) -> Learned:  # fmt: skip
     """Add the release of one site's people to a consortium.
 
     Parameters
@@ -155,7 +149,7 @@ def require_covariates_known(start: PublicStart, mine: Cohort) -> None:
             "the start removes.",
             do="Add these columns to the data, or leave the people out.",
         )
-    for name, far in beyond_public(start, mine.covariates, len(mine)).items():
+    for name, far in beyond_public(start, mine.covariates).items():
         if far.any():
             low, high = start.papers["ranges"][name]
             values = mine.covariates[name][far][:5].tolist()
@@ -198,12 +192,9 @@ def require_budget(home: Home, people: People, budget: Budget) -> float:
         return 0.0
     before = list(seen.values())
     if None in before:
-        raise ConfigError(
-            f"{before.count(None)} of these people are in a release of exact sums: no noise now "
-            "can promise them anything.",
-            where="home file",
-            do="Release the others, or say --mechanism none.",
-        )
+        what = f"{before.count(None)} of these people are in a release of exact sums: no noise now"
+        do = "Release the others, or say --mechanism none."
+        raise ConfigError(f"{what} can promise them anything.", where="home file", do=do)
     return float(budget.limit + max((v for v in before if v is not None), default=0.0))
 
 

@@ -21,6 +21,7 @@ from fcforge.studies.audit_result import Audit
 
 LUCK = 8.0  # standard deviations of the noise that no honest release exceeds
 MOST_PEOPLE = 1e6  # of one release
+MOVE = "Releases around one start cannot be moved to another; release again."
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,8 @@ class Consortium:
         """Releases of a site by wave; `CapsuleError` where there is none."""
         found = tuple(r for r in self.releases if r.site == site)
         if not found:
-            raise CapsuleError(
-                f"there is no release of site '{site}'.",
-                do=f"Sites here: {', '.join(self.sites) or 'none'}.",
-            )
+            do = f"Sites here: {', '.join(self.sites) or 'none'}."
+            raise CapsuleError(f"there is no release of site '{site}'.", do=do)
         return found
 
     def only(self, site: str) -> Self:
@@ -122,11 +121,8 @@ class Consortium:
         """The union of branches; the same release twice is one."""
         for other in others:
             if other.start.digest != self.start.digest:
-                raise CapsuleError(
-                    "the capsules begin from different starts "
-                    f"({self.start.digest[:12]} and {other.start.digest[:12]}).",
-                    do="Releases around one start cannot be moved to another; release again.",
-                )
+                both = f"{self.start.digest[:12]} and {other.start.digest[:12]}"
+                raise CapsuleError(f"the capsules begin from different starts ({both}).", do=MOVE)
         return self.joined(r for other in others for r in other.records)
 
     def made(self, kind: type[Record], site: str, key: PrivateKey | None, **said: Any) -> Any:
@@ -156,10 +152,8 @@ class Consortium:
 
     def _require_start(self, record: Record) -> None:
         if record.start != self.start.digest:
-            raise CapsuleError(
-                f"was made for start {record.start[:12]}, not for {self.start.digest[:12]}.",
-                do="Releases around one start cannot be moved to another; release again.",
-            )
+            what = f"was made for start {record.start[:12]}, not for {self.start.digest[:12]}."
+            raise CapsuleError(what, do=MOVE)
         if not isinstance(record, Release):
             return
         arrays, epsilon = self.start.arrays, epsilon_of(record.mechanism, record.epsilon)
@@ -193,10 +187,9 @@ def _require_own(every: Mapping[str, Record], withdrawals: Sequence[Withdrawal])
     for record in withdrawals:
         others = [every[d].site for d in record.releases if d in every]
         if any(site != record.site for site in others):
-            raise CapsuleError(
-                f"site '{record.site}' cannot withdraw a release of site '{others[0]}'.",
-                do="A hospital withdraws what it has given itself; nothing was changed.",
-            )
+            what = f"site '{record.site}' cannot withdraw a release of site '{others[0]}'."
+            do = "A hospital withdraws what it has given itself; nothing was changed."
+            raise CapsuleError(what, do=do)
 
 
 def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord, ...]:
@@ -205,10 +198,8 @@ def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord
     for audit in audits:
         release = every.get(audit.release)
         if not isinstance(release, Release) or release.site != audit.site:
-            raise CapsuleError(
-                f"an audit of site '{audit.site}' is of a release that is not here.",
-                do="Merge the capsule that holds this release, too.",
-            )
+            what = f"an audit of site '{audit.site}' is of a release that is not here."
+            raise CapsuleError(what, do="Merge the capsule that holds this release, too.")
     return tuple(sorted(audits, key=lambda a: (a.site, a.time, a.digest)))
 
 
@@ -225,7 +216,6 @@ def _require_one_voice(records: Sequence[Record]) -> None:
                     do="One of them is not the hospital's, or it must be withdrawn first; ask it.",
                 )
         if voice.setdefault(record.site, record.key) != record.key:
-            raise CapsuleError(
-                f"records of site '{record.site}' are signed by different keys.",
-                do="A hospital speaks with one key; ask it which records are its own.",
-            )
+            do = "A hospital speaks with one key; ask it which records are its own."
+            what = f"records of site '{record.site}' are signed by different keys."
+            raise CapsuleError(what, do=do)

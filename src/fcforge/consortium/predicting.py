@@ -5,7 +5,7 @@ covariate which the start removes: a guess there would look like an answer.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fcforge.capsule import prediction
-from fcforge.capsule.contents import Capsule, require_fit
+from fcforge.capsule.contents import Capsule, Sites, require_fit
 from fcforge.capsule.explanation import Explanation, atlas_for, explain, explain_capsule
 from fcforge.capsule.home import Home, Threshold
 from fcforge.capsule.opening import Trust, open_capsule
@@ -21,7 +21,7 @@ from fcforge.capsule.prediction import Judged, Prediction, Predictor, own_odds, 
 from fcforge.consortium.files import is_consortium, read_consortium
 from fcforge.consortium.learning import people_of, scores
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import beyond_public
+from fcforge.consortium.public import Covariates, beyond_public
 from fcforge.errors import DataError, at
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
@@ -35,8 +35,10 @@ from fcforge.sites.scans import Where, find_scans
 from fcforge.speed import one_thread
 from fcforge.stats.model import Measured, measure
 
+Either = Capsule | Consortium
 
-def judge(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> Judged:
+
+def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
     """Log odds of scans (n, R, R) with their covariates, each (n,).
 
     Parameters
@@ -63,19 +65,17 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray
     return Judged(odds, strange, tuple(why))
 
 
-def _lacks(group: Consortium, covariates: Mapping[str, np.ndarray], i: int) -> str:
+def _lacks(group: Consortium, covariates: Covariates, i: int) -> str:
     """Which covariate of person i is missing or far outside the public people's."""
     own = {name: values[i : i + 1] for name, values in covariates.items()}
     lost = [name for name, value in own.items() if not np.isfinite(value[0])]
     if lost:
         return f"has no {' or '.join(lost)}, which the start removes"
-    far = [name for name, out in beyond_public(group.start, own, 1).items() if out[0]]
+    far = [name for name, out in beyond_public(group.start, own).items() if out[0]]
     return f"its {far[0]} {own[far[0]][0]:.4g} is far outside the public people's" if far else ""
 
 
-def predictor(
-    model: Capsule | Consortium, site: str | Sequence[str] | None = None, unseen: Unseen = "refuse"
-) -> Predictor:
+def predictor(model: Either, site: Sites = None, unseen: Unseen = "refuse") -> Predictor:
     """Either kind of capsule as what it predicts with; a harmonised one is told the site."""
     if isinstance(model, Capsule):
         return prediction.predictor(model, site, unseen)
@@ -87,7 +87,7 @@ def predictor(
     )  # fmt: skip
 
 
-def open_either(path: str | Path, trust: Trust) -> Capsule | Consortium:
+def open_either(path: str | Path, trust: Trust) -> Either:
     """Open a capsule of either kind, everything checked."""
     if is_consortium(path):
         return read_consortium(path, trust)
@@ -131,18 +131,12 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dict."""
-        rows = {
-            t: {m: [v.value, v.low, v.high] for m, v in found.items()}
-            for t, found in self.rows.items()
-        }
+        rows = {title: {m: [*asdict(v).values()] for m, v in row.items()}
+                for title, row in self.rows.items()}  # fmt: skip
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 
-def evaluate(
-    model: Capsule | Consortium,
-    cohort: Cohort,
-    home: Home = Home(),  # noqa: B008 (frozen)
-) -> Evaluation:
+def evaluate(model: Either, cohort: Cohort, home: Home = Home()) -> Evaluation:  # noqa: B008
     """Evaluate a capsule on people whose diagnoses are known; nothing is learned or written.
 
     People who are in a release are counted and told: a model that has seen them flatters.
@@ -174,19 +168,14 @@ def _summed(
     """Metrics of log odds (n,) per row, over the people nobody abstained from."""
     here = np.all([np.isfinite(odds) for odds in rows.values()], axis=0)
     if not here.any():
-        raise DataError(
-            "the capsule abstains from every one of these people.",
-            do="See why, one by one, with `fcforge predict`.",
-        )
+        do = "See why, one by one, with `fcforge predict`."
+        raise DataError("the capsule abstains from every one of these people.", do=do)
     kept = cohort.select(here)
     ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
     found = {title: measure(probability(odds[here]), kept.y, ids) for title, odds in rows.items()}
-    patients = int(kept.y.sum())
-    majority = max(patients, len(kept) - patients) / len(kept)
-    abstained = int((~here).sum())
-    return Evaluation(
-        len(kept), patients, abstained, learned, majority, found, tuple(notes), _turned(found)
-    )
+    n, patients, abstained = len(kept), int(kept.y.sum()), int((~here).sum())
+    most, told = max(patients, n - patients) / n, tuple(notes)
+    return Evaluation(n, patients, abstained, learned, most, found, told, _turned(found))
 
 
 def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
@@ -215,13 +204,10 @@ def scorer_of(group: Consortium) -> Scorer:
 
 
 def explain_group(
-    group: Consortium,
-    fc: np.ndarray,
-    covariates: Mapping[str, np.ndarray],
-    subjects: Sequence[str] | None = None,
-    atlas: Atlas | None = None,
+    group: Consortium, fc: np.ndarray, covariates: Covariates,
+    subjects: Sequence[str] | None = None, atlas: Atlas | None = None,
     reference: np.ndarray | None = None,
-) -> Explanation:
+) -> Explanation:  # fmt: skip
     """Explain what a consortium says of scans (n, R, R), against the public people's mean.
 
     What the start removes for age, sex or motion is the same for every edge pattern; it is part
@@ -244,14 +230,9 @@ def explain_group(
 
 
 def explain_file(
-    capsule: Capsule | Consortium,
-    scans: Sequence[Path],
-    rows: Sequence[Prediction],
-    kind: Kind = "auto",
-    atlas: Atlas | None = None,
-    site: str | None = None,
-    unseen: Unseen = "refuse",
-) -> Explanation:
+    capsule: Either, scans: Sequence[Path], rows: Sequence[Prediction], kind: Kind = "auto",
+    atlas: Atlas | None = None, site: str | None = None, unseen: Unseen = "refuse",
+) -> Explanation:  # fmt: skip
     """Explain the predictions of `predict_scans`: of the scans that got one, and no others.
 
     `site` and `unseen` are those of `predictor`.

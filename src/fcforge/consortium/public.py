@@ -16,13 +16,13 @@ from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError, ConfigError
 from fcforge.graphs import log_features, n_rois_of
 from fcforge.metrics import cell_values
-from fcforge.releases import vector
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
 from fcforge.speed import one_thread
 
+Covariates = Mapping[str, np.ndarray]
 CLASSES = ("control", "patient")
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
 LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
@@ -78,7 +78,7 @@ class PublicStart:
         """Those of some people who are among the public ones, by id."""
         return sorted(set(ids) & {*self.papers["ids"], *self.papers["left_out"]})
 
-    def features(self, fc: Tensor, covariates: Mapping[str, np.ndarray]) -> Tensor:
+    def features(self, fc: Tensor, covariates: Covariates) -> Tensor:
         """Features (n, p) of scans (n, R, R), confounds removed."""
         found = log_features(fc.double(), float(self.arrays.shrink))
         if self.confounds is None:
@@ -90,10 +90,10 @@ class PublicStart:
         size = self.arrays.standardise(features).square().mean(1).sqrt()
         alike = likeness(features, self.arrays.mean)
         limits = self.papers["limits"]
+        unlike = (1 - alike) / (1 - limits["likeness"])
         return {
             "lies further out than the public people's scans": size / limits["size"],
-            "has another pattern than the public people's scans": (1 - alike)
-            / (1 - limits["likeness"]),
+            "has another pattern than the public people's scans": unlike,
             "its left and right look swapped": self.side(features),
         }
 
@@ -148,9 +148,8 @@ def _made(
     features = log_features(torch.from_numpy(cohort.fc).double(), settings.shrink)
     if remove:
         fitted = fit_on_cohort(cohort, remove, settings.shrink)
-        centre, coefficients = (rounded(torch.from_numpy(a)).numpy() for a in
-                                (fitted.centre, fitted.coefficients))  # fmt: skip
-        confounds = Confounds(remove, centre, coefficients, settings.shrink)
+        both = [rounded(torch.from_numpy(a)).numpy() for a in (fitted.centre, fitted.coefficients)]
+        confounds = Confounds(remove, both[0], both[1], settings.shrink)
         features = features - torch.from_numpy(confounds.effect(cohort.covariates))
     y = torch.from_numpy(cohort.y)
     start = make_start(features, y, cohort.site.tolist(), settings)
@@ -167,19 +166,17 @@ def _made(
 
 def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
     """Who the public people are."""
+    names = sorted(set(cohort.site.tolist()))
     return {
-        "fcforge": __version__,
-        "dataset": str(cohort.provenance.get("dataset", cohort.name)),
+        "fcforge": __version__, "dataset": str(cohort.provenance.get("dataset", cohort.name)),
         "people_sha256": cohort.content_sha256(),
         "left_out": twice,  # look like another of the public people
-        "people": len(cohort),
         "ids": sorted(cohort.subject_id.tolist()),  # of public people: nobody else may be one
-        "patients": int(cohort.y.sum()),
-        "sites": {s: int((cohort.site == s).sum()) for s in sorted(set(cohort.site.tolist()))},
-        "n_rois": cohort.n_rois,
-        "roi_names": list(cohort.roi_names),
+        "people": len(cohort), "patients": int(cohort.y.sum()),
+        "sites": {name: int((cohort.site == name).sum()) for name in names},
+        "n_rois": cohort.n_rois, "roi_names": list(cohort.roi_names),
         "classes": list(CLASSES if cohort.classes == NUMBERED else cohort.classes),
-    }
+    }  # fmt: skip
 
 
 def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
@@ -216,25 +213,19 @@ def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
     score = torch.full((len(y),), torch.nan, dtype=torch.float64)
     for name in names:
         here = torch.from_numpy(cohort.site == name)
-        rest = ~here
-        if (
-            min(int((y[rest] == c).sum()) for c in (0, 1)) < 5
-            or int(rest.sum()) < settings.axes + 4
-        ):
-            continue
-        sites = cohort.site[rest.numpy()].tolist()
-        left = make_start(features[rest], y[rest], sites, settings)
-        score[here] = left.score(left.standardise(features[here]))
+        rest, fewest = ~here, min(int((y[~here] == c).sum()) for c in (0, 1))
+        if fewest >= 5 and int(rest.sum()) >= settings.axes + 4:
+            sites = cohort.site[rest.numpy()].tolist()
+            left = make_start(features[rest], y[rest], sites, settings)
+            score[here] = left.score(left.standardise(features[here]))
     known = ~torch.isnan(score)
     if not bool(known.any()):
         return {"people": 0, "accuracy": None, "auroc": None, "majority": None}
     truth, found = y[known].numpy(), score[known].numpy()
-    return {
-        "people": int(known.sum()),
-        "accuracy": round(float(((found > 0) == truth).mean()), 3),
-        "auroc": round(float(cell_values(found[None], truth, "auroc")[0]), 3),
-        "majority": round(float(max(truth.mean(), 1 - truth.mean())), 3),
-    }
+    rates = {"accuracy": ((found > 0) == truth).mean()}
+    rates["auroc"] = cell_values(found[None], truth, "auroc")[0]
+    rates["majority"] = max(truth.mean(), 1 - truth.mean())
+    return {"people": int(known.sum()), **{k: round(float(v), 3) for k, v in rates.items()}}
 
 
 def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> PublicStart:
@@ -281,18 +272,14 @@ def _check_shapes(start: Start, n_rois: int) -> None:
         raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")
 
 
-def without_covariates(
-    start: PublicStart, covariates: Mapping[str, np.ndarray], n: int
-) -> np.ndarray:
+def without_covariates(start: PublicStart, covariates: Covariates, n: int) -> np.ndarray:
     """Which of n scans lack a covariate that the start removes; (n,) bool."""
     if any(name not in covariates for name in start.removes):
         return np.ones(n, dtype=bool)
     return missing(covariates, start.removes, n)
 
 
-def beyond_public(
-    start: PublicStart, covariates: Mapping[str, np.ndarray], n: int
-) -> dict[str, np.ndarray]:
+def beyond_public(start: PublicStart, covariates: Covariates) -> dict[str, np.ndarray]:
     """Which of n people have a covariate far outside the public people's; (n,) bool by name.
 
     Age in months, sex counted 0 and 1 where the start has 1 and 2, motion in another unit: all
@@ -305,8 +292,3 @@ def beyond_public(
         values = np.asarray(covariates[name], dtype=float)
         found[name] = (values < low - room) | (values > high + room)
     return found
-
-
-def public_head(start: PublicStart) -> vector.Head:
-    """The head that everybody begins with."""
-    return vector.Head(start.arrays.weight, start.arrays.bias)

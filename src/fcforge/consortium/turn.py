@@ -44,13 +44,9 @@ def names_in(text: str) -> list[str]:
 
 
 def start_file(
-    dataset: Mapping[str, Any],
-    sites: Sequence[str],
-    remove: Sequence[str],
-    out: Path,
-    settings: Sequence[str] = (),
-    overwrite: bool = False,
-) -> PublicStart:
+    dataset: Mapping[str, Any], sites: Sequence[str], remove: Sequence[str], out: Path,
+    settings: Sequence[str] = (), overwrite: bool = False,
+) -> PublicStart:  # fmt: skip
     """Make a start from public people and write it as a capsule without a release.
 
     Parameters
@@ -72,10 +68,8 @@ def start_file(
         raise ConfigError(f"--set {settings[0]}: only start.* and dataset.* can be set.")
     name = given["dataset"].pop("name")
     if not sites and name != "folder":
-        raise ConfigError(
-            f"dataset '{name}' needs --sites: which of its sites are public?",
-            do="Name them, separated by commas.",
-        )
+        what = f"dataset '{name}' needs --sites: which of its sites are public?"
+        raise ConfigError(what, do="Name them, separated by commas.")
     if sites:
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
@@ -119,17 +113,12 @@ def _asked(request: LearnRequest) -> Budget:
     """What is asked to be spent; `ConfigError` for options that do not fit a release."""
     odd = [*request.chosen, *(["allow_real_subjects"] if request.allow_real_subjects else [])]
     if odd:
-        raise ConfigError(
-            f"--{odd[0].replace('_', '-')} is for chained capsules; the start has fixed everything "
-            "of a release.",
-            do="Leave it out.",
-        )
+        what = f"--{odd[0].replace('_', '-')} is for chained capsules; the start has fixed it."
+        raise ConfigError(what, do="Leave it out.")
     given = request.release
     if given.get("mechanism") == "none" and {"epsilon", "delta"} & set(given):
-        raise ConfigError(
-            "--mechanism none releases exact sums and has no epsilon or delta.",
-            do="Leave --epsilon and --delta out, or use the gaussian mechanism.",
-        )
+        do = "Leave --epsilon and --delta out, or use the gaussian mechanism."
+        raise ConfigError("--mechanism none (exact sums) has no epsilon or delta.", do=do)
     return Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
 
 
@@ -233,10 +222,8 @@ def _of_chain(request: AuditRequest, capsule: Capsule, mine: Cohort, plan: Audit
 def _of_release(request: AuditRequest, group: Consortium, mine: Cohort, key: Any) -> Audit:
     """Attack a release of a consortium, and record it where that is asked."""
     if request.local is None:
-        raise ConfigError(
-            "an audit of a release needs the home file of its site.",
-            do="Give --local home.json, as `fcforge learn` wrote it.",
-        )
+        do = "Give --local home.json, as `fcforge learn` wrote it."
+        raise ConfigError("an audit of a release needs the home file of its site.", do=do)
     for name in ("halves", "reference"):
         if getattr(request, name):
             raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
@@ -250,9 +237,8 @@ def _of_release(request: AuditRequest, group: Consortium, mine: Cohort, key: Any
 def _check(request: AuditRequest) -> None:
     """Raise before minutes of attacks, not after them, where something is missing."""
     if bool(request.generator) == (request.capsule is not None):
-        raise ConfigError(
-            "say what to audit.", do="Give --generator NAME (may be repeated) or --capsule FILE."
-        )
+        do = "Give --generator NAME (may be repeated) or --capsule FILE."
+        raise ConfigError("say what to audit.", do=do)
     if not request.site or (request.capsule is not None and len(request.site) != 1):
         raise ConfigError("name the site.", do="Give --site NAME; one site for a capsule.")
     if request.record is not None:
