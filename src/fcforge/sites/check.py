@@ -205,16 +205,18 @@ class Twins(NamedTuple):
     correlation: float
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
-    """Rows with mean zero and norm one; a constant row becomes zero."""
-    x = x - x.mean(1, keepdims=True)
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+def _unit(fc: np.ndarray) -> np.ndarray:
+    """Edges of scans with mean zero and norm one, float32; those of a constant scan are zero."""
+    x = upper_from_fc(fc).astype(np.float32, copy=False)
+    x -= x.mean(1, keepdims=True)
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return x
 
 
 def _alike(fc: np.ndarray, other: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
     """Edge correlation (n, m) of scans, and which pairs look like one person."""
-    a, b = (upper_from_fc(x).astype(np.float32) for x in (fc, other))
-    r = _unit(a) @ _unit(b).T
+    a = _unit(fc)
+    r = a @ (a if other is fc else _unit(other)).T
     return r, r > (limit if a.shape[1] >= FEW else max(limit, ALIKE_FEW))
 
 
