@@ -107,3 +107,14 @@ def test_unusable_settings(subjects) -> None:
         ForgeClassifier().fit(fc, y).partial_fit(fc, np.where(y == 1, 5, 6))
     with pytest.raises(ValueError, match="expecting 10"):
         ForgeClassifier().fit(fc, y).partial_fit(fc[:, :9, :9], y)
+
+
+def test_verbose_tells_how_far_it_is(subjects, capsys) -> None:
+    x, y, site = subjects
+    names = list(dict.fromkeys(site.tolist()))
+    ForgeClassifier(verbose=True).fit(x, y, site=site)
+    said = capsys.readouterr().err
+    assert said.splitlines()[0] == f"learning: 0/200 epochs, {names[0]}"
+    assert "learning: 200/200" in said
+    ForgeClassifier().fit(x, y, site=site)
+    assert capsys.readouterr().err == ""

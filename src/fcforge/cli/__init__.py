@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from fcforge.cli import capsules, experiments, imaging, keys
-from fcforge.cli._console import say
 from fcforge.errors import FCForgeError
+from fcforge.progress import say
 
 app = typer.Typer(
     name="fcforge",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,10 @@ from typer import Argument, Option
 
 from fcforge.capsule.requests import AuditRequest, LearnRequest, PredictRequest
 from fcforge.cli import _options as given
-from fcforge.cli._console import progress_on_stderr, say
 from fcforge.cli._options import capsule as chain
 from fcforge.cli._options import consortium, report, studies, takes
 from fcforge.errors import ConfigError
+from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.writing import write_text
 
 
@@ -45,7 +46,8 @@ def start(
     """Make a public start: what a consortium begins from, made of public people alone."""
     source = {"name": dataset, **({} if data is None else {"path": str(data)})}
     names, taken = (consortium.turn.names_in(text) for text in (sites, remove))
-    made = consortium.turn.start_file(source, names, taken, out, overrides or [], overwrite)
+    with at_work("making the start"):
+        made = consortium.turn.start_file(source, names, taken, out, overrides or [], overwrite)
     say(f"wrote {out}; give this file to every hospital.")
     _write_card(out)
     print("\n".join(report.consortium.start_words(made)))
@@ -61,11 +63,15 @@ def learn(request: LearnRequest) -> None:
 
 
 def _learn_release(request: LearnRequest) -> None:
-    done = consortium.turn.take_turn(
-        request,
-        lambda found: say("\n".join(report.hospital.found_words(found))),
-        lambda group: _agree(report.hospital.continued_group(group, request), request.yes),
-    )
+    with ExitStack() as shown:
+
+        def agree(group: Any) -> None:
+            _agree(report.hospital.continued_group(group, request), request.yes)
+            shown.enter_context(at_work("making the release"))  # not while somebody is asked
+
+        done = consortium.turn.take_turn(
+            request, lambda found: say("\n".join(report.hospital.found_words(found))), agree
+        )
     say(f"wrote {request.out}, which may leave; the home file beside the data must not.")
     _write_card(request.out)
     print("\n".join(report.consortium.release_words(done.release)))
@@ -150,7 +156,8 @@ def evaluate(
     sites, home = consortium.turn.names_in(site), consortium.turn.local_home(local)
     cohort = studies.audit_inputs.load_sites(data, sites, kind, positive)
     opened = consortium.predicting.open_either(capsule, _trust(trust))
-    found = consortium.predicting.evaluate(opened, cohort, home)
+    with at_work("predicting"):
+        found = consortium.predicting.evaluate(opened, cohort, home)
     if found.warning:
         say(found.warning, style="red")
     shown = report.hospital.evaluation_text
@@ -166,7 +173,8 @@ def predict(asked: PredictRequest) -> int:
     opened = consortium.predicting.open_either(asked.capsule, _trust(asked.trust))
     own = consortium.turn.own_threshold(asked.local, opened)
     model = consortium.predicting.predictor(opened, asked.site, asked.unseen)
-    rows = chain.prediction.predict_scans(model, asked.scans, asked.kind, own)
+    with at_work("predicting"):
+        rows = chain.prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
     say(report.terminal.prediction_text(rows, model.sites))
@@ -178,8 +186,9 @@ def predict(asked: PredictRequest) -> int:
         write_text(asked.out, f"{text}\n")
     if asked.explain is not None:
         told = (asked.kind, places, asked.site, asked.unseen)
-        why = consortium.predicting.explain_file(opened, asked.scans, rows, *told)
-        report.explaining.write_explanation(why, rows, asked.explain, model.id)
+        with at_work("explaining"):
+            why = consortium.predicting.explain_file(opened, asked.scans, rows, *told)
+            report.explaining.write_explanation(why, rows, asked.explain, model.id)
         say(f"wrote {asked.explain}/index.html, edges.csv and matrices.npz")
     return 0 if any(row.usable for row in rows) else 1
 
@@ -220,7 +229,8 @@ def verify(
 @takes(AuditRequest)
 def audit(request: AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
-    found, audits = consortium.turn.audit_as_asked(request, say), report.audits
+    with at_work("attacking"):
+        found, audits = consortium.turn.audit_as_asked(request, say), report.audits
     if request.record is not None:
         say(f"sealed {request.record} with the audit inside.")
         _write_card(request.record)

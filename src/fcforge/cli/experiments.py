@@ -11,10 +11,10 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
-from fcforge.cli._console import progress_on_stderr, say
 from fcforge.cli._options import report as shown
 from fcforge.cli._options import runner, studies
 from fcforge.errors import FCForgeError
+from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.text import duration
 from fcforge.writing import write_text
 
@@ -49,7 +49,8 @@ def check(
     as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
-    verdict = studies.check.check_target(target, overrides or [])
+    with at_work("checking"):
+        verdict = studies.check.check_target(target, overrides or [])
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
@@ -72,8 +73,8 @@ def run(
     experiment = runner.config.load_experiment(config, overrides or [])
     folder = out or Path("runs", config.stem)
     place = runner.environment.place_to_train(device, jobs, cluster)
-    say("loading and checking the data ...")
-    prepared = runner.run.prepare(experiment)
+    with at_work("loading and checking the data"):
+        prepared = runner.run.prepare(experiment)
     for note in runner.run.leak_notes(experiment):
         say(note, style="red")
     if dry_run:
@@ -84,8 +85,8 @@ def run(
 
 
 def _print_cost(prepared: Any, folder: Path, jobs: int) -> None:
-    say("training two sites of each learner briefly ...")
-    cost = runner.run.estimate(prepared, runner.store.Store(folder), jobs)
+    with at_work("training two sites of each learner briefly"):
+        cost = runner.run.estimate(prepared, runner.store.Store(folder), jobs)
     print(shown.frame.spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
 
 
@@ -98,7 +99,7 @@ def _train(prepared: Any, folder: Path, place: Any) -> None:
     except KeyboardInterrupt:  # typer would end without a word
         say("stopped; the same command again continues.", style="yellow")
         raise typer.Exit(130) from None
-    say(f"trained in {duration(time.monotonic() - started)}; writing the report ...")
+    say(f"trained in {duration(time.monotonic() - started)}.")
 
 
 def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
@@ -120,7 +121,8 @@ def report(
 
 
 def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
-    rows, findings = shown.pages.report_folder(folder, page, **sections)
+    with at_work("writing the report"):
+        rows, findings = shown.pages.report_folder(folder, page, **sections)
     shown.results.print_findings(findings)
     say(f"report: {page}")
     _print_rows(rows, as_json)
@@ -175,7 +177,8 @@ def judge(
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     folder = out or Path("runs") / config.stem
     where = runner.environment.pick_device(device)
-    found = given.judging.experiment.judge_config(config, overrides or [], folder, where, say)
+    with at_work("judging"):
+        found = given.judging.experiment.judge_config(config, overrides or [], folder, where, say)
     for warning in found.warnings:
         say(warning, style="red")
     print(shown.judge.write_judgement(found, folder))
@@ -187,7 +190,8 @@ def pages(
     open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
 ) -> None:
     """Write pages of all runs, capsules and audits below a folder: plain files to open or mail."""
-    overview = shown.pages.write_pages(folder, out, say)
+    with at_work("writing the pages"):
+        overview = shown.pages.write_pages(folder, out, say)
     print(overview)
     if open_it:
         typer.launch(str(overview))
@@ -228,7 +232,9 @@ def unseen(
     as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
-    _show(studies.unseen.unseen_of(folder, metric), as_json)
+    with at_work("measuring"):
+        found = studies.unseen.unseen_of(folder, metric)
+    _show(found, as_json)
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
@@ -254,7 +260,9 @@ def motion(
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
     experiment = runner.config.load_experiment(config, overrides or [])
-    _print_rows(studies.motion.motion_rows(experiment, phenotypes, beside), as_json)
+    with at_work("measuring"):
+        rows = studies.motion.motion_rows(experiment, phenotypes, beside)
+    _print_rows(rows, as_json)
 
 
 COMMANDS, PANEL = (

@@ -1,8 +1,8 @@
 """Commands from scans to FC."""
 
-from fcforge.cli._console import progress_of, say
 from fcforge.cli._options import IMAGING, Room, imaging, report, takes
 from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge.progress import progress_of, say
 
 
 @takes(FCRequest)

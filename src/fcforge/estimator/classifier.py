@@ -91,6 +91,8 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         Public people to harmonise to instead of the first site.
     unseen : {"refuse", "leave", "estimate"} or mapping of str to str
         What happens to subjects of a site that was not learned, as in `SiteHarmoniser`.
+    verbose : bool
+        Show on stderr how far `fit` is, site by site, with the time that is left.
 
     Attributes
     ----------
@@ -149,6 +151,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         harmonise: Literal["none", "site_demean", "combat"] = "none",
         harmonise_to: Any = None,
         unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse",
+        verbose: bool = False,
     ) -> None:
         self.method = method
         self.model = model
@@ -174,6 +177,7 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         self.harmonise = harmonise
         self.harmonise_to = harmonise_to
         self.unseen = unseen
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError, to_matrices
 from fcforge.estimator.parts import RELEASES, to_settings
 from fcforge.estimator.people import OwnPeople, require_stated
+from fcforge.progress import progress_on_stderr
 from fcforge.randomness import numpy_rng
 from fcforge.types import FCBatch, Site
 
@@ -45,8 +48,10 @@ def learn_subjects(
 
     home = Home() if first else estimator.home_
     group = begin(estimator.start) if first else held
-    for name, part in subjects.by_site():
-        group, home = add_release(group, home, part, name, estimator.method_params)
+    with progress_on_stderr("learning", on=estimator.verbose) as report:
+        for k, (name, part) in enumerate(subjects.by_site()):
+            report(k, len(subjects.order), name)
+            group, home = add_release(group, home, part, name, estimator.method_params)
     estimator.capsule_, estimator.home_ = group, home
 
 
@@ -62,9 +67,19 @@ def _links(
     capsule = capsule or Capsule.empty(to_settings(estimator, n_rois, classes))
     for name in subjects.order:
         check_turn(capsule, name, n_rois)  # all, before any is trained
-    for name, part in subjects.by_site():
-        site, weight = as_site(part.fc, part.code, name, capsule.settings, part.weight)
-        capsule = learn_next(capsule, site, weight=weight, public=public)
+    epochs = capsule.settings.training.epochs
+    total = epochs * len(subjects.order)
+    with progress_on_stderr("learning", on=estimator.verbose) as report:
+        for k, (name, part) in enumerate(subjects.by_site()):
+            site, weight = as_site(part.fc, part.code, name, capsule.settings, part.weight)
+            done = count(k * epochs)  # a closed form has no epochs: sites alone count
+
+            def tick(done: Iterator[int] = done, name: str = name) -> None:
+                report(next(done), total, f"epochs, {name}")
+
+            tick()
+            capsule = learn_next(capsule, site, weight=weight, public=public, tick=tick)
+        report(total, total, "")
     return capsule
 
 

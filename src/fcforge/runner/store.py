@@ -95,7 +95,7 @@ class Store:
         key: str,
         meta: Mapping[str, Any],
         scores: Mapping[str, np.ndarray],
-        tensors: Mapping[str, Tensor] | None,
+        tensors: Mapping[str, Tensor] | None = None,
         weights: np.ndarray | None = None,
     ) -> None:
         """Write a node. A node that is already there (another worker was faster) stays.
