@@ -20,6 +20,7 @@ class Order(Request):
     portions: int = option(1, "How many.", min=1)
     extra: list[str] = option([], "What else; may be repeated.")
     hot: bool = option(True, "Serve it hot.")
+    to_go: bool = option(False, "Wrap it up.")
     as_json: bool = option(False, "For a program.", flag="--json")
 
 
@@ -52,8 +53,9 @@ def test_fields_are_arguments_and_options():
 
 
 def test_flags():
-    said = kitchen_run("cook", "soup", "--no-hot", "--json")
-    assert said.stdout == f"{Order('soup', hot=False, as_json=True)}\n"
+    said = kitchen_run("cook", "soup", "--no-hot", "--to-go", "--json")
+    assert said.stdout == f"{Order('soup', hot=False, to_go=True, as_json=True)}\n"
+    assert kitchen_run("cook", "soup", "--no-to-go").exit_code == 2
     assert kitchen_run("cook", "soup", "--as-json").exit_code == 2
 
 

@@ -77,7 +77,7 @@ def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., No
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
-    own = [f"--{one.name.replace('_', '-')}"] if hint is bool else []  # no --no-...
+    own = [f"--{one.name.replace('_', '-')}"] if one.default is False else []  # no --no-
     names = [metadata.pop("flag")] if "flag" in metadata else own
     kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default
