@@ -22,6 +22,8 @@ from fcforge.replay.bank import Bank, PublicView, SiteView
 from fcforge.speed import Graphed, products
 from fcforge.types import Training
 
+Tick = Callable[[], Any]
+
 
 def untrained(model: Model, seed: int, device: torch.device | str = "cpu") -> Lane:
     """A network as it is initialised, without a method's state."""
@@ -127,7 +129,7 @@ def learn_site(
     training: Training,
     *,
     fit: bool = True,
-    tick: Callable[[], Any] = lambda: None,
+    tick: Tick = lambda: None,
 ) -> list[Lane]:
     """Teach one site to every lane of `jobs` and seal the site.
 
@@ -149,7 +151,7 @@ def learn_site(
     lanes = begun
     if fit and method.fits and training.epochs > 0:
         with products(training.precision):
-            lanes = learn_lanes(learner, jobs, bank, training, tick)
+            lanes = learn_lanes(learner, jobs, bank, training, tick, graphed=True)
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = method.end_site(model, lane, job.site, job.rng("end"))
@@ -162,13 +164,7 @@ def learn_site(
 
 
 def learn_lanes(
-    learner: Learner,
-    jobs: Sequence[Job],
-    bank: Bank,
-    training: Training,
-    tick: Callable[[], Any] = lambda: None,
-    *,
-    graphed: bool = True,
+    learner: Learner, jobs: Sequence[Job], bank: Bank, training: Training, tick: Tick, graphed: bool
 ) -> list[Lane]:
     """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
     method, n, epochs = learner.method, len(jobs), training.epochs
@@ -248,12 +244,12 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
         return UNBOUNDED
     begun = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
     job = job._replace(lane=begun)
-    each = 1
+    each, short = 1, replace(training, epochs=1)
     for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
         torch.cuda.synchronize(bank.device)
         torch.cuda.reset_peak_memory_stats(bank.device)
         before = torch.cuda.memory_allocated(bank.device)
-        learn_lanes(learner, [job], bank, replace(training, epochs=1), graphed=False)
+        learn_lanes(learner, [job], bank, short, lambda: None, graphed=False)
         each = max(1, torch.cuda.max_memory_allocated(bank.device) - before)
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(bank.device)

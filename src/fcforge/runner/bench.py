@@ -70,32 +70,21 @@ class Bench:
         public : PublicView, optional
             The public people, in a run with a start.
         """
-        if with_val is None:
-            with_val = spec.training.selection == "fixed"
-        train, val = self.learning_rows(site, spec, with_val=with_val)
-        tag, leaked = _tag(spec), None
+        fixed, seen = spec.training.selection == "fixed", len(spec.order) - 1
+        train, val = self.learning_rows(site, spec, fixed if with_val is None else with_val)
+        leaked, start = None, public.start if public else None
         if spec.leaks.context_on_test:
-            leaked = self.bank.add(PoolName("test", site.name, spec.seed, tag), site.test)
-        start = public.start if public else None
+            leaked = self.bank.add(PoolName("test", site.name, spec.seed, _tag(spec)), site.test)
         make = partial(self.synthetic, site, spec, start=start) if spec.learner.generator else None
-        return SiteView(
-            name=site.name,
-            position=len(spec.order) - 1 if position is None else position,
-            bank=self.bank,
-            train=train,
-            val=val,
-            synthesise=make,
-            leaked=leaked,
-            public=public,
-            seed=spec.seed,
-        )
+        place = (site.name, seen if position is None else position)
+        return SiteView(*place, self.bank, train, val, make, leaked, public, spec.seed)
 
     def public_view(self, spec: RunSpec, public: Public) -> PublicView:
         """The public people, put into the bank once."""
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
         return PublicView(public.start, self.bank, self.bank.add(name, public.people))
 
-    def learning_rows(self, site: Site, spec: RunSpec, *, with_val: bool) -> tuple[Tensor, Tensor]:
+    def learning_rows(self, site: Site, spec: RunSpec, with_val: bool) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows of the validation part."""
         part, tag = "train+val" if with_val else "train", _tag(spec)
         learning = site.learning(with_val=with_val)

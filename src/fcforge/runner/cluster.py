@@ -139,19 +139,19 @@ def _slurm(jobs: int) -> Iterator[Any]:
         ) as cluster,
     ):
         stop = threading.Event()
-
-        def top_up() -> None:
-            cluster.scale(jobs=jobs)
-            while not stop.wait(TOP_UP_SECONDS):
-                cluster.scale(jobs=jobs)
-
-        thread = threading.Thread(target=top_up, daemon=True)
+        thread = threading.Thread(target=_top_up, args=(cluster, jobs, stop), daemon=True)
         thread.start()
         try:
             yield cluster
         finally:
             stop.set()
             thread.join()
+
+
+def _top_up(cluster: Any, jobs: int, stop: threading.Event) -> None:
+    cluster.scale(jobs=jobs)
+    while not stop.wait(TOP_UP_SECONDS):
+        cluster.scale(jobs=jobs)
 
 
 def run_on(client: Client, work: Work, dataset: Component) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,13 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import kept_between_sites
 from fcforge.runner.plan import Plan, make_plan, trainings
 from fcforge.runner.store import Store
-from fcforge.types import RunResult
+from fcforge.types import RunResult, RunSpec
 
 if TYPE_CHECKING:
     from fcforge.sites import Cohort
+
+
+Scores = Mapping[str, Mapping[str, np.ndarray]]  # of a node, by site
 
 
 def describe_sites(cohort: Cohort, experiment: Experiment) -> dict[str, Any]:
@@ -69,27 +73,27 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
     metas = {key: store.read_meta(key) for key in scores}
-    sites = tuple(data["sites"])
-    results = []
-    for spec, keys in plan.stages:
-        if not all(key in scores for key in keys):
-            continue
-        facts = data["site_facts"][str(spec.seed)]
-        results.append(
-            RunResult(
-                spec=spec,
-                sites=sites,
-                scores={s: np.stack([scores[k][s] for k in keys[1:]]) for s in sites},
-                initial={s: scores[keys[0]][s] for s in sites},
-                y={s: np.asarray(facts[s]["labels"]) for s in sites},
-                subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
-                train_positive={s: facts[s]["train_positive"] for s in sites},
-                memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),
-                seconds=np.array([metas[k]["seconds"] for k in keys[1:]]),
-                environment=metas[keys[-1]]["environment"],
-            )
-        )
-    return results, len(plan.stages)
+    whole = [(spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)]
+    return [_result(spec, keys, scores, metas, data) for spec, keys in whole], len(plan.stages)
+
+
+def _result(
+    spec: RunSpec, keys: tuple[str, ...], scores: Scores, metas: Mapping[str, Any], data: Any
+) -> RunResult:
+    """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
+    sites, facts = tuple(data["sites"]), data["site_facts"][str(spec.seed)]
+    return RunResult(
+        spec=spec,
+        sites=sites,
+        scores={s: np.stack([scores[k][s] for k in keys[1:]]) for s in sites},
+        initial={s: scores[keys[0]][s] for s in sites},
+        y={s: np.asarray(facts[s]["labels"]) for s in sites},
+        subject_ids={s: tuple(facts[s]["subject_ids"]) for s in sites},
+        train_positive={s: facts[s]["train_positive"] for s in sites},
+        memory_bytes=np.array([metas[k]["memory_bytes"] for k in keys[1:]]),
+        seconds=np.array([metas[k]["seconds"] for k in keys[1:]]),
+        environment=metas[keys[-1]]["environment"],
+    )
 
 
 @dataclass(frozen=True)

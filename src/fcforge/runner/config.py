@@ -101,10 +101,8 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         Where a data path given by ``--set`` starts.
     """
     if "judge" in files.data:
-        where = files.where()
-        raise ConfigError(
-            "this config judges generators.", where=where, do=f"Run `fcforge judge {where}`."
-        )
+        do = f"Run `fcforge judge {files.where()}`."
+        raise ConfigError("this config judges generators.", where=files.where(), do=do)
     config = read_tables(ConfigFile, files)
     said = check_table(Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID)
     split = read_table(SplitTable, config.split, files, "split")
@@ -112,11 +110,9 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         said |= {"folds": split.folds, "seeds": tuple(range(split.folds * split.repeats))}
     training = read_table(Training, config.training, files, "training")
     if training.selection == "inner_val" and said.get("val_fraction") == 0:
-        raise ConfigError(
-            "selection = 'inner_val' chooses on a validation part, but val_fraction = 0.",
-            where=files.where(("training", "selection")),
-            do="Set val_fraction = 0.2, or selection = 'fixed'.",
-        )
+        what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
+        do = "Set val_fraction = 0.2, or selection = 'fixed'."
+        raise ConfigError(what, where=files.where(("training", "selection")), do=do)
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
     return Experiment(
         dataset=dataset,

@@ -118,11 +118,9 @@ class Store:
                     save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, folder / LANE)
         except (OSError, SafetensorError) as error:
             if not self.has(key):
-                raise StoreError(
-                    f"what was trained cannot be written ({error}).",
-                    where=str(self.root),
-                    do="Make room, or see to the folder; the same command again continues.",
-                ) from error
+                what = f"what was trained cannot be written ({error})."
+                do = "Make room, or see to the folder; the same command again continues."
+                raise StoreError(what, where=self.root, do=do) from error
 
     def read_meta(self, key: str) -> dict[str, Any]:
         """Spec, seconds, memory and addresses of a node."""
