@@ -15,17 +15,18 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small products: threads would wait for each other
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 import paper_tables  # noqa: E402
-from paper_tables import Finished  # noqa: E402
+from paper_tables import Finished, split  # noqa: E402
 from scores import read_table  # noqa: E402
 
 from fcforge.report.results import as_csv  # noqa: E402
@@ -43,22 +44,11 @@ def read(name: str) -> tuple[Finished, dict[str, Any]]:
     return read_table(RESULTS / f"{name}.npz")
 
 
-class Tables(Mapping[str, Finished]):
-    """Tables of results/ by name, read when they are asked for."""
-
-    def __getitem__(self, name: str) -> Finished:
-        if not (RESULTS / f"{name}.npz").is_file():
-            raise KeyError(name)
-        return read(name)[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return (path.stem for path in sorted(RESULTS.glob("*.npz")))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
-TABLES = Tables()
+@cache
+def tables() -> dict[str, Finished]:
+    """Tables of results/ by name, the largest first."""
+    files = sorted(RESULTS.glob("*.npz"), key=lambda path: -path.stat().st_size)
+    return {path.stem: read(path.stem)[0] for path in files}
 
 
 def _about(name: str) -> str:
@@ -67,39 +57,15 @@ def _about(name: str) -> str:
     return f"{where}: {table.about()}; commit {told['commit'][:10]}."
 
 
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-# README: learner, what leaves each hospital, the strongest attack (docs/results/releases.md).
-SHORT = (
-    ("majority class", "counts", ""),
-    ("public head alone", "nothing", ""),
-    ("DP ridge, epsilon 8", "noisy second moments", ""),
-    ("ridge", "exact second moments", "1.00"),
-    ("ridge + start", "exact second moments", "1.00"),
-    ("release, exact", "18 numbers", "0.71 to 0.84"),
-    ("release, epsilon 1", "**18 noisy numbers**", "**0.56 to 0.58**"),
-)
-
-
-def _short(name: str) -> str:
-    heads = ["learner", "leaves each hospital", "accuracy along the way", "AUROC, the same way"]
-    lines = [
-        [title, leaves, *paper_tables.numbers(TABLES[name].rows[title], ("aaa", "auroc")), attack]
-        for title, leaves, attack in SHORT
-    ]
-    return paper_tables.markdown([*heads, "strongest attack"], lines)
-
-
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "about": lambda name, _: _about(name),
-    "beside": lambda name, _: paper_tables.beside(name, TABLES),
-    "order": lambda name, rest: paper_tables.order_table(name, rest, TABLES),
-    "spearman": lambda name, _: paper_tables.spearman(name, TABLES),
-    "plain": lambda name, rest: paper_tables.plain(name, _split(rest), TABLES),
-    "short": lambda name, _: _short(name),
-    "stages": lambda name, _: paper_tables.stages(name, TABLES),
+    "beside": lambda name, _: paper_tables.beside(name, tables()),
+    "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
+    "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
+    "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
+    "short": lambda name, _: paper_tables.short(name, tables()),
+    "spearman": lambda name, _: paper_tables.spearman(name, tables()),
+    "stages": lambda name, _: paper_tables.stages(name, tables()),
 }
 
 
@@ -122,38 +88,27 @@ def filled(page: Path) -> str:
 
 def agree(one: str, other: str, tolerance: float = 0.0011) -> bool:
     """Whether two texts are equal but for the last digit, which another CPU may round otherwise."""
-    (words, numbers), (others, more) = (
-        (
-            NUMBER.sub("#", text),
-            [float(n.replace("\N{MINUS SIGN}", "-")) for n in NUMBER.findall(text)],
-        )
-        for text in (one, other)
-    )
-    close = all(abs(a - b) <= tolerance for a, b in zip(numbers, more, strict=False))
-    return words == others and close
+    if NUMBER.sub("#", one) != NUMBER.sub("#", other):
+        return False
+    both = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    plain = ((a.replace("\N{MINUS SIGN}", "-"), b.replace("\N{MINUS SIGN}", "-")) for a, b in both)
+    return all(abs(float(a) - float(b)) <= tolerance for a, b in plain)
 
 
 def rows_of(name: str) -> dict[str, Row]:
     """Lines of a table, all of its columns: what takes the time."""
-    return TABLES[name].rows
+    return read(name)[0].rows
 
 
-def figures() -> None:
-    """The curve figures, where there are scores for them."""
-    from table_figures import draw
-
-    draw(TABLES, IMAGES)
-
-
-def make(jobs: int | None = None) -> dict[Path, str]:
+def make(jobs: int) -> dict[Path, str]:
     """New texts of all pages and spreadsheets."""
-    if jobs != 1:
+    if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:
-            for name, rows in zip(TABLES, pool.map(rows_of, TABLES), strict=True):
-                vars(TABLES[name])["rows"] = rows  # as if computed here
+            for table, rows in zip(tables().values(), pool.map(rows_of, tables()), strict=True):
+                vars(table)["rows"] = rows  # as if computed here
     made = {page: filled(page) for page in pages()}
-    sheets = {RESULTS / f"{name}.csv": as_csv(list(TABLES[name].rows.values())) for name in TABLES}
-    return made | sheets
+    sheets = {name: as_csv(list(table.rows.values())) for name, table in tables().items()}
+    return made | {RESULTS / f"{name}.csv": text for name, text in sheets.items()}
 
 
 def main() -> int:
@@ -168,9 +123,11 @@ def main() -> int:
     for path in stale:
         print(f"{'stale' if args.check else 'written'}: {path.relative_to(ROOT)}")
     if not args.check:
+        from table_figures import draw
+
         for path, text in made.items():
             path.write_text(text)
-        figures()
+        draw(tables(), IMAGES)
     return int(args.check and bool(stale))
 
 

@@ -9,10 +9,9 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-import numpy as np
 from scipy.stats import spearmanr
 
 from fcforge.metrics import finite
@@ -25,7 +24,6 @@ from fcforge.text import number, p_value, with_interval
 from fcforge.types import RunResult
 
 Runs = list[RunResult]
-TOML = Path(__file__).with_suffix(".toml")
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,20 @@ def on_529(name: str) -> str:
     return f"{stem.removesuffix('_abide')}_529{plus}{leaks}" if name else ""
 
 
+TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+SHORT: Mapping[str, Sequence[str]] = TOLD.pop("short")
+
+
+def split(text: str, by: str = ",") -> list[str]:
+    """Parts of a text, without blanks around them."""
+    return [part.strip() for part in text.split(by) if part.strip()]
+
+
+@cache
 def printed_tables() -> dict[str, Printed]:
     """The paper's tables by the name of the experiment; those of ASD on the 529 subjects too."""
     found = {}
-    for name, table in tomllib.loads(TOML.read_text()).items():
+    for name, table in TOLD.items():
         pairs = {k: (float(aaa), float(fm)) for k, (aaa, fm) in table.pop("printed", {}).items()}
         one = Printed(**table, printed=pairs)
         found[name] = one
@@ -120,10 +128,10 @@ Found = Mapping[str, Finished]
 
 
 def differences(
-    pairs: Mapping[str, tuple[Runs, Runs]], n_draws: int = 1000
+    pairs: Mapping[str, tuple[Runs, Runs]], n_draws: int = 1000, metric: str = "accuracy"
 ) -> dict[str, Comparison]:
     """Paired differences in AAA, those that diverged left out, with Holm's p-values."""
-    comparer = Comparer("accuracy", "aaa", n_draws)
+    comparer = Comparer(metric, "aaa", n_draws)
     good = {k: [[r for r in runs if finite(r)] for runs in both] for k, both in pairs.items()}
     made = holm([comparer.compare(a, b) for a, b in good.values()])
     return dict(zip(good, made, strict=True))
@@ -188,6 +196,27 @@ def order_table(name: str, reference: str, found: Found) -> str:
     return markdown(heads, lines)
 
 
+def paired(name: str, asked: Sequence[str], found: Found) -> str:
+    """Differences "one learner minus another" in AAA and in AUROC along the way."""
+    groups = found[name].groups
+    titles = {text: text.split(" minus ") for text in asked}
+    pairs = {text: (groups[a], groups[b]) for text, (a, b) in titles.items()}
+    columns = [differences(pairs, metric=metric) for metric in ("accuracy", "auroc")]
+    heads = ["difference", "AAA [95 %]", "p (Holm)", "AUROC [95 %]", "p (Holm)"]
+    lines = [[text, *(x for c in columns for x in _compared(c[text]))] for text in asked]
+    return markdown(heads, lines)
+
+
+def short(name: str, found: Found) -> str:
+    """README: some learners with what leaves each hospital and the strongest attack on it."""
+    heads = ["learner", "leaves each hospital", "accuracy along the way", "AUROC, the same way"]
+    lines = [
+        [title, leaves, *numbers(found[name].rows[title], ("aaa", "auroc")), attack]
+        for title, (leaves, attack) in SHORT.items()
+    ]
+    return markdown([*heads, "strongest attack"], lines)
+
+
 def spearman(name: str, found: Found) -> str:
     """Spearman's correlation of our AAA with the paper's, over the methods it prints."""
     printed, mine = printed_tables()[name].printed, found[name].rows
@@ -223,12 +252,6 @@ def stages(name: str, found: Found, n_draws: int = 50) -> str:
     heads = [f"accuracy after {t}" for t in range(1, n + 1)]
     heads += [f"forgetting after {t}" for t in range(2, n + 1)]
     return markdown(["learner", *heads], lines)
-
-
-def seconds(runs: Sequence[RunResult]) -> float:
-    """Training time of an order; `joint` trains once, whatever the number of stages."""
-    once = runs[0].spec.learner.method.name == "joint"
-    return float(np.mean([r.seconds[-1] if once else r.seconds.sum() for r in runs]))
 
 
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

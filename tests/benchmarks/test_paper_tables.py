@@ -138,3 +138,12 @@ def test_stages_and_plain(found):
     assert "accuracy after 4" in paper_tables.stages("buffer_529", found, n_draws=5)
     text = paper_tables.plain("buffer_529", ["AAA", "FM of AUROC"], found)
     assert cells(text, "learner") == ["learner", "AAA", "FM of AUROC"]
+
+
+def test_paired_differences_are_those_of_the_runs(found):
+    text = paper_tables.paired("main_529", ["DER++ minus Base", "ER minus DER++"], found)
+    line = cells(text, "DER++ minus Base")
+    better, worse = (float(aaa(found["main_529"].groups[k])) for k in ("DER++", "Base"))
+    assert float(line[1].split()[0]) == pytest.approx(better - worse, abs=0.0011)
+    assert cells(text, "ER minus DER++")[1].startswith("−")
+    assert line[3].startswith("+")  # AUROC

@@ -101,3 +101,20 @@ def test_own_majority_is_the_same_at_every_stage():
     assert own.scores["A"][:, 0] == pytest.approx([0.7, 0.7])
     assert own.scores["B"][:, 0] == pytest.approx([0.4, 0.4])
     assert m.summary(own)["fm"] == 0
+
+
+def test_equal_scores_of_orders_are_held_once():
+    runs = [two_site_run("AB"), two_site_run("AB"), two_site_run("BA")]
+    batch = m.Batch.of(runs)
+    assert (batch.place["A"][0] == batch.place["A"][1]).all()
+    assert len(batch.scores["A"]) == len({row.tobytes() for row in batch.scores["A"]})
+    for k, r in enumerate(runs):
+        stages = np.vstack([r.initial["A"], r.scores["A"]])
+        assert (batch.scores["A"][batch.place["A"][k]] == stages).all()
+
+
+def test_a_partner_stands_beside_each_run():
+    left, right = [two_site_run("AB"), two_site_run("BA")], [two_site_run("AB")] * 2
+    both = m.Batch.of(left).beside(m.Batch.of(right))
+    pair = both.scores["B"][both.place["B"][1, 2]]
+    assert pair.tolist() == [*left[1].scores["B"][1], *right[1].scores["B"][1]]

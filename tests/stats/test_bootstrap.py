@@ -114,7 +114,7 @@ def test_interval_covers_the_truth_of_noisy_trainings():
 
 def test_halves_hold_half_of_each_class():
     y = np.array([0, 0, 0, 1, 1, 1, 1])
-    half = halves("A", list("abcdefg"), y, 400)
+    half = halves("A", tuple("abcdefg"), tuple(y.tolist()), 400)
     assert set(half[:, :3].sum(1)) == {1, 2}  # odd: rounded up as often as down
     assert half[:, :3].sum(1).mean() == pytest.approx(1.5, abs=0.1)
     assert (half[:, 3:].sum(1) == 2).all()

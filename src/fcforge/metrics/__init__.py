@@ -20,6 +20,7 @@ from fcforge.metrics.continual import (
     summaries_of,
 )
 from fcforge.metrics.runs import (
+    Batch,
     baseline,
     constant_predictor,
     finite,
@@ -33,6 +34,7 @@ from fcforge.metrics.runs import (
 __all__ = [
     "METRICS",
     "SUMMARIES",
+    "Batch",
     "Metric",
     "aaa",
     "acc",

@@ -1,7 +1,7 @@
 """Metrics of whole runs: matrices from raw scores, the majority reference, constant predictors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,37 +32,86 @@ def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndar
     }
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Runs tested on the same subjects, with orders of one length T.
+
+    Orders share their first stages and an order-free method all of them: equal scores are held
+    once, and so are their metrics.
+
+    Attributes
+    ----------
+    runs : list of RunResult
+    scores : dict of site to ndarray of shape (m, n_test)
+        Different scores of the site's test subjects.
+    place : dict of site to ndarray of shape (n_runs, T + 1)
+        Which of them a run gave before learning and after every stage.
+    """
+
+    runs: list[RunResult]
+    scores: dict[str, np.ndarray]
+    place: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Batch":
+        """Runs with equal sites, equal test subjects and orders of one length."""
+        before = [baseline(r, kind) for r in runs]
+        scores, place = {}, {}
+        for site in runs[0].sites:
+            if not any(site in r.spec.order for r in runs):
+                continue
+            rows = [
+                row for r, b in zip(runs, before, strict=True) for row in (b[site], *r.scores[site])
+            ]
+            known: dict[bytes, int] = {}
+            at = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows])
+            _, first = np.unique(at, return_index=True)
+            scores[site] = np.stack([rows[k] for k in first])
+            place[site] = at.reshape(len(runs), -1)
+        return cls(list(runs), scores, place)
+
+    def beside(self, other: "Batch") -> "Batch":
+        """These runs with the scores of a partner each: this one's subjects, then the other's."""
+        scores, place = {}, {}
+        for site, theirs in other.scores.items():
+            pairs = self.place[site] * len(theirs) + other.place[site]
+            found, at = np.unique(pairs, return_inverse=True)
+            left, right = np.divmod(found, len(theirs))
+            scores[site] = np.concatenate([self.scores[site][left], theirs[right]], axis=1)
+            place[site] = at.reshape(pairs.shape)
+        return Batch(self.runs, scores, place)
+
+    def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Cells of all runs, columns in each run's order of arrival.
+
+        Parameters
+        ----------
+        cells : callable
+            ``(site, scores (m, n_test)) -> (m, ...)``.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, ..., T + 1, T)
+            Row 0 is the baseline, rows 1..T follow the stages.
+        """
+        orders = np.array([[*r.spec.order] for r in self.runs])
+        full = np.empty(0)
+        for site, scores in self.scores.items():
+            values, (run, column) = cells(site, scores), np.nonzero(orders == site)
+            if not full.size:
+                shape = (*orders.shape, orders.shape[1] + 1, *values.shape[1:])
+                full = np.empty(shape, dtype=values.dtype)
+            full[run, column] = values[self.place[site][run]]
+        return np.moveaxis(full, (1, 2), (-1, -2))
+
+
 def stack(
     results: Sequence[RunResult],
     cells: Callable[[str, np.ndarray], np.ndarray],
     kind: Baseline = "initial",
 ) -> np.ndarray:
-    """Cells of many runs on the same splits, columns in each run's order of arrival.
-
-    Parameters
-    ----------
-    results : sequence of RunResult
-        Runs with equal sites, equal test subjects and orders of one length T.
-    cells : callable
-        ``(site, scores (n_runs, T + 1, n_test)) -> (n_runs, T + 1, ...)``.
-    kind : {"initial", "majority"}
-        What row 0 holds.
-
-    Returns
-    -------
-    ndarray of shape (n_runs, ..., T + 1, T)
-        Row 0 is the baseline, rows 1..T follow the stages.
-    """
-    first = results[0]
-    used = [s for s in first.sites if any(s in r.spec.order for r in results)]
-    per_site = []
-    for site in used:
-        scores = [np.vstack([baseline(r, kind)[site], r.scores[site]]) for r in results]
-        per_site.append(cells(site, np.stack(scores)))
-    values = np.stack(per_site)  # (site, run, stage, ...)
-    column = np.array([[used.index(s) for s in r.spec.order] for r in results])  # (run, T)
-    by_column = values[column, np.arange(len(results))[:, None]]  # (run, T, T + 1, ...)
-    return np.moveaxis(by_column, (1, 2), (-1, -2))
+    """Cells of many runs on the same splits, see `Batch.stack`."""
+    return Batch.of(results, kind).stack(cells)
 
 
 def score_matrix_with_initial(

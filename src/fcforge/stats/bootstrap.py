@@ -20,13 +20,14 @@ different seeds test different people is in both weights.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, cell_values, fm_split, metric_named, stack, summaries_of
+from fcforge.metrics import SUMMARIES, Batch, cell_values, fm_split, metric_named, summaries_of
 from fcforge.randomness import numpy_rng
 from fcforge.types import RunResult
 
@@ -106,31 +107,30 @@ def training_weights(
     return weights / weights.mean(0)
 
 
-def split_batches(results: Sequence[RunResult]) -> list[list[RunResult]]:
+def split_batches(results: Sequence[RunResult]) -> list[Batch]:
     """Group runs that were tested on the same subjects with orders of one length."""
     groups: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
     for r in results:
         ids = tuple(tuple(r.subject_ids[s]) for s in r.sites)
         groups[len(r.spec.order), r.sites, ids].append(r)
-    return list(groups.values())
+    return [Batch.of(runs) for runs in groups.values()]
 
 
-def score_matrices(
-    results: Sequence[RunResult], metric: str, n_draws: int, seed: int
-) -> Iterator[tuple[list[RunResult], np.ndarray, np.ndarray]]:
-    """Yield (runs, points (n_runs, T+1, T), draws (n_runs, n_draws, T+1, T)) split by split."""
-    for batch in split_batches(results):
-        first = batch[0]
+def points_of(batch: Batch, metric: str) -> np.ndarray:
+    """Score matrices (n_runs, T + 1, T)."""
+    y = batch.runs[0].y
+    return batch.stack(lambda site, p: cell_values(p, y[site], metric))
 
-        def plain(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
-            return cell_values(p, first.y[site], metric)
 
-        def weighted(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
-            y = first.y[site]
-            w = subject_weights(site, first.subject_ids[site], y, n_draws, seed)
-            return cell_values(p, y, metric, w)
+def draws_of(batch: Batch, metric: str, n_draws: int, seed: int) -> np.ndarray:
+    """Score matrices of every draw, (n_runs, n_draws, T + 1, T)."""
+    y, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
-        yield batch, stack(batch, plain), stack(batch, weighted)
+    def cells(site: str, p: np.ndarray) -> np.ndarray:
+        weights = subject_weights(site, ids[site], y[site], n_draws, seed)
+        return cell_values(p, y[site], metric, weights)
+
+    return batch.stack(cells)
 
 
 def bootstrap(
@@ -140,6 +140,7 @@ def bootstrap(
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
+    batches: Sequence[Batch] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Any statistic of the score matrices, per run and as draws of the mean over runs.
 
@@ -150,6 +151,8 @@ def bootstrap(
     statistic : callable
         ``(..., T + 1, T) -> (..., *shape)``, row 0 being the baseline.
     n_draws, seed : int
+    batches : sequence of Batch
+        Of `split_batches(results)`, where they are at hand.
 
     Returns
     -------
@@ -161,22 +164,24 @@ def bootstrap(
     weights = training_weights(results, n_draws, seed)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
     total = 0.0
-    for batch, at, draws in score_matrices(results, metric, n_draws, seed):
-        rows = [place[id(r)] for r in batch]
-        for k, value in zip(rows, statistic(at), strict=True):
+    for batch in batches or split_batches(results):
+        rows = [place[id(r)] for r in batch.runs]
+        for k, value in zip(rows, statistic(points_of(batch, metric)), strict=True):
             points[k] = value
-        total = total + np.einsum("rd,rd...->d...", weights[rows], statistic(draws))
+        drawn = statistic(draws_of(batch, metric, n_draws, seed))
+        total = total + np.einsum("rd,rd...->d...", weights[rows], drawn)
     return np.stack(points), np.asarray(total) / len(results)
 
 
+@lru_cache(maxsize=256)
 def halves(
-    site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int, seed: int = 0
+    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int, seed: int = 0
 ) -> np.ndarray:
     """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
     luck = subject_draws("half", site, ids, n_draws, seed)
     chosen = np.zeros(luck.shape, dtype=np.float32)
     for label in np.unique(labels):
-        members = labels == label
+        members = np.array(labels) == label
         place = luck[:, members].argsort(1).argsort(1)
         up = numpy_rng(seed, "half up", site, int(label)).random((n_draws, 1)) < 0.5
         chosen[:, members] = place < (members.sum() + up) // 2
@@ -184,23 +189,27 @@ def halves(
 
 
 def split_forgetting(
-    results: Sequence[RunResult], metric: str, *, n_draws: int = 100, seed: int = 0
+    results: Sequence[RunResult],
+    metric: str,
+    *,
+    n_draws: int = 100,
+    seed: int = 0,
+    batches: Sequence[Batch] = (),
 ) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
     found: dict[int, float] = {}
-    for batch in split_batches(results):
-        first = batch[0]
+    for batch in batches or split_batches(results):
+        labels, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
-        def cells(site: str, p: np.ndarray, first: RunResult = first) -> np.ndarray:
-            y = first.y[site]
-            half = halves(site, first.subject_ids[site], y, n_draws, seed)
-            both = [sign * cell_values(p, y, metric, h) for h in (half, 1 - half)]
-            return np.concatenate(both, axis=-1)
+        def cells(site: str, p: np.ndarray, labels: Any = labels, ids: Any = ids) -> np.ndarray:
+            y = labels[site]
+            half = halves(site, tuple(ids[site]), tuple(y.tolist()), n_draws, seed)
+            return sign * cell_values(p, y, metric, np.concatenate([half, 1 - half]))
 
-        a = stack(batch, cells)[..., 1:, :]  # (run, 2 n_draws, T, T)
+        a = batch.stack(cells)[..., 1:, :]  # (run, 2 n_draws, T, T)
         other = np.roll(a, n_draws, axis=1)
-        found |= {id(r): v for r, v in zip(batch, fm_split(a, other).mean(1), strict=True)}
+        found |= {id(r): v for r, v in zip(batch.runs, fm_split(a, other).mean(1), strict=True)}
     return np.array([found[id(r)] for r in results])
 
 
@@ -228,6 +237,7 @@ def estimate(
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
+    batches: Sequence[Batch] = (),
 ) -> dict[str, Estimate]:
     """Continual-learning summaries of one learner's runs, each with its interval.
 
@@ -239,6 +249,8 @@ def estimate(
     names : tuple of str
         Summaries of `fcforge.metrics.SUMMARIES`, and ``fm_split``.
     n_draws, seed : int
+    batches : sequence of Batch
+        Of `split_batches(results)`, where they are at hand.
 
     Returns
     -------
@@ -253,9 +265,13 @@ def estimate(
         # FM's spread is that of its unbiased form, to whose value the interval is shifted.
         return np.stack([found["fm" if n == "fm_split" else n] for n in names], axis=-1)
 
-    points, draws = bootstrap(results, metric, statistic, n_draws=n_draws, seed=seed)
+    batches = batches or split_batches(results)
+    points, draws = bootstrap(
+        results, metric, statistic, n_draws=n_draws, seed=seed, batches=batches
+    )
     if "fm_split" in names:
-        points[:, names.index("fm_split")] = split_forgetting(results, metric, seed=seed)
+        split = split_forgetting(results, metric, seed=seed, batches=batches)
+        points[:, names.index("fm_split")] = split
     mean, sd = points.mean(0), sd_over_orders(results, points)
     bounds = interval(mean, draws)
     return {
@@ -271,8 +287,7 @@ def means(
     lower = metric_named(metric).lower_is_better
     found: dict[str, list[np.ndarray]] = {n: [] for n in names}
     for batch in split_batches(results):
-        labels = batch[0].y
-        full = stack(batch, lambda s, p, y=labels: cell_values(p, y[s], metric))  # type: ignore[misc]
+        full = points_of(batch, metric)
         for n, v in summaries_of(full, lower_is_better=lower, names=names).items():
             found[n].append(v)
     return {n: float(np.concatenate(v).mean()) for n, v in found.items()}
@@ -288,10 +303,11 @@ def at_site(
     seed: int = 0,
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
-    ordered = [r for batch in split_batches(runs) for r in batch]
+    batches = [batch.runs for batch in split_batches(runs)]
+    ordered = [r for batch in batches for r in batch]
     weights = iter(training_weights(ordered, n_draws, seed))
     points, total = [], np.zeros(n_draws)
-    for batch in split_batches(runs):
+    for batch in batches:
         y, ids = batch[0].y[site], batch[0].subject_ids[site]
         p = np.stack([r.scores[site][stage] for r in batch])
         points.append(cell_values(p, y, metric))

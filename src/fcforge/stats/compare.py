@@ -1,17 +1,18 @@
 """Paired comparison of two learners on the same orders, seeds and subjects."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import metric_named, stack, summaries_of
+from fcforge.metrics import Batch, metric_named, summaries_of
 from fcforge.metrics.cells import swapped_values
 from fcforge.stats.bootstrap import (
     N_DRAWS,
+    draws_of,
     interval,
-    score_matrices,
+    points_of,
     split_batches,
     subject_draws,
     training_weights,
@@ -137,9 +138,9 @@ class Comparer:
         nulls = np.zeros(self.n_draws)
         partner = {id(x): y for x, y in zip(left, right, strict=True)}
         for batch in split_batches(left):
-            swapped = _Swapped(batch[0], self.metric, len(batch), self.n_draws, self.seed)
-            value = self._reduce(stack([*batch, *(partner[id(r)] for r in batch)], swapped))
-            nulls += (value[: len(batch)] - value[len(batch) :]).sum(0)
+            both = batch.beside(Batch.of([partner[id(r)] for r in batch.runs]))
+            value = self._reduce(both.stack(self._swapped(batch.runs[0])))
+            nulls += (value[:, 0] - value[:, 1]).sum(0)
         pairs = [(self._known[id(x)], self._known[id(y)]) for x, y in zip(left, right, strict=True)]
         points = np.array([a[1] - b[1] for a, b in pairs])
         weights = training_weights(left, self.n_draws, self.seed)
@@ -148,29 +149,25 @@ class Comparer:
 
     def _learn(self, runs: Sequence[RunResult]) -> None:
         new = [r for r in runs if id(r) not in self._known]
-        for batch, at, draws in score_matrices(new, self.metric, self.n_draws, self.seed):
-            for r, point, drawn in zip(batch, self._reduce(at), self._reduce(draws), strict=True):
+        for batch in split_batches(new):
+            points = self._reduce(points_of(batch, self.metric))
+            draws = self._reduce(draws_of(batch, self.metric, self.n_draws, self.seed))
+            for r, point, drawn in zip(batch.runs, points, draws, strict=True):
                 self._known[id(r)] = (r, float(point), drawn)
+
+    def _swapped(self, first: RunResult) -> Callable[[str, np.ndarray], np.ndarray]:
+        """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
+
+        def cells(site: str, both: np.ndarray) -> np.ndarray:
+            ids, (p, q) = first.subject_ids[site], np.split(both, 2, axis=1)
+            swap = subject_draws("swap", site, ids, self.n_draws, self.seed) < 0.5
+            return np.stack(swapped_values(p, q, first.y[site], self.metric, swap), axis=1)
+
+        return cells
 
     def _reduce(self, full: np.ndarray) -> np.ndarray:
         lower = metric_named(self.metric).lower_is_better
         return summaries_of(full, lower_is_better=lower, names=(self.summary,))[self.summary]
-
-
-@dataclass(frozen=True)
-class _Swapped:
-    """Cells of A's runs followed by B's, after each permutation's exchanges."""
-
-    first: RunResult
-    metric: str
-    n_runs: int
-    n_draws: int
-    seed: int
-
-    def __call__(self, site: str, p: np.ndarray) -> np.ndarray:
-        y, ids, n = self.first.y[site], self.first.subject_ids[site], self.n_runs
-        swap = subject_draws("swap", site, ids, self.n_draws, self.seed) < 0.5
-        return np.concatenate(swapped_values(p[:n], p[n:], y, self.metric, swap))
 
 
 def _conclude(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import finite, intransigence, majority_result, metric_named, score_matrix
+from fcforge.metrics import Batch, finite, intransigence, majority_result, metric_named
 from fcforge.metrics.runs import OWN_MAJORITY
-from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate
+from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate, points_of, split_batches
 from fcforge.types import RunResult
 
 if TYPE_CHECKING:
@@ -136,19 +136,25 @@ def is_majority(result: RunResult) -> bool:
     return result.spec.learner.method.name == "majority"
 
 
+def _matrices(batches: Sequence[Batch]) -> Iterator[tuple[tuple, np.ndarray]]:
+    """(Seed, order) and accuracy matrix (T, T) of every run."""
+    for batch in batches:
+        keys = [(r.spec.seed, r.spec.order) for r in batch.runs]
+        yield from zip(keys, points_of(batch, "accuracy")[:, 1:], strict=True)
+
+
 def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np.ndarray]:
     """Diagonal of the cumulative (else joint) learner on `model`, by (seed, order)."""
     for method in ("cumulative", "joint"):
         for runs in groups.values():
             learner = runs[0].spec.learner
             if learner.method.name == method and learner.model.name == model:
-                return {(r.spec.seed, r.spec.order): np.diag(score_matrix(r)) for r in runs}
+                return {key: np.diag(a) for key, a in _matrices(split_batches(runs))}
     return {}
 
 
-def _intransigence(runs: Sequence[RunResult], star: dict[tuple, np.ndarray]) -> float:
-    keys = [(r, (r.spec.seed, r.spec.order)) for r in runs]
-    found = [intransigence(score_matrix(r), star[k]) for r, k in keys if k in star]
+def _intransigence(batches: Sequence[Batch], star: dict[tuple, np.ndarray]) -> float:
+    found = [intransigence(a, star[key]) for key, a in _matrices(batches) if key in star]
     return float(np.mean(found)) if found else float("nan")
 
 
@@ -161,12 +167,13 @@ def _row(
     draws: Mapping[str, int],
 ) -> Row:
     good = [r for r in runs if finite(r)]
-    majority = is_majority(runs[0])
+    batches, majority = split_batches(good), is_majority(runs[0])
     nothing = Estimate(*[float("nan")] * 4)
     estimates = {c.key: nothing for c in columns}
     for metric in dict.fromkeys(c.metric for c in columns) if good else ():
         same = [c for c in columns if c.metric == metric]
-        found = estimate(good, metric, tuple(dict.fromkeys(c.summary for c in same)), **draws)
+        names = tuple(dict.fromkeys(c.summary for c in same))
+        found = estimate(good, metric, names, batches=batches, **draws)
         estimates.update({c.key: found[c.summary] for c in same})
     return Row(
         learner=title,
@@ -176,7 +183,7 @@ def _row(
         n_orders=len({r.spec.order for r in good}),
         n_seeds=len({r.spec.seed for r in good}),
         estimates=estimates,
-        intransigence=_intransigence(good, star),
+        intransigence=_intransigence(batches, star),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
@@ -204,9 +211,11 @@ def rows(
     """
     groups = group(with_majority(results, own=True))
     columns, draws = (*COLUMNS, *columns_for(metrics)), {"n_draws": n_draws, "seed": seed}
+    models = {runs[0].spec.learner.model.name for runs in groups.values()}
+    stars = {model: _a_star(groups, model) for model in models}
     found = []
     for title, runs in groups.items():
-        star = _a_star(groups, runs[0].spec.learner.model.name)
+        star = stars[runs[0].spec.learner.model.name]
         found.append(_row(title, runs, keeps or {}, star, columns, draws))
     return sorted(found, key=_rank)
 
