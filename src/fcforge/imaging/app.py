@@ -162,13 +162,10 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
 def _require_known(table: ParticipantTable, found: Sequence[str]) -> None:
     """A table that lists nobody who was found is of other people, or has other ids."""
     if table.rows and not table.rows.keys() & set(found):
-        raise DataError(
-            f"lists none of the {len(found)} subjects found (it has '{min(table.rows)}', the "
-            f"files '{found[0]}').",
-            where=table.path or "",
-            do="Ids must be those in the file names; the ABIDE files of the PCP are read as they "
-            "are by dataset 'abide'.",
-        )
+        seen = f"it has '{min(table.rows)}', the files '{found[0]}'"
+        what = f"lists none of the {len(found)} subjects found ({seen})."
+        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
+        raise DataError(what, where=table.path or "", do=do)
 
 
 def _distinct(subjects: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from fcforge.errors import DataError
 from fcforge.imaging.scan import load_image, read_labels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Atlas:
     """ROIs of a parcellation, in column order.
 
@@ -130,18 +130,7 @@ class Atlas:
 
         The last answer is kept, as by `seen_from`.
         """
-        from nilearn.image import resample_img
-
-        key = (shape[:3], affine.tobytes())
-        if key not in self._last_grid:
-            moved = resample_img(
-                load_image(self.image), affine, shape[:3], interpolation="continuous"
-            )
-            weights = np.asarray(moved.dataobj, dtype=np.float32)
-            flat = weights.reshape(-1, self.n_rois, order="F").clip(min=0)
-            self._last_grid.clear()
-            self._last_grid[key] = (flat, flat)
-        return self._last_grid[key][0]
+        return _maps_on(self, shape[:3], np.asarray(affine, dtype=float).tobytes())
 
     @cached_property
     def map_volumes(self) -> np.ndarray:
@@ -164,27 +153,33 @@ class Atlas:
         flat : ndarray of shape (n_voxels,), int64
             Index into the Fortran-ordered scan volume, -1 outside the field of view.
         """
-        key = (shape[:3], affine.tobytes())
-        if key not in self._last_grid:
-            column, xyz = self.voxels
-            inverse = np.linalg.inv(affine).astype(np.float32)
-            at = np.rint(xyz @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
-            size = np.array(shape[:3])
-            inside = ((at >= 0) & (at < size)).all(axis=1)
-            flat = np.where(inside, at @ np.array([1, size[0], size[0] * size[1]]), -1)
-            self._last_grid.clear()
-            self._last_grid[key] = (column, flat)
-        return self._last_grid[key]
-
-    @cached_property
-    def _last_grid(self) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
-        return {}
+        return self.voxels[0], _seen_from(
+            self, shape[:3], np.asarray(affine, dtype=float).tobytes()
+        )
 
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
         path = self.image if self.image is None or isinstance(self.image, Path) else None
         image = path.name if path else None
         return {"Name": self.name, "Image": image, "SHA256": self.sha256, "ROIs": self.n_rois}
+
+
+@lru_cache(maxsize=1)
+def _maps_on(atlas: Atlas, shape: tuple[int, ...], affine: bytes) -> np.ndarray:
+    from nilearn.image import resample_img
+
+    image, target = load_image(atlas.image), np.frombuffer(affine).reshape(4, 4)
+    moved = resample_img(image, target, shape, interpolation="continuous")
+    weights = np.asarray(moved.dataobj, dtype=np.float32)
+    return weights.reshape(-1, atlas.n_rois, order="F").clip(min=0)
+
+
+@lru_cache(maxsize=1)
+def _seen_from(atlas: Atlas, shape: tuple[int, ...], affine: bytes) -> np.ndarray:
+    inverse = np.linalg.inv(np.frombuffer(affine).reshape(4, 4)).astype(np.float32)
+    at = np.rint(atlas.voxels[1] @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
+    inside = ((at >= 0) & (at < shape)).all(axis=1)
+    return np.where(inside, at @ [1, shape[0], shape[0] * shape[1]], -1)
 
 
 @lru_cache(maxsize=1)

@@ -76,12 +76,9 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, Any] | None:
     base = top.parent if top.name.endswith("Results") else top
     folder = base / "RealignParameter" / subject
     motion = (folder / f"FD_{kind}_{subject}.txt" for kind in ("Power", "Jenkinson"))
-    return {
-        "subject": subject.removeprefix("sub-"),
-        "session": second[1] if second else "",
-        "task": "rest",
-        "motion": next((path for path in motion if path.exists()), None),
-    }
+    found = next((path for path in motion if path.exists()), None)
+    session, person = second[1] if second else "", subject.removeprefix("sub-")
+    return {"subject": person, "session": session, "task": "rest", "motion": found}
 
 
 def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
@@ -262,10 +259,9 @@ def made_by(root: Path) -> str:
     """Tool and version that dataset_description.json names, "" where it names none."""
     info = sources.read_json(root / "dataset_description.json")
     found = info.get("GeneratedBy") or info.get("PipelineDescription") or []
-    tools = [
-        t for t in (found if isinstance(found, list) else [found]) if isinstance(t, dict) and t
-    ]
-    words = (f"{t.get('Name', '')} {t.get('Version', '')}".strip() for t in tools)
+    tools = found if isinstance(found, list) else [found]
+    named = (tool for tool in tools if tool and isinstance(tool, dict))
+    words = (f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named)
     return ", ".join(printable(word) for word in words)
 
 

@@ -51,13 +51,11 @@ class MemoryBudget:
         """Raise `DataError` when the file asks for more than there is."""
         self.taken += abs(n_bytes)
         if not self.taken <= self.most:
-            raise DataError(
-                f"would take {memory(self.taken)} of memory or more; the limit is "
-                f"{memory(self.most)} for one file.",
-                where=self.path,
-                do=f"Is it the right file? If it is, raise the limit: {MOST_GB_SETTING}="
-                f"{math.ceil(self.taken / 1e9)} in the environment.",
-            )
+            taken, most, enough = memory(self.taken), memory(self.most), math.ceil(self.taken / 1e9)
+            what = f"would take {taken} of memory or more; the limit is {most} for one file."
+            do = "Is it the right file? If it is, raise the limit: "
+            do = f"{do}{MOST_GB_SETTING}={enough} in the environment."
+            raise DataError(what, where=self.path, do=do)
 
     def take_zip(self, stream: str | Path | IO[bytes]) -> None:
         """What the members of a zip say they unpack to."""

@@ -112,9 +112,7 @@ def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
     corner = scan.affine[:3, 3]
     other = scan.affine[:3, :3] @ (np.array(scan.shape[:3]) - 1) + corner
     box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
-    raise DataError(
-        f"wrong affine: it places the scan at x, y, z = {box} mm, where only {n_inside} of "
-        f"{atlas.n_rois} ROIs lie; it is not in MNI space.",
-        where=scan.path,
-        do="Use the MNI-space output, or `fcforge preprocess` for a raw scan.",
-    )
+    few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
+    what = f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}."
+    do = "Use the MNI-space output, or `fcforge preprocess` for a raw scan."
+    raise DataError(what, where=scan.path, do=do)

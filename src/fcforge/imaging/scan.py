@@ -144,8 +144,8 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"shape {data.shape} is not one label volume.", where=path)
     labels = np.rint(data)
     if not np.isfinite(data).all() or np.abs(labels - data).max() > 1e-3 or labels.min() < 0:
-        what = "the atlas must hold whole numbers, 0 = outside; this one does not."
-        do = "Probabilistic atlases have to be turned into labels first."
+        what = "labels must be whole numbers, 0 = outside; these are not."
+        do = "Weighted maps: one per ROI in a 4D file. A probabilistic volume: make labels of it."
         raise DataError(what, where=path, do=do)
     return labels.astype(np.int32), np.asarray(image.affine, dtype=float)
 
@@ -160,11 +160,9 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
     """
     labels, affine = read_labels(path)
     if labels.shape != scan.shape[:3] or not np.allclose(affine, scan.affine, atol=1e-3):
-        raise DataError(
-            f"wrong affine: mask {path.name} and scan are on different grids "
-            f"({labels.shape} and {scan.shape[:3]}).",
-            where=scan.path,
-        )
+        grids = f"({labels.shape} and {scan.shape[:3]})"
+        what = f"wrong affine: mask {path.name} and scan are on different grids {grids}."
+        raise DataError(what, where=scan.path)
     return labels > 0
 
 

@@ -258,17 +258,11 @@ def refuse_twins(cohort: Cohort, sites: Iterable[Site]) -> None:
     """
     if cohort.allow_duplicates:
         return
-    tested = {
-        subject: split == "test"
-        for site in sites
-        for split, ids in site.subject_ids.items()
-        for subject in ids
-    }
+    parts = [part for site in sites for part in site.subject_ids.items()]
+    tested = {subject: split == "test" for split, ids in parts for subject in ids}
     for one, other, r in near_duplicates(cohort):
         if one in tested and other in tested and tested[one] != tested[other]:
-            raise DataError(
-                f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f}), one "
-                "in training and one in test.",
-                where=cohort.provenance.get("path", ""),
-                do=f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true.",
-            )
+            pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
+            do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
+            where = cohort.provenance.get("path", "")
+            raise DataError(f"{pair}, one in training and one in test.", where=where, do=do)

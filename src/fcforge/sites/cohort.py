@@ -156,12 +156,9 @@ def n_rois_of_edges(n_edges: int, where: str = "") -> int:
     """Number of ROIs R with R (R - 1) / 2 = `n_edges`; an error when there is none."""
     n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        raise DataError(
-            f"{n_edges} edges per subject are not the upper triangle of a square matrix.",
-            where=where,
-            do=f"Nearest counts: {n_rois * (n_rois - 1) // 2} ({n_rois} ROIs), "
-            f"{n_rois * (n_rois + 1) // 2} ({n_rois + 1} ROIs); leave the diagonal out.",
-        )
+        what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
+        near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
+        raise DataError(what, where=where, do=f"Nearest counts: {near}; leave the diagonal out.")
     return n_rois
 
 

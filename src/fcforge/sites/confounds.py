@@ -82,12 +82,10 @@ def require_covariates(
     """Raise `DataError` naming the subjects that lack a covariate that is to be removed."""
     for name in names:
         if name not in covariates:
-            raise DataError(
-                f"there is no covariate '{name}', which is to be removed.",
-                where=where,
-                do=f"Add a column '{name}', or leave it out of the confounds. "
-                f"Known: {', '.join(sorted(covariates)) or 'none'}.",
-            )
+            what = f"there is no covariate '{name}', which is to be removed."
+            do = f"Add a column '{name}', or leave it out of the confounds. Known: "
+            known = ", ".join(sorted(covariates)) or "none"
+            raise DataError(what, where=where, do=f"{do}{known}.")
     lost = [i for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True) if gone]
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""

@@ -139,12 +139,9 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     """FC of an .npz that has all the arrays it needs, one row per subject."""
     name = "fc" if "fc" in arrays and "fc_upper" not in arrays else "fc_upper"
     if missing := [repr(k) for k in (name, *REQUIRED) if k not in arrays]:
-        raise DataError(
-            f"array {', '.join(missing)} is missing.",
-            where=path,
-            do=f"It has: {', '.join(sorted(arrays)) or 'nothing'}. "
-            "Call them fc (or fc_upper), label, site and subject_id.",
-        )
+        has = f"It has: {', '.join(sorted(arrays)) or 'nothing'}."
+        do = f"{has} Call them fc (or fc_upper), label, site and subject_id."
+        raise DataError(f"array {', '.join(missing)} is missing.", where=path, do=do)
     values = arrays[name]
     if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."

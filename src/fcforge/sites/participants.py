@@ -201,22 +201,18 @@ def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str,
         return {}
     found = sorted({str(v).strip() for v in values} - set(MISSING))
     if positive not in found or len(found) != 2:
-        raise DataError(
-            f"positive = '{positive}' needs two diagnoses, one of them that; "
-            f"there are: {', '.join(found[:8])}.",
-            do="Name the patients' value as the data write it.",
-        )
+        what = f"positive = '{positive}' needs two diagnoses, one of them that; there are: "
+        do = "Name the patients' value as the data write it."
+        raise DataError(f"{what}{', '.join(found[:8])}.", do=do)
     return {value: int(value == positive) for value in found}
 
 
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
     """What controls and patients are called: every value of each, numbers 0 and 1 by themselves."""
-    found = [
-        "/".join(sorted({d for d, label in zip(diagnoses, y.tolist(), strict=True) if label == k}))
-        for k in (0, 1)
-    ]
-    words = all(found) and found != ["False", "True"]
-    return (found[0], found[1]) if words else NUMBERED
+    pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
+    controls, patients = ("/".join(d for d, label in pairs if label == k) for k in (0, 1))
+    words = controls and patients and (controls, patients) != ("False", "True")
+    return (controls, patients) if words else NUMBERED
 
 
 def read_participants(

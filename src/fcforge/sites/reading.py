@@ -99,14 +99,11 @@ def _unit_and_symmetric(square: np.ndarray) -> tuple[bool, bool]:
 
 def refuse_transposed(series: np.ndarray, where: str) -> None:
     """Raise `DataError` for a time series (T, R) that seems to have its volumes in columns."""
-    reason = looks_transposed(series)
-    if reason:
-        raise DataError(
-            f"{len(series)} x {series.shape[1]} looks like a transposed time series: {reason}.",
-            where=where,
-            do="Rows are volumes, columns are ROIs: transpose it. If it is right as it is: "
-            "kind='timeseries'.",
-        )
+    if reason := looks_transposed(series):
+        shape = f"{len(series)} x {series.shape[1]}"
+        do = "Rows are volumes, columns are ROIs: transpose it. If it is right: kind='timeseries'."
+        what = f"{shape} looks like a transposed time series: {reason}."
+        raise DataError(what, where=where, do=do)
 
 
 def looks_transposed(series: np.ndarray) -> str:

@@ -71,11 +71,9 @@ def correct_slice_timing(
     """
     times = np.asarray(times, dtype=float)
     if times.shape != (data.shape[2],) or times.min() < 0 or times.max() >= tr:
-        raise DataError(
-            f"{len(times)} slice times from {times.min():g} to {times.max():g} s do not fit "
-            f"{data.shape[2]} slices and a TR of {tr:g} s.",
-            do="Check SliceTiming in the sidecar (seconds, not milliseconds).",
-        )
+        known = f"{len(times)} slice times from {times.min():g} to {times.max():g} s"
+        what = f"{known} do not fit {data.shape[2]} slices and a TR of {tr:g} s."
+        raise DataError(what, do="Check SliceTiming in the sidecar (seconds, not milliseconds).")
     from scipy.interpolate import CubicSpline
 
     reference = float(times.max() / 2) if reference is None else reference
