@@ -87,6 +87,13 @@ def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
         load_atlas("AAL116", image=other)
 
 
+def test_116_weighted_maps_are_not_aal(aal: Atlas, tmp_path: Path):
+    maps = nib.Nifti1Image(np.ones((3, 3, 3, 116), dtype=np.float32), np.eye(4))
+    nib.save(maps, tmp_path / "maps.nii")
+    with pytest.raises(DataError, match=r"shape \(3, 3, 3, 116\) is not one label volume"):
+        load_atlas("AAL116", image=tmp_path / "maps.nii")
+
+
 def test_aal_under_its_long_codes_is_accepted(aal: Atlas, tmp_path: Path):
     long = _volume(tmp_path / "pcp.nii", [float(c) for c in aal.codes])
     assert load_atlas("AAL116", image=long).roi_names == aal.roi_names

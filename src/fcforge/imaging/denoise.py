@@ -56,20 +56,18 @@ class Denoise:
         Arguments of nilearn's ``load_confounds``; empty for "none".
     high_pass, low_pass : float or None
         Butterworth band in Hz.
-    detrend : bool
     """
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     high_pass: float | None = 0.01
     low_pass: float | None = 0.1
-    detrend: bool = True
 
     def describe(self) -> dict[str, Any]:
         """Every value used, for a sidecar."""
         parameters = {k: list(v) if isinstance(v, tuple) else v for k, v in self.parameters.items()}
         band = {"HighPassHz": self.high_pass, "LowPassHz": self.low_pass}
-        more = {**band, "Detrend": self.detrend, "Filter": "butterworth, order 5"}
+        more = {**band, "Detrend": True, "Filter": "butterworth, order 5"}
         return {"Method": self.name, "LoadConfounds": parameters, **more}
 
 
@@ -184,7 +182,7 @@ def clean_series(
     if n_kept < least or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
-    band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": denoise.detrend}
+    band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": True}
     done = {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass, "Confounds": names}
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
     cleaned = _clean(series, n_kept, confounds=confounds, sample_mask=sample_mask, **band)
