@@ -10,27 +10,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from fcforge.capsule.explanation import Explanation, Stability
+from fcforge.capsule.judging import scores
 from fcforge.estimator import people
-from fcforge.estimator.hand_over import read_capsule, write_capsule
+from fcforge.estimator.explaining import explain, head_of
 from fcforge.estimator.inputs import InputError, Layout, ReadsFC, any_layout, as_input_error
-from fcforge.estimator.learning import learn_subjects
+from fcforge.estimator.learning import learn_subjects, log_odds, read_capsule, write_capsule
 from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
+from fcforge.runner.learners import build_learner
+from fcforge.speed import one_thread
 
 if TYPE_CHECKING:
     from fcforge.capsule.contents import Capsule
-    from fcforge.capsule.explanation import Explanation, Stability
     from fcforge.consortium import Consortium, Home
     from fcforge.imaging.atlas import Atlas
 
 
-class ForgeClassifier(ClassifierMixin, ReadsFC):
+class _Fitted(ReadsFC):
+    """What `fit` sets."""
+
+    capsule_: Capsule | Consortium
+    home_: Home
+    classes_: np.ndarray
+    sites_: tuple[str, ...]
+    n_rois_: int
+    _layout: Layout | None
+    _second_is_patient: bool
+    mean_fc_: np.ndarray
+    _n_seen: int = 0
+
+
+@dataclass(repr=False, eq=False)
+class ForgeClassifier(ClassifierMixin, _Fitted):
     """A continual learner of FC with the methods of scikit-learn.
 
     `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
@@ -115,69 +135,31 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
     intercept_ : ndarray of shape (1,)
     """
 
-    capsule_: Capsule | Consortium
-    home_: Home
-    classes_: np.ndarray
-    sites_: tuple[str, ...]
-    n_rois_: int
-    _layout: Layout | None
-    _second_is_patient: bool
-    mean_fc_: np.ndarray
-    _n_seen: int = 0
-
-    def __init__(
-        self,
-        method: str = "analytic",
-        model: str | None = None,
-        generator: str | None = None,
-        epochs: int = 100,
-        batch_size: int = 32,
-        lr: float | None = None,
-        seed: int = 0,
-        method_params: Mapping[str, Any] | None = None,
-        model_params: Mapping[str, Any] | None = None,
-        generator_params: Mapping[str, Any] | None = None,
-        training: Mapping[str, Any] | None = None,
-        features: Literal["fc", "any"] = "fc",
-        edges: Literal["nilearn", "upper"] = "nilearn",
-        kind: Literal["auto", "fc", "timeseries"] = "auto",
-        held_out: int = 0,
-        calibrate: Literal["none", "inner_val", "synthetic"] = "none",
-        val_fraction: float = 0.2,
-        start: Any = None,
-        positive: Any = None,
-        site_order: Sequence[Any] | None = None,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
-        harmonise: Literal["none", "site_demean", "combat"] = "none",
-        harmonise_to: Any = None,
-        unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse",
-        verbose: bool = False,
-    ) -> None:
-        self.method = method
-        self.model = model
-        self.generator = generator
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.seed = seed
-        self.method_params = method_params
-        self.model_params = model_params
-        self.generator_params = generator_params
-        self.training = training
-        self.features = features
-        self.edges = edges
-        self.kind = kind
-        self.held_out = held_out
-        self.calibrate = calibrate
-        self.val_fraction = val_fraction
-        self.start = start
-        self.positive = positive
-        self.site_order = site_order
-        self.class_weight = class_weight
-        self.harmonise = harmonise
-        self.harmonise_to = harmonise_to
-        self.unseen = unseen
-        self.verbose = verbose
+    method: str = "analytic"
+    model: str | None = None
+    generator: str | None = None
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float | None = None
+    seed: int = 0
+    method_params: Mapping[str, Any] | None = None
+    model_params: Mapping[str, Any] | None = None
+    generator_params: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
+    features: Literal["fc", "any"] = "fc"
+    edges: Literal["nilearn", "upper"] = "nilearn"
+    kind: Literal["auto", "fc", "timeseries"] = "auto"
+    held_out: int = 0
+    calibrate: Literal["none", "inner_val", "synthetic"] = "none"
+    val_fraction: float = 0.2
+    start: Any = None
+    positive: Any = None
+    site_order: Sequence[Any] | None = None
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    harmonise: Literal["none", "site_demean", "combat"] = "none"
+    harmonise_to: Any = None
+    unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse"
+    verbose: bool = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -281,16 +263,8 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         site : array of shape (n,), str or int, optional
             Site of each subject, or one for all; only a harmonised model needs it.
         """
-        import torch
-
-        from fcforge.capsule.judging import scores
-        from fcforge.runner.learners import build_learner
-        from fcforge.speed import one_thread
-
         fc = self._scans(X, site)
         if self.method == RELEASES:
-            from fcforge.estimator.releases import log_odds
-
             columns = people.columns_of(covariates, len(fc))
             return self._of_second(log_odds(self.capsule_, fc, columns))  # type: ignore[arg-type]
         capsule: Any = self.capsule_
@@ -333,8 +307,6 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         return self._linear()[1]
 
     def _linear(self) -> tuple[np.ndarray, np.ndarray]:
-        from fcforge.estimator.linear import head_of
-
         check_is_fitted(self, "capsule_")
         weight, bias = head_of(self.capsule_, in_z=self.features == "fc")
         if self.features == "any":
@@ -383,8 +355,6 @@ class ForgeClassifier(ClassifierMixin, ReadsFC):
         stability : Stability, optional
             Of `edge_stability`; says which edges are to be believed.
         """
-        from fcforge.estimator.explaining import explain
-
         return explain(self, self._scans(X, site), covariates, reference, atlas, stability)
 
     # -- capsules --------------------------------------------------------------------------------

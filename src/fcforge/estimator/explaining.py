@@ -13,10 +13,16 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from fcforge.capsule import explanation
 from fcforge.capsule.explanation import Explanation, Stability, atlas_for, reference_of
+from fcforge.consortium import Consortium, predicting
 from fcforge.estimator.inputs import InputError
+from fcforge.estimator.learning import log_odds
 from fcforge.estimator.people import columns_of
+from fcforge.graphs import EDGE_SCALE, centre_edges, from_edges
 from fcforge.imaging.atlas import Atlas
+from fcforge.methods.base import Method
 from fcforge.models.attribution import Scorer, slope_at
+from fcforge.models.edge import Linear
+from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
 
 if TYPE_CHECKING:
@@ -32,9 +38,6 @@ def explain(
     stability: Stability | None,
 ) -> Explanation:
     """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
-    from fcforge.consortium import Consortium, predicting
-    from fcforge.estimator.releases import log_odds
-
     _require(model, stability)
     made: Any = model.capsule_
     ref = _given(reference, model.n_rois_)
@@ -129,11 +132,40 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 
 def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
-    from fcforge.consortium import Consortium, predicting
-
     made: Any = model.capsule_
     group = isinstance(made, Consortium)
     scorer: Scorer = predicting.scorer_of(made) if group else explanation.scorer_of(made)
     with one_thread():
         found = slope_at(scorer, torch.from_numpy(model.mean_fc_)).numpy()
     return found if model._second_is_patient else -found
+
+
+def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:
+    """Weight of every edge (R, R), zero on the diagonal, and bias of the patients' log odds.
+
+    Parameters
+    ----------
+    capsule : Capsule
+    in_z : bool
+        Per Fisher z; else per what the model sees, z / 0.2.
+
+    Raises
+    ------
+    AttributeError
+        Where the log odds are not linear in Fisher-z edges.
+    """
+    settings = getattr(capsule, "settings", None)  # a consortium has none
+    learner = build_learner(settings.learner, settings.n_rois, False) if settings else None
+    seen = getattr(learner.model, "features", "") if learner else ""
+    linear = learner is not None and type(learner.model) is Linear and seen in ("z", "centred")
+    if learner is None or not linear or type(learner.method).logits is not Method.logits:
+        raise AttributeError(
+            "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not "
+            "score edges linearly."
+        )
+    params = capsule.lane.params
+    weight = (params["head.0.weight"][1] - params["head.0.weight"][0]).double()[None]
+    weight = centre_edges(weight) if seen == "centred" else weight
+    bias = params["head.0.bias"][1] - params["head.0.bias"][0]
+    scale = capsule.temperature * (EDGE_SCALE if in_z else 1.0)
+    return from_edges(weight / scale, 0.0)[0].numpy(), float(bias) / capsule.temperature

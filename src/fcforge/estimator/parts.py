@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fcforge.capsule.chain import ChainSettings, settings_for
 from fcforge.components import check_names
+from fcforge.consortium.learning import Budget
 from fcforge.errors import ConfigError
+from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
+from fcforge.models import MODELS
 from fcforge.settings import make
 from fcforge.types import Component, LearnerSpec, Training
 
 if TYPE_CHECKING:
-    from fcforge.capsule.chain import ChainSettings
     from fcforge.estimator.classifier import ForgeClassifier
 
 RELEASES = "forge_release"
@@ -25,13 +29,14 @@ HELD_IN = {
     "generator": "generator_params",
     "training": "training",
 }
+SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
+TABLES: Mapping[str, Any] = {"method": METHODS, "model": MODELS, "generator": GENERATORS}
+SAME = ("seed", "held_out", "calibrate", "val_fraction", "harmonise")  # of a chain, as named there
 OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator itself
 
 
 def model_name(estimator: ForgeClassifier) -> str:
     """The model that is named, or the one the method works on, or the paper's gcn."""
-    from fcforge.methods import METHODS
-
     if estimator.model is not None:
         return estimator.model
     known = METHODS.get(estimator.method) if isinstance(estimator.method, str) else None
@@ -40,19 +45,10 @@ def model_name(estimator: ForgeClassifier) -> str:
 
 def defaults_of(estimator: ForgeClassifier, part: str) -> dict[str, Any]:
     """Every setting that a part has, with its default; nothing for an unknown part."""
-    from fcforge.estimator.releases import SETTINGS
-    from fcforge.generators import GENERATORS
-    from fcforge.methods import METHODS
-    from fcforge.models import MODELS
-
-    tables: Mapping[str, Any] = {"method": METHODS, "model": MODELS, "generator": GENERATORS}
     name = model_name(estimator) if part == "model" else getattr(estimator, part)
-    if part == "training":
-        cls: Any = Training
-    else:
-        cls = tables[part].get(name) if isinstance(name, str) else None
-        if cls is METHODS[RELEASES]:
-            return dict(SETTINGS)
+    if str(name) == RELEASES:
+        return dict(SETTINGS)
+    cls = Training if part == "training" else TABLES[part].get(str(name))
     known = [f for f in fields(cls) if f.name not in OWN] if cls is not None else []
     found = {f.name: f.default for f in known if f.default is not MISSING}
     return found | {f.name: f.default_factory() for f in known if f.default_factory is not MISSING}
@@ -84,11 +80,6 @@ def set_nested(estimator: ForgeClassifier, given: Mapping[str, Any]) -> None:
 
 def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) -> ChainSettings:
     """Settings of the chain that an estimator begins; `classes` are control and patient."""
-    from fcforge.capsule.chain import settings_for
-
-    def part(name: str, params: Mapping[str, Any] | None) -> Component:
-        return Component(name, dict(params or {}))
-
     model = model_name(estimator)
     if estimator.features == "any" and model not in ("linear", "mlp"):
         raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
@@ -97,23 +88,15 @@ def to_settings(estimator: ForgeClassifier, n_rois: int, classes: np.ndarray) ->
         raise ConfigError("only FC is harmonised while it is learned.", do=do)
     own = {name: getattr(estimator, name) for name in OWN}
     training = make(Training, {**own, **(estimator.training or {})}, "training")
-    generator = estimator.generator
-    learner = LearnerSpec(
-        part(estimator.method, estimator.method_params),
-        part(model, estimator.model_params),
-        part(generator, estimator.generator_params) if generator else None,
-    )
-    return settings_for(
-        learner,
-        n_rois,
-        seed=estimator.seed,
-        training=training,
-        val_fraction=estimator.val_fraction,
-        held_out=estimator.held_out,
-        calibrate=estimator.calibrate,
-        harmonise=estimator.harmonise,
-        classes=tuple(classes.tolist()),
-    )
+    names = {"method": estimator.method, "model": model, "generator": estimator.generator}
+    parts: dict[str, Any] = {
+        part: Component(name, dict(getattr(estimator, HELD_IN[part]) or {}))
+        for part, name in names.items()
+        if name
+    }
+    same = {name: getattr(estimator, name) for name in SAME}
+    said = {"training": training, "classes": tuple(classes.tolist()), **same}
+    return settings_for(LearnerSpec(**parts), n_rois, **said)
 
 
 def from_settings(settings: ChainSettings) -> dict[str, Any]:
@@ -124,6 +107,5 @@ def from_settings(settings: ChainSettings) -> dict[str, Any]:
     for name, part in parts.items():
         found[name] = part.name if part else None
         found[HELD_IN[name]] = dict(part.params) if part else None
-    same = ("seed", "held_out", "calibrate", "val_fraction", "harmonise")
-    found |= {name: getattr(settings, name) for name in same}
+    found |= {name: getattr(settings, name) for name in SAME}
     return found | {"training": training, "positive": settings.classes[1]}

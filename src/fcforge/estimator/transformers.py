@@ -9,6 +9,7 @@ Confounds and sites are metadata of the subjects. In a pipeline they are routed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from fcforge.sites.confounds import Confounds, design, require_covariates
 from fcforge.sites.harmonise import learned_as
 
 
+@dataclass(repr=False, eq=False)
 class MatrixLog(TransformerMixin, ReadsFC):
     r"""Edges of the matrix logarithm of FC, :math:`\log((1 - a) C + a I)`, for any classifier.
 
@@ -44,19 +46,11 @@ class MatrixLog(TransformerMixin, ReadsFC):
     n_rois_ : int
     """
 
-    def __init__(
-        self,
-        shrink: float = 0.4,
-        reference: Literal["identity", "mean"] = "identity",
-        diagonal: bool = False,
-        kind: Literal["auto", "fc", "timeseries"] = "auto",
-        edges: Literal["nilearn", "upper"] = "nilearn",
-    ) -> None:
-        self.shrink = shrink
-        self.reference = reference
-        self.diagonal = diagonal
-        self.kind = kind
-        self.edges = edges
+    shrink: float = 0.4
+    reference: Literal["identity", "mean"] = "identity"
+    diagonal: bool = False
+    kind: Literal["auto", "fc", "timeseries"] = "auto"
+    edges: Literal["nilearn", "upper"] = "nilearn"
 
     def fit(self, X: Any, y: Any = None) -> MatrixLog:
         """Find out how X is laid out, and the mean where it is the reference."""
@@ -112,6 +106,7 @@ class _OfSubjects(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=np.float64)
 
 
+@dataclass(repr=False, eq=False)
 class ConfoundRemover(_OfSubjects):
     r"""Columns without what covariates explain, :math:`x' = x - B^\top (d - \bar d)`.
 
@@ -129,8 +124,7 @@ class ConfoundRemover(_OfSubjects):
     confounds_ : Confounds
     """
 
-    def __init__(self, remove: Sequence[str] | None = None) -> None:
-        self.remove = remove
+    remove: Sequence[str] | None = None
 
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> ConfoundRemover:
         """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
@@ -154,6 +148,7 @@ class ConfoundRemover(_OfSubjects):
             return X - self.confounds_.effect(columns)
 
 
+@dataclass(repr=False, eq=False)
 class SiteHarmoniser(_OfSubjects):
     """Columns without shift and scale of the site, learned from the subjects of `fit` alone.
 
@@ -177,17 +172,10 @@ class SiteHarmoniser(_OfSubjects):
     effects_ : SiteEffects
     """
 
-    def __init__(
-        self,
-        how: Literal["combat", "demean"] = "combat",
-        reference: str | None = None,
-        keep_diagnosis: bool = True,
-        unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse",
-    ) -> None:
-        self.how = how
-        self.reference = reference
-        self.keep_diagnosis = keep_diagnosis
-        self.unseen = unseen
+    how: Literal["combat", "demean"] = "combat"
+    reference: str | None = None
+    keep_diagnosis: bool = True
+    unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse"
 
     def fit(
         self, X: Any, y: Any = None, site: Any = None, covariates: Any = None
