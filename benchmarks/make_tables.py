@@ -53,13 +53,15 @@ def tables() -> dict[str, Finished]:
 
 def _about(name: str) -> str:
     table, told = read(name)
-    where = f"`experiments/{name.partition('+')[0]}.toml`"
-    return f"{where}: {table.about()}; commit {told['commit'][:10]}."
+    where = f"`experiments/{name.partition('+')[0].removesuffix('_again')}.toml`"
+    commit = told["commit"] if " " in told["commit"] else told["commit"][:10]
+    return f"{where}: {table.about()}; commit {commit}."
 
 
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "about": lambda name, _: _about(name),
     "beside": lambda name, _: paper_tables.beside(name, tables()),
+    "judged": lambda name, rest: paper_tables.judged(RESULTS / f"{name}.json", split(rest)),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),

@@ -5,6 +5,7 @@ stands in paper_tables.toml. Intervals are 95 % over test subjects and trainings
 paired over orders, seeds and subjects, their p-values corrected within the table (Holm).
 """
 
+import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from fcforge.report.table import Table
 from fcforge.runner.collect import collect, kept_by, stored_plan
 from fcforge.runner.store import Store
 from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
+from fcforge.studies.judge.panel import Interval, summarise
+from fcforge.studies.judge.paper import published
 from fcforge.text import number, p_value, with_interval
 from fcforge.types import RunResult
 
@@ -286,3 +289,38 @@ def _compared(d: Comparison | None) -> list[str]:
         return ["", ""]
     low, high = number(d.low, sign=True), number(d.high, sign=True)
     return [f"{number(d.difference, sign=True)} [{low}, {high}]", p_value(d.p_holm)]
+
+
+# -- generators ------------------------------------------------------------------------------------
+JUDGED = {
+    "active units": "active_units", "PSD share": "psd_share", "edge-mean r": "edge_mean_r",
+    "variance ratio": "variance_ratio", "class-diff. r": "class_difference_r",
+    "C2ST AUC": "c2st_auc", "TSTR linear": "tstr_linear_acc", "TSTR GCN": "tstr_gcn_acc",
+    "GAE": "aug_gae_acc", "GAT": "aug_gat_acc", "GCN": "aug_gcn_acc", "GraphSAGE": "aug_sage_acc",
+    "graph transformer": "aug_graph_transformer_acc",
+}  # fmt: skip
+
+
+def judged(path: Path, heads: Sequence[str]) -> str:
+    """Generators by some numbers of the judge, the paper's accuracy in round brackets."""
+    summary = summarise(json.loads(path.read_text())["records"])
+    lines = []
+    for row, found in summary.items():
+        cells = [_judged(found.get(JUDGED[h])) for h in heads]
+        lines.append(
+            [row, *(c + _paper(JUDGED[h], row) for c, h in zip(cells, heads, strict=True))]
+        )
+    return markdown(["generator", *heads], lines)
+
+
+def _judged(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    flat = found.high - found.low < 0.0005
+    return number(found.mean) if flat else with_interval(found.mean, found.low, found.high)
+
+
+def _paper(metric: str, row: str) -> str:
+    classifier = metric.removeprefix("aug_").removesuffix("_acc")
+    printed = published(classifier, row) if metric.startswith("aug_") else "–"
+    return "" if printed == "–" else f" ({printed.split(' / ')[0]})"

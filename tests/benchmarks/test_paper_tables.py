@@ -1,5 +1,6 @@
 """The paper's tables: every printed number has a learner, and our side is what the runs say."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,8 @@ def test_every_printed_number_has_a_learner(name):
         if table.minus:
             title = table.minus.format(first=learner.split()[0], row=learner)
             where = table.of_row.get(learner, table.of or name)
-            assert title in titles(where) or learner == "Base", (name, learner)
+            first = where.removesuffix("_again")  # the same experiment, run twice
+            assert title in titles(first) or learner == "Base", (name, learner)
 
 
 def test_main_tables_print_twelve_methods():
@@ -147,3 +149,24 @@ def test_paired_differences_are_those_of_the_runs(found):
     assert float(line[1].split()[0]) == pytest.approx(better - worse, abs=0.0011)
     assert cells(text, "ER minus DER++")[1].startswith("−")
     assert line[3].startswith("+")  # AUROC
+
+
+def test_judged_generators_stand_beside_the_paper(tmp_path):
+    records = [
+        {
+            "row": row,
+            "site": "A",
+            "seed": seed,
+            "diagnostics": {},
+            "numbers": {"psd_share": 1.0, "aug_gcn_acc": value + 0.01 * seed},
+        }
+        for row, value in (("real", 0.5), ("fcm_vae", 0.6), ("bootstrap", 0.7))
+        for seed in (0, 1)
+    ]
+    path = tmp_path / "judged.json"
+    path.write_text(json.dumps({"records": records}))
+    lines = paper_tables.judged(path, ["PSD share", "GCN"]).splitlines()
+    assert lines[2].startswith("| real | 1.000 | 0.505 [")
+    assert lines[2].endswith("(0.762) |")
+    assert "(0.783)" in lines[3]
+    assert "(" not in lines[4]
