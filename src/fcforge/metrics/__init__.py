@@ -3,7 +3,7 @@
 Pure numpy functions of `fcforge.types.RunResult`.
 """
 
-from fcforge.metrics.cells import METRICS, Metric, cell_values, metric_named
+from fcforge.metrics.cells import METRICS, cell_values, metric_named
 from fcforge.metrics.continual import (
     SUMMARIES,
     aaa,
@@ -21,7 +21,6 @@ from fcforge.metrics.continual import (
 )
 from fcforge.metrics.runs import (
     Batch,
-    baseline,
     constant_predictor,
     finite,
     majority_result,
@@ -32,30 +31,8 @@ from fcforge.metrics.runs import (
 )
 
 __all__ = [
-    "METRICS",
-    "SUMMARIES",
-    "Batch",
-    "Metric",
-    "aaa",
-    "acc",
-    "accuracy_curve",
-    "baseline",
-    "bwt",
-    "cell_values",
-    "constant_predictor",
-    "finite",
-    "fm",
-    "fm_split",
-    "for_literal",
-    "for_triangular",
-    "forgetting_curve",
-    "fwt",
-    "intransigence",
-    "majority_result",
-    "metric_named",
-    "score_matrix",
-    "score_matrix_with_initial",
-    "stack",
-    "summaries_of",
-    "summary",
-]
+    "METRICS", "SUMMARIES", "Batch", "aaa", "acc", "accuracy_curve", "bwt", "cell_values",
+    "constant_predictor", "finite", "fm", "fm_split", "for_literal", "for_triangular",
+    "forgetting_curve", "fwt", "intransigence", "majority_result", "metric_named", "score_matrix",
+    "score_matrix_with_initial", "stack", "summaries_of", "summary",
+]  # fmt: skip

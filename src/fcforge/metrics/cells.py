@@ -84,38 +84,10 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.stack([value * patient, one * patient, value * control, one * control])
 
 
-def _hits(p: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    said = p > THRESHOLD
-    return said, y == 1, np.ones(p.shape)
-
-
-def _accuracy(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    said, patient, one = _hits(p, y)
-    return np.stack([said == patient, one])
-
-
-def _sensitivity(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    said, patient, one = _hits(p, y)
-    return np.stack([said & patient, patient * one])
-
-
-def _specificity(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    said, patient, one = _hits(p, y)
-    return np.stack([~said & ~patient, ~patient * one])
-
-
-def _balanced(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.concatenate([_sensitivity(p, y), _specificity(p, y)])
-
-
-def _precision(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    said, patient, one = _hits(p, y)
-    return np.stack([said & patient, said * one])
-
-
-def _f1(p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    said, patient, _ = _hits(p, y)
-    return np.stack([2.0 * (said & patient), 1.0 * said + patient])
+def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """True and false positives, true and false negatives."""
+    said, patient = p > THRESHOLD, y == 1
+    return np.stack([said & patient, said & ~patient, ~said & ~patient, ~said & patient])
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -132,20 +104,31 @@ def _ratio(s: np.ndarray) -> np.ndarray:
     return s[0] / s[1]
 
 
-def _ratio_or_zero(s: np.ndarray) -> np.ndarray:
-    return np.where(s[1] == 0, 0.0, s[0] / np.where(s[1] == 0, 1.0, s[1]))
+def _sensitivity(s: np.ndarray) -> np.ndarray:
+    return s[0] / (s[0] + s[3])
+
+
+def _specificity(s: np.ndarray) -> np.ndarray:
+    return s[2] / (s[1] + s[2])
+
+
+def _precision(s: np.ndarray) -> np.ndarray:
+    said = s[0] + s[1]
+    return np.where(said == 0, 0.0, s[0] / np.where(said == 0, 1.0, said))
+
+
+def _balanced(s: np.ndarray) -> np.ndarray:
+    return (_sensitivity(s) + _specificity(s)) / 2
 
 
 METRICS: dict[str, Metric] = {
-    "accuracy": Metric("accuracy", _accuracy, _ratio),
-    "balanced_accuracy": Metric(
-        "balanced accuracy", _balanced, lambda s: (s[0] / s[1] + s[2] / s[3]) / 2
-    ),
+    "accuracy": Metric("accuracy", _confusion, lambda s: (s[0] + s[2]) / s.sum(0)),
+    "balanced_accuracy": Metric("balanced accuracy", _confusion, _balanced),
     "auroc": Metric("AUROC", _auroc_features, lambda s: s[0] / s[1] + s[2] / s[3]),
-    "sensitivity": Metric("sensitivity", _sensitivity, _ratio),
-    "specificity": Metric("specificity", _specificity, _ratio),
-    "f1": Metric("F1", _f1, _ratio),
-    "precision": Metric("precision", _precision, _ratio_or_zero),
+    "sensitivity": Metric("sensitivity", _confusion, _sensitivity),
+    "specificity": Metric("specificity", _confusion, _specificity),
+    "f1": Metric("F1", _confusion, lambda s: 2 * s[0] / (2 * s[0] + s[1] + s[3])),
+    "precision": Metric("precision", _confusion, _precision),
     "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
     "ece": Metric("ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True),
 }

@@ -7,46 +7,14 @@ from fcforge.stats.bootstrap import (
     estimate,
     means,
     per_site,
-    split_batches,
     subject_weights,
 )
 from fcforge.stats.compare import Comparer, Comparison, compare, holm
 from fcforge.stats.findings import Finding, findings, leaks_on
-from fcforge.stats.table import (
-    COLUMNS,
-    Column,
-    Row,
-    columns_for,
-    group,
-    longest,
-    rows,
-    table,
-    with_majority,
-)
+from fcforge.stats.table import COLUMNS, Row, group, longest, rows, table, with_majority
 
 __all__ = [
-    "COLUMNS",
-    "Column",
-    "Comparer",
-    "Comparison",
-    "Estimate",
-    "Finding",
-    "Row",
-    "at_site",
-    "bootstrap",
-    "columns_for",
-    "compare",
-    "estimate",
-    "findings",
-    "group",
-    "holm",
-    "leaks_on",
-    "longest",
-    "means",
-    "per_site",
-    "rows",
-    "split_batches",
-    "subject_weights",
-    "table",
-    "with_majority",
-]
+    "COLUMNS", "Comparer", "Comparison", "Estimate", "Finding", "Row", "at_site", "bootstrap",
+    "compare", "estimate", "findings", "group", "holm", "leaks_on", "longest", "means", "per_site",
+    "rows", "subject_weights", "table", "with_majority",
+]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -225,15 +225,8 @@ def _rank(row: Row) -> tuple[bool, str, float]:
     return not row.is_majority, own, -np.nan_to_num(row.estimates["aaa"].mean)
 
 
-def table(
-    results: Sequence[RunResult],
-    *,
-    keeps: Mapping[str, str] | None = None,
-    metrics: Sequence[str] = (),
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """The table as a DataFrame, one row per learner.
+def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
+    """The table as a DataFrame, one row per learner; options are those of `rows`.
 
     Every column of `COLUMNS` (and of `columns_for(metrics)`) gives four: the mean over orders
     and seeds under its own key, and ``_sd`` (over orders), ``_low``, ``_high`` (95 % interval
@@ -241,8 +234,7 @@ def table(
     """
     import pandas as pd
 
-    found = rows(results, keeps=keeps, metrics=metrics, n_draws=n_draws, seed=seed)
-    return pd.DataFrame(records(found))
+    return pd.DataFrame(records(rows(results, **options)))
 
 
 def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
@@ -253,9 +245,7 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
         for key, e in row.estimates.items():
             record |= {key: e.mean, f"{key}_sd": e.sd_orders}
             record |= {f"{key}_low": e.low, f"{key}_high": e.high}
-        record["intransigence"] = row.intransigence
-        record |= {"memory_bytes": row.memory_bytes, "seconds": row.seconds}
-        record |= {"runs": row.n_runs, "runs_left_out": row.n_left_out}
-        record |= {"orders": row.n_orders, "seeds": row.n_seeds}
-        out.append(record)
+        record |= {"intransigence": row.intransigence, "memory_bytes": row.memory_bytes}
+        record |= {"seconds": row.seconds, "runs": row.n_runs, "runs_left_out": row.n_left_out}
+        out.append(record | {"orders": row.n_orders, "seeds": row.n_seeds})
     return out

@@ -127,37 +127,21 @@ def summarise(
     if len(evidence) >= 4 and evidence[0].features.size:
         scores["shadow models"] = attacks.shadow(np.stack([e.features for e in evidence]), member)
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
-    return [
-        _row(release, name, values, hits.get(name), member, fake, plan)
-        for name, values in scores.items()
-    ]
-
-
-def _row(
-    release: str,
-    attack: str,
-    scores: np.ndarray,
-    hits: np.ndarray | None,
-    member: np.ndarray,
-    fake: np.ndarray,
-    plan: AuditPlan,
-) -> AuditRow:
-    """How well one attack did on the members, and on the control's (`fake`)."""
-    rng, n = numpy_rng(plan.seed, "audit interval", release, attack), plan.n_draws
-    area, rate = membership(scores, member, rng, fpr=plan.fpr, n_draws=n)
-    control, _ = membership(scores, fake, rng, fpr=plan.fpr, n_draws=n)
-    linked = identification(hits, member, rng, n_draws=n) if hits is not None else None
-    return AuditRow(release, attack, area, rate, linked, control, release in REFERENCES)
+    rows, n = [], plan.n_draws
+    for attack, values in scores.items():
+        rng = numpy_rng(plan.seed, "audit interval", release, attack)
+        area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=n)
+        control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=n)
+        linked = identification(hits[attack], member, rng, n_draws=n) if attack in hits else None
+        reference = release in REFERENCES
+        rows.append(AuditRow(release, attack, area, rate, linked, control, reference))
+    return rows
 
 
 def synthetic(
-    component: Component,
-    train: FCBatch,
-    y: torch.Tensor,
-    seed: int,
-    *names: str | int,
+    component: Component, train: FCBatch, y: torch.Tensor, seed: int, *names: str | int,
     device: str = "cpu",
-) -> FCBatch:
+) -> FCBatch:  # fmt: skip
     """Fit a generator on `train` and draw one subject per diagnosis; back on the CPU."""
     generator = make_generator(component)
     there = FCBatch(train.fc.to(device), train.y.to(device))
@@ -165,26 +149,6 @@ def synthetic(
     rng = torch_rng(seed, "audit draw", component.name, *names)
     made = generator.sample(state, y.to(device), rng)
     return FCBatch(made.fc.cpu(), made.y.cpu())
-
-
-def _releases(
-    component: Component,
-    who: People,
-    member: np.ndarray,
-    plan: AuditPlan,
-    untrained: bool,
-    device: str,
-) -> list[Evidence]:
-    """One release per world, attacked at once so that only scores stay in memory."""
-    found = []
-    for k, inside in enumerate(member == MEMBER):
-        train = who.batch.select(torch.from_numpy(inside))
-        fitted_on = who.reference if untrained else train
-        y = train.y.repeat(plan.multiple)
-        name = "reference" * untrained
-        released = synthetic(component, fitted_on, y, plan.seed, name, k, device=device)
-        found.append(attack_records(who, released, plan.components))
-    return found
 
 
 def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> People:
@@ -209,24 +173,36 @@ def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, 
     }
 
 
-def _attack_all(
-    asked: Mapping[str, Component],
-    who: People,
-    member: np.ndarray,
-    plan: AuditPlan,
-    device: str,
-    say: Say,
-) -> tuple[list[AuditRow], dict[str, float]]:
-    """Rows of every release, and how long each took."""
-    rows: list[AuditRow] = []
-    seconds = {}
-    for name, component in asked.items():
-        begun = time.perf_counter()
-        evidence = _releases(component, who, member, plan, name == UNTRAINED, device)
-        rows += summarise(name, evidence, member, plan)
-        seconds[name] = round(time.perf_counter() - begun, 1)
-        say(f"{name}: {plan.worlds} worlds in {seconds[name]:.0f} s")
-    return rows, seconds
+@dataclass(frozen=True)
+class _Worlds:
+    """The people of an audit, and who of them is trained on in each world, (K, n)."""
+
+    who: People
+    member: np.ndarray
+    plan: AuditPlan
+    device: str
+
+    def attacked(self, component: Component, untrained: bool) -> list[Evidence]:
+        """One release per world, attacked at once so that only scores stay in memory."""
+        found, who, plan = [], self.who, self.plan
+        for k, inside in enumerate(self.member == MEMBER):
+            train = who.batch.select(torch.from_numpy(inside))
+            fitted_on, y = who.reference if untrained else train, train.y.repeat(plan.multiple)
+            named = plan.seed, "reference" * untrained, k
+            released = synthetic(component, fitted_on, y, *named, device=self.device)
+            found.append(attack_records(who, released, plan.components))
+        return found
+
+    def rows(self, asked: Mapping[str, Component], say: Say) -> tuple[list, dict[str, float]]:
+        """Rows of every release, and how long each took."""
+        rows, seconds = [], {}
+        for name, component in asked.items():
+            begun = time.perf_counter()
+            evidence = self.attacked(component, name == UNTRAINED)
+            rows += summarise(name, evidence, self.member, self.plan)
+            seconds[name] = round(time.perf_counter() - begun, 1)
+            say(f"{name}: {self.plan.worlds} worlds in {seconds[name]:.0f} s")
+        return rows, seconds
 
 
 def audit_generators(
@@ -270,7 +246,7 @@ def audit_generators(
         UNTRAINED: untrained or Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
-    rows, seconds = _attack_all(asked, who, member, plan, device, say)
+    rows, seconds = _Worlds(who, member, plan, device).rows(asked, say)
     about = {
         "what": "generators",
         **about_people(who, member, plan),

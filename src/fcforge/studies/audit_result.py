@@ -11,6 +11,9 @@ from fcforge.privacy.measures import Measured
 REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS = (
     "bootstrap", "untrained", "exact ridge statistics",
 )  # fmt: skip
+SHARES = {
+    "auc": "auc", "tpr": "tpr_at_1pct_fpr", "identified": "identified", "control": "control_auc",
+}  # fmt: skip
 LEDGER_KEYS: dict[str, Any] = {
     "what": str,
     "not_attacked": list,
@@ -69,29 +72,19 @@ class AuditRow:
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, intervals as [value, low, high]."""
-        return {
-            "release": self.release,
-            "attack": self.attack,
-            "auc": self.auc.to_json(),
-            "tpr_at_1pct_fpr": self.tpr.to_json(),
-            "identified": self.identified.to_json() if self.identified else None,
-            "control_auc": self.control.to_json(),
-            "reference": self.is_reference,
-        }
+        found = {key: getattr(self, name) for name, key in SHARES.items()}
+        shares = {key: e.to_json() if e else None for key, e in found.items()}
+        about = {"release": self.release, "attack": self.attack}
+        return {**about, **shares, "reference": self.is_reference}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
         """Inverse of `to_json` (to four digits)."""
-        linked = data["identified"]
-        return cls(
-            str(data["release"]),
-            str(data["attack"]),
-            Measured(*map(float, data["auc"])),
-            Measured(*map(float, data["tpr_at_1pct_fpr"])),
-            Measured(*map(float, linked)) if linked is not None else None,
-            Measured(*map(float, data["control_auc"])),
-            bool(data["reference"]),
-        )
+        auc, tpr, linked, control = (data[key] for key in SHARES.values())
+        area, rate, other = (Measured(*map(float, e)) for e in (auc, tpr, control))
+        found = Measured(*map(float, linked)) if linked is not None else None
+        about = str(data["release"]), str(data["attack"])
+        return cls(*about, area, rate, found, other, bool(data["reference"]))
 
 
 @dataclass(frozen=True)

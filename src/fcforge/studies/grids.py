@@ -5,7 +5,7 @@ penalty is found from its own statistics (analytic), or it has no weight at all 
 cumulative, joint).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -28,85 +28,62 @@ class Grid:
     source: str
 
 
-def _crossed(**values: Sequence[Any]) -> tuple[Settings, ...]:
-    return tuple(dict(zip(values, row, strict=True)) for row in product(*values.values()))
-
-
-def _default_first(default: Settings, rest: Sequence[Settings]) -> tuple[Settings, ...]:
-    return (default, *(s for s in rest if s != default))
+def _grid(source: str, default: Settings, **values: Sequence[Any]) -> Grid:
+    """All combinations of the values, the default first."""
+    crossed = (dict(zip(values, row, strict=True)) for row in product(*values.values()))
+    return Grid((default, *(s for s in crossed if s != default)), source)
 
 
 def _powers(low: int, high: int) -> list[float]:
     return [10.0**k for k in range(low, high + 1)]
 
 
+RIDGE: dict[str, Any] = {"default": {"penalty": 0.5}, "penalty": [0.1, 0.2, 0.5, 1.0, 2.0]}
+MAMMOTH, ALPHA = "Mammoth's best arguments, domain-incremental", [0.1, 0.2, 0.5, 1.0]
 GRIDS: dict[str, Grid] = {
-    "er": Grid(
-        _default_first({"strength": 1.0}, _crossed(strength=[0.5, 1.0, 2.0])),
+    "er": _grid(
         "1 is Mammoth's one mean over both batches; half and double of it are ours",
+        {"strength": 1.0}, strength=[0.5, 1.0, 2.0],
     ),
-    "der": Grid(
-        _default_first({"alpha": 0.5}, _crossed(alpha=[0.1, 0.2, 0.5, 1.0])),
-        "Mammoth's best arguments, domain-incremental",
-    ),
-    "derpp": Grid(
-        _default_first(
-            {"alpha": 0.5, "beta": 0.5}, _crossed(alpha=[0.1, 0.2, 0.5, 1.0], beta=[0.5, 1.0])
-        ),
-        "Mammoth's best arguments, domain-incremental",
-    ),
-    "ewc": Grid(
-        _default_first({"strength": 1e3}, _crossed(strength=_powers(0, 7))),
+    "der": _grid(MAMMOTH, {"alpha": 0.5}, alpha=ALPHA),
+    "derpp": _grid(MAMMOTH, {"alpha": 0.5, "beta": 0.5}, alpha=ALPHA, beta=[0.5, 1.0]),
+    "ewc": _grid(
         "0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale hangs on the kind of Fisher",
+        {"strength": 1e3}, strength=_powers(0, 7),
     ),
-    "si": Grid(
-        _default_first({"strength": 1.0}, _crossed(strength=_powers(-2, 4))),
-        "0.5 (Mammoth) to 5e4 (van de Ven)",
-    ),
-    "lwf": Grid(
-        _default_first({"strength": 1.0}, _crossed(strength=[0.1, 0.5, 1.0, 2.0])),
+    "si": _grid("0.5 (Mammoth) to 5e4 (van de Ven)", {"strength": 1.0}, strength=_powers(-2, 4)),
+    "lwf": _grid(
         "0.5 (Mammoth), 1 (Avalanche, BeGin, van de Ven); temperature 2 in all",
+        {"strength": 1.0}, strength=[0.1, 0.5, 1.0, 2.0],
     ),
-    "packnet": Grid(
-        _default_first(
-            {"prune_first": 0.5, "prune_later": 0.75},
-            _crossed(prune_first=[0.5, 0.75], prune_later=[0.5, 0.75]),
-        ),
-        "0.5 and 0.75 are Mallya and Lazebnik's",
+    "packnet": _grid(
+        "0.5 and 0.75 are Mallya and Lazebnik's", {"prune_first": 0.5, "prune_later": 0.75},
+        prune_first=[0.5, 0.75], prune_later=[0.5, 0.75],
     ),
-    "twp": Grid(
-        _default_first(
-            {"loss_strength": 1e4, "topology_strength": 100.0},
-            _crossed(loss_strength=_powers(1, 6), topology_strength=[1e2, 1e4]),
-        ),
+    "twp": _grid(
         "1e4 / 100 (Liu et al., CGLB), 1e4 / 1e4 (BeGin, PDGNN's repository)",
+        {"loss_strength": 1e4, "topology_strength": 100.0},
+        loss_strength=_powers(1, 6), topology_strength=[1e2, 1e4],
     ),
     "ugcl": Grid(
         tuple({"logits_weight": w, "global_weight": w, "local_weight": w} for w in (0.5, 0.1, 1.0)),
         "a reconstruction: three weights, kept equal to bound the search",
     ),
-    "replay_ridge": Grid(
-        _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
-        "as forge_ridge",
+    "replay_ridge": _grid("as forge_ridge", **RIDGE),
+    "forge_ridge": _grid(
+        "around the value chosen on inner and development splits (docs/results/history.md)", **RIDGE
     ),
-    "forge_ridge": Grid(
-        _default_first({"penalty": 0.5}, _crossed(penalty=[0.1, 0.2, 0.5, 1.0, 2.0])),
-        "around the value chosen on inner and development splits (docs/results/history.md)",
-    ),
-}
+}  # fmt: skip
 
 
 def forge_grid(lambdas: str = "asd") -> Grid:
     """The paper's lambda ranges, one weight at a time around the paper's choice."""
     centre = dict(zip(("l1", "l2", "l3"), LAMBDAS[lambdas], strict=True))
-    ranges = {
-        "l1": (0.20, 0.25, 0.30, 0.35, 0.40),
-        "l2": (0.20, 0.25, 0.30, 0.35, 0.40),
-        "l3": (0.10, 0.15, 0.20, 0.25, 0.30),
-    }
+    wide = (0.20, 0.25, 0.30, 0.35, 0.40)
+    ranges = {"l1": wide, "l2": wide, "l3": (0.10, 0.15, 0.20, 0.25, 0.30)}
     moved = [{**centre, key: value} for key, values in ranges.items() for value in values]
-    unique = list({tuple(s.items()): s for s in moved}.values())
-    return Grid(_default_first(centre, unique), "ranges of the paper's appendix")
+    unique = {tuple(s.items()): s for s in (centre, *moved)}
+    return Grid(tuple(unique.values()), "ranges of the paper's appendix")
 
 
 RATES, DECAYS, EPOCHS = (1.0, 0.3, 3.0), (2e-4, 1e-2), (100, 50, 200)
@@ -138,7 +115,9 @@ def candidates(learner: LearnerSpec, budget: int = 0) -> list[LearnerSpec]:
 
 def _strengths(learner: LearnerSpec) -> list[LearnerSpec]:
     method = learner.method
-    grid = _grid_of(method.name, method.params)
+    grid = GRIDS.get(method.name)
+    if method.name == "forge":
+        grid = forge_grid(method.params.get("lambdas", "asd"))
     if grid is None:
         return [learner]
     found: dict[str, LearnerSpec] = {}
@@ -147,7 +126,3 @@ def _strengths(learner: LearnerSpec) -> list[LearnerSpec]:
         component = replace(method, params={**method.params, **free})
         found.setdefault(repr(sorted(free.items())), replace(learner, method=component))
     return list(found.values())
-
-
-def _grid_of(name: str, params: Mapping[str, Any]) -> Grid | None:
-    return forge_grid(params.get("lambdas", "asd")) if name == "forge" else GRIDS.get(name)

@@ -4,12 +4,12 @@ Patients move more than controls in every large ABIDE site. A classifier of FC t
 than logistic regression on mean framewise displacement may have learned nothing but motion.
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from fcforge.errors import DataError, unknown_name
 from fcforge.runner.collect import collect_some, kept_by
@@ -34,23 +34,17 @@ def with_phenotypes(
     """
     if not file.is_file():
         raise DataError("no such file.", where=str(file))
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        table = list(csv.DictReader(stream, delimiter="\t" if file.suffix == ".tsv" else ","))
+    separator = "\t" if file.suffix == ".tsv" else ","
+    table = pd.read_csv(file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False)
     for name in (column, identifier):
-        if not table or name not in table[0]:
-            error = unknown_name("column", name, table[0] if table else [])
+        if name not in table:
+            error = unknown_name("column", name, list(table))
             raise DataError(error.what, where=str(file), do=error.do)
-    known = {row[identifier].strip().lstrip("0"): _number(row[column]) for row in table}
+    fd = pd.to_numeric(table[column], errors="coerce")
+    fd = fd.where(fd > 0)  # -9999 stands for missing
+    known = dict(zip(table[identifier].str.strip().str.lstrip("0"), fd, strict=True))
     values = np.array([known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()])
     return replace(cohort, covariates={**cohort.covariates, COVARIATE: values})
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return np.nan
-    return value if value > 0 else np.nan  # -9999 stands for missing
 
 
 def fit_scores(train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray) -> np.ndarray:
@@ -86,23 +80,17 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
             "the dataset gives no mean FD.",
             do="Add a column mean_fd, or give the phenotype table with --phenotypes.",
         )
-    orders = experiment.list_orders(cohort.site_names)
-    seed_specs = replace(experiment, learners=(LEARNER,)).specs(
-        cohort.site_names, cohort.content_sha256()
-    )
-    results = []
+    alone = replace(experiment, learners=(LEARNER,))
+    specs, results = alone.specs(cohort.site_names, cohort.content_sha256()), []
     for seed in experiment.seeds:
         sites = experiment.split(cohort, seed)
-        specs = {s.order: s for s in seed_specs if s.seed == seed}
         learned: dict[frozenset[str], dict[str, np.ndarray]] = {}
-        for order in orders:
-            stages = []
-            for t in range(1, len(order) + 1):
-                seen = frozenset(order[:t])
+        for spec in (s for s in specs if s.seed == seed):
+            stages = [frozenset(spec.order[:t]) for t in range(1, len(spec.order) + 1)]
+            for seen in stages:
                 if seen not in learned:
                     learned[seen] = _scores(sites, sorted(seen))
-                stages.append(learned[seen])
-            results.append(_result(specs[order], sites, stages))
+            results.append(_result(spec, sites, [learned[seen] for seen in stages]))
     return results
 
 

@@ -8,8 +8,6 @@ orders; ties go to the lower Brier score, then to the default. Many seeds test n
 then tune on sites that are not tested at all (experiments/tune_development.toml).
 """
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fcforge.errors import ConfigError
 from fcforge.metrics import finite
@@ -147,9 +146,9 @@ def _tries(learner: LearnerSpec, budget: int) -> list[LearnerSpec]:
 
 def write_cohort(cohort: Cohort, path: Path) -> None:
     """Subjects as one .npz that dataset `folder` reads, so that workers can load them."""
-    names = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.y}
+    who = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.y}
     with whole_file(path) as part:
-        np.savez(part, fc=cohort.fc, **names)  # type: ignore[arg-type]
+        np.savez(part, fc=cohort.fc, **who)  # type: ignore[arg-type]
 
 
 def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: int = 0) -> Prepared:
@@ -277,13 +276,12 @@ def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
 
 def as_csv(tuned: Sequence[Tuned]) -> str:
     """Every trial: learner, settings, validation AAA and Brier score, whether it was chosen."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["learner", "settings", "aaa", "brier", "chosen"])
+    rows = []
     for item in tuned:
         for trial in item.trials:
             both = {**trial.learner.method.params, **trial.learner.training}
             settings = json.dumps(both, sort_keys=True)
-            row = [item.learner.title, settings, f"{trial.aaa:.6f}", f"{trial.brier:.6f}"]
-            writer.writerow([*row, int(trial is item.chosen)])
-    return out.getvalue()
+            score = f"{trial.aaa:.6f}", f"{trial.brier:.6f}"
+            rows.append((item.learner.title, settings, *score, int(trial is item.chosen)))
+    table = pd.DataFrame(rows, columns=["learner", "settings", "aaa", "brier", "chosen"])
+    return table.to_csv(index=False, lineterminator="\n")

@@ -34,7 +34,7 @@ from fcforge.studies.judge.panel import (
     to_device,
 )
 from fcforge.studies.judge.portraits import Portrait, portrait, write_portraits
-from fcforge.types import Component, Site, Training
+from fcforge.types import Component, Training
 from fcforge.writing import write_text
 
 Say = Callable[[str], Any]
@@ -44,7 +44,7 @@ RECORDS = "records.json"
 
 @dataclass(frozen=True)
 class JudgeTable:
-    """``[judge]``."""
+    """``[judge]``: all sites where none is named; `check` is the row that has to meet something."""
 
     title: str = "Generators judged"
     seeds: Seeds = (0,)
@@ -67,26 +67,11 @@ class JudgeFile:
 
 @dataclass(frozen=True)
 class JudgeExperiment:
-    """What is judged, on which data.
-
-    Attributes
-    ----------
-    panel : Panel
-    dataset : Component
-    title : str
-    seeds : tuple of int
-    sites : tuple of str
-        Sites of the dataset; all where none is named.
-    check : str
-        Row that the requirements are asked of; none where empty.
-    """
+    """What is judged, on which data, and what the config's ``[judge]`` says of it."""
 
     panel: Panel
     dataset: Component
-    title: str
-    seeds: tuple[int, ...]
-    sites: tuple[str, ...] = ()
-    check: str = ""
+    asked: JudgeTable
 
 
 @dataclass(frozen=True)
@@ -130,7 +115,7 @@ def load_judge(path: str | Path, overrides: Sequence[str] = ()) -> JudgeExperime
         check_names("row to check", [asked.check], panel.rows)
     folder = Path(path).resolve().parent
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
-    return JudgeExperiment(panel, dataset, asked.title, asked.seeds, asked.sites, asked.check)
+    return JudgeExperiment(panel, dataset, asked)
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
@@ -167,85 +152,85 @@ def judge_config(
     say : callable
         Told what is going on.
     """
-    return judge_all(load_judge(path, overrides), out, device, say)
-
-
-def judge_all(experiment: JudgeExperiment, out: Path, device: str, say: Say) -> Judgement:
-    """Judge an experiment's generators; see `judge_config`."""
-    panel, cohort = experiment.panel, load_dataset(experiment.dataset)
-    names = experiment.sites or cohort.site_names
+    experiment = load_judge(path, overrides)
+    cohort, asked = load_dataset(experiment.dataset), experiment.asked
+    names = asked.sites or cohort.site_names
     check_names("site", names, cohort.site_names)
-    make = partial(synthesise, multiple=panel.multiple, folder=out / "generators")
-    if device != "cpu":
-        fit_generators(experiment, cohort, names, out / "generators", device, say)
-    records = _all_records(experiment, cohort, names, out / RECORDS, make, device, say)
-    summary, seed = summarise(records), experiment.seeds[0]
-    portraits = _portraits(panel, split_site(cohort, names[0], seed), seed, make, device)
-    if atlas := atlas_of_names(cohort.roi_names):
-        systems = np.array(atlas.systems)
-        portraits = {row: found._replace(systems=systems) for row, found in portraits.items()}
+    court = _Court(experiment, cohort, names, out, device, say)
+    records = court.records()
+    summary, portraits = summarise(records), court.portraits()
     write_portraits(out / "portraits.npz", portraits)
     return Judgement(
-        experiment.title,
-        panel,
+        asked.title,
+        experiment.panel,
         summary,
-        acceptance(summary, experiment.check) if experiment.check else [],
+        acceptance(summary, asked.check) if asked.check else [],
         collapse_list(records),
-        f"Site {names[0]}, seed {seed}.",
+        f"Site {names[0]}, seed {asked.seeds[0]}.",
         portraits,
     )
 
 
-def fit_generators(
-    experiment: JudgeExperiment,
-    cohort: Cohort,
-    names: Sequence[str],
-    folder: Path,
-    device: str,
-    say: Say,
-) -> None:
-    """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
-    sites = [(split_site(cohort, n, s), s) for n in names for s in experiment.seeds]
-    asked = [(site.learning(with_val=True), (seed, site.name)) for site, seed in sites]
-    for row, component in experiment.panel.rows.items():
-        if component is not None:
-            n = fit_together(make_generator(component), asked, folder, device)
-            say(f"{row}: {n} of {len(asked)} fitted")
+@dataclass(frozen=True)
+class _Court:
+    """An experiment with its people, the sites asked for, and where to work."""
 
+    experiment: JudgeExperiment
+    cohort: Cohort
+    names: Sequence[str]
+    out: Path
+    device: str
+    say: Say
 
-def _all_records(
-    experiment: JudgeExperiment,
-    cohort: Cohort,
-    names: Sequence[str],
-    path: Path,
-    make: Maker,
-    device: str,
-    say: Say,
-) -> list[Record]:
-    """Records of all sites; those that `path` holds already are not made again."""
-    stamp = _stamp(experiment, cohort)
-    done = _read_records(path, stamp)
-    for name in names:
-        if name in done:
-            say(f"{name}: already judged")
-            continue
-        sites = {seed: split_site(cohort, name, seed) for seed in experiment.seeds}
-        done[name] = judge_site(experiment.panel, sites, device, make, say)
-        write_text(path, json.dumps({"stamp": stamp, "sites": done}))
-    return [record for name in names for record in done[name]]
+    @property
+    def make(self) -> Maker:
+        """Synthetic subjects of a generator, which is fitted once."""
+        multiple = self.experiment.panel.multiple
+        return partial(synthesise, multiple=multiple, folder=self.out / "generators")
 
+    def records(self) -> list[Record]:
+        """Records of all sites; those that are in the folder already are not made again."""
+        panel, seeds = self.experiment.panel, self.experiment.asked.seeds
+        # All that records depend on, but the sites: another stamp, and they are made anew.
+        stamp = json.dumps([asdict(panel), seeds, self.cohort.content_sha256()], sort_keys=True)
+        path = self.out / RECORDS
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        done = stored["sites"] if stored.get("stamp") == stamp else {}
+        if self.device != "cpu":
+            self.fit_together()
+        for name in self.names:
+            if name in done:
+                self.say(f"{name}: already judged")
+                continue
+            sites = {seed: split_site(self.cohort, name, seed) for seed in seeds}
+            done[name] = judge_site(panel, sites, self.device, self.make, self.say)
+            write_text(path, json.dumps({"stamp": stamp, "sites": done}))
+        return [record for name in self.names for record in done[name]]
 
-def _stamp(experiment: JudgeExperiment, cohort: Cohort) -> str:
-    """All that records depend on, but the sites: another stamp, and they are made anew."""
-    parts = [asdict(experiment.panel), experiment.seeds, cohort.content_sha256()]
-    return json.dumps(parts, sort_keys=True)
+    def fit_together(self) -> None:
+        """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
+        seeds = self.experiment.asked.seeds
+        sites = [(split_site(self.cohort, n, s), s) for n in self.names for s in seeds]
+        asked = [(site.learning(with_val=True), (seed, site.name)) for site, seed in sites]
+        for row, component in self.experiment.panel.rows.items():
+            if component is not None:
+                folder = self.out / "generators"
+                n = fit_together(make_generator(component), asked, folder, self.device)
+                self.say(f"{row}: {n} of {len(asked)} fitted")
 
-
-def _read_records(path: Path, stamp: str) -> dict[str, list[Record]]:
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return found["sites"] if found.get("stamp") == stamp else {}
+    def portraits(self) -> dict[str, Portrait]:
+        """What the figures show of the first site and seed, the real subjects first."""
+        name, seed = self.names[0], self.experiment.asked.seeds[0]
+        site = split_site(self.cohort, name, seed)
+        train = to_device(site.learning(with_val=True), self.device)
+        made = {REAL: portrait(train)}
+        for row, component in self.experiment.panel.rows.items():
+            if component is not None:
+                made[row] = portrait(self.make(component, train, name, seed)[0])
+        if atlas := atlas_of_names(self.cohort.roi_names):
+            systems = np.array(atlas.systems)
+            made = {row: found._replace(systems=systems) for row, found in made.items()}
+        return made
 
 
 def collapse_list(records: Sequence[Record]) -> list[str]:
@@ -262,15 +247,3 @@ def collapse_list(records: Sequence[Record]) -> list[str]:
         f"{row} COLLAPSED in {n} of {total[row]} site-seeds: {what}."
         for (row, what), n in found.items()
     ]
-
-
-def _portraits(
-    panel: Panel, site: Site, seed: int, make: Maker, device: str
-) -> dict[str, Portrait]:
-    """What the figures show of one site and seed, the real subjects first."""
-    train = to_device(site.learning(with_val=True), device)
-    made = {REAL: portrait(train)}
-    for row, component in panel.rows.items():
-        if component is not None:
-            made[row] = portrait(make(component, train, site.name, seed)[0])
-    return made

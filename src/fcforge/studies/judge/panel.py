@@ -117,7 +117,9 @@ def judge_site(
             made = make(component, train, site.name, seed) if component else (train, {})
             synthetic = to_device(made[0], device)
             numbers = judge_fidelity(train, test, synthetic, seed=seed)
-            records.append(record_of(row, site.name, seed, numbers, made[1]))
+            said = {**numbers, "warnings": collapse_warnings(numbers, made[1])}
+            place = {"site": site.name, "seed": seed, "row": row}
+            records.append({**place, "diagnostics": dict(made[1]), "numbers": said})
             tasks["tstr"].append(Task(synthetic, test, seed))
             tasks["aug"].append(Task(augment(row, train, synthetic), test, seed))
             say(f"{site.name} seed {seed} {row}: judged")
@@ -125,19 +127,6 @@ def judge_site(
     for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
         add_utility(found, prefix, tasks[prefix], models, panel.training, device, panel.lanes)
     return records
-
-
-def record_of(
-    row: str, site: str, seed: int, numbers: Mapping[str, float], diagnostics: Mapping[str, Any]
-) -> dict[str, Any]:
-    """One record, with its collapse warnings."""
-    return {
-        "site": site,
-        "seed": seed,
-        "row": row,
-        "diagnostics": dict(diagnostics),
-        "numbers": {**numbers, "warnings": collapse_warnings(numbers, diagnostics)},
-    }
 
 
 def augment(row: str, train: FCBatch, synthetic: FCBatch) -> FCBatch:
@@ -156,31 +145,26 @@ def interval(values: Sequence[float]) -> Interval:
     """Mean and 95 % t interval of independent values; no interval from one value."""
     x = np.asarray(values, dtype=np.float64)
     x = x[np.isfinite(x)]
-    if len(x) == 0:
-        return Interval(math.nan, math.nan, math.nan)
-    if len(x) == 1:
-        return Interval(float(x[0]), math.nan, math.nan)
+    mean = float(x.mean()) if len(x) else math.nan
+    if len(x) < 2:
+        return Interval(mean, math.nan, math.nan)
     half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1)) / math.sqrt(len(x))
-    return Interval(float(x.mean()), float(x.mean()) - half, float(x.mean()) + half)
+    return Interval(mean, mean - half, mean + half)
 
 
 def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
     """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
-    cells: dict[str, dict[str, dict[int, list[float]]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(list))
-    )
+    cells: dict[tuple[str, str], dict[int, list[float]]] = {}
     for record in records:
-        flat = {**record["diagnostics"], **record["numbers"]}
-        for name, value in flat.items():
+        for name, value in {**record["diagnostics"], **record["numbers"]}.items():
             if isinstance(value, int | float):
-                cells[record["row"]][name][record["seed"]].append(float(value))
-    return {
-        row: {
-            name: interval([float(np.mean(v)) for v in seeds.values()])
-            for name, seeds in metrics.items()
-        }
-        for row, metrics in cells.items()
-    }
+                seeds = cells.setdefault((record["row"], name), defaultdict(list))
+                seeds[record["seed"]].append(float(value))
+    summary: dict[str, dict[str, Interval]] = {}
+    for (row, name), seeds in cells.items():
+        found = interval([float(np.mean(v)) for v in seeds.values()])
+        summary.setdefault(row, {})[name] = found
+    return summary
 
 
 def best_tstr(summary: Mapping[str, Mapping[str, Interval]], row: str) -> float:
