@@ -49,11 +49,15 @@ def test_no_roi_vanishes_on_scan_grids(aal: Atlas, mm: int, smallest: int):
     assert np.bincount(grid[grid >= 0], minlength=116).min() == smallest
 
 
-def test_on_grid_is_nilearns_nearest_neighbour(block: Atlas):
+@pytest.mark.parametrize("mm", [(7.0, 8.0, 9.0), (6.0, 12.0, 4.0)])
+@pytest.mark.parametrize("corner", [(-86.3, -121.9, -66.2), (-84.0, -119.0, -65.0)])
+def test_on_grid_is_nilearns_nearest_neighbour_half_way_between_voxels_too(
+    mm: tuple[float, ...], corner: tuple[float, ...], block: Atlas
+):
     from nilearn.image import resample_img
 
-    affine = np.diag([7.0, 8.0, 9.0, 1.0])
-    affine[:3, 3] = [-86.3, -121.9, -66.2]  # off the half-way points, where rounding may differ
+    affine = np.diag([*mm, 1.0])
+    affine[:3, 3] = corner
     shape = (22, 25, 19)
     ours = block.on_grid(shape, affine)
     theirs = resample_img(
