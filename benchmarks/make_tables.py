@@ -66,6 +66,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
     "short": lambda name, _: paper_tables.short(name, tables()),
+    "sites": lambda name, _: paper_tables.sites(name, tables()),
     "spearman": lambda name, _: paper_tables.spearman(name, tables()),
     "stages": lambda name, _: paper_tables.stages(name, tables()),
 }

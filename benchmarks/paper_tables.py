@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from statistics import fmean
 
 from scipy.stats import spearmanr
 
-from fcforge.metrics import finite
+from fcforge.metrics import finite, score_matrix
 from fcforge.report.contents import curves
 from fcforge.report.table import Table
 from fcforge.runner.collect import collect, kept_by, stored_plan
@@ -255,6 +256,23 @@ def stages(name: str, found: Found, n_draws: int = 50) -> str:
     heads = [f"accuracy after {t}" for t in range(1, n + 1)]
     heads += [f"forgetting after {t}" for t in range(2, n + 1)]
     return markdown(["learner", *heads], lines)
+
+
+def sites(name: str, found: Found) -> str:
+    """AUROC site by site: after all sites, and (left out) after all others but not this one."""
+    names = next(iter(found[name].groups.values()))[0].sites
+    lines = []
+    for learner, runs in found[name].groups.items():
+        last: dict[str, list[float]] = {site: [] for site in names}
+        unseen: dict[str, list[float]] = {site: [] for site in names}
+        for run in filter(finite, runs):
+            matrix = score_matrix(run, "auroc")
+            for place, site in enumerate(run.spec.order):
+                last[site].append(matrix[-1, place])
+            unseen[run.spec.order[-1]].append(matrix[-2, -1])
+        cells = [[fmean(part[site]) for part in (last, unseen)] for site in names]
+        lines.append([learner, *(" / ".join(map(number, pair)) for pair in cells)])
+    return markdown(["learner", *names], lines)
 
 
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -142,6 +142,16 @@ def test_stages_and_plain(found):
     assert cells(text, "learner") == ["learner", "AAA", "FM of AUROC"]
 
 
+def test_a_site_is_shown_after_all_and_left_out(found):
+    runs = found["main_529"].groups["Base"]
+    line = cells(paper_tables.sites("main_529", found), "Base")
+    site = runs[0].sites[0]
+    at_end = [score_matrix(r, "auroc")[-1][r.spec.order.index(site)] for r in runs]
+    left_out = [score_matrix(r, "auroc")[-2, -1] for r in runs if r.spec.order[-1] == site]
+    assert len(left_out) == len(runs) / 4
+    assert line[1] == f"{np.mean(at_end):.3f} / {np.mean(left_out):.3f}"
+
+
 def test_paired_differences_are_those_of_the_runs(found):
     text = paper_tables.paired("main_529", ["DER++ minus Base", "ER minus DER++"], found)
     line = cells(text, "DER++ minus Base")
