@@ -60,6 +60,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "plot_gallery": "True",
+    "capture_repr": ("_repr_html_",),  # tables, not "<Legend object at 0x7f...>"
     "abort_on_example_error": True,
     "matplotlib_animations": False,
     "first_notebook_cell": None,

@@ -46,7 +46,7 @@ ax.bar(left_out, found["test_roc_auc"], color="#1a5c93")
 ax.axhline(0.5, color="k", linestyle=":", label="chance")
 ax.set(ylabel="AUROC at the site left out", ylim=(0, 1))
 ax.tick_params(axis="x", labelrotation=30)
-ax.legend()
+ax.legend(loc="lower right")
 
 # %%
 # Search over a setting of the method
