@@ -1,11 +1,11 @@
-"""Scaling in ROIs, subjects, sites and workers: measured into a JSON file, and drawn.
+"""Scaling in ROIs, subjects and sites: measured into a JSON file, and drawn.
 
     python benchmarks/scaling.py measure --out FILE.json [--device cpu|cuda] [--only rois ...]
     python benchmarks/scaling.py draw --out FOLDER --files FILE.json ...
 
 Steps are those of DER on the paper's GCN: 32 new and 32 remembered subjects with stored logits,
 timed epoch by epoch inside the engine's own loop (`learn_site`), median over epochs (on a CPU in
-seconds of the process). Sites and workers are whole runs of `run_experiment` on small simulated
+seconds of the process). Sites are whole runs of `run_experiment` on small simulated
 data. `--seconds` bounds each point.
 """
 
@@ -27,7 +27,6 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.methods import make_method
 from fcforge.models import make_model
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner.environment import default_jobs
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import make_plan
 from fcforge.sites import load_dataset, make_sites
@@ -104,59 +103,37 @@ def measure_subjects(args: Namespace) -> list[Row]:
 
 
 # -- whole runs ------------------------------------------------------------------------------------
-def small(n_sites: int, epochs: int, n_rois: int, scale: float) -> Experiment:
-    """Fine-tuning of the GCN on small simulated sites, all orders."""
-    return Experiment(
-        Component("simulated", {"n_rois": n_rois, "scale": scale, "n_sites": n_sites}),
-        (LearnerSpec(Component("finetune"), Component("gcn")),),
-        orders="all",
-        training=Training(epochs=epochs),
-    )
-
-
-def run_seconds(experiment: Experiment, **how: Any) -> Row:
-    """Wall and CPU seconds of a run, and how many site trainings it did."""
-    spent, trainings = whole_run(experiment, **how)
-    return {"trainings": trainings, "wall_s": spent.wall, "cpu_s": spent.cpu}
-
-
 def measure_sites(args: Namespace) -> list[Row]:
     """Prefix trees of 3 to 7 sites; runs of all orders while they are few, else of a share."""
     rows = []
     for n in args.sites:
         names = [f"site{i}" for i in range(n)]
-        spec = small(n, 1, 24, 0.1)
+        data = Component("simulated", {"n_rois": 24, "scale": 0.1, "n_sites": n})
+        learner = LearnerSpec(Component("finetune"), Component("gcn"))
+        spec = Experiment(data, (learner,), orders="all", training=Training(epochs=1))
         plan = make_plan(spec.specs(names), names)
         some = spec if n <= args.all_orders_up_to else replace(spec, orders=args.some_orders)
         group = 1 if args.device == "cpu" else None
-        found = run_seconds(some, device=args.device, group=group)
-        whole = found["wall_s"] / found["trainings"] * plan.trainings
+        spent, trained = whole_run(some, device=args.device, group=group)
+        found = {"trainings": trained, "wall_s": spent.wall, "cpu_s": spent.cpu}
+        whole = spent.wall / trained * plan.trainings
         tree = {"sites": n, "unshared": plan.unshared_trainings, "shared": plan.trainings}
         rows.append({**tree, **found, "wall_all_s": whole})
     return rows
-
-
-def measure_workers(args: Namespace) -> list[Row]:
-    """The same run by 1, 2, ... processes of one thread."""
-    spec = small(4, args.worker_epochs, 116, args.worker_scale)
-    return [{"processes": n, "threads": 1, **run_seconds(spec, jobs=n)} for n in args.workers]
 
 
 def measure(args: Namespace) -> None:
     """Everything asked for, into one file that is written after every part."""
     torch.set_num_threads(args.threads)
     args.lanes = args.lanes or ([1] if args.device == "cpu" else [1, 24, 120])
-    powers = sorted({*(2**i for i in range(7)), default_jobs()})
-    args.workers = [w for w in args.workers or powers if w <= default_jobs()]
     found: Row = {"machine": machine(args.device), "device": args.device, "threads": args.threads}
     print(found["machine"], flush=True)
     for name in args.only:
-        if name != "workers" or args.device == "cpu":
-            started = time.perf_counter()
-            found[name] = MEASURES[name](args)
-            print(f"\n{name} ({time.perf_counter() - started:.0f} s)")
-            show(found[name])
-            save(args.out, found)
+        started = time.perf_counter()
+        found[name] = MEASURES[name](args)
+        print(f"\n{name} ({time.perf_counter() - started:.0f} s)")
+        show(found[name])
+        save(args.out, found)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -193,15 +170,6 @@ def draw_sites(ax: Any, rows: list[Row]) -> None:
     ax.set(title="Sites, all orders", xlabel="sites", ylabel="site trainings", xticks=x)
 
 
-def draw_workers(ax: Any, rows: list[Row]) -> None:
-    mine = [r for r in rows if r["threads"] == 1]
-    x = [r["processes"] for r in mine]
-    ax.plot(x, [mine[0]["wall_s"] / r["wall_s"] for r in mine], "o-", color=BLUE)
-    ax.plot(x, x, ":", color="grey", label="proportional")
-    ax.set(title="Workers", xlabel="processes (or threads)", ylabel="x one process", xticks=x)
-    ax.set_ylim(bottom=0)
-
-
 def draw(args: Namespace) -> None:
     """One figure per file: scaling_DEVICE.png."""
     args.out.mkdir(parents=True, exist_ok=True)
@@ -220,13 +188,8 @@ def draw(args: Namespace) -> None:
         plt.close(figure)
 
 
-MEASURES = {
-    "rois": measure_rois,
-    "subjects": measure_subjects,
-    "sites": measure_sites,
-    "workers": measure_workers,
-}
-DRAW = {"rois": draw_rois, "subjects": draw_subjects, "sites": draw_sites, "workers": draw_workers}
+MEASURES = {"rois": measure_rois, "subjects": measure_subjects, "sites": measure_sites}
+DRAW = {"rois": draw_rois, "subjects": draw_subjects, "sites": draw_sites}
 
 
 def main() -> None:
@@ -234,7 +197,7 @@ def main() -> None:
         __doc__, "measure", "draw", out=Path(__file__).parent / "plots", files=(Path,),
         device=DEVICE, threads=1, only=tuple(MEASURES), rois=(116, 200, 400), lanes=(int,),
         subjects=(48, 96, 192, 384), sites=(3, 4, 5, 6, 7), all_orders_up_to=4, some_orders=24,
-        workers=(int,), worker_epochs=3, worker_scale=0.3, seconds=3.0,
+        seconds=3.0,
     )  # fmt: skip
     {"measure": measure, "draw": draw}[args.command](args)
 
