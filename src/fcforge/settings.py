@@ -126,13 +126,6 @@ def field_types(target: Any) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
-def check_fields(thing: Any, where: str) -> None:
-    """Raise `ConfigError` for the first field of a dataclass that breaks its own annotation."""
-    for name, hint in field_types(thing.__class__).items():
-        value = getattr(thing, name)
-        _require(name, complaint(hint, value), value, where)
-
-
 def _require(name: str, found: Complaint, value: Any, where: str) -> None:
     if found:
         raise ConfigError(f"{name} = {value!r} {found[0]}.", where=where, do=found[1])
@@ -154,7 +147,10 @@ class Checked:
     presets: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self, self.where())
+        own: Any = type(self)
+        for name, hint in field_types(own).items():
+            value = getattr(self, name)
+            _require(name, complaint(hint, value), value, self.where())
 
     @classmethod
     def where(cls) -> str:

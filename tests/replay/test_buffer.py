@@ -6,7 +6,7 @@ import torch
 from fcforge.randomness import torch_rng
 from fcforge.replay.memory import (
     admit,
-    empty_buffer,
+    empty_memory,
     farthest_first_priority,
     random_priority,
     shares,
@@ -16,6 +16,12 @@ from fcforge.replay.memory import (
 from small_world import World, order
 
 pytestmark = pytest.mark.rounding
+
+
+def empty_buffer(capacity: int, device: str) -> dict[str, torch.Tensor]:
+    """Memory of real subjects with free slots."""
+    priority = torch.zeros(capacity, dtype=torch.float64)
+    return {**empty_memory(capacity, 0, device), "memory.priority": priority}
 
 
 def subjects(rows: range, site: int, y: list[int], priority: torch.Tensor) -> dict:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import uniform
-from fcforge.replay.bank import SiteView
 
 
 class Declared(NamedTuple):
@@ -150,15 +149,6 @@ def uniform_slots(state: State, key: Tensor, size: int) -> tuple[Tensor, Tensor]
     return slots, torch.full((size,), 1.0 / size, device=u.device)
 
 
-def empty_buffer(capacity: int, device: torch.device | str) -> State:
-    """Memory of real subjects with `capacity` free slots (no readouts are kept)."""
-    return {**empty_memory(capacity, 0, device), "memory.priority": _zeros(capacity, device)}
-
-
-def _zeros(n: int, device: torch.device | str) -> Tensor:
-    return torch.zeros(n, dtype=torch.float64, device=device)
-
-
 def random_priority(n: int, rng: torch.Generator, device: torch.device | str) -> Tensor:
     """Priorities (n,) for uniform sampling."""
     return torch.rand(n, generator=rng, dtype=torch.float64).to(device)
@@ -189,7 +179,7 @@ def farthest_first_priority(x: Tensor, rng: torch.Generator) -> Tensor:
     n = len(x)
     at = int(torch.randint(n, (), generator=rng))
     distance = torch.full((n,), float("inf"), device=x.device)
-    priority = _zeros(n, x.device)
+    priority = torch.zeros(n, dtype=torch.float64, device=x.device)
     for rank in range(n):
         priority[at] = n - rank
         distance = torch.minimum(distance, (x - x[at]).norm(dim=1))
@@ -257,19 +247,3 @@ def admit(state: State, new: State, rule: Rule) -> State:
         free = torch.full_like(state[key], -1 if key in (ROWS, "memory.site") else 0)
         out[key] = torch.cat([value[keep], free[len(keep) :]])
     return out
-
-
-def subjects_of(
-    site: SiteView, model: Model, params: Params, stats: Params, rng: torch.Generator
-) -> State:
-    """All training subjects of an open site, with the logits of the network in eval mode."""
-    rows, y = site.rows, site.y
-    logits, _ = teach(model, params, stats, site.inputs(model))
-    return {
-        ROWS: rows,
-        "memory.y": y,
-        "memory.logits": logits,
-        "memory.embedding": logits.new_zeros(len(rows), 0),
-        "memory.site": torch.full_like(rows, site.position),
-        "memory.priority": random_priority(len(rows), rng, rows.device),
-    }

@@ -21,12 +21,8 @@ JITTER = 1e-4  # of the authors' code, added to a covariance that has no full ra
 def margin(logits: Tensor) -> Tensor:
     r"""Difference :math:`p_{(1)} - p_{(2)}` (n,) of the two largest class probabilities."""
     p = torch.softmax(logits, -1)
-    return (p[..., 0] - p[..., 1]).abs() if p.shape[-1] == 2 else _top_two_gap(p)
-
-
-def _top_two_gap(p: Tensor) -> Tensor:
-    top = p.topk(2, dim=-1).values
-    return top[..., 0] - top[..., 1]
+    p = p if p.shape[-1] == 2 else p.topk(2, dim=-1).values
+    return (p[..., 0] - p[..., 1]).abs()
 
 
 def mahalanobis(z: Tensor, member: Tensor, ridge: float | None) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from fcforge.components import check_names, look_up
 from fcforge.errors import ConfigError, unknown_name
-from fcforge.runner.config_files import ConfigFiles, Place, merge, read_config, resolve_data
+from fcforge.runner.config_files import ConfigFiles, merge, read_config, resolve_data
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.pipelines import read_pipeline
 from fcforge.settings import Size, checked, make
@@ -173,7 +173,8 @@ def check_table(
     names = [f.name for f in fields(target) if f.name not in hidden]
     values: dict[str, Any] = {}
     for key, value in said.items():
-        where = _where(files, (*place, key))
+        table = f": [{'.'.join(place)}]" if place else ""
+        where = f"{files.where((*place, key))}{table}"
         if key not in names:
             raise unknown_name("key", key, names, where=where)
         values |= checked(target, {key: value}, where)
@@ -183,12 +184,6 @@ def check_table(
 def read_table(target: type[T], said: Mapping[str, Any], files: ConfigFiles, name: str) -> T:
     """The dataclass that table `name` fills."""
     return target(**check_table(target, said, files, name))
-
-
-def _where(files: ConfigFiles, place: Place) -> str:
-    """File and table of a key, for error messages."""
-    *table, _ = place
-    return f"{files.where(place)}: [{'.'.join(map(str, table))}]" if table else files.where(place)
 
 
 def read_component(value: Named, kind: str, where: str) -> Component:

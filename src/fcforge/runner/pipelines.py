@@ -215,7 +215,8 @@ def train(pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequen
     """
     estimator = pipeline.make()
     if hasattr(estimator, "get_params"):
-        free = [k for k, v in estimator.get_params().items() if v is None and _random(k)]
+        params = estimator.get_params().items()
+        free = [k for k, v in params if v is None and k.rpartition("__")[2] == "random_state"]
         stays = pipeline.keeps == "partial_fit"  # one estimator, which goes from site to site
         number = derive(seed, *(() if stays else order), PIPELINE) % 2**32
         estimator.set_params(**dict.fromkeys(free, number))
@@ -232,10 +233,6 @@ def train(pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequen
             where=f"sites {' > '.join(order)}, seed {seed}",
         ) from error
     return estimator
-
-
-def _random(name: str) -> bool:
-    return name.rpartition("__")[2] == "random_state"
 
 
 def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:

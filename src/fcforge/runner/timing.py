@@ -58,16 +58,16 @@ class Rate:
 
 def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[float, int]:
     """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
-    counts = {s: float(np.sum(cohort.site == s)) for s in cohort.site_names}
     missing = missing_nodes(plan, store)
     todo = [node for node in missing if node.depth]
     with tempfile.TemporaryDirectory() as scratch:
         shop = Workshop(cohort, Store(scratch))
-        rates = _rates(shop, todo)
+        longest = {_learner(node): node for node in todo}  # shallow first: the last is the longest
+        rates = {learner: _rate(shop, node) for learner, node in longest.items()}
         seconds, disk = 0.0, sum(rates[_learner(node)].second.scores for node in missing)
         for node in todo:
-            subject_epochs = _epochs(shop, node) * sum(counts[s] for s in _seen(node))
-            seconds += rates[_learner(node)].seconds(node, subject_epochs)
+            seen = sum(float(np.sum(cohort.site == s)) for s in _seen(node))
+            seconds += rates[_learner(node)].seconds(node, _epochs(shop, node) * seen)
     for rate in {generator_name(n): rates[_learner(n)] for n in todo if generator_name(n)}.values():
         seconds += rate.generator_seconds
         disk += rate.generator_bytes
@@ -90,14 +90,6 @@ def _epochs(shop: Workshop, node: Node) -> int:
 
 def _learner(node: Node) -> str:
     return replace(node.spec, order=(), seed=0).key
-
-
-def _rates(shop: Workshop, nodes: Sequence[Node]) -> dict[str, Rate]:
-    """Rates of all learners; the longest order of each is the one that is tried."""
-    longest: dict[str, Node] = {}
-    for node in nodes:  # shallow first
-        longest[_learner(node)] = node
-    return {learner: _rate(shop, node) for learner, node in longest.items()}
 
 
 def _rate(shop: Workshop, node: Node) -> Rate:

@@ -8,15 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fcforge.generators import corr_gauss
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.corr_gauss import (
-    class_means,
-    decode,
-    matched_scale,
-    residual_factors,
-    target_means,
-)
+from fcforge.generators.corr_gauss import class_means, residual_factors
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train, train_together
@@ -44,7 +39,8 @@ class FCMVAE(VAESettings, Generator):
         """
         home = batches[0].fc.device
         if len(batches) == 1 and home.type == "cpu":
-            return [self._alone(batches[0], rngs[0])]
+            site = self._site(batches[0])
+            return [self._finish(batches[0], site, train(site, self, rngs[0]), rngs[0])]
         batches = [FCBatch(batch.fc.cpu(), batch.y.cpu()) for batch in batches]
         with one_thread(), ThreadPoolExecutor() as pool:
             sites = list(pool.map(self._site, batches))
@@ -52,10 +48,6 @@ class FCMVAE(VAESettings, Generator):
             on_cpu = [(moved(p, "cpu"), moved(curve, "cpu")) for p, curve in trained]
             states = list(pool.map(self._finish, batches, sites, on_cpu, rngs))
         return [moved(state, home) for state in states]
-
-    def _alone(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
-        site = self._site(batch)
-        return self._finish(batch, site, train(site, self, rng), rng)
 
     def _site(self, batch: FCBatch) -> Params:
         """What training reads of a site's subjects."""
@@ -68,7 +60,7 @@ class FCMVAE(VAESettings, Generator):
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
         (params, curve), (target, frame) = trained, to_coordinates(batch.fc, self)
-        state = {**frame, **curve, "class_fc": target_means(batch, SHRINK)}
+        state = {**frame, **curve, "class_fc": corr_gauss.target_means(batch, SHRINK)}
         mu, log_var = net.encode(params, site, self)
         state |= _latent_statistics(mu, log_var, batch.y)
         state["gate"] = class_means(site["gate"], batch.y)
@@ -83,7 +75,7 @@ class FCMVAE(VAESettings, Generator):
         state |= frozen(params, "net.")
         if self.variance_match:
             shrink = SHRINK if self.coordinates == "off_log" else 0.0
-            state["scale"] = matched_scale(
+            state["scale"] = corr_gauss.matched_scale(
                 lambda scale, y: self.draw({**state, "scale": scale}, y, rng), batch, shrink
             )
         return state
@@ -136,7 +128,7 @@ def from_coordinates(x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
     x = state["unit"] * x + state["centre"]
     if s.coordinates == "off_log":
         means = state["class_fc"] if s.mean_match else None
-        return decode(x, y, state["start"], means)
+        return corr_gauss.decode(x, y, state["start"], means)
     fc = from_edges(torch.tanh(x))
     return clip_to_correlation(fc) if s.project == "clip" else fc
 

@@ -9,7 +9,6 @@ anchor. So the state never grows: two numbers per parameter, whatever the number
 statistics are not parameters and are not protected.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -97,43 +96,25 @@ def move_anchor(state: State, params: Params, importance: Params) -> State:
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
 
-def squared_gradients(
-    function: Callable[[Params, Inputs], Tensor], params: Params, inputs: Inputs, weight: Tensor
-) -> Params:
-    r"""Mean over subjects of :math:`w_n (\partial f(G_n) / \partial \theta)^2`, per subject.
-
-    Parameters
-    ----------
-    function : callable
-        Scalar of parameters and ONE prepared subject (batch of one).
-    weight : Tensor of shape (n,)
-    """
-
-    def one(params: Params, subject: Inputs) -> Tensor:
-        return function(params, {k: v[None] for k, v in subject.items()})
-
-    each = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0))
-    total = {k: torch.zeros_like(p) for k, p in params.items()}
-    n = len(weight)
-    for i in range(0, n, CHUNK):
-        grads = each(params, {k: v[i : i + CHUNK] for k, v in inputs.items()})
-        w = weight[i : i + CHUNK] / n
-        for k, g in grads.items():
-            total[k] += torch.einsum("n,n...->...", w, g.square())
-    return total
-
-
 def margin_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -> Params:
     r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
 
-    Two classes: every derivative of a log-probability is a multiple of the margin's.
+    Two classes: every derivative of a log-probability is a multiple of the margin's. `weight` is
+    (n,); the gradient is taken subject by subject.
     """
 
     def margin(params: Params, subject: Inputs) -> Tensor:
-        z = model.apply(params, lane.stats, subject).logits[0]
+        z = model.apply(params, lane.stats, {k: v[None] for k, v in subject.items()}).logits[0]
         return z[1] - z[0]
 
-    return squared_gradients(margin, lane.params, inputs, weight)
+    each = torch.func.vmap(torch.func.grad(margin), in_dims=(None, 0))
+    total = {k: torch.zeros_like(p) for k, p in lane.params.items()}
+    for i in range(0, len(weight), CHUNK):
+        grads = each(lane.params, {k: v[i : i + CHUNK] for k, v in inputs.items()})
+        w = weight[i : i + CHUNK] / len(weight)
+        for k, g in grads.items():
+            total[k] += torch.einsum("n,n...->...", w, g.square())
+    return total
 
 
 def patient_probability(model: Model, lane: Lane, inputs: Inputs) -> Tensor:

@@ -54,7 +54,9 @@ class Rehearsal(Method):
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Empty memory."""
         device = next(iter(lane.params.values())).device
-        return lane._replace(state={**lane.state, **memory.empty_buffer(self.memory, device)})
+        state = lane.state | memory.empty_memory(self.memory, 0, device)
+        state["memory.priority"] = torch.zeros(self.memory, dtype=torch.float64, device=device)
+        return lane._replace(state=state)
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """The memory."""
@@ -67,7 +69,16 @@ class Rehearsal(Method):
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
-        new = memory.subjects_of(site, model, lane.params, lane.stats, rng)
+        rows = site.rows
+        logits, _ = memory.teach(model, lane.params, lane.stats, site.inputs(model))
+        new = {
+            ROWS: rows,
+            "memory.y": site.y,
+            "memory.logits": logits,
+            "memory.embedding": logits.new_zeros(len(rows), 0),
+            "memory.site": torch.full_like(rows, site.position),
+            "memory.priority": memory.random_priority(len(rows), rng, rows.device),
+        }
         return lane._replace(state=memory.admit(lane.state, new, self.rule))
 
 
