@@ -9,7 +9,8 @@ from sklearn.linear_model import RidgeCV
 from fcforge.errors import ConfigError
 from fcforge.graphs import centre_edges, edges, log_edges
 from fcforge.methods import make_method
-from fcforge.methods.analytic import Analytic, add_to_root, ridge_from_root
+from fcforge.methods.analytic import Analytic
+from fcforge.methods.shared.ridge import add_to_root, ridge_from_root
 from fcforge.models import make_model
 from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec

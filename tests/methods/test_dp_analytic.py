@@ -8,7 +8,8 @@ import torch
 
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane
-from fcforge.methods.dp_analytic import DPAnalytic, private_ridge
+from fcforge.methods.dp_analytic import DPAnalytic
+from fcforge.methods.shared.ridge import private_ridge
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features
 from fcforge.privacy.mechanisms import gaussian_sigma

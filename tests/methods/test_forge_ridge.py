@@ -8,10 +8,9 @@ import small_world
 from fcforge import graphs
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
-from fcforge.methods.analytic import ridge_from_root
 from fcforge.methods.base import Lane
-from fcforge.methods.forge_ridge import ForgeRidge, balance_classes
-from fcforge.methods.shared.ridge import dual_ridge, linear_head
+from fcforge.methods.forge_ridge import ForgeRidge
+from fcforge.methods.shared.ridge import balance_classes, dual_ridge, linear_head, ridge_from_root
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features, n_features
 from fcforge.randomness import torch_rng

@@ -14,38 +14,13 @@ from torch import Tensor
 
 from fcforge.graphs import centre_edges
 from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, SiteView
-from fcforge.methods.shared.ridge import linear_head, moment_rows, require_plain_edges
+from fcforge.methods.shared import ridge
 from fcforge.privacy import mechanisms as privacy
 from fcforge.randomness import torch_rng
 from fcforge.settings import Fraction, NotNegative, Positive, Size
 
 # [1, x, t] enter with weights (h, 1, h): h^2 = 1/2 is where X't has the least relative noise.
 SIDE = math.sqrt(0.5)
-
-
-def private_ridge(moments: Tensor, noise: float, penalty: float) -> tuple[Tensor, Tensor]:
-    """Weights (k,) and bias of ridge from noisy moments of [1, x, t] (q, q).
-
-    The noise of X'X has a spectral norm of about noise sqrt(2 k): that much is added to the
-    penalty, so that no direction made of noise alone gets a large weight.
-
-    Parameters
-    ----------
-    moments : Tensor of shape (k + 2, k + 2), float64
-    noise : float
-        Standard deviation of the off-diagonal noise of X'X.
-    penalty : float
-        Ridge penalty per person.
-    """
-    k = moments.shape[0] - 2
-    n = moments[0, 0].clamp(min=1.0)
-    mean, rate = moments[0, 1:-1] / n, (moments[0, -1] / n).clamp(-1.0, 1.0)
-    cov = moments[1:-1, 1:-1] - n * torch.outer(mean, mean)
-    values, vectors = torch.linalg.eigh(0.5 * (cov + cov.mT))
-    floor = penalty * n + noise * math.sqrt(2 * k)
-    along = vectors.mT @ (moments[1:-1, -1] - n * mean * rate)
-    weight = vectors @ (along / (values.clamp(min=0.0) + floor))
-    return weight, rate - mean @ weight
 
 
 @dataclass(frozen=True)
@@ -89,7 +64,7 @@ class DPAnalytic(Method):
 
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""
-        require_plain_edges(self.where(), model, "Set features = 'z'.")
+        ridge.require_plain_edges(self.where(), model, "Set features = 'z'.")
 
     def _basis(self, n_edges: int) -> tuple[Tensor, Tensor]:
         """Mean (p,) and projection (p, k), both public: equal at every hospital."""
@@ -115,7 +90,7 @@ class DPAnalytic(Method):
         edges = inputs["edges"].double()
         mean, basis = self._basis(edges.shape[1])
         x = (centre_edges(edges) - mean.to(edges)) @ basis.to(edges)
-        return moment_rows(privacy.clip_rows(x, self._bound), y)
+        return ridge.moment_rows(privacy.clip_rows(x, self._bound), y)
 
     def start(self, model: Model, lane: Lane, rng: torch.Generator) -> Lane:
         """Nobody's statistics."""
@@ -146,7 +121,7 @@ class DPAnalytic(Method):
         found = privacy.noisy_moments(rows / unit, math.sqrt(2.0), self._sigma, rng)
         moments = lane.state["moments"] + found * torch.outer(unit, unit)
         noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (self._sigma * self._bound**2) ** 2)
-        weight, bias = private_ridge(moments, float(noise), self.penalty)
+        weight, bias = ridge.private_ridge(moments, float(noise), self.penalty)
         state = {
             "moments": moments,
             "noise": noise,
@@ -155,5 +130,5 @@ class DPAnalytic(Method):
         }
         mean, basis = (b.to(weight) for b in self._basis(lane.params["head.0.weight"].shape[1]))
         on_edges = basis @ weight
-        head = linear_head(centre_edges(on_edges[None])[0], bias - mean @ on_edges)
+        head = ridge.linear_head(centre_edges(on_edges[None])[0], bias - mean @ on_edges)
         return Lane(head, lane.stats, state)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
-from fcforge.methods.shared.ridge import dual_ridge, linear_head, recalled_targets
+from fcforge.methods.shared.ridge import balance_classes, dual_ridge, linear_head, recalled_targets
 from fcforge.methods.shared.synthetic import SyntheticMemory, by_site, seen_by
 from fcforge.replay.memory import ROWS
 from fcforge.replay.selection import Look, closeness, distances
@@ -170,30 +170,3 @@ class ForgeRidge(SyntheticMemory):
         sites = len(quota) if self.sum_sites else 1
         target = recalled_targets(y, state["memory.logits"][slot].double(), l1, l2)
         return Recall(slot, target, n * sites * (l1 + l2) * mass)
-
-
-def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:
-    r"""Masses (n,) with the classes of every site brought nearer to equal weight.
-
-    .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
-
-    with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
-    kept. With :math:`\gamma = 1` both classes weigh alike, with 0 nothing changes.
-
-    Parameters
-    ----------
-    mass : Tensor of shape (n,), positive
-    y, site : Tensor of shape (n,), int64
-        Labels 0 or 1, and numbers of sites from 0.
-    strength : float
-        :math:`\gamma`.
-    """
-    if strength == 0 or not len(mass):
-        return mass
-    group = 2 * site + y
-    empty = mass.new_zeros(2 * (int(site.max()) + 1))
-    before = empty.index_add(0, group, mass)
-    weight = mass * before[group] ** -strength
-    after = empty.index_add(0, group, weight)
-    whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
-    return weight * whole_before / whole_after

@@ -1,16 +1,22 @@
-r"""Weighted ridge regression in the dual: as many unknowns as subjects, not as edges.
+r"""Ridge regression on edges, three ways: of weighted subjects, of a root, of noisy moments.
 
 .. math:: \min_{w, b} \sum_i m_i\,(t_i - b - x_i^\top w)^2 + \alpha\,\|w\|^2
+
+in the dual: as many unknowns as subjects, not as edges.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.models.base import Model, Params
 from fcforge.models.edge import PLAIN
+
+BLOCK = 64  # rows of a root that are turned at once
 
 
 def require_plain_edges(where: str, model: Model, do: str) -> None:
@@ -91,3 +97,143 @@ def dual_ridge(gram: Tensor, target: Tensor, mass: Tensor, penalty: float) -> Du
     right = (root * (target - level))[:, None]
     coefficient = root * torch.cholesky_solve(right, factor)[:, 0]
     return Dual(coefficient, level - mean @ coefficient)
+
+
+def balance_classes(mass: Tensor, y: Tensor, site: Tensor, strength: float) -> Tensor:
+    r"""Masses (n,) with the classes of every site brought nearer to equal weight.
+
+    .. math:: m'_i \propto m_i\, q_{c(i)}^{-\gamma}
+
+    with :math:`q_c` the share of the site's mass that class c has. What a site weighs in all is
+    kept. With :math:`\gamma = 1` both classes weigh alike, with 0 nothing changes.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,), positive
+    y, site : Tensor of shape (n,), int64
+        Labels 0 or 1, and numbers of sites from 0.
+    strength : float
+        :math:`\gamma`.
+    """
+    if strength == 0 or not len(mass):
+        return mass
+    group = 2 * site + y
+    empty = mass.new_zeros(2 * (int(site.max()) + 1))
+    before = empty.index_add(0, group, mass)
+    weight = mass * before[group] ** -strength
+    after = empty.index_add(0, group, weight)
+    whole_before, whole_after = (m.reshape(-1, 2).sum(1)[site] for m in (before, after))
+    return weight * whole_before / whole_after
+
+
+# -- from statistics alone -------------------------------------------------------------------------
+def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
+    r"""R' with :math:`R'^\top R' = R^\top R + A^\top A` for new rows A (n, q).
+
+    R is triangular already, so that block by block only its own rows and A have to be turned.
+    What is then left of A is zero in the columns of R, and gets a triangle of its own.
+    """
+    rows, done = rows.to(root), len(root)
+    if done:
+        root, rows = root.clone(), rows.clone()
+    for start in range(0, done, BLOCK):
+        block = root[start : start + BLOCK, start:]
+        both = _turned(torch.cat([block, rows[:, start:]]), len(block))
+        block.copy_(both[: len(block)])
+        rows[:, start:] = both[len(block) :]
+    rest = rows[:, done:]
+    rest = _turned(rest, len(rest)) if len(rest) < rest.shape[1] else torch.linalg.qr(rest, "r").R
+    return torch.cat([root, F.pad(rest, (done, 0))]) if done else rest
+
+
+def _turned(rows: Tensor, k: int) -> Tensor:
+    """Rows rotated so that their leading k columns are triangular: one matrix product for all."""
+    found, (turn, triangle) = torch.empty_like(rows), torch.linalg.qr(rows[:, :k], mode="complete")
+    found[:, :k] = triangle
+    torch.mm(turn.T, rows[:, k:], out=found[:, k:])
+    return found
+
+
+def gram(z: Tensor, blocks: int = 8) -> Tensor:
+    r""":math:`Z Z^\top` (m, m) of Z (m, p); the half above the diagonal is not computed twice."""
+    out = z.new_empty(len(z), len(z))
+    parts = torch.arange(len(z), device=z.device).chunk(blocks)
+    for rows in (slice(int(p[0]), int(p[-1]) + 1) for p in parts if len(p)):
+        out[rows, : rows.stop] = z[rows] @ z[: rows.stop].T
+        out[: rows.start, rows] = out[rows, : rows.start].T
+    return out
+
+
+class Ridge(NamedTuple):
+    """Ridge solution on the original features: score = x @ weight + bias."""
+
+    weight: Tensor
+    bias: Tensor
+    penalty: float
+    noise: Tensor
+
+
+def ridge_from_root(root: Tensor, penalties: list[float], spare: Tensor | None = None) -> Ridge:
+    r"""Solve :math:`\min \|t - b - Zw\|^2 + \alpha\|w\|^2`, Z the standardised features.
+
+    Solved in the dual: the rows of R act as pseudo-subjects, so the cost is that of an
+    m x m eigendecomposition with m = min(n, p + 2). The unpenalised intercept is projected out.
+    Of several penalties the one with the least generalised cross-validation error is taken,
+
+    .. math:: \mathrm{GCV}(\alpha) = \frac{\|(I - H)t\|^2 / n}{(1 - \mathrm{tr}(H) / n)^2}.
+
+    Parameters
+    ----------
+    root : Tensor of shape (m, 1 + p + 1), float64
+    penalties : list of float
+    spare : Tensor of the shape of `root`, optional
+        Memory to work in; new memory of that size takes longer to get than to fill.
+    """
+    one, x, t = root[:, 0], root[:, 1:-1], root[:, -1]
+    n = float(one @ one)
+    mean = (one @ x) / n
+    z = torch.empty_like(x) if spare is None else spare[:, 1:-1]
+    torch.addr(x, one, mean, alpha=-1, out=z)  # centred: orthogonal to `one`
+    sd = torch.linalg.vector_norm(z, dim=0) / math.sqrt(n)
+    sd = torch.where(sd < 1e-5, torch.inf, sd)  # a flat edge says nothing: weight zero
+    z /= sd
+    u = t - one * ((one @ t) / n)
+    value, vector = torch.linalg.eigh(gram(z))
+    value = value.clamp(min=0)
+    along = vector.T @ u
+
+    def gcv(alpha: float) -> float:
+        shrink = value / (value + alpha)
+        rss = float((((1 - shrink) * along) ** 2).sum())
+        return rss / n / max(1 - (1 + float(shrink.sum())) / n, 1e-3) ** 2
+
+    alpha = min(penalties, key=gcv)
+    dual = vector @ (along / (value + alpha))
+    weight = (z.T @ dual) / sd
+    bias = (one @ t) / n - mean @ weight
+    return Ridge(weight, bias, alpha, torch.tensor(gcv(alpha), dtype=root.dtype))
+
+
+def private_ridge(moments: Tensor, noise: float, penalty: float) -> tuple[Tensor, Tensor]:
+    """Weights (k,) and bias of ridge from noisy moments of [1, x, t] (q, q).
+
+    The noise of X'X has a spectral norm of about noise sqrt(2 k): that much is added to the
+    penalty, so that no direction made of noise alone gets a large weight.
+
+    Parameters
+    ----------
+    moments : Tensor of shape (k + 2, k + 2), float64
+    noise : float
+        Standard deviation of the off-diagonal noise of X'X.
+    penalty : float
+        Ridge penalty per person.
+    """
+    k = moments.shape[0] - 2
+    n = moments[0, 0].clamp(min=1.0)
+    mean, rate = moments[0, 1:-1] / n, (moments[0, -1] / n).clamp(-1.0, 1.0)
+    cov = moments[1:-1, 1:-1] - n * torch.outer(mean, mean)
+    values, vectors = torch.linalg.eigh(0.5 * (cov + cov.mT))
+    floor = penalty * n + noise * math.sqrt(2 * k)
+    along = vectors.mT @ (moments[1:-1, -1] - n * mean * rate)
+    weight = vectors @ (along / (values.clamp(min=0.0) + floor))
+    return weight, rate - mean @ weight
