@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fcforge.methods import Batch, Replay, make_method
-from fcforge.methods.shared.teacher import with_teacher
+from fcforge.methods.shared.penalty import with_teacher
 from fcforge.methods.ugcl import local_divergence, local_structure, neighbours
 from fcforge.models.layers import mean_max
 from fcforge.randomness import torch_rng

@@ -6,7 +6,7 @@ import torch
 from fcforge import graphs
 from fcforge.models import layers
 from fcforge.models.convolutions import GAE, GAT, GCN, SAGE, decode, reconstruction_loss
-from fcforge.models.graph_transformer import attend
+from fcforge.models.message_passing import attend
 from fcforge.randomness import torch_rng
 
 pyg = pytest.importorskip("torch_geometric.nn")

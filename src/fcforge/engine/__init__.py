@@ -1,7 +1,6 @@
 """The engine: trains lanes at a site, evaluates them on every site."""
 
-from fcforge.engine.evaluate import Evaluator
-from fcforge.engine.lift import Job, Learner, shapes
+from fcforge.engine.lift import Evaluator, Job, Learner, shapes
 from fcforge.engine.loop import lanes_that_fit, learn_site, pretrain, start_lane
 
 __all__ = ["Evaluator", "Job", "Learner", "lanes_that_fit"]

@@ -1,13 +1,15 @@
 """Lanes: one model's code, run for many (order, seed) pairs at once.
 
-Also what every lane needs on its way: Adam as a pure function, and which epoch is kept.
+Also what every lane needs on its way: Adam as a pure function, which epoch is kept, and the
+evaluator, the only code that reads a test split.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
@@ -16,7 +18,7 @@ from fcforge.methods.base import Lane, Method, cross_entropy
 from fcforge.models.base import Inputs, Model, Params, gather
 from fcforge.randomness import derive, torch_rng
 from fcforge.replay.bank import Bank, SiteView
-from fcforge.types import Training
+from fcforge.types import Site, Training
 
 T = TypeVar("T")
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8  # of torch.optim.Adam
@@ -232,3 +234,39 @@ class Keeper:
     def kept(self, last: Lane) -> Lane:
         """The best epoch's lanes, or the last's."""
         return last if self._best is None else self._best
+
+
+class Evaluator:
+    """Scores lanes on the test splits of one seed's sites, learned or not.
+
+    Parameters
+    ----------
+    sites : mapping of name to Site
+    learner : Learner
+    device : torch.device or str
+    """
+
+    def __init__(
+        self, sites: Mapping[str, Site], learner: Learner, device: torch.device | str = "cpu"
+    ) -> None:
+        self._learner = learner
+        self._tests: dict[str, tuple[Inputs, Tensor]] = {
+            name: (learner.model.prepare(site.test.fc.to(device)), site.test.y.to(device))
+            for name, site in sites.items()
+        }
+
+    def scores(self, lane: Lane) -> dict[str, np.ndarray]:
+        """P(patient) (n_test,) of every test subject of every site."""
+        method, model = self._learner.method, self._learner.model
+        with torch.no_grad():
+            return {
+                name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[:, 1]
+                .float()
+                .cpu()
+                .numpy()
+                for name, (inputs, _) in self._tests.items()
+            }
+
+    def peek(self, site: str) -> tuple[Inputs, Tensor]:
+        """Test split of one site, for the `select_on_test` leak alone."""
+        return self._tests[site]

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import DataError
-from fcforge.generators.layers import N_CLASSES, moved
+from fcforge.generators.layers import N_CLASSES, RNG, moved
 from fcforge.settings import Checked
 from fcforge.types import FCBatch
 
 GeneratorState = dict[str, Tensor]
-RNGs = Sequence[torch.Generator]
+RNGs = Sequence[RNG]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Generator(Checked, ABC):
     min_subjects: ClassVar[int] = 4
     needs_start: ClassVar[bool] = False
 
-    def fit(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def fit(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Learn from one site's training subjects. Raises `DataError` on a site it cannot use."""
         return self.fit_lanes([batch], [rng])[0]
 
@@ -43,11 +43,7 @@ class Generator(Checked, ABC):
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
 
     def sample(
-        self,
-        state: GeneratorState,
-        y: Tensor,
-        rng: torch.Generator,
-        device: torch.device | str | None = None,
+        self, state: GeneratorState, y: Tensor, rng: RNG, device: torch.device | str | None = None
     ) -> FCBatch:
         """One synthetic subject per diagnosis of `y` (n,), symmetric with unit diagonal.
 
@@ -64,7 +60,7 @@ class Generator(Checked, ABC):
         """States of checked sites of equal ROIs: in the same steps, or one after another."""
         return [self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)]
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """State of a checked site, less the ``counts`` of its classes."""
         return self.learn_lanes([batch], [rng])[0]
 
@@ -74,7 +70,7 @@ class Generator(Checked, ABC):
         return cls.learn_lanes is not Generator.learn_lanes
 
     @abstractmethod
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """FC (n, R, R) of diagnoses that the site had, on the device of the state."""
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:

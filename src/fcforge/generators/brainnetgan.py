@@ -13,15 +13,13 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.layers import N_CLASSES, Params, linear, linear_init
+from fcforge.generators.layers import N_CLASSES, RNG, Params, linear, linear_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Size
 
 
-def cross_init(
-    p: Params, name: str, c_in: int, c_out: int, rois: int, rng: torch.Generator
-) -> None:
+def cross_init(p: Params, name: str, c_in: int, c_out: int, rois: int, rng: RNG) -> None:
     """Put the row and column kernels of an edge-to-edge layer, each (c_out, c_in * R)."""
     linear_init(p, f"{name}.row", c_in * rois, c_out, rng)
     linear_init(p, f"{name}.col", c_in * rois, c_out, rng)
@@ -93,7 +91,7 @@ class BrainNetGAN(WGAN):
         """FC as it is."""
         return fc, {}
 
-    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+    def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Edge baselines start at the mean FC."""
         rois = batch.n_rois
         gen: Params = {}
@@ -110,7 +108,7 @@ class BrainNetGAN(WGAN):
         linear_init(cri, "fc2", 128, 1, rng)
         return gen, cri
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Generate; projected when asked."""
         fc = self.generate(state, y, rng)
         return clip_to_correlation(fc) if self.project == "clip" else from_edges(edges(fc))

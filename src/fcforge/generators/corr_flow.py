@@ -14,13 +14,13 @@ from torch.func import grad, vmap
 from fcforge.generators import layers as nn
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_gauss import CorrGauss, decode, mirrored_normal
-from fcforge.generators.layers import Params
+from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import log_edges, n_rois_of
 from fcforge.privacy.mechanisms import Noise, read_template, secret_rng, sigma_for, spent
 from fcforge.settings import Fraction, NotNegative, Positive, ShareBelowOne, Size
 
 
-def flow_init(k: int, hidden: int, rng: torch.Generator, gain: float) -> Params:
+def flow_init(k: int, hidden: int, rng: RNG, gain: float) -> Params:
     """Parameters of `velocity` in k dimensions; a `gain` of 0 starts it at v = 0."""
     params: Params = {}
     nn.linear_init(params, "in", k + nn.N_CLASSES + 1, hidden, rng)
@@ -85,7 +85,7 @@ class CorrFlow(CorrGauss):
     weight_decay: NotNegative = 1e-2
     steps: Size = 20
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Gaussian first, then the velocity field; under a minute for 120 subjects on a CPU."""
         state = self.gaussian(batch)
         factors = state.pop("factors")
@@ -98,7 +98,7 @@ class CorrFlow(CorrGauss):
         state |= nn.frozen(self._train(scores, batch.y, state["spread"], rng), "flow.")
         return self.matched(state, batch, rng)
 
-    def _train(self, scores: Tensor, y: Tensor, spread: Tensor, rng: torch.Generator) -> Params:
+    def _train(self, scores: Tensor, y: Tensor, spread: Tensor, rng: RNG) -> Params:
         """Fit v to the straight paths from Gaussian draws to the (jittered) scores."""
         k, device = scores.shape[1], scores.device
         params = nn.trainable(flow_init(k, self.hidden, rng, gain=0.1), device)
@@ -116,7 +116,7 @@ class CorrFlow(CorrGauss):
                 nn.step(optimiser, flow_loss(params, x0, x1, y[index], nn.uniform(n, rng=rng)))
         return params
 
-    def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Gaussian draws moved by the flow along its axes; the Gaussian's own outside them."""
         x0 = state["spread"] * mirrored_normal(y, len(state["spread"]), rng, self.antithetic)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.steps)
@@ -144,9 +144,7 @@ def clipped_sum(grads: Params, bound: float) -> Params:
     return {k: torch.tensordot(factor, g, dims=1) for k, g in grads.items()}
 
 
-def noisy_gradient(
-    grads: Params, bound: float, sigma: float, size: float, rng: torch.Generator
-) -> Params:
+def noisy_gradient(grads: Params, bound: float, sigma: float, size: float, rng: RNG) -> Params:
     """(clipped sum + N(0, (sigma bound)^2)) / expected batch size: one DP-SGD step's gradient."""
     total = clipped_sum(grads, bound)
     return {
@@ -227,7 +225,7 @@ class DPFlow(Generator):
             "start": torch.full((n_rois_of(n_edges),), -0.5),
         }
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """DP-SGD of the velocity field on public coordinates."""
         x = log_edges(batch.fc, self.shrink)
         frame = {k: v.to(x.device) for k, v in self._frame(x.shape[1]).items()}
@@ -246,9 +244,7 @@ class DPFlow(Generator):
             "sigma": torch.tensor(sigma),
         }
 
-    def _train(
-        self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: torch.Generator
-    ) -> Params:
+    def _train(self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: RNG) -> Params:
         k, device = scores.shape[1], scores.device
         start = flow_init(k, self.hidden, rng, gain=0.0)
         params = {name: v.to(device) for name, v in start.items()}
@@ -266,7 +262,7 @@ class DPFlow(Generator):
             optimiser.step()
         return params
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Valid matrices by construction, one per diagnosis."""
         x0 = nn.normal(len(y), len(state["axes"]), rng=rng, to=y.device)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.ode_steps)

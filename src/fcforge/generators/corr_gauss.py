@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.coordinates import from_off_log, shrink_to_identity
-from fcforge.generators.layers import N_CLASSES, normal
+from fcforge.generators.layers import N_CLASSES, RNG, normal
 from fcforge.graphs import edges, log_edges, log_matrix
 from fcforge.settings import NotNegative, Share, ShareBelowOne, Size
 
@@ -80,7 +80,7 @@ def residual_factors(
     return factors, (variance - factors.square().sum(0)).clamp_min(0.0).sqrt()
 
 
-def mirrored_normal(y: Tensor, size: int, rng: torch.Generator, mirrored: bool) -> Tensor:
+def mirrored_normal(y: Tensor, size: int, rng: RNG, mirrored: bool) -> Tensor:
     """Standard normal (n, size); if `mirrored`, subjects 2i and 2i+1 of a diagnosis mirror.
 
     The mirrored (antithetic) draw makes the mean of a class exact to first order instead of
@@ -95,7 +95,7 @@ def mirrored_normal(y: Tensor, size: int, rng: torch.Generator, mirrored: bool) 
 
 
 def residual_noise(
-    factors: Tensor, diagonal: Tensor, y: Tensor, rng: torch.Generator, mirrored: bool = False
+    factors: Tensor, diagonal: Tensor, y: Tensor, rng: RNG, mirrored: bool = False
 ) -> Tensor:
     """F'e + sqrt(d) * e' (n, p) of `residual_factors`, without a p x p Cholesky factor."""
     low = mirrored_normal(y, len(factors), rng, mirrored) @ factors.to(diagonal)
@@ -201,7 +201,7 @@ class CorrGauss(Generator):
     mean_match: bool = True
     antithetic: bool = False
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Means and factors of the coordinates; seconds for 120 subjects."""
         state = self.gaussian(batch)
         state["factors"] = state["factors"].half()  # nearly all of the state
@@ -221,9 +221,7 @@ class CorrGauss(Generator):
             "scale": torch.ones((), device=x.device),
         }
 
-    def matched(
-        self, state: GeneratorState, batch: FCBatch, rng: torch.Generator
-    ) -> GeneratorState:
+    def matched(self, state: GeneratorState, batch: FCBatch, rng: RNG) -> GeneratorState:
         """The state with the noise scale that `variance_match` asks for."""
         if not self.variance_match:
             return state
@@ -233,11 +231,11 @@ class CorrGauss(Generator):
 
         return {**state, "scale": matched_scale(draw, batch, self.shrink)}
 
-    def noise(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Deviations from the class means in off-log coordinates, (n, p)."""
         return residual_noise(state["factors"], state["diagonal"], y, rng, self.antithetic)
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""
         x = state["mean"][y] + state["scale"] * self.noise(state, y, rng)
         return decode(x, y, state["start"], state["class_fc"] if self.mean_match else None)

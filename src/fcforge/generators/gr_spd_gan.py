@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
-from fcforge.generators.layers import N_CLASSES, Params, linear, linear_init, norm, norm_init
+from fcforge.generators.layers import N_CLASSES, RNG, Params, linear, linear_init, norm, norm_init
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least
@@ -80,7 +80,7 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
     return _mlp(p, _with_label(x, p, y), 3, normalised=False)[:, 0]
 
 
-def _mlp_init(sizes: list[int], normalised: bool, rng: torch.Generator) -> Params:
+def _mlp_init(sizes: list[int], normalised: bool, rng: RNG) -> Params:
     p: Params = {"label.weight": torch.randn(N_CLASSES, 16, generator=rng)}
     sizes = [sizes[0] + 16, *sizes[1:]]
     for i, (a, b) in enumerate(pairwise(sizes[:-1])):
@@ -139,7 +139,7 @@ class GRSPDGAN(WGAN):
         """Standardised tangent vectors."""
         return tangent_space(fc, self.alpha)
 
-    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+    def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Two multi-layer perceptrons, mirror images of each other."""
         w, size = self.width, batch.n_rois * (batch.n_rois + 1) // 2
         gen = _mlp_init([self.noise, w // 4, w // 2, w, size], True, rng)
@@ -149,7 +149,7 @@ class GRSPDGAN(WGAN):
         """Neighbours in the population stay near each other."""
         return self.graph_weight * graph_penalty(fake, real, y, self.neighbours)
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Exponential map at M, then unit diagonal: positive definite always."""
         root = state["root"]
         v = self.generate(state, y, rng)

@@ -7,20 +7,21 @@ import torch
 from torch import Tensor
 
 Params = dict[str, Tensor]
+RNG = torch.Generator
 N_CLASSES = 2
 
 
-def normal(*shape: int, rng: torch.Generator, to: torch.device | None = None) -> Tensor:
+def normal(*shape: int, rng: RNG, to: torch.device | None = None) -> Tensor:
     """Standard normal numbers drawn on the device of `rng`, and moved `to` another where given."""
     return torch.randn(*shape, generator=rng, device=rng.device).to(to or rng.device)
 
 
-def uniform(*shape: int, rng: torch.Generator) -> Tensor:
+def uniform(*shape: int, rng: RNG) -> Tensor:
     """Numbers between 0 and 1 on the device of `rng`."""
     return torch.rand(*shape, generator=rng, device=rng.device)
 
 
-def device_rng(rng: torch.Generator, device: torch.device) -> torch.Generator:
+def device_rng(rng: RNG, device: torch.device) -> RNG:
     """Generator on `device` continuing `rng`: `rng` itself on its own device."""
     if rng.device.type == device.type:
         return rng
@@ -29,7 +30,7 @@ def device_rng(rng: torch.Generator, device: torch.device) -> torch.Generator:
 
 
 def linear_init(
-    params: Params, name: str, n_in: int, n_out: int, rng: torch.Generator, gain: float = 1.0
+    params: Params, name: str, n_in: int, n_out: int, rng: RNG, gain: float = 1.0
 ) -> None:
     """Put ``name.weight`` (n_out, n_in), uniform with variance gain^2 / (3 n_in), and a zero bias.
 

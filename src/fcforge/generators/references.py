@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_gauss import class_means, within_class_variance
-from fcforge.generators.layers import N_CLASSES, normal
+from fcforge.generators.layers import N_CLASSES, RNG, normal
 from fcforge.graphs import edges, fisher_z, from_edges
 
 
@@ -22,11 +22,11 @@ class Bootstrap(Generator):
     releases = "real subjects"
     min_subjects = 1
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Keep the subjects."""
         return {"fc": batch.fc.clone(), "y": batch.y.clone()}
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """A random training subject of each asked class."""
         index = torch.zeros_like(y)
         for label in range(N_CLASSES):
@@ -48,12 +48,12 @@ class EdgeGauss(Generator):
 
     name = "edge_gauss"
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Class means and pooled variances."""
         z = fisher_z(edges(batch.fc))
         return {"mean": class_means(z, batch.y), "sd": within_class_variance(z, batch.y).sqrt()}
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Independent draws, back through tanh."""
         mean = state["mean"][y]
         return from_edges(

@@ -20,7 +20,7 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.coordinates import clip_to_correlation
 from fcforge.generators.fcm_vae.network import latent_given_y
 from fcforge.generators.fcm_vae.training import kl_per_unit
-from fcforge.generators.layers import Params
+from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Positive, Size
 
@@ -77,7 +77,7 @@ class ReGATE(Generator):
     lr: Positive = 1e-3
     project: Literal["none", "clip"] = "none"
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Minimise weight (Poisson NLL + KL) + squared trait error."""
         z = fisher_z(edges(batch.fc))
         y = batch.y.to(z.dtype)
@@ -95,7 +95,7 @@ class ReGATE(Generator):
         # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
         return state | nn.frozen(p, "net.") | {"net.log_sigma_y": torch.zeros((), device=x.device)}
 
-    def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: torch.Generator) -> Params:
+    def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
         p = nn.trainable(self._init(mask.shape[0], rng), x.device)
         optimiser = nn.adam(p, lr=self.lr)
         rng = nn.device_rng(rng, x.device)
@@ -105,7 +105,7 @@ class ReGATE(Generator):
                 nn.step(optimiser, self._loss(p, x[index], trait[index], mask, rng))
         return p
 
-    def _init(self, rois: int, rng: torch.Generator) -> Params:
+    def _init(self, rois: int, rng: RNG) -> Params:
         p: Params = {}
         d_z, n_edges = self.d_z or rois, rois * (rois - 1) // 2
         nn.linear_init(p, "encoder", n_edges, self.hidden, rng)
@@ -120,9 +120,7 @@ class ReGATE(Generator):
         nn.linear_init(p, "head", d_z, 1, rng)
         return p
 
-    def _loss(
-        self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: torch.Generator
-    ) -> Tensor:
+    def _loss(self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Tensor:
         mu, log_var = encode(p, x)
         z = mu + (0.5 * log_var).exp() * nn.normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
@@ -130,7 +128,7 @@ class ReGATE(Generator):
         trait_error = (nn.linear(p, "head", mu)[:, 0] - trait).square().sum()
         return self.weight * (poisson + kl_per_unit(mu, log_var).sum()) + trait_error
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, log-rate, back to correlations."""
         p = nn.with_prefix(state, "net.")
         noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)

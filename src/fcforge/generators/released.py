@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
-from fcforge.generators.layers import N_CLASSES
+from fcforge.generators.layers import N_CLASSES, RNG
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
 from fcforge.releases import synthetic, vector
@@ -44,7 +44,7 @@ class Released(Generator):
     name = "released"
     needs_start = True
 
-    def learn(self, batch: FCBatch, rng: torch.Generator) -> GeneratorState:
+    def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
         epsilon = epsilon_of(self.mechanism, self.epsilon)
@@ -75,7 +75,7 @@ class Released(Generator):
         """Labels (n,) in the shares that the release implies; `y` is not looked at."""
         return in_shares(0.5 * (1.0 + float(self.head(state).bias)), n)
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""
         x = synthetic.draw_subjects(self.public, self.head(state), y, rng)
         return synthetic.to_fc(self.public, x).to(y.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fcforge.generators import layers as nn
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
-from fcforge.generators.layers import Params
+from fcforge.generators.layers import RNG, Params
 from fcforge.settings import Positive, Size
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
@@ -72,7 +72,7 @@ class WGAN(Generator):
         """Subjects in the space the critic sees, and what leads back from it."""
 
     @abstractmethod
-    def start(self, batch: FCBatch, rng: torch.Generator) -> tuple[Params, Params]:
+    def start(self, batch: FCBatch, rng: RNG) -> tuple[Params, Params]:
         """Fresh generator and critic of one site."""
 
     @staticmethod
@@ -104,7 +104,7 @@ class WGAN(Generator):
         real: Sequence[Tensor],
         y: Sequence[Tensor],
         starts: Sequence[tuple[Params, Params]],
-        rngs: Sequence[torch.Generator],
+        rngs: Sequence[RNG],
     ) -> tuple[Params, Tensor]:
         """Stacked generators, and the critics' Wasserstein distances (lanes, steps)."""
         n, device = len(real), real[0].device
@@ -126,7 +126,7 @@ class WGAN(Generator):
             nn.step(gen_opt, loss.sum())
         return gen, distance.mT
 
-    def generate(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def generate(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Subjects of a fitted generator in the critic's space."""
         noise = nn.normal(len(y), self.noise, rng=rng, to=y.device)
         return self.make(nn.with_prefix(state, "net."), noise, y)
@@ -137,11 +137,7 @@ class WGAN(Generator):
 
 
 def _drawer(
-    real: Sequence[Tensor],
-    y: Sequence[Tensor],
-    size: int,
-    n_noise: int,
-    rngs: Sequence[torch.Generator],
+    real: Sequence[Tensor], y: Sequence[Tensor], size: int, n_noise: int, rngs: Sequence[RNG]
 ) -> Callable[[bool], Drawn]:
     """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
     bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device

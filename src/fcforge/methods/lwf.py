@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods.base import Batch, Lane, Loss, Model, Params, cross_entropy
-from fcforge.methods.shared.teacher import Taught, teacher
+from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.settings import NotNegative, Positive
 
 

@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
+from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
-from fcforge.methods.shared.teacher import Taught, teacher
 from fcforge.models.layers import mean_max
 from fcforge.replay.memory import Rule
 from fcforge.settings import NotNegative, Positive

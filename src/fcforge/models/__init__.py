@@ -4,7 +4,7 @@ from fcforge.components import build
 from fcforge.models.base import Inputs, Model, Output, Params
 from fcforge.models.convolutions import GAE, GAT, GCN, SAGE
 from fcforge.models.edge import MLP, TEM, Linear
-from fcforge.models.graph_transformer import GraphTransformer
+from fcforge.models.message_passing import GraphTransformer
 from fcforge.types import Component
 
 CLASSES = (GCN, GAT, SAGE, GraphTransformer, GAE, Linear, MLP, TEM)

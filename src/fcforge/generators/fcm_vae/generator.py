@@ -15,7 +15,7 @@ from fcforge.generators.corr_gauss import class_means, residual_factors
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train, train_together
-from fcforge.generators.layers import N_CLASSES, Params, frozen, moved, normal, with_prefix
+from fcforge.generators.layers import N_CLASSES, RNG, Params, frozen, moved, normal, with_prefix
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
 
@@ -56,7 +56,7 @@ class FCMVAE(VAESettings, Generator):
 
     @torch.no_grad()
     def _finish(
-        self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: torch.Generator
+        self, batch: FCBatch, site: Params, trained: tuple[Params, Params], rng: RNG
     ) -> GeneratorState:
         """State of a trained network: what conditional sampling needs besides."""
         (params, curve), (target, frame) = trained, to_coordinates(batch.fc, self)
@@ -80,7 +80,7 @@ class FCMVAE(VAESettings, Generator):
             )
         return state
 
-    def draw(self, state: GeneratorState, y: Tensor, rng: torch.Generator) -> Tensor:
+    def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Z | y, decode, residual noise if asked, back to correlations."""
         params = with_prefix(state, "net.")
         z = _draw_latent(params, state, y, self, rng)
@@ -147,7 +147,7 @@ def _latent_statistics(mu: Tensor, log_var: Tensor, y: Tensor) -> GeneratorState
 
 
 def _draw_latent(
-    params: Params, state: GeneratorState, y: Tensor, s: VAESettings, rng: torch.Generator
+    params: Params, state: GeneratorState, y: Tensor, s: VAESettings, rng: RNG
 ) -> Tensor:
     """Z | y (n, d_z) by Bayes' rule from the head or from the class aggregate posterior."""
     if s.sampling == "bayes":
@@ -164,7 +164,7 @@ def _refit_baseline(
     target: Tensor,
     y: Tensor,
     s: VAESettings,
-    rng: torch.Generator,
+    rng: RNG,
     n: int = 512,
 ) -> None:
     """nu_e(y) = mean of class y minus E[omega(z) | y], so that the model's class means are exact.

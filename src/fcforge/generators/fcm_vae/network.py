@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import Params, linear, linear_init, norm, norm_init, uniform
+from fcforge.generators.layers import RNG, Params, linear, linear_init, norm, norm_init, uniform
 from fcforge.graphs import (
     adjacency,
     degree,
@@ -53,7 +53,7 @@ def _first_k(graph: Tensor, s: VAESettings) -> Tensor:
     return torch.nn.functional.pad(vectors, (0, s.k_pe - vectors.shape[-1]))
 
 
-def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Params:
+def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
     """Fresh parameters, drawn on the CPU from `rng` alone."""
     p: Params = {}
 
@@ -83,9 +83,7 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: torch.Generator) -> Par
     return p | {"log_sigma_y": torch.tensor(0.25).log()}
 
 
-def _init_decoder(
-    p: Params, rois: int, n_classes: int, s: VAESettings, rng: torch.Generator
-) -> None:
+def _init_decoder(p: Params, rois: int, n_classes: int, s: VAESettings, rng: RNG) -> None:
     """Weights of the factors, edge baselines, noise per edge and gains."""
     p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
     if s.odd_decoder:
@@ -139,7 +137,7 @@ def _gain(p: Params, name: str, s: VAESettings) -> Tensor | float:
     return p[name].view(-1, 1, 1) if s.learnt_bias_gain else 1.0
 
 
-def dropout_masks(n: int, rois: int, s: VAESettings, rng: torch.Generator) -> dict[str, Tensor]:
+def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tensor]:
     """What dropout keeps in one training step, by place; empty without dropout."""
     if s.dropout == 0.0:
         return {}

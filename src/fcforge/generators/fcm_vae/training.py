@@ -18,7 +18,7 @@ from torch import Tensor
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import N_CLASSES, Params, adam, device_rng, normal, trainable
+from fcforge.generators.layers import N_CLASSES, RNG, Params, adam, device_rng, normal, trainable
 from fcforge.speed import Graphed
 
 CURVE = ("kl", "reconstruction", "label_nll")
@@ -59,7 +59,7 @@ def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: VAESett
     p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
 
 
-def start(subjects: Params, s: VAESettings, rng: torch.Generator) -> Params:
+def start(subjects: Params, s: VAESettings, rng: RNG) -> Params:
     """Fresh parameters for a site's subjects, on the CPU."""
     p = net.init(subjects["features"].shape[1], N_CLASSES, s, rng)
     if s.edge_start == "mle":
@@ -72,7 +72,7 @@ def kl_weight(epoch: int, s: VAESettings) -> float:
     return s.beta * min(1.0, (epoch + 1) / s.warmup) if s.warmup else s.beta
 
 
-def train(subjects: Params, s: VAESettings, rng: torch.Generator) -> tuple[Params, Params]:
+def train(subjects: Params, s: VAESettings, rng: RNG) -> tuple[Params, Params]:
     """Maximise the supervised ELBO of one site with Adam.
 
     Parameters
@@ -112,7 +112,7 @@ def as_curve(curve: Tensor) -> Params:
 
 
 def sampled_elbo(
-    p: Params, batch: dict[str, Tensor], s: VAESettings, beta: float, rng: torch.Generator
+    p: Params, batch: dict[str, Tensor], s: VAESettings, beta: float, rng: RNG
 ) -> tuple[Tensor, Tensor]:
     """`negative_elbo` with one draw of dropout and z."""
     n, rois = batch["features"].shape[:2]
@@ -203,9 +203,7 @@ def clip_lanes(gradient: Tensor, bound: float) -> Tensor:
 class LaneBatches:
     """Batches of all lanes, filled up to one size; what only fills up weighs nothing."""
 
-    def __init__(
-        self, sites: Sequence[Params], s: VAESettings, rngs: Sequence[torch.Generator]
-    ) -> None:
+    def __init__(self, sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]) -> None:
         self.s, self.rngs, self.sizes = s, rngs, [len(site["y"]) for site in sites]
         self.device, self.rois = sites[0]["y"].device, sites[0]["features"].shape[1]
         self.mask_rngs = [device_rng(rng, self.device) for rng in rngs]
@@ -262,7 +260,7 @@ def advance(batches: LaneBatches, shapes: Shapes) -> Callable[[Lanes, Step, Tens
 
 
 def train_together(
-    sites: Sequence[Params], s: VAESettings, rngs: Sequence[torch.Generator]
+    sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]
 ) -> list[tuple[Params, Params]]:
     """What `training.train` gives for every site, to float tolerance."""
     starts = [start(site, s, rng) for site, rng in zip(sites, rngs, strict=True)]

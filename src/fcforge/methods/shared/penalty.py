@@ -1,4 +1,4 @@
-r"""What EWC, SI and TWP share: a quadratic pull of every parameter to an anchor.
+r"""What EWC, SI and TWP share, a quadratic pull of every parameter to an anchor; and a teacher.
 
 .. math:: \sum_k \sum_j I_{k,j} (\theta_j - \theta^*_{k,j})^2
 
@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, Params, State, alike
+from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
+from fcforge.models.base import Inputs, Model, Params
 
 CHUNK = 16  # subjects whose gradients are held at a time
 
@@ -145,3 +146,33 @@ def batch_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor, size: i
         for k, g in grads.items():
             total[k] += g.square() * (len(y[i : i + size]) / len(y))
     return total
+
+
+# -- the network of the last site as a frozen teacher, while the next site is learned --------------
+@dataclass(frozen=True)
+class Taught(Method):
+    """A method whose last network teaches the next (LwF, UGCL).
+
+    The teacher is the lane's own network when a site begins: nothing extra travels between sites.
+    """
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """The network so far becomes the teacher."""
+        return with_teacher(lane) if site.position > 0 else lane
+
+    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Drop the teacher: only the latest network is kept, and that is the lane's own."""
+        ended = super().end_site(model, lane, site, rng)
+        return ended._replace(state=without(ended.state, "teacher_params", "teacher_stats"))
+
+
+def with_teacher(lane: Lane) -> Lane:
+    """Lane that holds its present network as the teacher."""
+    frozen = named("teacher_params", lane.params) | named("teacher_stats", lane.stats)
+    return lane._replace(state={**lane.state, **frozen})
+
+
+def teacher(lane: Lane) -> tuple[Params, Params] | None:
+    """Parameters and statistics of the teacher; None at the first site."""
+    params = part(lane.state, "teacher_params")
+    return (params, part(lane.state, "teacher_stats")) if params else None
