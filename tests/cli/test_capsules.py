@@ -77,7 +77,7 @@ def test_going_on_is_asked_for_or_said(chain, data, tmp_path):
     path, cohort = data
     site = ("--site", cohort.site_names[1], "--data", path, "--out", tmp_path / "x.capsule")
     answer = fcforge("learn", *site, "--state", chain[0])
-    refused(answer, "say --yes")
+    refused(answer, "add --yes")
     for words in (f"sites so far: {cohort.site_names[0]}", f"{cohort.site_names[0]}: nobody",
                   "analytic/linear, 10 ROIs, seed 0", "nothing is promised"):  # fmt: skip
         assert words in answer.err

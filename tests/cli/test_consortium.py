@@ -114,7 +114,7 @@ def test_a_release_is_asked_for_or_said(world, merged, tmp_path):
             "--local", folder / f"{sites[0]}.home.json", "--again", "--epsilon", 0.5,
             "--sign", folder / f"{sites[0]}.pem", "--out", tmp_path / "x.capsule")  # fmt: skip
     answer = fcforge(*args)
-    refused(answer, "say --yes")
+    refused(answer, "add --yes")
     for words in (f"sites so far: {', '.join(sorted(sites))}", "epsilon 0.5 (delta 0.001)",
                   "6 axes, removes age", "around start "):  # fmt: skip
         assert words in answer.err

@@ -116,7 +116,7 @@ def test_evaluation_beside_the_majority_and_the_public_head(group):
     home = Home((receipt,), Threshold(0.0, 1.0, 3, group.digest))
     mine = evaluate(group, NEW, home)
     assert mine.learned == len(NEW)
-    assert mine.notes == (f"{len(NEW)} of these people are in a release: the numbers flatter.",)
+    assert mine.notes == (f"{len(NEW)} of these people are in a release: too good to be true.",)
     assert mine.rows["own threshold"] == mine.rows["consortium"]
     stale = replace(home, threshold=Threshold(0.0, 1.0, 3, "older"))
     assert "fits it again" in evaluate(group, NEW, stale).notes[0]
@@ -128,7 +128,9 @@ def test_evaluation_warns_of_diagnoses_that_are_turned_round(group):
     assert evaluate(group, replace(NEW, y=right)).warning == ""
     found = evaluate(group, replace(NEW, y=1 - right))
     assert found.rows["consortium"]["auroc"].value == 0.0
-    assert found.warning.startswith("WARNING: the diagnoses seem to be turned round. The AUROC is")
+    assert found.warning.startswith(
+        "WARNING: patients and controls seem to be swapped. The AUROC is"
+    )
     assert "--positive" in found.to_json()["warning"]
 
 

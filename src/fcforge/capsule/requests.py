@@ -10,11 +10,11 @@ Kind = Literal["auto", "fc", "timeseries"]
 Mechanism = Literal["gaussian", "none"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
-HOME = "The hospital's home file: its own threshold is shown beside."
+HOME = "The hospital's home file: adds results with its own threshold."
 JSON = "Print JSON for a program to read."
-KIND = "What the files hold."
-POSITIVE = "Diagnosis of the patients, where it is neither 1 nor a word that says it, e.g. ASD."
-REQUIRE = "Refuse a capsule with an unsigned line or release (default: if any is signed)."
+KIND = "Content of the files: FC matrices or time series."
+POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
+REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
     "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
@@ -30,18 +30,18 @@ class LearnRequest(Request):
     """
 
     site: str = option(help="Name of the site to learn.")
-    data: Path = option(help="Its data: .npz file or folder.")
+    data: Path = option(help="Data of the site: .npz file or folder.")
     out: Path = option(help="Capsule to write (without a suffix: a folder).")
     state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
-    epsilon: float | None = option(None, "The most each person spends (release: 1).")
-    delta: float | None = option(None, "Release: delta [0.001].")
-    mechanism: Mechanism | None = option(None, "Release: gaussian noise, or none: no promise.")
-    local: Path | None = option(None, "Release: file that stays at home [DATA's SITE.home.json].")
-    again: bool = option(False, "Release: people of an earlier one again; their spending adds up.")
-    accept_labels: bool = option(False, "Go on although the diagnoses look turned round; recorded.")
-    accept_scans: bool = option(False, "Chain: go on although scans look unlike others'; recorded.")
+    epsilon: float | None = option(None, "Privacy: the most that each person may spend (1).")
+    delta: float | None = option(None, "Privacy: delta of a release (0.001).")
+    mechanism: Mechanism | None = option(None, "Noise of a release; none promises nothing.")
+    local: Path | None = option(None, "Release: file that stays here [SITE.home.json by DATA].")
+    again: bool = option(False, "Release people of an earlier release again; budgets add up.")
+    accept_labels: bool = option(False, "Continue although the diagnoses look swapped; recorded.")
+    accept_scans: bool = option(False, "Chain: continue although the scans look odd; recorded.")
     positive: str | None = option(None, POSITIVE)
-    template: Path | None = option(None, "Chain: public template the settings name.")
+    template: Path | None = option(None, "Chain: your copy of the public template in the settings.")
     config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
     learner: str | None = option(None, "First site: title of the learner in the config.")
     method: str | None = option(None, "First site: method.")
@@ -57,9 +57,9 @@ class LearnRequest(Request):
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
-    allow_real_subjects: bool = option(False, "Seal a method that keeps real subjects; recorded.")
+    allow_real_subjects: bool = option(False, "Allow a method that keeps real subjects; recorded.")
     overwrite: bool = option(False, "Replace OUT.")
-    yes: bool = option(False, "Go on without asking; needed where there is no terminal.")
+    yes: bool = option(False, "Continue without asking; needed where there is no terminal.")
 
     @property
     def accept(self) -> tuple[str, ...]:
@@ -90,18 +90,18 @@ class AuditRequest(Request):
     generator: list[str] = option([], "Generator, e.g. corr_gauss:rank=8; may be repeated.")
     capsule: Path | None = option(None, "Audit this capsule instead.")
     halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
-    reference: Path | None = option(None, "Capsule: other people, the attacker's reference.")
-    local: Path | None = option(None, "Capsule: the receipt, or the home file of a release.")
+    reference: Path | None = option(None, "Capsule: people who were not learned, for comparison.")
+    local: Path | None = option(None, "Capsule: the receipt, or the home file of the site.")
     positive: str | None = option(None, POSITIVE)
     record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
     kind: Kind = option("auto", KIND)
-    worlds: int = option(8, "Retrainings per generator.", min=1)
+    worlds: int = option(8, "How often each generator is trained again.", min=1)
     multiple: int = option(4, "Synthetic subjects per training subject.", min=1)
     seed: int = option(0, "Seed of splits and generators.")
-    device: str = option("cpu", "Where generators are fitted: cpu, cuda.")
+    device: str = option("cpu", "Where to fit generators: cpu or cuda.")
     out: Path | None = option(None, "Folder for audit.json and audit.md.")
     as_json: bool = option(False, JSON, flag="--json")
 
@@ -116,9 +116,9 @@ class PredictRequest(Request):
     local: Path | None = option(None, HOME)
     site: str | None = option(None, "Harmonised capsule: the site of the scans.")
     unseen: Literal["refuse", "leave", "estimate"] = option(
-        "refuse", "Harmonised capsule: scans of a site it has not learned."
+        "refuse", "Harmonised capsule: what to do with scans of a new site."
     )
-    explain: Path | None = option(None, "Folder for a page and tables that say why.")
+    explain: Path | None = option(None, "Folder for a page and tables that explain them.")
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
     trust: list[Path] = option([], TRUST)

@@ -202,7 +202,7 @@ def require_labels(auroc: float, y: np.ndarray, errors: float, accept: bool) -> 
         raise DataError(
             "the model that came in tells this site's patients from controls the wrong way round "
             f"(AUROC {auroc:.2f}).",
-            do="Check which diagnosis means patient in the data (--positive); if it is right, say "
+            do="Check which diagnosis means patient in the data (--positive); if it is right, add "
             "--accept-labels.",
         )
     return turned
@@ -239,7 +239,7 @@ def require_alike(
     flags, learning = [], site.learning(with_val=True)
     if odd := _odd_scans(capsule, learning.fc):
         if ACCEPT_SCANS not in accept:
-            do = "Check the atlas and the order of the ROIs; if they are right, say --accept-scans."
+            do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
             raise DataError(odd, do=do)
         flags.append(ACCEPT_SCANS)
     if capsule.harmony is not None:  # moved only now: harmonised scans resemble the others' anyway

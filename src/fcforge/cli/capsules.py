@@ -96,7 +96,7 @@ def _agree(words: list[str], yes: bool) -> None:
     if not sys.stdin.isatty():
         raise ConfigError(
             "there is no terminal on which to ask whether to go on with this.",
-            do="Read the lines above; if they are what you expect, say --yes.",
+            do="Read the lines above; if they are what you expect, add --yes.",
         )
     if not typer.confirm("Go on with this?", err=True):
         raise typer.Exit(1)
@@ -108,7 +108,7 @@ def merge(
     trust: given.Trust = None,
     overwrite: given.Overwrite = False,
 ) -> None:
-    """Join the releases of capsules around one start; any order gives the same capsule."""
+    """Join the releases of several capsules with one start; the order does not matter."""
     group = consortium.files.union_of(files, _trust(trust))
     consortium.files.write_consortium(group, out, overwrite=overwrite)
     say(f"wrote {out}")
@@ -123,7 +123,7 @@ def withdraw(
     sign: Annotated[Path | None, Option(help="Private key its releases are signed by.")] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
-    """Take a site's releases back: the head is as if it had never taken part."""
+    """Take a site's releases back: the model becomes what it would be without them."""
     group = consortium.turn.withdraw_file(site, state, out, sign, overwrite)
     say(f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there.")
     _write_card(out)
@@ -133,11 +133,11 @@ def withdraw(
 def threshold(
     capsule: given.Capsule,
     data: Annotated[Path, Option(help="The hospital's own people: .npz file or folder.")],
-    site: Annotated[str, Option(help="Its site.")],
-    local: Annotated[Path, Option(help="Its home file, which is written anew.")],
+    site: Annotated[str, Option(help="Name of its site.")],
+    local: Annotated[Path, Option(help="Its home file, which is updated.")],
     kind: given.FileKind = "auto",
 ) -> None:
-    """Fit the hospital's own threshold again for a newer capsule; nothing leaves, no cost."""
+    """Fit the hospital's own threshold again for a newer capsule; nothing leaves the hospital."""
     found = consortium.turn.refit_file(capsule, data, site, local, kind)
     print(f"own log odds = {found.intercept:.3f} + {found.slope:.3f} x consortium's log odds")
 
@@ -145,14 +145,14 @@ def threshold(
 def evaluate(
     capsule: given.Capsule,
     data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
-    site: Annotated[str, Option(help="Sites to take, separated by commas (all).")] = "",
+    site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
     local: given.Local = None,
     kind: given.FileKind = "auto",
     trust: given.Trust = None,
     as_json: given.AsJson = False,
     positive: given.Positive = None,
 ) -> None:
-    """Measure a capsule on people whose diagnoses are known, beside the majority class."""
+    """Measure a capsule on people with known diagnoses, next to the majority class."""
     sites, home = consortium.turn.names_in(site), consortium.turn.local_home(local)
     cohort = studies.audit_inputs.load_sites(data, sites, kind, positive)
     opened = consortium.predicting.open_either(capsule, _trust(trust))
@@ -166,7 +166,7 @@ def evaluate(
 
 @takes(PredictRequest)
 def predict(asked: PredictRequest) -> int:
-    """Predict each scan, or abstain where it is unlike anything seen; exit code 1 if none works."""
+    """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
     if asked.atlas and asked.explain is None:
         raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
     places = given.imaging.atlases.load_atlas(asked.atlas) if asked.atlas else None
@@ -201,7 +201,7 @@ def inspect(
     card: Annotated[bool, Option("--card", help="Print the model card (Markdown).")] = False,
     as_json: given.AsJson = False,
 ) -> None:
-    """Say in plain words what is in a capsule: who, when, what is kept, how good."""
+    """Describe a capsule in plain words: who contributed, when, what it keeps, how good it is."""
     known, words = _trust(trust, require_signature), report.consortium
     if card:
         print(report.card.card_of(capsule, known), end="")

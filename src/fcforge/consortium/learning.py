@@ -186,14 +186,14 @@ def require_budget(home: Home, people: People, budget: Budget) -> float:
     seen = home.seen(people)
     if seen and not budget.again:
         what = f"{len(seen)} of these {len(people)} people are in an earlier release of this site."
-        do = "Release new people only, or say --again: what they have spent adds up."
+        do = "Release new people only, or add --again: what they have spent adds up."
         raise ConfigError(what, where="home file", do=do)
     if budget.limit is None:
         return 0.0
     before = list(seen.values())
     if None in before:
         what = f"{before.count(None)} of these people are in a release of exact sums: no noise now"
-        do = "Release the others, or say --mechanism none."
+        do = "Release the others, or use --mechanism none."
         raise ConfigError(f"{what} can promise them anything.", where="home file", do=do)
     return float(budget.limit + max((v for v in before if v is not None), default=0.0))
 

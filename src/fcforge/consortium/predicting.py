@@ -158,7 +158,7 @@ def evaluate(model: Either, cohort: Cohort, home: Home = Home()) -> Evaluation: 
     public = model.start.public_among(cohort.subject_id.tolist())
     seen = len(home.seen(people_of(cohort)))
     for n, where in ((len(public), "among the public ones"), (seen, "in a release")):
-        notes += [f"{n} of these people are {where}: the numbers flatter."] if n else []
+        notes += [f"{n} of these people are {where}: too good to be true."] if n else []
     return _summed(cohort, rows, seen, notes)
 
 
@@ -183,9 +183,9 @@ def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
     auroc = next(iter(rows.values()))["auroc"]
     if not auroc.high < 0.5:  # NaN where it abstained from a whole class
         return ""
+    found = f"{auroc.value:.2f} (interval {auroc.low:.2f} to {auroc.high:.2f}; chance is 0.5)"
     return (
-        f"WARNING: the diagnoses seem to be turned round. The AUROC is {auroc.value:.2f}, and all "
-        f"of its interval ({auroc.low:.2f} to {auroc.high:.2f}) is below chance (0.5): the capsule "
+        f"WARNING: patients and controls seem to be swapped. The AUROC is {found}: the capsule "
         "calls the controls of these data patients. Check which diagnosis means patient in the "
         "data (1, or --positive VALUE). If it is right, do not use this capsule for these people."
     )

@@ -5,12 +5,19 @@ reference Ref (r, p), people of the same population who were certainly not train
 score means "was trained on".
 """
 
+from typing import Any
+
 import numpy as np
 from numpy import ndarray as Array
-from scipy.spatial.distance import cdist
-from scipy.special import logsumexp
 
 TINY = 1e-12
+
+
+def distances(a: Array, b: Array, **how: Any) -> Array:
+    """Distances (n, m) between the rows of a and b, as `scipy.spatial.distance.cdist`."""
+    from scipy.spatial.distance import cdist  # slow to import
+
+    return cdist(a, b, **how)
 
 
 def correlations(a: Array, b: Array) -> Array:
@@ -25,7 +32,7 @@ def correlations(a: Array, b: Array) -> Array:
 
 def nearest_distance(x: Array, records: Array) -> Array:
     """Log of the distance to the closest record, floored at a millionth of the typical one."""
-    d = cdist(x, records)
+    d = distances(x, records)
     return np.log(np.maximum(d.min(1), 1e-6 * max(float(np.median(d)), TINY)))
 
 
@@ -46,10 +53,12 @@ def kde_log_density(x: Array, points: Array) -> Array:
     with :math:`\Sigma` the covariance of the points (plus a billionth of its mean variance, so
     that a generator that always says the same does not stop the audit).
     """
+    from scipy.special import logsumexp
+
     m, d = points.shape
     cov = np.atleast_2d(np.cov(points.T)) * m ** (-2.0 / (d + 4))
     cov[np.diag_indices(d)] += 1e-9 * max(np.trace(cov) / d, TINY)
-    energy = -0.5 * cdist(x, points, "mahalanobis", VI=np.linalg.inv(cov)) ** 2
+    energy = -0.5 * distances(x, points, metric="mahalanobis", VI=np.linalg.inv(cov)) ** 2
     constant = np.log(m) + 0.5 * (d * np.log(2 * np.pi) + np.linalg.slogdet(cov).logabsdet)
     return logsumexp(energy, axis=1) - constant
 
@@ -116,8 +125,8 @@ def linked_by_distance(x: Array, records: Array) -> Array:
 
     This is what a link needs: the record at hand points at one person, and at the right one.
     """
-    nearest = cdist(x, records).argmin(1)
-    back = cdist(records[nearest], x).argmin(1)
+    nearest = distances(x, records).argmin(1)
+    back = distances(records[nearest], x).argmin(1)
     return (back == np.arange(len(x))).astype(float)
 
 

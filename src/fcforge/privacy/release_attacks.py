@@ -79,12 +79,8 @@ def class_mean(
     The released mean's shift from the reference mean m, along what sets a person apart from the
     reference of the same diagnosis (Homer et al., PLoS Genetics 2008).
     """
-    own = np.stack([_mean_of(reference, reference_y == label) for label in (0, 1)])
-    return (totals / members[:, None] - reference.mean(0)) @ (rows - own[y]).T
-
-
-def _mean_of(rows: Array, chosen: Array) -> Array:
-    return rows[chosen].mean(0) if chosen.any() else rows.mean(0)
+    own = attacks.class_mean(y, reference, reference_y)
+    return (totals / members[:, None] - reference.mean(0)) @ (rows - own).T
 
 
 def leverage(totals: Array, rows: Array, ridge: float = 1e-8) -> Array:
