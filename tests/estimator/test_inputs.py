@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 
-from fcforge.estimator import ForgeClassifier
-from fcforge.estimator.inputs import edges_as_fc, layout_of, numbers_as_fc
+from fcforge.estimator import ForgeClassifier, InputError
+from fcforge.estimator.inputs import edges_as_fc, layout_of, numbers_as_fc, to_matrices
 
 
 def test_every_form_of_x_gives_the_same_answer(subjects) -> None:
@@ -130,3 +130,27 @@ def test_a_transposed_series_is_told() -> None:
     x = np.cumsum(rng.standard_normal((20, 150, 20)), axis=1)
     with pytest.raises(ValueError, match=r"X\[0\].*transposed"):
         ForgeClassifier().fit(x.transpose(0, 2, 1), np.arange(20) % 2)
+
+
+def test_many_matrices_at_once_are_what_each_would_be(subjects) -> None:
+    """Arrays are looked at many subjects at a time, lists one after another."""
+    fc = subjects[0] + 1e-6 * np.random.default_rng(0).normal(size=subjects[0].shape)
+    assert len(fc) > 64
+    np.testing.assert_array_equal(to_matrices(fc, "auto"), to_matrices(list(fc), "auto"))
+    assert to_matrices(np.asfortranarray(fc), "fc").flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((0, 1), 0.1, r"X\[66\].*not symmetric"),
+        ((3, 3), 0.5, r"X\[66\].*the diagonal is not 1 \(0.5 at ROI 4\)"),
+        ((0, 1), np.nan, "NaN"),
+        ((0, 1), np.inf, "infinity"),
+    ],
+)
+def test_one_odd_matrix_among_many_is_named(subjects, place, value, message) -> None:
+    fc = subjects[0].copy()
+    fc[(66, *place)] = value
+    with pytest.raises(InputError, match=message):
+        to_matrices(fc, "auto")

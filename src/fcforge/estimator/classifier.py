@@ -232,8 +232,8 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.two_classes(labels, known if first else self.classes_)
         weight = people.weights_of(X, labels, weight, self.class_weight, self.method)
-        next_site = f"site-{1 if first else len(self.capsule_.sites) + 1}"
-        names = people.site_names(site, len(X), next_site)
+        n_sites = 0 if first else len(self.capsule_.sites)
+        names = people.site_names(site, len(X), f"site-{n_sites + 1}")
         order = tuple(people.in_order(names, self.site_order))
         columns = people.columns_of(covariates, len(X))
         fc, layout = self._as_fc(X, None if first else self._layout)
@@ -246,10 +246,9 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
         self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
         seen = 0 if first else self._n_seen
-        before = seen * self.mean_fc_ if seen else 0.0
-        fc = self._moved(fc, names)
         self._n_seen = seen + len(fc)
-        self.mean_fc_ = (before + fc.sum(0, dtype=np.float64)) / self._n_seen
+        total = self._moved(fc, names).sum(0, dtype=np.float64)
+        self.mean_fc_ = (total + (seen * self.mean_fc_ if seen else 0.0)) / self._n_seen
         return self
 
     # -- using what was learnt ------------------------------------------------------------------

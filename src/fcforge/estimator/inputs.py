@@ -150,6 +150,9 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     """
     if not (_is_list_of_matrices(X) or getattr(X, "ndim", 0) == 3):
         return X
+    plain = _plain_fc(X) if isinstance(X, np.ndarray) and kind != "timeseries" else None
+    if plain is not None:
+        return plain
     try:
         matrices = [np.asarray(x, dtype=np.float64) for x in X]
         if not matrices:
@@ -170,6 +173,24 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     fc = np.stack(made).astype(np.float32, copy=False)
     _require_correlations(fc)
     return _symmetric(fc)
+
+
+def _plain_fc(X: np.ndarray) -> np.ndarray | None:
+    """What `to_matrices` makes of an array of correlation matrices; None where any is not one.
+
+    Looked at many subjects at a time, which takes a tenth of the time of one after another.
+    """
+    n, rows, columns = X.shape
+    if not n or rows != columns or rows < 2 or X.dtype.kind != "f":
+        return None
+    fc, rois = np.array(X, dtype=np.float32, order="C"), np.arange(rows)
+    for part in np.split(fc, range(64, n, 64)):
+        turned, diagonal = part.transpose(0, 2, 1), part[:, rois, rois]
+        off = np.abs(part - turned).max(), np.abs(part).max() - 1, np.abs(diagonal - 1).max()
+        if not max(off) <= TOLERANCE or np.isnan(off).any():
+            return None
+        part[:] = _symmetric(part)
+    return fc
 
 
 def _is_list_of_matrices(X: Any) -> bool:
