@@ -155,14 +155,10 @@ class LearnOptions:
 
 
 def learn(
-    state: str | Path | None,
-    site_name: str,
-    cohort: Cohort,
-    out: str | Path,
-    *,
+    state: str | Path | None, site_name: str, cohort: Cohort, out: str | Path, *,
     settings: ChainSettings | None = None,
     options: LearnOptions = LearnOptions(),  # noqa: B008 (frozen)
-) -> Capsule:
+) -> Capsule:  # fmt: skip
     """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
 
     Receipts are written beside the capsule and must stay at home.
@@ -180,12 +176,7 @@ def learn(
         Only for the first site; later ones follow the capsule.
     options : LearnOptions, optional
     """
-    if state is not None:
-        before = open_capsule(state, options.trust)
-    elif settings is not None:
-        before = Capsule.empty(settings)
-    else:
-        raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
+    before = _handed(state, settings, options.trust)
     chain, where = before.settings, f"site '{site_name}'"
     with at(where):
         require_fit(cohort, chain.roi_names, chain.classes)
@@ -203,6 +194,15 @@ def learn(
     )  # fmt: skip
     real, overwrite = options.allow_real_subjects, options.overwrite
     return seal(following, out, key=options.key, allow_real_subjects=real, overwrite=overwrite)
+
+
+def _handed(state: str | Path | None, settings: ChainSettings | None, trust: Trust) -> Capsule:
+    """What a site goes on from: the capsule that came in, or an empty one at the first."""
+    if state is not None:
+        return open_capsule(state, trust)
+    if settings is None:
+        raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
+    return Capsule.empty(settings)
 
 
 def _accepted(before: Capsule, site: Site, options: LearnOptions) -> list[str]:

@@ -208,7 +208,7 @@ class _Opening:
             site = entry.get("site") or entry["result"]["site"]
             self.trust.require(entry["key"], what, site)
             ledger.require_author(site, own.setdefault(site, entry["key"]), entry["key"], "audit")
-        if not own or not any(own.values()):
+        if not any(own.values()):
             return "no line is signed: anybody can have written them"
         if not self.signed_by:
             raise CapsuleError("is not signed, though its ledger is.")

@@ -20,13 +20,9 @@ REAL_FLAG = "allow_real_subjects"
 
 
 def seal(
-    capsule: Capsule,
-    out: str | Path,
-    *,
-    key: PrivateKey | None = None,
-    allow_real_subjects: bool = False,
-    overwrite: bool = False,
-) -> Capsule:
+    capsule: Capsule, out: str | Path, *, key: PrivateKey | None = None,
+    allow_real_subjects: bool = False, overwrite: bool = False,
+) -> Capsule:  # fmt: skip
     """Write a capsule to a file (or a folder, when `out` has no suffix), whole or not at all.
 
     Receipts of those who were just learned are written beside it: they must stay at home.
@@ -94,20 +90,15 @@ def manifest_of(capsule: Capsule, parts: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest: all of it follows from the ledger and the other parts."""
     last = capsule.entries[-1]
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "settings": capsule.settings.to_json(),
-        "sites": list(capsule.sites),
-        "keeps": capsule.settings.keeps,
-        "parent": last["parent"],
-        "created": last["time"],
-        "environment": last["environment"],
+        "format": FORMAT, "version": VERSION, "settings": capsule.settings.to_json(),
+        "sites": list(capsule.sites), "keeps": capsule.settings.keeps, "parent": last["parent"],
+        "created": last["time"], "environment": last["environment"],
         "ledger_head": ledger.sha256(ledger.canonical(last)),
         "parts": {
             name: {"sha256": ledger.sha256(parts[name]), "size": len(parts[name])}
             for name in box.SEALED_PARTS
         },
-    }
+    }  # fmt: skip
 
 
 def with_audit(capsule: Capsule, result: Mapping[str, Any]) -> Capsule:
@@ -124,12 +115,8 @@ def with_audit(capsule: Capsule, result: Mapping[str, Any]) -> Capsule:
         raise CapsuleError("only a sealed capsule can be audited.", do="Seal and open it first.")
     last = capsule.entries[-1]
     entry = {
-        "kind": "audit",
-        "time": ledger.now(),
-        "parent": capsule.id,
-        "flags": last["flags"],
-        "environment": last["environment"],
-        "result": dict(result),
-    }
+        "kind": "audit", "time": ledger.now(), "parent": capsule.id, "flags": last["flags"],
+        "environment": last["environment"], "result": dict(result),
+    }  # fmt: skip
     entries = ledger.append(capsule.entries, entry)
     return replace(capsule, entries=entries, id="", parent=capsule.id, signed_by="")

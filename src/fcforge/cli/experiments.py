@@ -19,6 +19,10 @@ from fcforge.text import duration
 from fcforge.writing import write_text
 
 Many = list[Path] | None
+BUDGET = (
+    "Settings to try per learner (rate, weight decay, epochs, strength), the same number for all; "
+    "0: only the strengths of each method's grid."
+)
 
 
 def demo(
@@ -204,14 +208,7 @@ def tune(
         Path | None, Option(help="Folder to write (runs/<name of the config>_tune).")
     ] = None,
     repeats: Annotated[int, Option(min=1, help="Inner cuts of the training part.")] = 3,
-    budget: Annotated[
-        int,
-        Option(
-            min=0,
-            help="Settings per learner, the same number for all, of rate, weight decay, epochs "
-            "and strength; 0: the strengths of each method's grid.",
-        ),
-    ] = 0,
+    budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: given.Jobs = 0,
     device: given.Device = "auto",
 ) -> None:
