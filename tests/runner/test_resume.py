@@ -161,6 +161,17 @@ def test_a_folder_with_other_data_is_refused(tmp_path):
     assert contents(tmp_path).keys() == stored.keys()
 
 
+@pytest.mark.parametrize(("maker", "says"), [(None, "an earlier one"), ("0.1.0", r"0\.1\.0")])
+def test_a_folder_of_another_version_is_refused_and_can_still_be_read(maker, says, tmp_path):
+    prepared = prepare(small_experiment())
+    store = lanes(prepared, tmp_path)
+    said = {k: v for k, v in store.read_experiment().items() if k != "fcforge"}
+    store.write_experiment({**said, "fcforge": maker} if maker else said)
+    with pytest.raises(StoreError, match=rf"begun by another fcforge \({says}\).*another --out"):
+        open_store(prepared, tmp_path)
+    assert len(collect(store)[0]) == 2
+
+
 def test_a_folder_or_file_that_is_no_run_is_refused(tmp_path):
     prepared = prepare(small_experiment())
     (tmp_path / "thesis.txt").write_text("mine")

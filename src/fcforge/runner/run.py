@@ -14,7 +14,7 @@ from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
 from fcforge.runner.plan import Plan, Progress, Work, make_plan, missing_nodes, trainings
 from fcforge.runner.public import resolve_public
-from fcforge.runner.store import Store
+from fcforge.runner.store import MADE_BY, Store
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.confounds import require_covariates
 from fcforge.types import LearnerSpec
@@ -77,6 +77,7 @@ def open_store(prepared: Prepared, out: str | Path) -> Store:
     store.sweep()
     store.write_experiment(
         {
+            "fcforge": MADE_BY,
             "experiment": prepared.experiment.to_json(),
             "sites": list(prepared.sites),
             "data_sha256": prepared.data_sha256,
@@ -96,6 +97,13 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
         stored, data = Experiment.from_json(there["experiment"]), there["data_sha256"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
+    if there.get("fcforge") != MADE_BY:
+        raise StoreError(
+            f"this folder was begun by another fcforge ({there.get('fcforge', 'an earlier one')}), "
+            f"this is {MADE_BY}: their numbers do not belong into one table.",
+            where=store.root,
+            do="Choose another --out, or go on with that version. `fcforge report` reads both.",
+        )
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
     differs = ["data"] if data != prepared.data_sha256 else []

@@ -27,6 +27,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from fcforge import __version__
 from fcforge.errors import StoreError
 from fcforge.writing import whole_folder, write_bytes, write_text
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
+FORMAT = 2  # bump when a change of code makes states or numbers of old nodes others
+MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
 _OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}
 
@@ -209,7 +212,8 @@ class Store:
         return StoreError(
             f"damaged, or written by another version of fcforge ({reason}).",
             where=str(self.root / "experiment.json"),
-            do="Delete this file and run the same command again: nothing is trained twice.",
+            do="Delete this file and run the same command again if it is only damaged (nothing is "
+            "trained twice); else choose another --out.",
         )
 
     def size(self) -> int:
