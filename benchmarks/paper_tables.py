@@ -9,7 +9,7 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
@@ -68,16 +68,10 @@ def printed_tables() -> dict[str, Printed]:
         one = Printed(**table, printed=pairs)
         found[name] = one
         if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
-            found[on_529(name)] = Printed(
-                f"{one.title}, 529 subjects",
-                pairs,
-                one.ranked,
-                one.minus,
-                on_529(one.of),
-                {k: on_529(v) for k, v in one.of_row.items()},
-                on_529(one.leaks),
-                second=name if one.ranked else "",
-            )
+            rows = {k: on_529(v) for k, v in one.of_row.items()}
+            there = {"of": on_529(one.of), "of_row": rows, "leaks": on_529(one.leaks)}
+            title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
+            found[on_529(name)] = replace(one, title=title, second=second, **there)
     return found
 
 
@@ -106,16 +100,11 @@ class Finished:
         epochs = sorted({r.spec.training.epochs for r in runs})
         precision = sorted({str(r.spec.training.precision) for r in runs})
         devices = sorted({str(r.environment.get("gpu", r.environment.get("cpu"))) for r in runs})
-        text = (
-            f"{n_orders} orders, seeds {_spans(seeds)}, {'/'.join(map(str, epochs))} epochs, "
-            f"{', '.join(precision)}, {', '.join(devices)}"
-        )
+        whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+        span = f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
+        text = f"{n_orders} orders, seeds {span}, {'/'.join(map(str, epochs))} epochs"
+        text = ", ".join([text, *precision, *devices])
         return text + (f"; not finished: {', '.join(self.missing)}" if self.missing else "")
-
-
-def _spans(seeds: Sequence[int]) -> str:
-    whole = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
 
 
 def read_folder(folder: str | Path) -> Finished:
@@ -192,11 +181,9 @@ def order_table(name: str, reference: str, found: Found) -> str:
     by_paper = sorted(learners, key=lambda k: asked.printed[k][0])
     lines = []
     for learner in by_paper:
-        gap = asked.printed[learner][0] - asked.printed[reference][0]
-        line = [learner, number(gap, sign=True)]
-        for column in columns:
-            line += _compared(column.get(learner))
-        lines.append(line)
+        gap = number(asked.printed[learner][0] - asked.printed[reference][0], sign=True)
+        cells = [cell for column in columns for cell in _compared(column.get(learner))]
+        lines.append([learner, gap, *cells])
     return markdown(heads, lines)
 
 

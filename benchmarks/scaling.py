@@ -20,7 +20,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from setting import DEVICE, machine, options, own_seconds, save, show, whole_run
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
@@ -34,7 +33,6 @@ from fcforge.types import Component, LearnerSpec, Training
 
 Row = dict[str, Any]
 MOST = 60  # epochs
-BLUE, COLOURS = "#1a5c93", ("#1a5c93", "#c2571a", "#3b7d3b", "#7a3b8f")
 
 
 class Enough(Exception):
@@ -137,59 +135,53 @@ def measure(args: Namespace) -> None:
 
 
 # -- figures ---------------------------------------------------------------------------------------
-def _log_axis(ax: Any) -> None:
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+AXES = {
+    "rois": ("ROIs", "ROIs", "model-steps / s"),
+    "subjects": ("Subjects", "training subjects of a site", "ms / epoch"),
+    "sites": ("Sites, all orders", "sites", "site trainings"),
+}
 
 
-def draw_rois(ax: Any, rows: list[Row]) -> None:
-    for colour, lanes in zip(COLOURS, sorted({r["lanes"] for r in rows}), strict=False):
-        mine = [r for r in rows if r["lanes"] == lanes]
-        x, y = ([r[k] for r in mine] for k in ("rois", "model_steps_per_s"))
-        ax.plot(x, y, "o-", color=colour, label=f"{lanes} lane{'s' * (lanes > 1)}")
-    ax.plot(x, [y[0] * (x[0] / n) ** 2 for n in x], ":", color="grey", label="1 / ROIs²")
-    _log_axis(ax)
-    ax.set(title="ROIs", xlabel="ROIs", ylabel="model-steps / s", xticks=x)
-
-
-def draw_subjects(ax: Any, rows: list[Row]) -> None:
-    x, y = [r["subjects"] for r in rows], [r["epoch_s"] * 1e3 for r in rows]
-    ax.plot(x, y, "o-", color=BLUE)
-    ax.plot([0, x[-1]], [0, y[-1]], ":", color="grey", label="proportional")
-    ax.set(title=f"Subjects, {rows[0]['lanes']} lane(s)", xlabel="training subjects of a site")
-    ax.set(ylabel="ms / epoch", xlim=(0, None), ylim=(0, None))
-
-
-def draw_sites(ax: Any, rows: list[Row]) -> None:
-    x = [r["sites"] for r in rows]
-    ax.plot(x, [r["unshared"] for r in rows], "o--", color="grey", label="order by order")
-    ax.plot(x, [r["shared"] for r in rows], "o-", color=BLUE, label="shared prefixes")
-    _log_axis(ax)
-    ax.set(title="Sites, all orders", xlabel="sites", ylabel="site trainings", xticks=x)
+def lines_of(kind: str, rows: list[Row]) -> dict[str, tuple[list, list]]:
+    """Label -> (x, y) of what a panel shows; the last is what to compare it with."""
+    x = [r[kind] for r in rows]
+    if kind == "rois":
+        found = {}
+        for lanes in sorted({r["lanes"] for r in rows}):
+            mine = [r for r in rows if r["lanes"] == lanes]
+            x, y = ([r[k] for r in mine] for k in ("rois", "model_steps_per_s"))
+            found[f"{lanes} lane{'s' * (lanes > 1)}"] = x, y
+        return found | {"1 / ROIs²": (x, [y[0] * (x[0] / n) ** 2 for n in x])}
+    if kind == "subjects":
+        y = [r["epoch_s"] * 1e3 for r in rows]
+        return {f"{rows[0]['lanes']} lane(s)": (x, y), "proportional": ([0, x[-1]], [0, y[-1]])}
+    shared, alone = ([r[k] for r in rows] for k in ("shared", "unshared"))
+    return {"shared prefixes": (x, shared), "order by order": (x, alone)}
 
 
 def draw(args: Namespace) -> None:
     """One figure per file: scaling_DEVICE.png."""
     args.out.mkdir(parents=True, exist_ok=True)
     for data in (json.loads(path.read_text()) for path in args.files):
-        kinds = [k for k in DRAW if k in data]
+        kinds = [k for k in AXES if k in data]
         figure, axes = plt.subplots(1, len(kinds), figsize=(3.6 * len(kinds), 3.2), squeeze=False)
         for ax, kind in zip(axes[0], kinds, strict=True):
-            DRAW[kind](ax, data[kind])
-            ax.title.set_fontsize(10)
+            *found, beside = lines_of(kind, data[kind]).items()
+            for label, (x, y) in found:
+                ax.plot(x, y, "o-", label=label)
+            ax.plot(*beside[1], ":", color="grey", label=beside[0])
+            title, below, left = AXES[kind]
+            scale = "log" if kind in ("rois", "sites") else "linear"
+            ax.set(title=title, xlabel=below, ylabel=left, yscale=scale)
             ax.legend(frameon=False, fontsize=8)
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(alpha=0.25, linewidth=0.6)
         figure.suptitle(data["machine"].split(", load")[0], fontsize=8, x=0.01, ha="left")
         figure.tight_layout()
         figure.savefig(args.out / f"scaling_{data['device']}.png", dpi=100)
-        plt.close(figure)
 
 
 MEASURES = {"rois": measure_rois, "subjects": measure_subjects, "sites": measure_sites}
-DRAW = {"rois": draw_rois, "subjects": draw_subjects, "sites": draw_sites}
 
 
 def main() -> None:

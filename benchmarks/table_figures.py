@@ -6,23 +6,19 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from paper_tables import Finished
-
-mpl.use("svg")
 from matplotlib.figure import Figure
+from paper_tables import Finished
 
 from fcforge.report.contents import curves
 from fcforge.types import RunResult
 
-Runs = list[RunResult]
-SHOWN = ("Base", "ER", "DER++", "PDGNN", "Cumulative", "FORGE (FCM-VAE)", "FORGE (Gaussian)")
-COLOURS = ("#444444", "#4477aa", "#66ccee", "#228833", "#bbbbbb", "#ee6677", "#aa3377")
+SHOWN = {
+    "Base": "#444444", "ER": "#4477aa", "DER++": "#66ccee", "PDGNN": "#228833",
+    "Cumulative": "#bbbbbb", "FORGE (FCM-VAE)": "#ee6677", "FORGE (Gaussian)": "#aa3377",
+}  # fmt: skip
+BANDS = ("Base", "FORGE (FCM-VAE)")
 LAMBDAS = ("replay labels", "logits", "readout")
-
-
-def _save(figure: Any, path: Path) -> None:
-    with mpl.rc_context({"svg.hashsalt": "fcforge", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
+SUMMARIES = (("aaa", "#ee6677", "AAA"), ("for_literal", "#4477aa", "FOR literal"))
 
 
 def _axes(figure: Any, place: tuple[int, int, int], title: str, below: str) -> Any:
@@ -35,53 +31,51 @@ def _axes(figure: Any, place: tuple[int, int, int], title: str, below: str) -> A
     return axes
 
 
-def draw_stages(groups: Mapping[str, Runs], path: Path, draws: int = 200) -> None:
+def draw_stages(groups: Mapping[str, list[RunResult]], draws: int = 200) -> Figure:
     """Accuracy on the sites so far and forgetting, learner by learner, bands over subjects."""
     figure = Figure(figsize=(9, 3.4))
-    left = _axes(figure, (1, 2, 1), "accuracy on the sites so far", "sites learned")
-    right = _axes(figure, (1, 2, 2), "forgetting", "sites learned")
-    for name, colour in zip(SHOWN, COLOURS, strict=True):
-        if name not in groups:
-            continue
-        for axes, curve in zip((left, right), curves(groups[name], draws), strict=True):
-            stage = np.arange(1, len(curve.mean) + 1)
+    titles = ("accuracy on the sites so far", "forgetting")
+    both = [_axes(figure, (1, 2, k + 1), title, "sites learned") for k, title in enumerate(titles)]
+    for name, colour in ((n, c) for n, c in SHOWN.items() if n in groups):
+        for axes, curve in zip(both, curves(groups[name], draws), strict=True):
             known = np.isfinite(curve.mean)
-            axes.plot(stage[known], curve.mean[known], "o-", color=colour, ms=3, label=name)
-            if name in ("Base", "FORGE (FCM-VAE)"):
-                low, high = curve.low[known], curve.high[known]
+            stage = np.arange(1, len(known) + 1)
+            mean, low, high = (x[known] for x in curve)
+            axes.plot(stage[known], mean, "o-", color=colour, ms=3, label=name)
+            if name in BANDS:
                 axes.fill_between(stage[known], low, high, color=colour, alpha=0.12, lw=0)
             axes.set_xticks(stage)
-    right.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _save(figure, path)
+    both[1].legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
 
 
-def draw_lambda(table: Finished, path: Path, centre: Sequence[float] = (0.2, 0.35, 0.15)) -> None:
+def draw_lambda(table: Finished, centre: Sequence[float] = (0.2, 0.35, 0.15)) -> Figure:
     """AAA and FOR against each weight, the other two at the paper's choice."""
     points = {tuple(map(float, k.split()[1::2])): table.rows[k].estimates for k in table.groups}
     figure = Figure(figsize=(9, 2.9))
     for i, name in enumerate(LAMBDAS):
-        rest = [j for j in range(3) if j != i]
-        line = sorted(p for p in points if all(p[j] == centre[j] for j in rest))
+        line = sorted(p for p in points if all(p[j] == centre[j] for j in range(3) if j != i))
         axes = _axes(figure, (1, 3, i + 1), f"weight of {name}", f"lambda {i + 1}")
-        for summary, colour, label in (
-            ("aaa", "#ee6677", "AAA"),
-            ("for_literal", "#4477aa", "FOR literal"),
-        ):
+        for summary, colour, label in SUMMARIES:
             found = [points[p][summary] for p in line]
-            mean = np.array([e.mean for e in found])
-            spread = np.abs(np.array([[e.low for e in found], [e.high for e in found]]) - mean)
-            x = [p[i] for p in line]
-            axes.errorbar(x, mean, spread, fmt="o-", color=colour, ms=4, capsize=2, label=label)
+            mean, low, high = (
+                np.array([getattr(e, k) for e in found]) for k in ("mean", "low", "high")
+            )
+            style = {"fmt": "o-", "color": colour, "ms": 4, "capsize": 2, "label": label}
+            axes.errorbar([p[i] for p in line], mean, [mean - low, high - mean], **style)
         axes.set_ylim(-0.05, 0.8)
     figure.axes[0].legend(fontsize=8, frameon=False, loc="center left")
-    _save(figure, path)
+    return figure
 
 
 def draw(found: Mapping[str, Finished], folder: Path) -> None:
     """Both figures, where there are runs for them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("main_529", "main_mdd", "main_bsnip"):
-        if name in found:
-            draw_stages(found[name].groups, folder / f"stages_{name}.svg")
+    names = [n for n in ("main_529", "main_mdd", "main_bsnip") if n in found]
+    figures = {f"stages_{name}": draw_stages(found[name].groups) for name in names}
     if "lambda_529" in found:
-        draw_lambda(found["lambda_529"], folder / "lambda_529.svg")
+        figures["lambda_529"] = draw_lambda(found["lambda_529"])
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = {"Date": None, "Creator": None}
+    with mpl.rc_context({"svg.hashsalt": "fcforge", "svg.fonttype": "none"}):
+        for name, figure in figures.items():
+            figure.savefig(folder / f"{name}.svg", metadata=plain, bbox_inches="tight")

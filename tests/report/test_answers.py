@@ -78,7 +78,12 @@ def test_what_an_attack_can_reach_is_said_in_hundreds():
 
 
 def capsule(keeps: str = "statistics", holds_real: bool = False):
-    return SimpleNamespace(keeps=keeps, holds_real=holds_real, remembered=[0] * 5, held_out=[0])
+    return SimpleNamespace(
+        settings=SimpleNamespace(keeps=keeps),
+        holds_real=holds_real,
+        remembered=[0] * 5,
+        held_out=[0],
+    )
 
 
 def travels(what, state=(), **more):
