@@ -59,14 +59,16 @@ def test_fidelity_tables_show_what_was_measured():
 
 
 def test_augmentation_stands_beside_the_paper():
-    (table,) = judge.augmentation_tables(SUMMARY, ["gcn", "gat"])
+    panel = Panel({"mine": Component("corr_gauss")}, augment=("gcn", "gat"))
+    groups = dict(judge.groups_of(panel, SUMMARY))
+    (table,) = groups["1:1 augmentation"]
     assert table.title == "GCN"
     rows = {row[0].text: [c.line() for c in row[1:]] for row in table.rows}
     assert rows["No augmentation"][0] == "0.700 [0.650, 0.750]"
     assert rows["No augmentation"][-1] == "0.762 / 0.748 / 0.772 / 0.758"
     assert rows["FCM-VAE"][0] == "0.600"
     assert rows["mine"][-1] == "–"
-    assert judge.ablation_tables(SUMMARY, ["gcn"]) == []
+    assert "Ablation of FCM-VAE" not in groups
 
 
 def test_requirements_that_are_missed_are_marked(judgement):

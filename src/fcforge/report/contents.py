@@ -74,7 +74,7 @@ class Contents:
     @property
     def against_majority(self) -> dict[str, Comparison]:
         """Difference of every learner from the majority class."""
-        return _vs_majority(self.forests)
+        return {k: c for f in self.forests if not f.with_p for k, _, c in f.differences}
 
     @property
     def heat_limits(self) -> tuple[float, float]:
@@ -179,10 +179,6 @@ def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: in
     return forests
 
 
-def _vs_majority(forests: Sequence[Forest]) -> dict[str, Comparison]:
-    return {k: c for f in forests if not f.with_p for k, _, c in f.differences}
-
-
 def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
     return {(r.spec.seed, r.spec.order) for r in runs}
 
@@ -203,10 +199,11 @@ def contents(
     majority = next(r.learner for r in ranking if r.is_majority and r.learner in groups)
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
+    against = {k: c for f in forests if not f.with_p for k, _, c in f.differences}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
     return Contents(
         rows=ranking,
-        findings=stats.findings(results, expected=expected, against_majority=_vs_majority(forests)),
+        findings=stats.findings(results, expected=expected, against_majority=against),
         leaks=stats.leaks_on(results),
         forests=forests,
         accuracy={k: c[0] for k, c in found.items()},

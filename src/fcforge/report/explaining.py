@@ -23,7 +23,7 @@ from fcforge.capsule.prediction import Prediction
 from fcforge.graphs import n_rois_of
 from fcforge.report import figures
 from fcforge.report.figures import png
-from fcforge.report.frame import Section, picture, render
+from fcforge.report.frame import Section, macro, picture, render, spoken
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import Weights
 from fcforge.text import counted, number
@@ -36,15 +36,11 @@ COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
     "#6a3d9a", "#b8a500", "#1b1b1b",
 )  # fmt: skip
-CAUTION = (
-    "What is shown is what this model used, for this scan, against the reference. It does not "
-    "say that an edge has to do with the illness, and no diagnosis should rest on it."
-)
 
-SHARED = (
-    "This capsule holds no people to compare with (it was sealed without held-out subjects), so "
-    "contributions include what every brain has in common."
-)
+
+def said(what: str, **facts: Any) -> str:
+    """A paragraph of ``explaining.txt.j2``."""
+    return spoken(what, "explaining.txt.j2", **facts)
 
 
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
@@ -156,9 +152,9 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: st
         table = Table.of(("scan", Heading("status", words=True), Heading("why", words=True)), words)
         sections.append(Section("Not explained", table, "No answer was given for these scans."))
     left = len(found.subjects) - SHOWN
-    notes = [("caution", CAUTION)]
+    notes = [("caution", said("caution"))]
     if found.reference == NOBODY:
-        notes.append(("caution", SHARED))
+        notes.append(("caution", said("shared")))
     if left > 0:
         notes.append(("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz."))
     return render(
@@ -181,38 +177,32 @@ def _scan_section(found: Explanation, k: int) -> Section:
     image = glass_brain(found, found.matrix(values=signed), size)
     body: list[Any] = [_sum_words(found, k)]
     if image:
-        box = '<figure class="card"><div class="scroll plain" tabindex="0">{}</div>{}</figure>'
-        body.append(Markup(box).format(image, _legend(found)))
-    body += [edge_table(found, k), *_sums(found, k), _deletion_words(found, k)]
+        colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
+        items = [("bar", "#b2182b", "speaks for patient"), ("bar", "#2166ac", "for control")]
+        items += [("dot", colour, name) for name, colour in colours.items()]
+        body.append(macro("brain", image, items))
+    tested = found.deletion
+    deleted = {"k": tested.k, "top": float(tested.explained[k]), "random": tested.random[k].numpy()}
+    body += [edge_table(found, k), *_sums(found, k), said("deleted", **deleted)]
     return Section(found.subjects[k], tuple(body))
 
 
 def _sum_words(found: Explanation, k: int) -> str:
-    base, total, gap = found.base[k], found.score[k], found.gap[k]
-    for_, against = (found.contribution[k].clip(*c).sum() for c in ((0, None), (None, 0)))
-    words = (
-        f"Log odds {number(total, 2, sign=True)} = {number(base, 2, sign=True)} (reference) "
-        f"{number(for_, 2, sign=True)} (edges that speak for patient) "
-        f"{number(against, 2, sign=True)} (edges against)"
+    """How the edges add up to the log odds, and over how many of them that is spread."""
+    base, total, gap, each = found.base[k], found.score[k], found.gap[k], found.contribution[k]
+    size = -np.sort(-np.abs(each))
+    return said(
+        "summed",
+        total=total,
+        base=base,
+        speaks=each.clip(0, None).sum(),
+        against=each.clip(None, 0).sum(),
+        gap=gap if abs(gap) > 0.01 * max(abs(total - base), 1e-9) else 0,
+        listed=LISTED,
+        share=100 * size[:LISTED].sum() / max(size.sum(), 1e-12),
+        half=int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1,
+        n=len(size),
     )
-    small = abs(gap) <= 0.01 * max(abs(total - base), 1e-9)
-    words += "." if small else f" {number(gap, 2, sign=True)} (not explained by edges)."
-    size = -np.sort(-np.abs(found.contribution[k]))
-    half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
-    share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
-    return words + (
-        f" The {LISTED} strongest edges below make up {share:.1f} % of all movement; half of it "
-        f"is spread over {half} of {len(size)} edges."
-    )
-
-
-def _legend(found: Explanation) -> Markup:
-    line = '<li><i class="{}" style="background:{}"></i>{}</li>'
-    colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
-    items = [("bar", "#b2182b", "speaks for patient"), ("bar", "#2166ac", "for control")]
-    items += [("dot", colour, name) for name, colour in colours.items()]
-    lines = Markup("").join(Markup(line).format(*item) for item in items)
-    return Markup('<ul class="legend gap">{}</ul>').format(lines)
 
 
 def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
@@ -231,15 +221,12 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
         ]
         for row in table.itertuples()
     ]
-    note = (
-        "Whether another sample of people would give the same edges was not measured: "
-        "edge_stability() does it in Python, where the people are."
-    )
+    note = said("not_measured")
     if found.stability is not None:
         heads.append(Heading("to be believed", words=True))
         for row, cells in zip(table.itertuples(), rows, strict=True):
             cells.append(belief(row.believed, row.same_sign, row.in_top))
-        note = belief_note(found.stability)
+        note = said("believed", found=found.stability)
     return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
 
 
@@ -247,14 +234,6 @@ def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
     """Whether an edge is to be believed, and why."""
     below = f"same sign {100 * same_sign:.0f} %, among the strongest {100 * in_top:.0f} %"
     return Cell("yes" if believed else "not to be believed", (below,))
-
-
-def belief_note(found: Stability) -> str:
-    """What `belief` says."""
-    return (
-        f"To be believed: the same sign, and among the strongest, in at least "
-        f"{100 * found.least:.0f} % of {found.n} trainings on {found.over}."
-    )
 
 
 def _sums(found: Explanation, k: int) -> list[Table]:
@@ -277,17 +256,6 @@ def _sum_table(title: str, names: Sequence[str], sums: np.ndarray) -> Table:
     return Table.of(("", Heading("adds to the log odds")), rows, title=title)
 
 
-def _deletion_words(found: Explanation, k: int) -> str:
-    tested = found.deletion
-    top, random = float(tested.explained[k]), tested.random[k].numpy()
-    return (
-        f"Deletion test: with its {counted(tested.k, 'strongest edge')} set to the reference the "
-        f"log odds move by {number(top, 2)} towards it; with as many random edges by "
-        f"{number(random.mean(), 2)} ({number(random.min(), 2)} to {number(random.max(), 2)} in "
-        f"{len(random)} draws)."
-    )
-
-
 # -- the page of a run ----------------------------------------------------------------------------
 def stability_section(
     learners: Mapping[str, Weights], roi_names: tuple[str, ...] = ()
@@ -298,12 +266,7 @@ def stability_section(
     n_edges = next(iter(learners.values())).values.shape[1]
     names = atlas_for(n_rois_of(n_edges), roi_names).roi_names
     body = tuple(_stability_part(title, found, names) for title, found in learners.items())
-    note = (
-        "Weight of an edge in the model at the end of an order, the largest of each training 1; "
-        "positive where a stronger edge speaks for patient. Edges that trainings on other splits "
-        "and orders do not agree about are not to be believed, however large they are here."
-    )
-    return [Section("Edges that linear learners use", body, note)]
+    return [Section("Edges that linear learners use", body, said("weights"))]
 
 
 def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table | str:
@@ -315,16 +278,15 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
     rows = []
     for k in strongest(stable.weight, LISTED):
         weight = Cell(number(stable.weight[k], 2, sign=True), value=stable.weight[k])
-        said = belief(stable.believed[k], stable.same_sign[k], stable.in_top[k])
+        cell = belief(stable.believed[k], stable.same_sign[k], stable.in_top[k])
         if found.n_seeds < SPLITS and stable.believed[k]:
-            said = replace(said, text="too few splits to say")
-        rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, said))
+            cell = replace(cell, text="too few splits to say")
+        rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, cell))
+    so = said("splits", n=int(stable.believed.sum()), of=len(i), least=SPLITS)
     return Table.of(
         (Heading("edge", words=True), "mean weight", Heading("to be believed", words=True)),
         rows,
         title=title,
-        note=f"{belief_note(stable)} {int(stable.believed.sum())} of {len(i)} edges are so, and "
-        "about one would be by chance: splits share people. A run of fewer than "
-        f"{SPLITS} splits cannot say more than which edges are not to be believed.",
+        note=f"{said('believed', found=stable)} {so}",
         sortable=True,
     )

@@ -54,11 +54,15 @@ class Section:
         if isinstance(part, Markup):
             return part
         if isinstance(part, Table | Mapping):
-            macro = "table" if isinstance(part, Table) else "pairs"
-            return Markup(getattr(templates().get_template("macros.html.j2").module, macro)(part))
+            return macro("table" if isinstance(part, Table) else "pairs", part)
         if isinstance(part, str):
             return Markup('<p class="said">{}</p>').format(coded(part))
         return picture(part, self.alt or self.title)
+
+
+def macro(name: str, *values: Any) -> Markup:
+    """A part of a page, by its macro."""
+    return Markup(getattr(templates().get_template("macros.html.j2").module, name)(*values))
 
 
 def picture(figure: Figure, alt: str) -> Markup:

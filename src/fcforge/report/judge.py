@@ -13,7 +13,7 @@ from markupsafe import Markup
 from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
-from fcforge.report.frame import Section, picture, render
+from fcforge.report.frame import Section, macro, picture, render
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import paper
 from fcforge.studies.judge.experiment import Judgement
@@ -62,10 +62,15 @@ TITLES = {
 
 def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:
     """Headings and their tables, empty ones left out."""
+    # the paper's five options, then ours; its ablation where anything was ablated
+    ours = {r: r for r in summary if r not in {*paper.OPTIONS, *paper.ABLATIONS}}
+    options: Mapping[str, str] = {**paper.OPTIONS, **ours}
+    _, *without = paper.ABLATIONS
+    ablated = paper.ABLATIONS if any(row in summary for row in without) else {}
     groups = [
         ("Fidelity and use", fidelity_tables(summary)),
-        ("1:1 augmentation", augmentation_tables(summary, panel.augment)),
-        ("Ablation of FCM-VAE", ablation_tables(summary, panel.augment)),
+        ("1:1 augmentation", _by_classifier(summary, panel.augment, options)),
+        ("Ablation of FCM-VAE", _by_classifier(summary, panel.augment, ablated)),
     ]
     return [(heading, found) for heading, found in groups if found]
 
@@ -172,23 +177,10 @@ def fidelity_tables(summary: Summary) -> list[Table]:
     return out
 
 
-def augmentation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]:
-    """Per classifier: the paper's five options, then ours, with the paper's numbers."""
-    known = {*paper.OPTIONS, *paper.ABLATIONS}
-    rows = {**paper.OPTIONS, **{r: r for r in summary if r not in known}}
-    return _by_classifier(summary, classifiers, rows)
-
-
-def ablation_tables(summary: Summary, classifiers: Sequence[str]) -> list[Table]:
-    """Per classifier: the paper's ablation of FCM-VAE; none when nothing was ablated."""
-    if not any(row in summary for row in list(paper.ABLATIONS)[1:]):
-        return []
-    return _by_classifier(summary, classifiers, paper.ABLATIONS)
-
-
 def _by_classifier(
     summary: Summary, classifiers: Sequence[str], rows: Mapping[str, str]
 ) -> list[Table]:
+    """A table per classifier, with the paper's numbers."""
     heads = ("training set", "ACC", "PRE", "REC", "F1", "paper's ACC / PRE / REC / F1")
     out = []
     for model in classifiers:
@@ -264,7 +256,5 @@ def portrait_cards(portraits: Mapping[str, Portrait]) -> Markup:
     for name, found in portraits.items():
         r = np.corrcoef(real.edge_mean, found.edge_mean)[0, 1]
         alt = f"FC of a typical control and patient of {name}; edge means"
-        shown = picture(portrait_figure(found, real, low), alt)
-        head = Markup('<h3>{}</h3><p class="note">edge means: r = {:.3f}</p>').format(name, r)
-        cards.append(Markup('<figure class="card">{}{}</figure>').format(head, shown))
-    return Markup('<div class="grid">{}</div>').format(Markup("").join(cards))
+        cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
+    return macro("portraits", cards)

@@ -25,7 +25,11 @@ GROUP = "group.html"
 
 def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
     """Carpet plot, FC, motion and ROI coverage of one subject, as one HTML page."""
-    sections = [Section(_title(result, run), _run_figure(run, atlas)) for run in result.runs]
+    several, only = len(result.runs) > 1, "Signal, motion and coverage"
+    sections = [
+        Section(run.source.path.name if several else only, _run_figure(run, atlas))
+        for run in result.runs
+    ]
     fc = fc_figure(result.fc, atlas.systems, "r", vmin=-1, vmax=1)
     sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
     low = _low_coverage(result, atlas)
@@ -44,10 +48,6 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
         warnings.append(f"{len(result.empty)} ROIs without signal, FC set to 0: {names}.")
     return _page(f"sub-{result.subject}", sections, warnings=_cautions(warnings), facts=facts)
-
-
-def _title(result: SubjectFC, run: Run) -> str:
-    return run.source.path.name if len(result.runs) > 1 else "Signal, motion and coverage"
 
 
 def preprocess_page(
@@ -82,7 +82,11 @@ def group_page(
     if rows:
         sections.insert(0, Section("Distributions", _group_figure(rows)))
         columns = [c for c in rows[0] if c != "file"]
-        body = [[_subject_cell(c, row[c]) for c in columns] for row in rows]
+        link = {"participant_id": "{}.html"}
+        body = [
+            [Cell(x := str(row[c]), link=link.get(c, "").format(x)) for c in columns]
+            for row in rows
+        ]
         sections.append(Section("Subjects", Table.of(columns, body, sortable=True)))
     warnings = [("serious", f"{who}: {why}") for who, why in failed]
     warnings += _cautions([*mixed_trs(rows), *outliers(rows)])
@@ -110,18 +114,12 @@ def _cautions(texts: Sequence[str]) -> list[tuple[str, str]]:
     return [("caution", text) for text in texts]
 
 
-def _subject_cell(column: str, value: Any) -> Cell:
-    name = str(value)
-    return Cell(name, link=f"{name}.html" if column == "participant_id" else "")
-
-
 def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
     known = [run.coverage for run in result.runs if run.coverage is not None]
     lowest = np.min(known, axis=0) if known else np.ones(atlas.n_rois)
     order = [i for i in np.argsort(lowest) if lowest[i] < LOW_COVERAGE]
-    return Table.of(
-        ("ROI", "coverage"), [(atlas.roi_names[i], number(lowest[i], 2)) for i in order]
-    )
+    rows = [(atlas.roi_names[i], number(lowest[i], 2)) for i in order]
+    return Table.of(("ROI", "coverage"), rows)
 
 
 def _words(value: Any) -> Any:
