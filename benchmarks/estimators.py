@@ -1,6 +1,7 @@
 """`ForgeClassifier` with its defaults beside scikit-learn and nilearn, leave-one-site-out.
 
 usage: python benchmarks/estimators.py [--people tested|development] [--out results/estimators.json]
+       python benchmarks/estimators.py --people fits     (prints; nothing is stored)
 
 *tested*: NYU, UM, USM, UCLA of both files (444 quality-checked subjects; the paper's own 529).
 *development*: everybody else, the second of each pair that looks like one person left out; any
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from setting import FILES, machine, options, public_people, save, tested_people, timed
+from setting import FILES, FOLDER, machine, options, public_people, save, tested_people, timed
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegressionCV, RidgeClassifierCV
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
@@ -37,7 +38,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from fcforge.estimator import ForgeClassifier
+from fcforge.sites import load_dataset
 from fcforge.sites.cohort import Cohort
+from fcforge.types import Component
 
 DRAWS = 2000
 
@@ -153,9 +156,25 @@ def evaluate(learners: dict[str, Callable[[], Any]], cohort: Cohort) -> list[dic
     return rows
 
 
+def fit_seconds(repeats: int = 7) -> dict[str, float]:
+    """CPU seconds of one fit on all 871 subjects of the first file: medians of alternating fits."""
+    cohort = load_dataset(Component("folder", {"path": str(FOLDER / FILES["444"])}))
+    rows, cols = np.tril_indices(cohort.n_rois, -1)
+    makers = {name: LEARNERS[name] for name in list(LEARNERS)[:2]}
+    spent: dict[str, list[float]] = {name: [] for name in makers}
+    for _ in range(repeats):
+        for name, make in makers.items():
+            took, _ = timed(partial(make().fit, cohort.fc[:, rows, cols], cohort.y))
+            spent[name].append(took.cpu)
+    return {name: float(np.median(values)) for name, values in spent.items()}
+
+
 def main() -> None:
     """Run and store."""
     given = options(__doc__, people="tested", out=Path("results/estimators.json"))
+    if given.people == "fits":
+        print(json.dumps(fit_seconds()))
+        return
     learners, load = {
         "tested": (LEARNERS, tested_people), "development": (CANDIDATES, public_people)
     }[given.people]  # fmt: skip

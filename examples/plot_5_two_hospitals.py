@@ -59,7 +59,7 @@ fig, ax = plt.subplots(figsize=(5, 3), layout="constrained")
 for site in capsule.sites:
     at = [t for t, stage in enumerate(stages) if site in stage]
     ax.plot(at, [stages[t][site]["accuracy"] for t in at], marker="o", lw=2, label=site)
-ax.set(xticks=range(2), ylabel="accuracy on synthetic held-out subjects")
+ax.set(xticks=range(2), ylabel="accuracy, synthetic held-out")
 ax.set_xticklabels([f"after {s}" for s in capsule.sites])
 ax.legend(frameon=False)
 
