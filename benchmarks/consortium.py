@@ -51,11 +51,9 @@ COUNTS = (4, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 EPSILONS = {"no noise": None, **{f"epsilon {e:g}": e for e in (8.0, 4.0, 2.0, 1.0, 0.5)}}
 DELTA, TESTED, OWN = 1e-3, 100, 0.5
 TIMES = {
-    "open_and_verify_s": "open and verify all",
-    "solve_s": "solve the head",
-    "merge_s": "merge two halves",
-    "withdraw_s": "withdraw one",
-}
+    "open_and_verify_s": "open and verify all", "solve_s": "solve the head",
+    "merge_s": "merge two halves", "withdraw_s": "withdraw one",
+}  # fmt: skip
 CERTAIN = 0.98  # nobody's diagnosis is surer than that
 
 
@@ -246,12 +244,9 @@ def main() -> None:
     args = options(__doc__, repeats=10, rois=400, out=ROOT / "results/consortium.json")
     torch.set_num_threads(1)
     begun, (start, of) = timed(public_start)
-    found: dict = {
-        "command": f"python benchmarks/consortium.py --repeats {args.repeats}",
-        "machine": machine(),
-        "start": {"of": of, "seconds": begun, "arrays": start.arrays.digest},
-        "hospitals": list(COUNTS),
-    }
+    command = f"python benchmarks/consortium.py --repeats {args.repeats}"
+    made = {"of": of, "seconds": begun, "arrays": start.arrays.digest}
+    found: dict = {"command": command, "machine": machine(), "start": made, "hospitals": COUNTS}
     found["curves_s"], found["curves"] = timed(partial(curves, start.arrays, args.repeats))
     rows = []
     for name, curve in found["curves"].items():

@@ -59,13 +59,11 @@ def measured(model: ForgeClassifier, cohort: Any, truth: np.ndarray | None) -> d
     train = rng.permutation(len(cohort)) % 4 > 0
     found = model.fit(cohort.fc[train], cohort.y[train]).explain(cohort.fc[~train][:60])
     moved, random = found.deletion.explained.numpy(), found.deletion.random.numpy()
-    row: dict[str, Any] = {
-        "accuracy": float((model.predict(cohort.fc[~train]) == cohort.y[~train]).mean()),
-        "deletion": float(moved.mean()),
-        "random": float(random.mean()),
-        "wins": float((moved > random.max(1)).mean()),
-        "gap": float((np.abs(found.gap) / np.abs(found.contribution).sum(1)).max()),
-    }
+    right = model.predict(cohort.fc[~train]) == cohort.y[~train]
+    gap = np.abs(found.gap) / np.abs(found.contribution).sum(1)
+    row: dict[str, Any] = {"accuracy": float(right.mean()), "deletion": float(moved.mean())}
+    row |= {"random": float(random.mean()), "wins": float((moved > random.max(1)).mean())}
+    row["gap"] = float(gap.max())
     if truth is not None:
         row["truth"] = float(spearmanr(centred(found.slope.mean(0)), centred(truth)).statistic)
     if model.method == "analytic":

@@ -67,14 +67,11 @@ def full_memory(lane: Lane, bank: Bank, rows: Tensor) -> Lane:
     slots = torch.arange(MEMORY, device=bank.device)
     held = rows[slots % len(rows)]
     memory = {
-        "memory.row": held,
-        "memory.y": bank.y[held],
+        "memory.row": held, "memory.y": bank.y[held], "memory.site": torch.zeros_like(held),
         "memory.logits": torch.zeros(MEMORY, 2, device=bank.device),
         "memory.embedding": torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
-        "memory.site": torch.zeros_like(held),
-        "replay.active": slots,
-        "replay.quota": torch.tensor([MEMORY], device=bank.device),
-    }
+        "replay.active": slots, "replay.quota": torch.tensor([MEMORY], device=bank.device),
+    }  # fmt: skip
     return lane._replace(state={**lane.state, **memory})
 
 
@@ -230,14 +227,12 @@ def main() -> None:
     found, (product, copy) = with_replay(args), ceilings(args.device)
     print(f"copy {copy / 1e12:.2f} TB/s, fp32 product {product / 1e12:.1f} TFLOP/s")
     plain, pyg = found[PLAIN], found.get(PYG, float("nan"))
-    show(
-        (
-            {"variant": label, "model-steps/s": f"{v:.0f}", "x plain": v / plain, "x PyG": v / pyg}
-            | {"share of fp32": v * FLOP / product, "share of copy": v * TRAFFIC / copy}
-            for label, v in found.items()
-        ),
-        ".2f",
-    )
+    rows = [
+        {"variant": label, "model-steps/s": f"{v:.0f}", "x plain": v / plain, "x PyG": v / pyg}
+        | {"share of fp32": v * FLOP / product, "share of copy": v * TRAFFIC / copy}
+        for label, v in found.items()
+    ]
+    show(rows, ".2f")
     save(args.out, {"machine": machine(args.device), "model-steps/s": found})
 
 

@@ -115,9 +115,8 @@ def make(jobs: int) -> dict[Path, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    form = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if stale")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()

@@ -143,9 +143,8 @@ def measure(args, public: str, sites_of: Mapping[int, Sites]) -> dict[str, dict]
     def private(name: str, epsilon: float, template: str = public, **more: int) -> Component:
         return Component(name, {"epsilon": epsilon, "noise": "seeded", "public": template, **more})
 
-    curves: dict[str, dict] = {
-        "ridge, exact statistics": {NO_DP: summary(ridge_points(sites_of, RIDGE))}
-    }
+    exact = summary(ridge_points(sites_of, RIDGE))
+    curves: dict[str, dict] = {"ridge, exact statistics": {NO_DP: exact}}
     for name, template in (("DP ridge, public axes", public), ("DP ridge, random axes", "")):
         curves[name] = {}
         for e in args.epsilons:

@@ -72,12 +72,8 @@ def stages(args: Namespace, folder: Path) -> None:
 def ops(args: Namespace, folder: Path) -> None:
     """The third site under torch.profiler, after two learned for every order."""
     prepared, cuda = prepared_run(args, "corr_gauss"), args.device.startswith("cuda")
-    shop = Workshop(
-        prepared.cohort,
-        open_store(prepared, folder),
-        args.device,
-        args.group or (128 if cuda else 1),
-    )
+    store, group = open_store(prepared, folder), args.group or (128 if cuda else 1)
+    shop = Workshop(prepared.cohort, store, args.device, group)
     by_depth: dict[int, list] = {}
     for node in prepared.plan.nodes.values():
         by_depth.setdefault(node.depth, []).append(node)

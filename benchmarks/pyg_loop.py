@@ -48,14 +48,6 @@ def build_graphs(batch: FCBatch, tau: float = TAU) -> list[Data]:
 
 
 @dataclass
-class Past:
-    """Generated subjects of a learned site; their graphs carry stored logits and readouts."""
-
-    kept: list[Data]
-    dev: list[Data]
-
-
-@dataclass
 class Order:
     """One order of the authors' loop; every stage is timed under its own name."""
 
@@ -64,7 +56,7 @@ class Order:
     watch: Stopwatch
     device: str = "cpu"
     replay: int = 32
-    past: list[Past] = field(default_factory=list)
+    past: list[tuple[list[Data], list[Data]]] = field(default_factory=list)  # kept, held out
     active: list[Data] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -119,32 +111,25 @@ class Order:
             kept, dev = graphs[:CANDIDATES], graphs[CANDIDATES:]
             for graph, u, r in zip(kept, *self.outputs(kept), strict=True):
                 graph.u, graph.r = u[None], r[None]
-            self.past.append(Past(kept, dev))
+            self.past.append((kept, dev))
             self.state = self.sampler.add_site(self.state, torch.tensor(self.accuracy(dev)))
 
     def refresh(self) -> None:
         """Look at every past site's generated subjects and choose those to replay."""
         with self.watch.stage("refresh, per past site", len(self.past)):
             looks = []
-            for past in self.past:
-                logits, z = self.outputs(past.kept)
-                y = torch.cat([g.y for g in past.dev])
+            for kept, dev in self.past:
+                logits, z = self.outputs(kept)
+                y, labels = (torch.cat([g.y for g in graphs]) for graphs in (dev, kept))
                 shown = torch.ones_like(y, dtype=torch.bool)
-                accuracy, ce = held_out(self.outputs(past.dev)[0], y, shown)
-                labels = torch.cat([g.y for g in past.kept])
+                accuracy, ce = held_out(self.outputs(dev)[0], y, shown)
                 psi = torch.stack([margin(logits), closeness(z, labels)], -1)
                 looks.append(Look(accuracy, ce, psi, distances(z)))
             look = Look(*(torch.stack(part) for part in zip(*looks, strict=True)))
             key = torch.tensor(len(self.past), dtype=torch.int32)
             self.state, choice = self.sampler.refresh(self.state, look, key, CANDIDATES)
-            every = [g for past in self.past for g in past.kept]
+            every = [g for kept, _ in self.past for g in kept]
             self.active = [every[i] for i in choice.active.tolist()]
-
-    def evaluate(self) -> None:
-        """Every site's test subjects, once per site of the order."""
-        with self.watch.stage("evaluation"):
-            for graphs in self.test.values():
-                self.accuracy(graphs)
 
     def fit_generator(self, source: FCBatch, epochs: int) -> None:
         """The authors' generator on the device."""
@@ -171,7 +156,9 @@ def measure_order(order: Order, n: int, vae_epochs: int) -> None:
             with order.watch.stage(f"{site}:generator epoch", vae_epochs):
                 order.fit_generator(order.sites[site].learning(with_val=True), vae_epochs)
         order.remember(site)
-        order.evaluate()
+        with order.watch.stage("evaluation"):
+            for graphs in order.test.values():
+                order.accuracy(graphs)
     order.refresh()
     order.epochs(names[0], n, replaying=True)
 

@@ -196,13 +196,10 @@ def main() -> None:
     args = options(__doc__, seeds=20, out=ROOT / "results/release_attack.json")
     torch.set_num_threads(1)
     clock = Stopwatch()
-    found: dict = {
-        "command": f"python benchmarks/release_attack.py --seeds {args.seeds}",
-        "machine": setting.machine(),
-        "delta": DELTA,
-        "ceilings": {name: round(ceiling_of(e, DELTA), 4) for name, e in EPSILONS.items()},
-        "data": {f"{k} subjects": measure(file, args.seeds, clock) for k, file in FILES.items()},
-    }
+    command = f"python benchmarks/release_attack.py --seeds {args.seeds}"
+    found: dict = {"command": command, "machine": setting.machine(), "delta": DELTA}
+    found["ceilings"] = {name: round(ceiling_of(e, DELTA), 4) for name, e in EPSILONS.items()}
+    found["data"] = {f"{k} subjects": measure(f, args.seeds, clock) for k, f in FILES.items()}
     found["seconds"] = {name: [round(t, 1) for t in spent] for name, spent in clock.spent.items()}
     setting.save(args.out, found)
     figure(found, ROOT / "docs/images/release_attack.png")

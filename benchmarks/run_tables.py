@@ -162,9 +162,8 @@ def read(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    form = argparse.RawTextHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     commands = parser.add_subparsers(required=True)
     for work in (write, run, read):
         command = commands.add_parser(work.__name__)

@@ -98,17 +98,12 @@ def pack(table: Finished, data: Mapping[str, Any], **about: Any) -> dict[str, np
     largest = int(people["test_count"].max())
     experiment = without_folders(data["experiment"])
     titles = [learner["title"] for learner in experiment["learners"]]
+    machines = {title: dict(group[0].environment) for title, group in table.groups.items()}
     facts = {
-        "format": FORMAT,
-        "experiment": experiment,
-        "sites": sites,
-        "seeds": seeds,
-        "data_sha256": data["data_sha256"],
-        "keeps": dict(table.keeps),
-        "missing": list(table.missing),
-        "machines": {title: dict(group[0].environment) for title, group in table.groups.items()},
-        **about,
-    }
+        "format": FORMAT, "experiment": experiment, "sites": sites, "seeds": seeds,
+        "data_sha256": data["data_sha256"], "keeps": dict(table.keeps),
+        "missing": list(table.missing), "machines": machines, **about,
+    }  # fmt: skip
     longest = max(len(r.spec.order) for r in runs)
 
     def padded(rows: list[Any], kind: type, width: int = longest) -> np.ndarray:
@@ -188,9 +183,8 @@ def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
     sites, seeds = about["sites"], about["seeds"]
     experiment = replace(Experiment.from_json(about["experiment"]), seeds=tuple(seeds))
     titles = [learner.title for learner in experiment.learners]
-    specs = {
-        (s.learner.title, s.seed, s.order): s for s in experiment.specs(sites, about["data_sha256"])
-    }
+    every = experiment.specs(sites, about["data_sha256"])
+    specs = {(s.learner.title, s.seed, s.order): s for s in every}
     tested = [_tested(arrays, sites, k) for k in range(len(seeds))]
     scores = decode(arrays["codes"])
     groups: dict[str, list[RunResult]] = {}
@@ -228,12 +222,11 @@ def _tested(arrays: Mapping[str, np.ndarray], sites: list[str], seed: int) -> di
     cuts = begin + np.cumsum([0, *counts[seed]])
     parts = {s: slice(*cuts[i : i + 2]) for i, s in enumerate(sites)}
     numbers = {s: arrays["test_person"][part].tolist() for s, part in parts.items()}
+    positive = dict(zip(sites, arrays["train_positive"][seed].tolist(), strict=True))
     return {
         "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
         "subject_ids": {s: tuple(f"{n:08x}" for n in found) for s, found in numbers.items()},
-        "train_positive": {
-            s: float(arrays["train_positive"][seed, i]) for i, s in enumerate(sites)
-        },
+        "train_positive": positive,
     }
 
 

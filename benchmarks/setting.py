@@ -47,19 +47,16 @@ def options(doc: str, *commands: str, **defaults: Any) -> argparse.Namespace:
     A bare type has no default, a tuple takes several values, False is a switch; `commands` are
     the choices of a first word.
     """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=form)
     if commands:
         parser.add_argument("command", choices=commands)
     for name, default in defaults.items():
         several = isinstance(default, tuple)
-        one = default[0] if several else default
+        one, kind, known = default[0] if several else default, None, default
         if isinstance(one, type):
             kind, known = one, () if several else None
-        else:
-            kind, known = type(one), default
-        how = {"type": kind, "nargs": "*" if several else None}
+        how = {"type": kind or type(one), "nargs": "*" if several else None}
         if default is False:
             how = {"action": "store_true"}
         flag = f"--{name.replace('_', '-')}"

@@ -48,23 +48,16 @@ DESIGN = StartSettings(
 SECOND = replace(DESIGN, penalty=1.0)
 TRIALS = {
     1: {
-        "form": ("class sums", "plain solve"),
-        "axes": (8, 32),
-        "directions": ("pls",),
-        "shrink": (0.2, 0.6),
-        "penalty": (0.25, 1.0),
-        "pull": (3.0, 30.0, 100.0),
+        "form": ("class sums", "plain solve"), "axes": (8, 32), "directions": ("pls",),
+        "shrink": (0.2, 0.6), "penalty": (0.25, 1.0), "pull": (3.0, 30.0, 100.0),
         "clip": (0.75, 0.9),
     },
-    2: {
-        "axes": (8, 12, 24, 32),
-        "pull": (3.0, 30.0, 100.0),
-        "intercept": (0.3, 1.0, 3.0, 30.0, 100.0),  # pull of the intercept alone
-        "clip": (0.25, 0.75),
-        "shrink": (0.3, 0.5),
+    2: {  # intercept: pull of the intercept alone
+        "axes": (8, 12, 24, 32), "pull": (3.0, 30.0, 100.0),
+        "intercept": (0.3, 1.0, 3.0, 30.0, 100.0), "clip": (0.25, 0.75), "shrink": (0.3, 0.5),
         "penalty": (0.7, 1.5, 2.0),
     },
-}
+}  # fmt: skip
 PARTITIONS, DRAWS, EPSILON, DELTA = 12, {1: 3, 2: 9}, 1.0, 1e-3
 
 
