@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fcforge.capsule.home import read_own, write_own
-from fcforge.capsule.ledger import PrivateKey, now, public_hex
+from fcforge.capsule.ledger import PrivateKey, library, now, public_hex
 from fcforge.errors import CapsuleError, ConfigError, at, unknown_name
 from fcforge.writing import write_bytes
 
@@ -22,20 +22,9 @@ PASSPHRASE, PLACE = "FCFORGE_PASSPHRASE", "FCFORGE_KEYRING"
 FORMAT = "fcforge-keyring"
 
 
-def _library() -> Any:
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError as error:
-        raise CapsuleError(
-            "signatures need the package 'cryptography'.", do="pip install 'fcforge[signing]'"
-        ) from error
-    return serialization, ed25519
-
-
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: str) -> Any:
     """What `load` makes of a PEM file; `CapsuleError` unless it is an Ed25519 key."""
-    _, ed25519 = _library()
+    _, ed25519, _ = library()
     with at(path):
         try:
             key = load(Path(path).read_bytes())
@@ -51,7 +40,7 @@ def read_private(path: str | Path, passphrase: str = "") -> PrivateKey:
 
     The passphrase of an encrypted one may also be in ``$FCFORGE_PASSPHRASE``.
     """
-    serialization, _ = _library()
+    serialization, *_ = library()
     secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
 
     def load(data: bytes) -> Any:
@@ -66,13 +55,13 @@ def read_private(path: str | Path, passphrase: str = "") -> PrivateKey:
 
 def read_public(path: str | Path) -> str:
     """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
-    serialization, _ = _library()
+    serialization, *_ = library()
     return _loaded(path, serialization.load_pem_public_key, "public").public_bytes_raw().hex()
 
 
 def write_keys(path: str | Path, passphrase: str = "") -> str:
     """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
-    serialization, ed25519 = _library()
+    serialization, ed25519, _ = library()
     if Path(path).exists() or Path(f"{path}.pub").exists():
         raise CapsuleError("exists already.", where=str(path), do="Choose another name.")
     key = ed25519.Ed25519PrivateKey.generate()

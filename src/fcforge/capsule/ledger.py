@@ -111,6 +111,18 @@ def append(entries: Sequence[Entry], content: Mapping[str, Any]) -> tuple[Entry,
     return (*entries, {**content, **chained})
 
 
+def library() -> Any:
+    """What is used of the optional package: serialization, ed25519, exceptions."""
+    try:
+        from cryptography import exceptions
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        do = "pip install 'fcforge[signing]'"
+        raise CapsuleError("signatures need the package 'cryptography'.", do=do) from error
+    return serialization, ed25519, exceptions
+
+
 def public_hex(key: PrivateKey | None) -> str:
     """64 hex digits of the public key of a private one; empty without a key."""
     return "" if key is None else key.public_key().public_bytes_raw().hex()
@@ -123,17 +135,11 @@ def sign(key: PrivateKey | None, digest: str) -> str:
 
 def check_signature(public: str, signature: str, digest: str, what: str) -> None:
     """Raise `CapsuleError` unless `signature` was made by `public` over that SHA-256."""
+    _, ed25519, wrong = library()
     try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError as error:
-        raise CapsuleError(
-            "signatures need the package 'cryptography'.", do="pip install 'fcforge[signing]'"
-        ) from error
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), CONTEXT + digest.encode())
-    except (InvalidSignature, ValueError, TypeError) as error:
+    except (wrong.InvalidSignature, ValueError, TypeError) as error:
         raise CapsuleError(f"the signature {what}: changed, or signed by another.") from error
 
 

@@ -60,8 +60,9 @@ class PublicStart:
         """All arrays as float32, which holds their 12 or 24 bits exactly."""
         found = {name: array.float() for name, array in self.arrays.arrays().items()}
         if self.confounds is not None:
-            found["confounds.centre"] = torch.from_numpy(self.confounds.centre).float()
-            found["confounds.coefficients"] = torch.from_numpy(self.confounds.coefficients).float()
+            for name in ("centre", "coefficients"):
+                array = getattr(self.confounds, name)
+                found[f"confounds.{name}"] = torch.from_numpy(array).float()
         return found
 
     @property
@@ -153,10 +154,11 @@ def _made(
         features = features - torch.from_numpy(confounds.effect(cohort.covariates))
     y = torch.from_numpy(cohort.y)
     start = make_start(features, y, cohort.site.tolist(), settings)
+    spread = {name: np.asarray(cohort.covariates[name]) for name in remove}
     papers = {
         **_facts(cohort, twice),
         "removes": list(remove),
-        "ranges": {n: _range(cohort.covariates[n]) for n in remove},
+        "ranges": {n: [_bits(v.min()), _bits(v.max())] for n, v in spread.items()},
         "settings": asdict(settings),
         "limits": _limits(start, features, cohort),
         "unseen_site": _unseen(features, y, cohort, settings),
@@ -181,12 +183,10 @@ def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
 
 def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
     """How far out, how unlike a scan and how unlike a site may be."""
-    size = start.standardise(features).square().mean(1).sqrt()
-    return {
-        "size": _bits(SIZE_LIMIT * float(size.max())),
-        "likeness": _bits(LIKENESS * float(likeness(features, start.mean).min())),
-        "site": _bits(_site_limit(features, cohort)),
-    }
+    size = float(start.standardise(features).square().mean(1).sqrt().max())
+    alike, site = float(likeness(features, start.mean).min()), _site_limit(features, cohort)
+    found = {"size": SIZE_LIMIT * size, "likeness": LIKENESS * alike, "site": site}
+    return {name: _bits(value) for name, value in found.items()}
 
 
 def _site_limit(features: Tensor, cohort: Cohort) -> float:
@@ -199,12 +199,8 @@ def _site_limit(features: Tensor, cohort: Cohort) -> float:
     return min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
 
 
-def _range(values: np.ndarray) -> list[float]:
-    return [_bits(float(np.min(values))), _bits(float(np.max(values)))]
-
-
 def _bits(value: float) -> float:
-    return float(rounded(torch.tensor(value, dtype=torch.float64)))
+    return float(rounded(torch.tensor(float(value), dtype=torch.float64)))
 
 
 def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings) -> dict[str, Any]:
