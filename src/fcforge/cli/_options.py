@@ -37,9 +37,7 @@ judging = Room("fcforge.studies.judge")
 Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
 Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
 Capsule = Annotated[Path, Argument(help="Capsule file or folder.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None, Option("--set", help="Override a setting, e.g. training.epochs=5.")
-]
+Overrides = Annotated[list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")]
 Out = Annotated[Path | None, Option(help="Folder to write (runs/<name of the config>).")]
 Jobs = Annotated[int, Option(min=0, help="Worker processes; 0 uses all cores.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only estimate time and disk space.")]

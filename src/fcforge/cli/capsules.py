@@ -33,14 +33,9 @@ def start(
     out: Annotated[Path, Option(help="Capsule to write.")],
     data: Annotated[Path | None, Option(help="Public people: .npz file or folder.")] = None,
     sites: Annotated[str, Option(help="Public sites, separated by commas (all).")] = "",
-    remove: Annotated[
-        str, Option(help="Covariates to take out of every scan, e.g. mean_fd,age,sex.")
-    ] = "",
+    remove: Annotated[str, Option(help="Covariates to remove, e.g. mean_fd,age,sex.")] = "",
     dataset: Annotated[str, Option(help="Loader; see `fcforge list datasets`.")] = "folder",
-    overrides: Annotated[
-        list[str] | None,
-        Option("--set", help="A setting, e.g. start.axes=8 or dataset.quality=all."),
-    ] = None,
+    overrides: Annotated[list[str] | None, Option("--set", help="E.g. start.axes=8.")] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Make a public start: what a consortium begins from, made of public people alone."""

@@ -204,9 +204,7 @@ def pages(
 def tune(
     config: given.Config,
     overrides: given.Overrides = None,
-    out: Annotated[
-        Path | None, Option(help="Folder to write (runs/<name of the config>_tune).")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder to write (runs/<config>_tune).")] = None,
     repeats: Annotated[int, Option(min=1, help="Inner cuts of the training part.")] = 3,
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: given.Jobs = 0,
@@ -249,9 +247,7 @@ def _show(tables: list[Any], as_json: bool) -> None:
 def motion(
     config: given.Config,
     overrides: given.Overrides = None,
-    phenotypes: Annotated[
-        Path | None, Option(help="Table with SUB_ID and func_mean_fd, such as ABIDE's.")
-    ] = None,
+    phenotypes: Annotated[Path | None, Option(help="Table with SUB_ID and func_mean_fd.")] = None,
     beside: Annotated[Path | None, Option(help="Run folder to show its learners beside.")] = None,
     as_json: given.AsJson = False,
 ) -> None:

@@ -14,9 +14,7 @@ from fcforge.cli._options import capsule, fcforge
 
 def encrypt(
     file: Annotated[Path, Argument(help="Capsule or any other file.")],
-    to: Annotated[
-        list[str], Option(help="age1... or ssh-ed25519 ..., or a file of them; repeatable.")
-    ],
+    to: Annotated[list[str], Option(help="Key (age1..., ssh-ed25519 ...) or file; repeatable.")],
     out: Annotated[Path | None, Option(help="File to write [FILE.age].")] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
@@ -40,11 +38,12 @@ keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke th
 @keys.command("new")
 def new_key(
     out: Annotated[Path, Argument(help="Private key to write.")],
-    passphrase: Annotated[
-        bool, Option("--passphrase", help="Ask for one; signing then asks for it, too.")
-    ] = False,
+    passphrase: Annotated[bool, Option("--passphrase", help="Protect it with one.")] = False,
 ) -> None:
-    """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away."""
+    """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away.
+
+    Signing with a protected key needs its passphrase in $FCFORGE_PASSPHRASE.
+    """
     said = ""
     if passphrase:
         said = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
