@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import re
 import runpy
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
 SRC = ROOT / "src"
 WITH_EXAMPLES = sorted(p for p in SRC.rglob("*.py") if "\n    >>> " in p.read_text())
 PAGES = sorted(p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts))
+ABOVE = [ROOT / name for name in ("README.md", "REPRODUCIBILITY.md", "CHANGELOG.md")]
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +88,15 @@ def test_examples_in_docstrings_give_what_they_say(file):
     assert ran.failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def anchors(page: Path) -> set[str]:
+    """Names by which headings of a page can be linked to."""
+    heads = re.findall(r"^#{1,3} (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ABOVE], ids=lambda p: p.stem)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()):
         if target.startswith(("http", "mailto:")):
             continue
         example = re.fullmatch(r"(?:\.\./)*auto_examples/(\w+)\.rst", target)
@@ -96,7 +104,10 @@ def test_links_lead_somewhere(page):
             name = example[1]
             assert name == "index" or (ROOT / "examples" / f"{name}.py").is_file(), target
         else:
-            assert (page.parent / target).exists(), target
+            there = page.parent / target if target else page
+            assert there.exists(), target
+            if anchor and there.suffix == ".md":
+                assert anchor in anchors(there), (target, anchor)
 
 
 # -- architecture and glossary -----------------------------------------------------------------
@@ -145,10 +156,73 @@ def test_the_readme_fits_on_a_screen_and_a_half():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
 
-def test_experiments_named_in_the_docs_exist():
-    for page in PAGES:
-        for name in re.findall(r"experiments/[a-z0-9_/]+\.toml", page.read_text()):
+def test_files_named_in_the_docs_exist():
+    named = r"(?:experiments|benchmarks|results|tests)/[a-z0-9_/+]+\.(?:toml|py|json|csv|npz)"
+    for page in [*PAGES, *ABOVE, ROOT / "benchmarks" / "RESULTS.md"]:
+        for name in re.findall(named, page.read_text()):
             assert (ROOT / name).is_file(), f"{page.name}: {name}"
+
+
+# -- numbers in sentences ------------------------------------------------------------------------
+INTERVAL = re.compile(r"-?\d*\.\d+ \[-?\d*\.\d+, -?\d*\.\d+\]")
+MADE = re.compile(r"<!-- table .*?<!-- end -->", re.DOTALL)
+
+
+def intervals(text: str) -> set[str]:
+    """Numbers with their intervals, plus signs and line breaks left out."""
+    return set(
+        INTERVAL.findall(" ".join(text.replace("\N{MINUS SIGN}", "-").split()).replace("+", ""))
+    )
+
+
+def test_intervals_in_sentences_stand_in_a_table():
+    pages = [ROOT / "README.md", ROOT / "REPRODUCIBILITY.md", *DOCS.glob("results/*.md")]
+    made = set().union(*(intervals(" ".join(MADE.findall(page.read_text()))) for page in pages))
+    for page in (*pages[:2], DOCS / "results" / "releases.md"):
+        quoted = intervals(MADE.sub("", page.read_text()))
+        assert quoted
+        assert quoted <= made, (page.name, quoted - made)
+
+
+def test_default_strengths_are_those_of_the_code():
+    table = (DOCS / "methods.md").read_text().split("### Default strengths")[1].split("###")[0]
+    found = 0
+    for names, told in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|", table, re.MULTILINE):
+        methods = [METHODS[name]() for name in re.findall(r"\w+", names)]
+        for field, value in re.findall(r"`(\w+)` ([\d.e]+\d|\d)", told):
+            has = [getattr(method, field) for method in methods if hasattr(method, field)]
+            assert set(has) == {float(value)}, (names, field)
+            found += 1
+    assert found > 15
+
+
+def said(value: object) -> str:
+    """A setting as the page of FORGE writes it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    if isinstance(value, tuple):
+        return " to ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_the_settings_of_forge_are_those_of_the_code():
+    forge, switch = METHODS["forge"], {"on": "true", "off": "false"}
+    presets = forge(), forge.paper(), forge.official()
+    text = (DOCS / "forge.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    assert len(rows) > 20
+    for names, *told in rows:
+        fields = re.findall(r"`([\w.]+)`", names)
+        room = fields[0].rpartition(".")[0]
+        for preset, cell in zip(presets, told, strict=True):
+            if fields == ["lambdas"]:
+                weights = (told[0] if cell == "the same" else cell).split(" / ")
+                assert preset.weights == tuple(map(float, weights))
+                continue
+            values = cell.replace(" a site", "").split(", ")
+            for field, value in zip(fields, values, strict=True):
+                path = f"{room}{field}" if field.startswith(".") else field
+                assert said(attrgetter(path)(preset)) == switch.get(value, value), (path, cell)
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
