@@ -31,15 +31,8 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from setting import FILES, FOLDER, ROOT, machine, options, quality, save, show, timed, whole_abide
 
-from fcforge.consortium import (
-    Consortium,
-    Home,
-    PublicStart,
-    Release,
-    make_public,
-    read_consortium,
-    write_consortium,
-)
+from fcforge.consortium import Consortium, Home, PublicStart, Release, make_public
+from fcforge.consortium.files import read_consortium, write_consortium
 from fcforge.consortium.learning import Budget, learn
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector

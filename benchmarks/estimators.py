@@ -80,14 +80,11 @@ def log_ridge(**more: Any) -> ForgeClassifier:
     return ForgeClassifier().set_params(**params)
 
 
+BOTH = "log+diagonal"
 CANDIDATES: dict[str, Callable[[], Any]] = {
-    "ForgeClassifier, Fisher-z edges": lambda: ForgeClassifier().set_params(
-        model__features="z", method__centre=True
-    ),
+    "ForgeClassifier, Fisher-z edges": partial(log_ridge, model__features="z", method__centre=True),
     "ForgeClassifier, matrix-log edges": log_ridge,
-    "ForgeClassifier, matrix-log edges and diagonal": lambda: log_ridge(
-        model__features="log+diagonal"
-    ),
+    "ForgeClassifier, matrix-log edges and diagonal": partial(log_ridge, model__features=BOTH),
 }
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ForgeClassifier, defaults": ForgeClassifier,
@@ -104,12 +101,9 @@ LEARNERS: dict[str, Callable[[], Any]] = {
 
 def left_out_scores(model: Any, cohort: Cohort) -> np.ndarray:
     """Score of every subject by a model of the other sites."""
-    rows, cols = np.tril_indices(cohort.n_rois, -1)
-    X = cohort.fc[:, rows, cols]
-    folds = LeaveOneGroupOut()
-    return cross_val_predict(
-        model, X, cohort.y, groups=cohort.site, cv=folds, method="decision_function"
-    )
+    X = cohort.fc[:, *np.tril_indices(cohort.n_rois, -1)]
+    how = {"groups": cohort.site, "cv": LeaveOneGroupOut(), "method": "decision_function"}
+    return cross_val_predict(model, X, cohort.y, **how)
 
 
 def measures(score: np.ndarray, cohort: Cohort, weight: np.ndarray) -> np.ndarray:
