@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
 from fcforge.stats import COLUMNS, Finding, Row
@@ -158,14 +158,10 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """CSV with a mean, SD, low and high column per number; empty where undefined."""
-    out = io.StringIO()
-    found = records(rows)
-    writer = csv.DictWriter(out, list(found[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in found:
-        safe = {k: no_formula(v) if isinstance(v, str) else v for k, v in record.items()}
-        writer.writerow({k: plain(v, "") for k, v in safe.items()})
-    return out.getvalue()
+    found = [{k: plain(v, None) for k, v in r.items()} for r in records(rows)]
+    table = pd.DataFrame(found, dtype=object)
+    safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
+    return safe.to_csv(index=False, lineterminator="\n")
 
 
 def as_json(rows: Sequence[Row]) -> str:

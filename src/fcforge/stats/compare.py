@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -83,13 +84,7 @@ def _pairs(
 
 
 def compare(
-    results_a: Sequence[RunResult],
-    results_b: Sequence[RunResult],
-    *,
-    metric: str = "accuracy",
-    summary: str = "aaa",
-    n_draws: int = N_DRAWS,
-    seed: int = 0,
+    results_a: Sequence[RunResult], results_b: Sequence[RunResult], **settings: Any
 ) -> Comparison:
     """Difference A - B over the orders and seeds both have, with interval and p-value.
 
@@ -110,19 +105,27 @@ def compare(
     Parameters
     ----------
     results_a, results_b : sequence of RunResult
-    metric, summary : str
-    n_draws, seed : int
+    **settings
+        metric, summary, n_draws and seed of `Comparer`.
 
     Returns
     -------
     Comparison
     """
-    return Comparer(metric, summary, n_draws, seed).compare(results_a, results_b)
+    return Comparer(**settings).compare(results_a, results_b)
 
 
 @dataclass(frozen=True)
 class Comparer:
-    """`compare` for many pairs: a run's bootstrap draws are computed once."""
+    """`compare` for many pairs: a run's bootstrap draws are computed once.
+
+    Attributes
+    ----------
+    metric, summary : str
+        Of `fcforge.metrics.METRICS` and `SUMMARIES`.
+    n_draws, seed : int
+        Of bootstrap and permutations.
+    """
 
     metric: str = "accuracy"
     summary: str = "aaa"
