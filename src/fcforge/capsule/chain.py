@@ -152,10 +152,9 @@ class ChainSettings(Checked):
 
 def _largest(value: Any) -> float:
     """Largest magnitude of the whole numbers in nested settings."""
-    if isinstance(value, Mapping):
-        return max(map(_largest, value.values()), default=0)
-    if isinstance(value, (list, tuple)):
-        return max(map(_largest, value), default=0)
+    inside = [*value.values()] if isinstance(value, Mapping) else value
+    if isinstance(inside, (list, tuple)):
+        return max(map(_largest, inside), default=0)
     return abs(value) if isinstance(value, int) else 0
 
 

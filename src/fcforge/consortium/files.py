@@ -43,12 +43,10 @@ def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = Fa
     arrays = save_arrays(group.start.tensors())
     records = b"".join(_line(r) for r in group.records)
     manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "start": group.start.digest,
+        "format": FORMAT, "version": VERSION, "start": group.start.digest,
         "papers": dict(group.start.papers),
         "parts": {START: ledger.sha256(arrays), RECORDS: ledger.sha256(records)},
-    }
+    }  # fmt: skip
     parts = {MANIFEST: ledger.canonical(manifest), START: arrays, RECORDS: records}
     write_bytes(out, pack(parts, PARTS), private=True)
     return Path(out)
@@ -70,10 +68,8 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
     if manifest.get("format") != FORMAT or set(manifest) != _KEYS:
         raise CapsuleError("this is not a capsule of releases.")
     if manifest["version"] != VERSION:
-        raise CapsuleError(
-            f"is of version {manifest['version']!r:.20}, this fcforge reads version {VERSION}.",
-            do="A newer fcforge reads newer versions: pip install -U fcforge.",
-        )
+        what = f"is of version {manifest['version']!r:.20}, this fcforge reads version {VERSION}."
+        raise CapsuleError(what, do="A newer fcforge reads newer versions: pip install -U fcforge.")
     if manifest["parts"] != {name: ledger.sha256(parts[name]) for name in (START, RECORDS)}:
         raise CapsuleError("a part was changed after it was written.")
     start = from_parts(load_arrays(parts[START], START), checked_papers(manifest["papers"]))
@@ -92,10 +88,8 @@ def _opened(parts: dict[str, bytes]) -> Consortium:
 def _line(record: Record) -> bytes:
     line = ledger.canonical(record.to_json()) + b"\n"
     if len(line) > MAX_RELEASE:
-        raise CapsuleError(
-            f"a record of site '{record.site}' has {len(line)} bytes, more than {MAX_RELEASE}.",
-            do="Use fewer axes.",
-        )
+        what = f"a record of site '{record.site}' has {len(line)} bytes, more than {MAX_RELEASE}."
+        raise CapsuleError(what, do="Use fewer axes.")
     return line
 
 
@@ -139,10 +133,8 @@ def union_of(paths: Sequence[str | Path], trust: Trust) -> Consortium:
     single = [Path(p) for p in paths if Path(p).suffix == ".release"]
     whole = [read_consortium(p, trust) for p in paths if Path(p) not in single]
     if not whole:
-        raise CapsuleError(
-            "releases alone do not make a capsule.",
-            do="Name the public start (or any capsule of the consortium) among the files.",
-        )
+        do = "Name the public start (or any capsule of the consortium) among the files."
+        raise CapsuleError("releases alone do not make a capsule.", do=do)
     group = whole[0].merged(*whole[1:]).joined([read_release(p, trust) for p in single])
     require_trusted(group.records, trust)
     return group
@@ -153,7 +145,7 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     try:
         group = read_consortium(path)
     except CapsuleError as error:
-        return [Check("capsule", False, error.what)]
+        return [Check("capsule", False, str(error).removeprefix(f"{path}: "))]  # whose record, too
     found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
     for record in group.records:
         wave = f", wave {record.wave}" if isinstance(record, Release) else ""
