@@ -98,12 +98,12 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
     if there.get("fcforge") != MADE_BY:
-        raise StoreError(
-            f"this folder was begun by another fcforge ({there.get('fcforge', 'an earlier one')}), "
-            f"this is {MADE_BY}: their numbers do not belong into one table.",
-            where=store.root,
-            do="Choose another --out, or go on with that version. `fcforge report` reads both.",
+        begun = (
+            f"this folder was begun by another fcforge ({there.get('fcforge', 'an earlier one')})"
         )
+        what = f"{begun}, this is {MADE_BY}: their numbers do not belong into one table."
+        do = "Choose another --out, or go on with that version. `fcforge report` reads both."
+        raise StoreError(what, where=store.root, do=do)
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
     differs = ["data"] if data != prepared.data_sha256 else []
