@@ -174,6 +174,19 @@ def test_a_site_of_one_class_is_scored_as_never_a_patient():
     assert (scores(fitted, pipeline, batch) == 0).all()
 
 
+class OneNumber(DummyClassifier):
+    def predict_proba(self, x):
+        return super().predict_proba(x)[:, 0]
+
+
+def test_probabilities_that_are_not_one_per_class_are_refused():
+    batch = make_sites(cohort(), 0)[order()[0]].train
+    pipeline = pipeline_of(row(OneNumber()))
+    fitted = train(pipeline, [batch], 0, ("a",))
+    with pytest.raises(FCForgeError, match=rf"shape \({len(batch)},\).*shape \({len(batch)}, 2\)"):
+        scores(fitted, pipeline, batch)
+
+
 def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_path):
     (tmp_path / "a.toml").write_text(CONFIG)
     (tmp_path / "own.py").write_text(OWN)

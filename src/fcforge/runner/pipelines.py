@@ -243,16 +243,20 @@ def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
 
 def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch) -> np.ndarray:
     """P(patient) (n,): predicted, or the logistic function of the decision function."""
-    x = _inputs(batch, pipeline)
+    x, n = _inputs(batch, pipeline), len(batch)
+    classes = [int(c) for c in getattr(estimator, "classes_", (0, 1))]
+    wanted: tuple[int, ...] = (n,)
     if hasattr(estimator, "predict_proba"):
-        classes = [int(c) for c in getattr(estimator, "classes_", (0, 1))]
-        found = np.asarray(estimator.predict_proba(x))
-        found = found[:, classes.index(1)] if 1 in classes else np.zeros(len(batch))
+        found, wanted = np.asarray(estimator.predict_proba(x)), (n, len(classes))
     else:
-        found = 1 / (1 + np.exp(-np.clip(np.asarray(estimator.decision_function(x)), -50, 50)))
-    if found.shape != (len(batch),) or not np.isfinite(found).all():
+        found = np.asarray(estimator.decision_function(x))
+    if found.shape != wanted or not np.isfinite(found).all():
         raise FCForgeError(
-            f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, "
-            f"or not all finite, for {len(batch)} subjects."
+            f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "
+            f"finite; for {n} subjects they have shape {wanted}."
         )
+    if found.ndim == 1:
+        found = 1 / (1 + np.exp(-np.clip(found, -50, 50)))
+    else:
+        found = found[:, classes.index(1)] if 1 in classes else np.zeros(n)
     return found.astype(np.float32)
