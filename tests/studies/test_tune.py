@@ -102,9 +102,9 @@ def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
     for seed in whole.seeds:
         for name, site in make_sites(cohort, seed).items():
             assert not inner & set(site.subject_ids["test"]), (seed, name)
-    with pytest.raises(ConfigError, match="test nearly everybody"):
+    with pytest.raises(ConfigError, match="fewer than 5 of a class are left"):
         tuning.prepare_tuning(replace(whole, seeds=tuple(range(20))), tmp_path, repeats=2)
-    with pytest.raises(ConfigError, match="test nearly everybody"):
+    with pytest.raises(ConfigError, match="fewer than 5 of a class are left"):
         tuning.prepare_tuning(replace(whole, folds=3, seeds=(0, 1, 2)), tmp_path, repeats=2)
 
 

@@ -103,8 +103,8 @@ def training_parts(cohort: Cohort, names: Sequence[str], experiment: Experiment)
     few = [n for n in names if min(np.bincount(left.y[left.site == n], minlength=2)) < 5]
     if few:
         raise ConfigError(
-            f"the {len(experiment.seeds)} seeds test nearly everybody of {', '.join(few)}: fewer "
-            "than 5 of a class are left to tune on.",
+            f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
+            f"subjects of the config's seeds ({len(experiment.seeds)}) are cut away.",
             do="Tune on sites that are not tested (as experiments/tune_development.toml), or set "
             "fewer seeds.",
         )
