@@ -254,7 +254,7 @@ def test_confounds_are_asked_for():
     removed = ("age", "sex")
     made = model(start=start(removed))
     fc, y, covariates = of(A)
-    with pytest.raises(InputError, match="have no age, sex"):
+    with pytest.raises(InputError, match="have no age or sex"):
         made.fit(fc, y, site=A)
     made.fit(fc, y, site=A, covariates=covariates)
     with pytest.raises(InputError, match=r"removes age, sex.*covariates="):

@@ -24,6 +24,7 @@ from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
+from fcforge.sites.confounds import missing
 
 TURNED = 3.0  # standard errors below chance at which diagnoses count as turned round
 GRAIN = 2.0**-10  # released numbers are rounded to about so much of the noise
@@ -144,8 +145,10 @@ def require_covariates_known(start: PublicStart, mine: Cohort) -> None:
     lost = without_covariates(start, mine.covariates, len(mine))
     if lost.any():
         who = ", ".join(mine.subject_id[lost][:5].tolist())
+        known, n = mine.covariates, len(mine)
+        gaps = [k for k in start.removes if k not in known or missing(known, [k], n).any()]
         raise DataError(
-            f"{int(lost.sum())} people have no {', '.join(start.removes)} (first: {who}), which "
+            f"{int(lost.sum())} people have no {' or '.join(gaps)} (first: {who}), which "
             "the start removes.",
             do="Add these columns to the data, or leave the people out.",
         )
