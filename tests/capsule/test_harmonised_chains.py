@@ -13,7 +13,7 @@ from fcforge.capsule.chain import ChainSettings, settings_for
 from fcforge.capsule.contents import summary
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.capsule.ledger import append
-from fcforge.capsule.prediction import predictor
+from fcforge.capsule.prediction import predict_scans, predictor
 from fcforge.errors import CapsuleError, DataError
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
@@ -97,6 +97,17 @@ def test_an_estimated_effect_does_not_make_strange_scans_ordinary(combat) -> Non
     left = predictor(combat, SITES[2], "leave").judge(fc, {})
     np.testing.assert_array_equal(told.strangeness, left.strangeness)
     assert np.isnan(told.odds).mean() > 0.5
+
+
+def test_a_file_that_says_another_learned_site_is_not_moved_as_this_one(combat, tmp_path) -> None:
+    """One step away from a plausible wrong answer: --site of the wrong hospital."""
+    mine = cohort().select_sites(SITES[1:3])
+    np.savez(tmp_path / "d.npz", fc=mine.fc, site=mine.site, subject_id=mine.subject_id)
+    for site, wrong in ((SITES[1], False), (SITES[0], True)):
+        rows = predict_scans(predictor(combat, site), tmp_path / "d.npz")
+        for row, own in zip(rows, mine.site, strict=True):  # a new site may resemble a learned one
+            assert (row.status == "cannot be used") == (wrong and own == SITES[1])
+    assert rows[0].note == f"is of site '{SITES[1]}' by its file, not of '{SITES[0]}'"
 
 
 def test_the_summary_tells_what_travels(combat) -> None:

@@ -63,6 +63,8 @@ class Predictor:
         From scans (n, R, R) and covariates to `Judged`.
     removes : tuple of str
         Covariates it needs.
+    site : str
+        Whose people the scans are moved as; empty without harmonisation.
     """
 
     id: str
@@ -73,6 +75,16 @@ class Predictor:
     roi_names: Sequence[str]
     judge: Callable[[np.ndarray, Mapping[str, np.ndarray]], Judged]
     removes: tuple[str, ...] = ()
+    site: str = ""
+
+    def wrong(self, scan: Scan) -> str:
+        """Why a scan cannot be used; empty where it can.
+
+        A file may say another learned site than whoever asks: its people would be moved wrongly.
+        """
+        if self.site and scan.site in self.sites and scan.site != self.site:
+            return f"is of site '{scan.site}' by its file, not of '{self.site}'"
+        return scan.problem or wrong_rois(scan.roi_names, self.roi_names)
 
 
 @dataclass(frozen=True)
@@ -158,6 +170,7 @@ def predictor(capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse") -
     return Predictor(
         capsule.id, capsule.sites, classes, capsule.temperature, settings.n_rois,
         settings.roi_names, lambda fc, covariates: judge(capsule, fc, site, unseen),
+        site=site if isinstance(site, str) and capsule.harmony is not None else "",
     )  # fmt: skip
 
 
@@ -186,7 +199,7 @@ def predict_scans(
         The hospital's own (`Home.threshold`); its probability is reported beside.
     """
     scans = find_scans(where, kind, model.n_rois)
-    wrong = [scan.problem or wrong_rois(scan.roi_names, model.roi_names) for scan in scans]
+    wrong = [model.wrong(scan) for scan in scans]
     usable = [scan for scan, problem in zip(scans, wrong, strict=True) if not problem]
     judged = iter(_rows(model, usable, threshold) if usable else ())
     return [

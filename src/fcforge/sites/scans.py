@@ -5,7 +5,7 @@ named in its place and does not stop the others. Nobody needs a diagnosis.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,8 @@ class Scan:
         Numbers from the dataset file, or from participants.tsv beside the scan.
     roi_names : tuple of str
         As the file has them; empty where it has none.
+    site : str
+        As a dataset file has it; empty where it says none.
     """
 
     subject: str
@@ -45,6 +47,7 @@ class Scan:
     problem: str = ""
     covariates: Mapping[str, float] = field(default_factory=dict)
     roi_names: tuple[str, ...] = ()
+    site: str = ""
 
 
 def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
@@ -158,4 +161,8 @@ def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
     numbers = {k: v.tolist() for k, v in values.items() if v.dtype.kind == "f"}
     rows = [{k: v[i] for k, v in numbers.items()} for i in range(n)]
     names = participants.roi_names_of(arrays, fc.shape[-1])
-    return [_scan(who, fc[i], n_rois, rows[i], names) for i, who in enumerate(ids.tolist())]
+    found = [_scan(who, fc[i], n_rois, rows[i], names) for i, who in enumerate(ids.tolist())]
+    sites = as_text(arrays.get("site", np.array([])))
+    if sites.shape != (n,):
+        return found
+    return [replace(scan, site=site) for scan, site in zip(found, sites.tolist(), strict=True)]
