@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from capsule_chains import N_ROIS, SITES, chain, cohort
 from small_consortium import R, empty, people, release_of, sites
 
-from fcforge.consortium.predicting import explain_file, explain_group, judge, predict
+from fcforge.capsule import open_capsule
+from fcforge.capsule.prediction import predict_scans, probability
+from fcforge.consortium.predicting import explain_file, explain_group, judge, predict, predictor
 from fcforge.errors import DataError
 
 NEW = people().select_sites([sites()[-1]])
@@ -41,3 +44,17 @@ def test_only_scans_with_an_answer_are_explained(group, tmp_path):
     assert found.subjects == ("b-good.npy",)
     with pytest.raises(DataError, match="nothing to explain"):
         explain_file(group, files[:1], rows[:1])
+
+
+def test_an_estimated_effect_is_explained_as_it_was_answered(tmp_path):
+    """Strange scans count in the effect that is estimated, though they get no answer."""
+    path = chain("analytic", SITES[:1], tmp_path, harmonise="site_demean", held_out=48)[-1]
+    capsule, new = open_capsule(path), cohort().select_sites([SITES[2]])
+    odd = np.where(np.eye(N_ROIS) > 0, 1.0, 0.97)
+    np.savez(tmp_path / "d.npz", fc=np.concatenate([new.fc[:8], [odd] * 4]))
+    asked = (SITES[2], "estimate")
+    rows = predict_scans(predictor(capsule, *asked), tmp_path / "d.npz")
+    answered = [row.probability for row in rows if row.status == "ok"]
+    assert 0 < len(answered) < len(rows)
+    found = explain_file(capsule, [tmp_path / "d.npz"], rows, "auto", None, *asked)
+    np.testing.assert_allclose(probability(found.score), answered, atol=1e-4)

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from capsule_chains import SITES, chain, cohort
 from small_consortium import R, empty, people, release_of, sites
 
-from fcforge.capsule.home import Receipt, Threshold, fingerprints
+from fcforge.capsule import open_capsule, prediction
+from fcforge.capsule.home import Receipt, Threshold, fingerprints, read_home, receipt_of
 from fcforge.consortium import Home
 from fcforge.consortium.learning import Budget, learn, refit_threshold
 from fcforge.consortium.predicting import evaluate, judge, own_odds, predict, probability
@@ -140,3 +142,29 @@ def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
     assert again == done.home.threshold
     flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home())
     assert flattered.slope > again.slope  # nobody was left out
+
+
+def test_people_a_chain_has_learned_are_told_of(tmp_path):
+    path = chain("analytic", SITES[:1], tmp_path)[-1]
+    capsule, home = open_capsule(path), read_home(receipt_of(path))
+    mine = cohort().select_sites(SITES[:1])
+    (note,) = evaluate(capsule, mine).notes
+    assert note.startswith(f"{len(mine)} of these people are of {SITES[0]}, where it learned")
+    found, n = evaluate(capsule, mine, home), len(home.receipts[0].people)
+    assert found.learned == n < len(mine)
+    assert found.notes == (f"{n} of these people were learned: too good to be true.",)
+    tested = mine.select(~np.isin(mine.subject_id, [who for who, *_ in home.receipts[0].people]))
+    assert evaluate(capsule, tested, home).notes == ()
+    assert evaluate(capsule, cohort().select_sites(SITES[2:])).notes == ()
+
+
+def test_a_harmonised_chain_is_evaluated_at_a_new_site_as_it_is_told(tmp_path):
+    capsule = open_capsule(chain("analytic", SITES[:1], tmp_path, harmonise="combat")[-1])
+    new = cohort().select_sites(SITES[2:])
+    with pytest.raises(DataError, match="was not among those learned"):
+        evaluate(capsule, new)
+    said = prediction.judge(capsule, new.fc, SITES[2], "estimate").odds
+    found = evaluate(capsule, new, unseen="estimate")
+    assert found.people == np.isfinite(said).sum()
+    right = ((said > 0) == new.y)[np.isfinite(said)].mean()
+    assert found.rows["the capsule"]["accuracy"].value == pytest.approx(right)

@@ -8,11 +8,13 @@ from fcforge.requests import Request, option
 
 Kind = Literal["auto", "fc", "timeseries"]
 Mechanism = Literal["gaussian", "none"]
+NewSite = Literal["refuse", "leave", "estimate"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
 HOME = "The hospital's home file: adds results with its own threshold."
 JSON = "Print JSON for a program to read."
 KIND = "Content of the files: FC matrices or time series."
+NEW = "Harmonised capsule: what to do with scans of a new site."
 POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
 REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
@@ -115,9 +117,7 @@ class PredictRequest(Request):
     out: Path | None = option(None, "File to write (standard output).")
     local: Path | None = option(None, HOME)
     site: str | None = option(None, "Harmonised capsule: the site of the scans.")
-    unseen: Literal["refuse", "leave", "estimate"] = option(
-        "refuse", "Harmonised capsule: what to do with scans of a new site."
-    )
+    unseen: NewSite = option("refuse", NEW)
     explain: Path | None = option(None, "Folder for a page and tables that explain them.")
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.capsule.requests import HOME, JSON, KIND, POSITIVE, REQUIRE, TRUST, Kind
+from fcforge.capsule.requests import HOME, JSON, KIND, NEW, POSITIVE, REQUIRE, TRUST, Kind, NewSite
 
 EXPERIMENTS, CAPSULES, IMAGING = "Experiments", "Capsules", "Imaging"  # groups of the help
 
@@ -49,6 +49,7 @@ RequireSignature = Annotated[bool, Option("--require-signature", help=REQUIRE)]
 Positive = Annotated[str | None, Option(help=POSITIVE)]
 Local = Annotated[Path | None, Option(help=HOME)]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace OUT.")]
+Unseen = Annotated[NewSite, Option(help=NEW)]
 FileKind = Annotated[Kind, Option(help=KIND)]
 
 

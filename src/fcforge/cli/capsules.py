@@ -142,6 +142,7 @@ def evaluate(
     data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
     site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
     local: given.Local = None,
+    unseen: given.Unseen = "refuse",
     kind: given.FileKind = "auto",
     trust: given.Trust = None,
     as_json: given.AsJson = False,
@@ -152,7 +153,7 @@ def evaluate(
     cohort = studies.audit_inputs.load_sites(data, sites, kind, positive)
     opened = consortium.predicting.open_either(capsule, _trust(trust))
     with at_work("predicting"):
-        found = consortium.predicting.evaluate(opened, cohort, home)
+        found = consortium.predicting.evaluate(opened, cohort, home, unseen)
     if found.warning:
         say(found.warning, style="red")
     shown = report.hospital.evaluation_text

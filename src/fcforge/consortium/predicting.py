@@ -136,18 +136,25 @@ class Evaluation:
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 
-def evaluate(model: Either, cohort: Cohort, home: Home = Home()) -> Evaluation:  # noqa: B008
+def evaluate(
+    model: Either,
+    cohort: Cohort,
+    home: Home = Home(),  # noqa: B008
+    unseen: Unseen = "refuse",
+) -> Evaluation:
     """Evaluate a capsule on people whose diagnoses are known; nothing is learned or written.
 
-    People who are in a release are counted and told: a model that has seen them flatters.
+    People who were learned are counted and told: a model that has seen them flatters. `unseen` is
+    that of `predictor`.
     """
-    asked = predictor(model, cohort.site.tolist())
+    asked = predictor(model, cohort.site.tolist(), unseen)
     require_valid(cohort, n_rois=asked.n_rois)
     with at("the data"):
         require_fit(cohort, asked.roi_names, asked.classes)
     odds = asked.judge(cohort.fc, cohort.covariates).odds
+    seen = len(home.seen(people_of(cohort)))
     if isinstance(model, Capsule):
-        return _summed(cohort, {"the capsule": odds}, 0, [])
+        return _summed(cohort, {"the capsule": odds}, seen, _known(model, cohort, home, seen))
     rows, notes = {"consortium": odds}, list[str]()
     if model.releases:
         alone = Consortium(model.start)
@@ -156,10 +163,23 @@ def evaluate(model: Either, cohort: Cohort, home: Home = Home()) -> Evaluation: 
         rows["own threshold"] = own_odds(odds, home.threshold)
         notes += home.threshold.stale(model.digest)
     public = model.start.public_among(cohort.subject_id.tolist())
-    seen = len(home.seen(people_of(cohort)))
     for n, where in ((len(public), "among the public ones"), (seen, "in a release")):
         notes += [f"{n} of these people are {where}: too good to be true."] if n else []
     return _summed(cohort, rows, seen, notes)
+
+
+def _known(capsule: Capsule, cohort: Cohort, home: Home, seen: int) -> list[str]:
+    """What to say of people whom a chain has learned, or may have: only receipts tell who."""
+    told = {receipt.site for receipt in home.receipts}
+    here = [s for s in capsule.sites if s in set(cohort.site.tolist()) - told]
+    notes = [f"{seen} of these people were learned: too good to be true."] if seen else []
+    if here:
+        n, names = int(np.isin(cohort.site, here).sum()), " and ".join(here)
+        notes.append(
+            f"{n} of these people are of {names}, where it learned: too good to be true if they "
+            "are those it learned. --local RECEIPT (the .receipt.json of `learn`) tells."
+        )
+    return notes
 
 
 def _summed(
@@ -238,12 +258,13 @@ def explain_file(
     `site` and `unseen` are those of `predictor`.
     """
     every = find_scans(scans, kind, predictor(capsule).n_rois)
-    found = [s for s, row in zip(every, rows, strict=True) if row.status == "ok"]
+    usable = [(s, row.status == "ok") for s, row in zip(every, rows, strict=True) if row.usable]
+    found, here = [scan for scan, ok in usable if ok], [ok for _, ok in usable]
     if not found:
         raise DataError("no scan got an answer, so there is nothing to explain.")
-    fc = np.stack([scan.fc for scan in found if scan.fc is not None])
+    fc = np.stack([scan.fc for scan, _ in usable if scan.fc is not None])
     ids = [scan.subject for scan in found]
-    if isinstance(capsule, Capsule):
-        return explain_capsule(capsule, capsule.moved(fc, site, unseen), ids, atlas)
+    if isinstance(capsule, Capsule):  # an estimated effect is that of all scans, as it was answered
+        return explain_capsule(capsule, capsule.moved(fc, site, unseen)[here], ids, atlas)
     known = {k: np.array([scan.covariates[k] for scan in found]) for k in capsule.start.removes}
-    return explain_group(capsule, fc, known, ids, atlas)
+    return explain_group(capsule, fc[here], known, ids, atlas)
