@@ -15,9 +15,10 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
@@ -103,13 +104,19 @@ def rows_of(name: str) -> dict[str, Row]:
     return read(name)[0].rows
 
 
+def side_by_side(jobs: int, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """Work on every item, in processes that know the tables read so far where there is fork."""
+    if jobs == 1 or "fork" not in get_all_start_methods():
+        return [work(item) for item in items]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
+        return list(pool.map(work, items))
+
+
 def make(jobs: int) -> dict[Path, str]:
     """New texts of all pages and spreadsheets."""
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs) as pool:
-            for table, rows in zip(tables().values(), pool.map(rows_of, tables()), strict=True):
-                vars(table)["rows"] = rows  # as if computed here
-    made = {page: filled(page) for page in pages()}
+    for table, rows in zip(tables().values(), side_by_side(jobs, rows_of, tables()), strict=True):
+        vars(table)["rows"] = rows  # as if computed here
+    made = dict(zip(pages(), side_by_side(jobs, filled, pages()), strict=True))
     sheets = {name: as_csv(list(table.rows.values())) for name, table in tables().items()}
     return made | {RESULTS / f"{name}.csv": text for name, text in sheets.items()}
 
