@@ -142,6 +142,8 @@ def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
     assert again == done.home.threshold
     flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home())
     assert flattered.slope > again.slope  # nobody was left out
+    with pytest.raises(DataError, match=rf"is of {HOSPITALS[-1]}, not of '{HOSPITALS[0]}'"):
+        refit_threshold(done.group, people(), HOSPITALS[0], done.home)
 
 
 def test_people_a_chain_has_learned_are_told_of(tmp_path):

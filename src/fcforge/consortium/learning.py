@@ -244,7 +244,17 @@ def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
-    """The own threshold, fitted anew for this state; costs nothing, sends nothing."""
+    """The own threshold, fitted anew for this state; costs nothing, sends nothing.
+
+    Another hospital's home file is refused: it does not say which of these people are in releases,
+    and what that hospital reads by its own threshold would be this one's.
+    """
+    theirs = {receipt.site for receipt in home.receipts}
+    if theirs and site not in theirs:
+        raise DataError(
+            f"the home file is of {', '.join(sorted(theirs))}, not of '{site}'.",
+            do="Give the file that `fcforge learn` wrote for this site.",
+        )
     mine, x = own_people(group, cohort, site)
     times = times_released(group, home, people_of(mine))
     left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
