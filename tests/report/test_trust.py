@@ -96,8 +96,8 @@ def test_real_accuracy_stands_beside_the_commonest_class(capsule):
 
 def test_suppressed_counts_are_said_to_be(capsule):
     answer = answers(with_tests(capsule, entry("X", 0.5, None, 30)))[2]
-    assert answer.say == "Right for 50.0 % of the real test subjects of X."
-    assert answer.bars[0].small == f"fewer than {SMALL_CELL} in a class: no interval"
+    assert answer.say == "Right for 50.0 % of the real test subjects of X, rounded."
+    assert answer.bars[0].small == f"rounded, fewer than {SMALL_CELL} in a class: no interval"
     assert answer.bars[0].line_is == ""
 
 

@@ -91,7 +91,7 @@ def _measured(test: OwnTest | None) -> tuple[str, str]:
     if test is None:
         return "not measured", "not known"
     if test.low is None or test.high is None or test.majority is None:
-        return f"{number(test.accuracy)} (too few for an interval)", "not known"
+        return f"{number(test.accuracy)} (rounded; too few for an interval)", "not known"
     return with_interval(test.accuracy, test.low, test.high), number(test.majority)
 
 

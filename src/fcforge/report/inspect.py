@@ -62,7 +62,7 @@ def _travels(capsule: Capsule) -> Answer:
 def _bars(tests: list[OwnTest]) -> list[Bar]:
     bars = []
     for t in tests:
-        small = f"{t.n} test subjects" if t.n else "fewer than 10 in a class: no interval"
+        small = f"{t.n} test subjects" if t.n else "rounded, fewer than 10 in a class: no interval"
         low, high = (math.nan if v is None else v for v in (t.low, t.high))
         line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
         bars.append(Bar(t.site, t.accuracy, low, high, line, named, small))
