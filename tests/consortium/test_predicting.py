@@ -163,7 +163,7 @@ def test_people_a_chain_has_learned_are_told_of(tmp_path):
 def test_a_harmonised_chain_is_evaluated_at_a_new_site_as_it_is_told(tmp_path):
     capsule = open_capsule(chain("analytic", SITES[:1], tmp_path, harmonise="combat")[-1])
     new = cohort().select_sites(SITES[2:])
-    with pytest.raises(DataError, match="was not among those learned"):
+    with pytest.raises(DataError, match=r"was not among those learned.*--unseen"):
         evaluate(capsule, new)
     said = prediction.judge(capsule, new.fc, SITES[2], "estimate").odds
     found = evaluate(capsule, new, unseen="estimate")

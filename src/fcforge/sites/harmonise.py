@@ -299,5 +299,6 @@ def learned_as(name: str, sites: Sequence[str], unseen: Unseen) -> str | None:
         return None
     raise DataError(
         f"site '{like}' was not among those learned ({', '.join(sites)}): its effect is unknown.",
-        do="Name the learned site that it resembles, or set unseen='estimate' or 'leave'.",
+        do="Name the learned site that it resembles, or choose what to do with a new one: unseen= "
+        "(--unseen) 'estimate' or 'leave'.",
     )
