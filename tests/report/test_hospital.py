@@ -27,6 +27,14 @@ def learned(**more):
     return SimpleNamespace(release=SimpleNamespace(**(release | more)), before=before)
 
 
+def test_a_model_below_chance_is_said_to_be():
+    for auroc, warned in ((0.37, True), (0.62, False)):
+        done = learned()
+        done.before["auroc"] = auroc
+        words = "\n".join(hospital.found_words(done))
+        assert ("WARNING: that is below chance" in words) == warned
+
+
 def test_what_was_found_and_what_is_spent():
     assert hospital.found_words(learned()) == [
         "site 'UM': 41 people. The model that came in reaches accuracy 0.625 here (majority "
