@@ -196,7 +196,7 @@ class _Court:
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         done = stored["sites"] if stored.get("stamp") == stamp else {}
-        if self.device != "cpu":
+        if self.device != "cpu" and any(name not in done for name in self.names):
             self.fit_together()
         for name in self.names:
             if name in done:
