@@ -15,16 +15,25 @@ def test_rows_are_everybody_so_far_in_the_order_of_sites():
         assert world.lane.state["memory.row"].tolist() == expected
 
 
-def test_every_site_begins_with_the_untrained_network_unless_warm():
-    for warm in (False, True):
-        world = World.of("cumulative", {"warm": warm})
-        before = world.lane
-        world.teach(order()[:1])
-        begun = world.learner.method.begin_site(
-            world.learner.model, world.lane, world.view(order()[1]), torch.Generator()
-        )
-        assert_same(begun.params, (world.lane if warm else before).params)
-        assert_same(begun.stats, (world.lane if warm else before).stats)
+def test_every_site_begins_with_the_untrained_network():
+    world = World.of("cumulative")
+    before = world.lane
+    world.teach(order()[:1])
+    begun = world.learner.method.begin_site(
+        world.learner.model, world.lane, world.view(order()[1]), torch.Generator()
+    )
+    assert_same(begun.params, before.params)
+    assert_same(begun.stats, before.stats)
+
+
+def test_a_site_before_need_only_be_shown():
+    trained, shown = World.of("cumulative").teach(order()[:2]), World.of("cumulative")
+    site = shown.view(order()[0])
+    shown.lane = shown.learner.method.end_site(
+        shown.learner.model, shown.lane, site, torch.Generator()
+    )
+    shown.taught = order()[:1]
+    assert_same(shown.teach(order()[1:2]).lane.params, trained.lane.params)
 
 
 def test_the_untrained_network_is_not_counted_as_memory():

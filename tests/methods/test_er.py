@@ -82,11 +82,7 @@ def test_er_with_room_for_everybody_comes_out_near_cumulative():
     names = order()
     got = {
         name: accuracy(World.of(name, settings, "linear", training=training).teach(names))
-        for name, settings in (
-            ("er", {"memory": 500}),
-            ("cumulative", {"warm": True}),
-            ("finetune", {}),
-        )
+        for name, settings in (("er", {"memory": 500}), ("cumulative", {}), ("finetune", {}))
     }
     assert abs(got["er"] - got["cumulative"]) < 0.06, got
     assert got["er"] > got["finetune"] + 0.05, got

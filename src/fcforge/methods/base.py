@@ -95,6 +95,9 @@ class Method(Checked):
         What the model after some sites depends on: their "order", only their "set" (trained
         from scratch on the union), only the last "site", or nothing but "all" sites of the
         dataset. The runner shares work accordingly.
+    anew
+        Whether every site is learned from the untrained network, so that of the sites before it
+        only who was there matters: the runner then shows them without training.
     fits
         False for closed-form methods: the gradient loop is skipped.
     needs_generator
@@ -124,6 +127,7 @@ class Method(Checked):
     source: ClassVar[str] = ""
     keeps: ClassVar[Keeps] = "nothing"
     depends_on: ClassVar[DependsOn] = "order"
+    anew: ClassVar[bool] = False
     fits: ClassVar[bool] = True
     needs_generator: ClassVar[bool] = False
     from_public: ClassVar[str] = "pretraining"

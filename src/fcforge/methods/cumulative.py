@@ -15,21 +15,14 @@ from fcforge.replay.memory import ROWS
 
 @dataclass(frozen=True)
 class Cumulative(Method):
-    """After each site, train a fresh network on all sites so far.
-
-    Parameters
-    ----------
-    warm : bool
-        Continue from the last parameters instead of a fresh network.
-    """
-
-    warm: bool = False
+    """After each site, train a fresh network on all sites so far."""
 
     name = "cumulative"
     title = "Cumulative"
     source = "upper reference"
     keeps = "real subjects"
     depends_on: ClassVar[DependsOn] = "set"
+    anew = True
     row_keys = (ROWS,)
     transient = ("fresh.",)
 
@@ -46,9 +39,7 @@ class Cumulative(Method):
         return {**found, ROWS: Declared((None,), torch.int64, low=0)}
 
     def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """Start from the untrained network, unless warm."""
-        if self.warm:
-            return lane
+        """Start from the untrained network."""
         return lane._replace(
             params={k: lane.state[f"fresh.{k}"] for k in lane.params},
             stats={k: lane.state[f"fresh.{k}"] for k in lane.stats},

@@ -12,7 +12,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-from fcforge.runner.pipelines import depends_on, pipeline_of
+from fcforge.methods import METHODS
+from fcforge.runner.pipelines import depends_on
 from fcforge.runner.store import Store
 from fcforge.types import RunSpec
 
@@ -28,7 +29,7 @@ class Node:
     parent : str or None
         Key of the node to continue from; None starts from the untrained network.
     whole : bool
-        All sites are shown first and trained on once (`joint`).
+        The sites before the last are only shown (`cumulative`, `joint`): it needs no parent.
     continued : bool
         Whether a later node of the plan starts from this one, so that its state is stored.
     """
@@ -128,10 +129,12 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
         key = node_spec.key
         if key not in nodes:
             parent = None
-            stored = pipeline_of(spec.learner) is None  # an estimator is made anew every time
-            if stored and len(node_spec.order) > 1 and how in ("order", "set"):
+            method = METHODS.get(spec.learner.method.name)  # an estimator is made anew every time
+            whole = method is not None and method.anew and bool(prefix)
+            continues = method is not None and not whole and how != "site"
+            if continues and len(node_spec.order) > 1:
                 parent = add(spec, node_spec.order[:-1])
-            nodes[key] = Node(node_spec, parent, whole=how == "all" and bool(prefix))
+            nodes[key] = Node(node_spec, parent, whole)
         return key
 
     stages = [

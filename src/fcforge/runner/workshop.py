@@ -164,7 +164,7 @@ class Workshop:
     def load_lane(self, node: Node) -> Lane:
         """Lane a node continues from."""
         if node.parent is None:
-            return self.first_lane(node.spec)
+            return self._shown(node) if node.whole else self.first_lane(node.spec)
         if self.store.has(node.parent) and not self.store.has_lane(node.parent):
             self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
@@ -174,6 +174,16 @@ class Workshop:
             self._ensure_pool(node.spec, pool)
         keys = self.learner(node.spec).method.row_keys
         return lane._replace(state=self.bench.from_addresses(lane.state, keys, pools))
+
+    def _shown(self, node: Node) -> Lane:
+        """Lane that was shown all sites before the node's last one and trained on none."""
+        lane, spec = self.first_lane(node.spec), node.spec
+        for seen in range(1, node.depth):
+            job = self.job(spec.prefix(seen), lane, seen - 1)
+            (lane,) = learn_site(
+                self.learner(spec), [job], self.bench.bank, spec.training, fit=False
+            )
+        return lane
 
     def _rebuild(self, child: Node) -> None:
         """Train the parent of a node once more: its state was dropped when no node needed it."""
@@ -222,10 +232,8 @@ class Workshop:
         self.pretrain([n.spec for n in ours if n.parent is None])
         for node in (n for n in ours if n.depth == 0):
             self.write(node, self.first_lane(node.spec), 0.0)
-        for node in (n for n in ours if n.whole):
-            self._run_whole(node, tick)
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
-        for node in (n for n in ours if n.depth > 0 and not n.whole):
+        for node in (n for n in ours if n.depth > 0):
             lane, alike = (
                 self.load_lane(node),
                 replace(node.spec, order=node.spec.order[-1:], seed=0),
@@ -274,15 +282,6 @@ class Workshop:
         seconds = (time.perf_counter() - started) / len(members)
         for (node, _), lane in zip(members, lanes, strict=True):
             self.write(node, lane, seconds)
-
-    def _run_whole(self, node: Node, tick: Callable[[], Any]) -> None:
-        learner, lane = self.learner(node.spec), self.load_lane(node)
-        started = time.perf_counter()
-        for seen in range(1, node.depth + 1):
-            jobs, last = [self.job(node.spec.prefix(seen), lane, seen - 1)], seen == node.depth
-            training = node.spec.training
-            (lane,) = learn_site(learner, jobs, self.bench.bank, training, fit=last, tick=tick)
-        self.write(node, lane, time.perf_counter() - started)
 
     def job(self, spec: RunSpec, lane: Lane, position: int) -> Job:
         """A lane about to learn the last site of a spec's order."""
