@@ -73,21 +73,24 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
 }
 
 
+SLOW = ("paired", "beside", "order", "stages")
+
+
 def pages() -> list[Path]:
     """Pages that ask for tables."""
     every = [ROOT / "README.md", ROOT / "REPRODUCIBILITY.md", *sorted(ROOT.glob("docs/**/*.md"))]
     return [p for p in every if "_build" not in p.parts and MARKED.search(p.read_text())]
 
 
-def filled(page: Path) -> str:
+def view_of(asked: tuple[str, str]) -> str:
+    """What a page asks for: of a table, a view with what follows its name."""
+    kind, _, rest = asked[1].partition(" ")
+    return VIEWS[kind](asked[0], rest)
+
+
+def filled(page: Path, made: Mapping[tuple[str, str], str]) -> str:
     """A page with its tables made anew."""
-
-    def made(match: re.Match[str]) -> str:
-        head, name, view, _, end = match.groups()
-        kind, _, rest = view.partition(" ")
-        return f"{head}{VIEWS[kind](name, rest)}\n{end}"
-
-    return MARKED.sub(made, page.read_text())
+    return MARKED.sub(lambda m: f"{m[1]}{made[m[2], m[3]]}\n{m[5]}", page.read_text())
 
 
 def agree(one: str, other: str, tolerance: float = 0.0011) -> bool:
@@ -116,9 +119,13 @@ def make(jobs: int) -> dict[Path, str]:
     """New texts of all pages and spreadsheets."""
     for table, rows in zip(tables().values(), side_by_side(jobs, rows_of, tables()), strict=True):
         vars(table)["rows"] = rows  # as if computed here
-    made = dict(zip(pages(), side_by_side(jobs, filled, pages()), strict=True))
+    asked = {match.group(2, 3) for page in pages() for match in MARKED.finditer(page.read_text())}
+    slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
+    made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
     sheets = {name: as_csv(list(table.rows.values())) for name, table in tables().items()}
-    return made | {RESULTS / f"{name}.csv": text for name, text in sheets.items()}
+    return {page: filled(page, made) for page in pages()} | {
+        RESULTS / f"{name}.csv": text for name, text in sheets.items()
+    }
 
 
 def main() -> int:

@@ -16,12 +16,11 @@ from statistics import fmean
 
 from scipy.stats import spearmanr
 
-from fcforge.metrics import finite, score_matrix
+from fcforge.metrics import finite
 from fcforge.report.contents import curves
 from fcforge.report.table import Table
-from fcforge.runner.collect import collect, kept_by, stored_plan
-from fcforge.runner.store import Store
 from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
+from fcforge.stats.bootstrap import split_batches
 from fcforge.studies.judge.panel import Interval, summarise
 from fcforge.studies.judge.paper import published
 from fcforge.text import number, p_value, with_interval
@@ -109,6 +108,10 @@ class Finished:
 
 def read_folder(folder: str | Path) -> Finished:
     """Finished learners of a run folder."""
+    # `make tables` reads no run folder, and needs no torch
+    from fcforge.runner.collect import collect, kept_by, stored_plan
+    from fcforge.runner.store import Store
+
     store = Store(folder)
     groups = group(collect(store)[0])
     titles = [spec.learner.title for spec, _ in stored_plan(store)[1].stages]
@@ -252,11 +255,11 @@ def sites(name: str, found: Found) -> str:
     for learner, runs in found[name].groups.items():
         last: dict[str, list[float]] = {site: [] for site in names}
         unseen: dict[str, list[float]] = {site: [] for site in names}
-        for run in filter(finite, runs):
-            matrix = score_matrix(run, "auroc")
-            for place, site in enumerate(run.spec.order):
-                last[site].append(matrix[-1, place])
-            unseen[run.spec.order[-1]].append(matrix[-2, -1])
+        for batch in split_batches([r for r in runs if finite(r)]):
+            for run, matrix in zip(batch.runs, batch.values("auroc"), strict=True):
+                for place, site in enumerate(run.spec.order):
+                    last[site].append(matrix[-1, place])
+                unseen[run.spec.order[-1]].append(matrix[-2, -1])
         cells = [[fmean(part[site]) for part in (last, unseen)] for site in names]
         lines.append([learner, *(" / ".join(map(number, pair)) for pair in cells)])
     return markdown(["learner", *names], lines)

@@ -73,9 +73,14 @@ _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
 Complaint = tuple[str, str] | None  # what is wrong with a value and what to use, or nothing
 
 
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
+
+
 def complaint(hint: Any, value: Any) -> Complaint:
     """Why `value` cannot be a `hint` (a type with its choices and bounds); None if it can."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin, args = _parts(hint)
     if origin is Annotated:
         bounds = (b for b in args[1:] if isinstance(b, Bound) and not b.holds(value))
         return complaint(args[0], value) or next(((b.wrong, b.use) for b in bounds), None)
@@ -150,7 +155,8 @@ class Checked:
         own: Any = type(self)
         for name, hint in field_types(own).items():
             value = getattr(self, name)
-            _require(name, complaint(hint, value), value, self.where())
+            if found := complaint(hint, value):
+                _require(name, found, value, self.where())
 
     @classmethod
     def where(cls) -> str:

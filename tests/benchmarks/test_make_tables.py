@@ -3,7 +3,6 @@
 import csv
 import re
 from functools import cache
-from pathlib import Path
 
 import make_tables
 import pytest
@@ -92,7 +91,9 @@ def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table NAME plain AAA -->\nold\n<!-- end -->\nafter\n")
     monkeypatch.setitem(make_tables.VIEWS, "plain", lambda name, rest: f"{name}: {rest}")
-    text = make_tables.filled(Path(page))
+    asked = "NAME", "plain AAA"
+    made = {asked: make_tables.view_of(asked)}
+    text = make_tables.filled(page, made)
     assert text == "before\n<!-- table NAME plain AAA -->\nNAME: AAA\n<!-- end -->\nafter\n"
     page.write_text(text)
-    assert make_tables.filled(page) == text
+    assert make_tables.filled(page, made) == text

@@ -115,6 +115,8 @@ def test_equal_scores_of_orders_are_held_once():
 
 def test_a_partner_stands_beside_each_run():
     left, right = [two_site_run("AB"), two_site_run("BA")], [two_site_run("AB")] * 2
-    both = m.Batch.of(left).beside(m.Batch.of(right))
-    pair = both.scores["B"][both.place["B"][1, 2]]
-    assert pair.tolist() == [*left[1].scores["B"][1], *right[1].scores["B"][1]]
+    ours, theirs = m.Batch.of(left), m.Batch.of(right)
+    both = ours.beside(theirs)
+    mine, other = both.scores["B"][both.place["B"][1, 2]]
+    assert ours.scores["B"][mine].tolist() == left[1].scores["B"][1].tolist()
+    assert theirs.scores["B"][other].tolist() == right[1].scores["B"][1].tolist()

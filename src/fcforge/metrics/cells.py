@@ -142,7 +142,8 @@ def metric_named(name: str) -> Metric:
     return look_up("metric", name, METRICS)
 
 
-def _features(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
+    """What a metric sums over subjects, from scores `p` (..., n): (k, ..., n)."""
     p = np.asarray(p, dtype=np.float64)
     # A comparison would silently turn NaN into "control": a score that is none has no value.
     return np.where(np.isfinite(p), metric.features(p, np.asarray(y)), np.nan)
@@ -170,10 +171,14 @@ def cell_values(
         NaN where a score is not finite or the metric is undefined.
     """
     m = metric_named(metric)
-    features = _features(p, y, m)
+    return combined(features_of(p, y, m), m, weights)
+
+
+def combined(features: np.ndarray, metric: Metric, weights: np.ndarray | None) -> np.ndarray:
+    """The metric of `features_of`, (k, ..., n) to (...), or (..., n_draws) under weights."""
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = features.sum(-1) if weights is None else _weighted_sums(features, weights)
-        return m.combine(sums)
+        return metric.combine(sums)
 
 
 def _weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -184,15 +189,15 @@ def _weighted_sums(features: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def swapped_values(
-    p: np.ndarray, q: np.ndarray, y: np.ndarray, metric: str, swap: np.ndarray
+    a: np.ndarray, b: np.ndarray, metric: Metric, swap: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Metric of two learners after exchanging the scores of some subjects between them.
 
     Parameters
     ----------
-    p, q : ndarray of shape (..., n)
-    y : ndarray of shape (n,)
-    metric : str
+    a, b : ndarray of shape (k, ..., n)
+        `features_of` the two learners' scores.
+    metric : Metric
     swap : ndarray of shape (n_draws, n), bool
         Which subjects are exchanged in which draw.
 
@@ -202,9 +207,7 @@ def swapped_values(
         In float32; exact for all metrics but AUROC, which is exchanged to first order (its
         placements).
     """
-    m = metric_named(metric)
-    a, b = _features(p, y, m), _features(q, y, m)
     with np.errstate(divide="ignore", invalid="ignore"):
         moved = _weighted_sums(b - a, swap.astype(np.float32))
         left, right = (x.sum(-1)[..., None].astype(np.float32) for x in (a, b))
-        return m.combine(left + moved), m.combine(right - moved)
+        return metric.combine(left + moved), metric.combine(right - moved)

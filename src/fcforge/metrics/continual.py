@@ -70,8 +70,13 @@ def for_literal(a: np.ndarray) -> np.ndarray:
 
 def _drops(a: np.ndarray) -> np.ndarray:
     """Best value from learning a site to the last but one stage, minus the final. (..., T-1)."""
-    learned = np.where(np.tri(a.shape[-1], dtype=bool), a, -np.inf)
-    return learned[..., :-1, :-1].max(-2) - a[..., -1, :-1]
+    return _learned(a).max(-2) - a[..., -1, :-1]
+
+
+def _learned(a: np.ndarray) -> np.ndarray:
+    """Values at sites learned so far, before the last stage, else -inf. (..., T-1, T-1)."""
+    before = a[..., :-1, :-1]
+    return np.where(np.tri(before.shape[-1], dtype=bool), before, -np.inf)
 
 
 def for_triangular(a: np.ndarray) -> np.ndarray:
@@ -99,8 +104,7 @@ def fm_split(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     if a.shape[-1] < 2:
         return np.full(a.shape[:-2], np.nan)
-    learned = np.where(np.tri(a.shape[-1], dtype=bool), a, -np.inf)[..., :-1, :-1]
-    best = learned.argmax(-2)[..., None, :]
+    best = _learned(a).argmax(-2)[..., None, :]
     at_best = np.take_along_axis(b[..., :-1], best, axis=-2)[..., 0, :]
     return _column_mean(at_best - b[..., -1, :-1], _known(b)[..., :-1])
 
@@ -178,7 +182,7 @@ def summaries_of(
     -------
     dict of str to ndarray of shape (...)
     """
-    sign = -1.0 if lower_is_better else 1.0
-    a, b = sign * full[..., 1:, :], sign * full[..., 0, :]
+    better = -full if lower_is_better else full
+    a, b = better[..., 1:, :], better[..., 0, :]
     found = {n: fwt(a, b) if n == "fwt" else _OF_MATRIX[n](a) for n in names}
-    return {n: sign * v if n in _LEVELS else v for n, v in found.items()}
+    return {n: -v if n in _LEVELS and lower_is_better else v for n, v in found.items()}

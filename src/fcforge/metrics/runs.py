@@ -1,12 +1,12 @@
 """Metrics of whole runs: matrices from raw scores, the majority reference, constant predictors."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from fcforge.metrics.cells import THRESHOLD, cell_values, metric_named
+from fcforge.metrics.cells import THRESHOLD, Metric, combined, features_of, metric_named
 from fcforge.metrics.continual import SUMMARIES, intransigence, summaries_of
 from fcforge.types import Component, LearnerSpec, RunResult
 
@@ -51,6 +51,7 @@ class Batch:
     runs: list[RunResult]
     scores: dict[str, np.ndarray]
     place: dict[str, np.ndarray]
+    _known: dict[tuple[str, object], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Batch":
@@ -71,15 +72,35 @@ class Batch:
         return cls(list(runs), scores, place)
 
     def beside(self, other: "Batch") -> "Batch":
-        """These runs with the scores of a partner each: this one's subjects, then the other's."""
+        """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
         scores, place = {}, {}
         for site, theirs in other.scores.items():
             pairs = self.place[site] * len(theirs) + other.place[site]
             found, at = np.unique(pairs, return_inverse=True)
-            left, right = np.divmod(found, len(theirs))
-            scores[site] = np.concatenate([self.scores[site][left], theirs[right]], axis=1)
+            scores[site] = np.stack(np.divmod(found, len(theirs)), axis=1)
             place[site] = at.reshape(pairs.shape)
         return Batch(self.runs, scores, place)
+
+    def features(self, site: str, metric: Metric) -> np.ndarray:
+        """`features_of` the site's scores, computed once. (k, m, n_test)."""
+        key = site, metric.features
+        if key not in self._known:
+            self._known[key] = features_of(self.scores[site], self.runs[0].y[site], metric)
+        return self._known[key]
+
+    def values(self, metric: str, weights: Callable[[str], np.ndarray] | None = None) -> np.ndarray:
+        """Score matrices (n_runs, T + 1, T); under `weights` of a site (n_draws, n_test) as many.
+
+        Returns
+        -------
+        ndarray of shape (n_runs, T + 1, T) or (n_runs, n_draws, T + 1, T)
+        """
+        m = metric_named(metric)
+
+        def cells(site: str, _: np.ndarray) -> np.ndarray:
+            return combined(self.features(site, m), m, weights(site) if weights else None)
+
+        return self.stack(cells)
 
     def stack(self, cells: Callable[[str, np.ndarray], np.ndarray]) -> np.ndarray:
         """Cells of all runs, columns in each run's order of arrival.
@@ -118,7 +139,7 @@ def score_matrix_with_initial(
     result: RunResult, metric: str, kind: Baseline = "initial"
 ) -> np.ndarray:
     """Matrix of shape (T + 1, T): row 0 the baseline, then ``a[t, i]``."""
-    return stack([result], lambda s, p: cell_values(p, result.y[s], metric), kind)[0]
+    return Batch.of([result], kind).values(metric)[0]
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:

@@ -61,12 +61,14 @@ class Experiment(Conditions):
     def specs(self, sites: Sequence[str], data_sha256: str = "") -> list[RunSpec]:
         """One RunSpec per learner, order and seed."""
         shared = {name: getattr(self, name) for name in CONDITIONS}
-        found = []
-        for learner, seed, order in product(self.learners, self.seeds, self.list_orders(sites)):
+        found, orders = [], self.list_orders(sites)
+        for learner in self.learners:
             shared["training"] = replace(self.training, **learner.training)
             shared["start"] = self.start if learner.start else None
-            spec = RunSpec(self.dataset, learner, order, seed, data_sha256, **shared)
-            found.append(spec)
+            found += [
+                RunSpec(self.dataset, learner, order, seed, data_sha256, **shared)
+                for seed, order in product(self.seeds, orders)
+            ]
         return found
 
 

@@ -107,30 +107,28 @@ def training_weights(
     return weights / weights.mean(0)
 
 
-def split_batches(results: Sequence[RunResult]) -> list[Batch]:
+def split_runs(results: Sequence[RunResult]) -> list[list[RunResult]]:
     """Group runs that were tested on the same subjects with orders of one length."""
     groups: dict[tuple[object, ...], list[RunResult]] = defaultdict(list)
     for r in results:
         ids = tuple(tuple(r.subject_ids[s]) for s in r.sites)
         groups[len(r.spec.order), r.sites, ids].append(r)
-    return [Batch.of(runs) for runs in groups.values()]
+    return list(groups.values())
 
 
-def points_of(batch: Batch, metric: str) -> np.ndarray:
-    """Score matrices (n_runs, T + 1, T)."""
-    y = batch.runs[0].y
-    return batch.stack(lambda site, p: cell_values(p, y[site], metric))
+def split_batches(results: Sequence[RunResult]) -> list[Batch]:
+    """The groups of `split_runs` as batches."""
+    return [Batch.of(runs) for runs in split_runs(results)]
 
 
 def draws_of(batch: Batch, metric: str, n_draws: int, seed: int) -> np.ndarray:
     """Score matrices of every draw, (n_runs, n_draws, T + 1, T)."""
     y, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
-    def cells(site: str, p: np.ndarray) -> np.ndarray:
-        weights = subject_weights(site, ids[site], y[site], n_draws, seed)
-        return cell_values(p, y[site], metric, weights)
+    def weights(site: str) -> np.ndarray:
+        return subject_weights(site, ids[site], y[site], n_draws, seed)
 
-    return batch.stack(cells)
+    return batch.values(metric, weights)
 
 
 def bootstrap(
@@ -166,7 +164,7 @@ def bootstrap(
     total = 0.0
     for batch in batches or split_batches(results):
         rows = [place[id(r)] for r in batch.runs]
-        for k, value in zip(rows, statistic(points_of(batch, metric)), strict=True):
+        for k, value in zip(rows, statistic(batch.values(metric)), strict=True):
             points[k] = value
         drawn = statistic(draws_of(batch, metric, n_draws, seed))
         total = total + np.einsum("rd,rd...->d...", weights[rows], drawn)
@@ -202,12 +200,11 @@ def split_forgetting(
     for batch in batches or split_batches(results):
         labels, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
-        def cells(site: str, p: np.ndarray, labels: Any = labels, ids: Any = ids) -> np.ndarray:
-            y = labels[site]
-            half = halves(site, tuple(ids[site]), tuple(y.tolist()), n_draws, seed)
-            return sign * cell_values(p, y, metric, np.concatenate([half, 1 - half]))
+        def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
+            half = halves(site, tuple(ids[site]), tuple(y[site].tolist()), n_draws, seed)
+            return np.concatenate([half, 1 - half])
 
-        a = batch.stack(cells)[..., 1:, :]  # (run, 2 n_draws, T, T)
+        a = sign * batch.values(metric, both)[..., 1:, :]  # (run, 2 n_draws, T, T)
         other = np.roll(a, n_draws, axis=1)
         found |= {id(r): v for r, v in zip(batch.runs, fm_split(a, other).mean(1), strict=True)}
     return np.array([found[id(r)] for r in results])
@@ -287,7 +284,7 @@ def means(
     lower = metric_named(metric).lower_is_better
     found: dict[str, list[np.ndarray]] = {n: [] for n in names}
     for batch in split_batches(results):
-        full = points_of(batch, metric)
+        full = batch.values(metric)
         for n, v in summaries_of(full, lower_is_better=lower, names=names).items():
             found[n].append(v)
     return {n: float(np.concatenate(v).mean()) for n, v in found.items()}
@@ -303,7 +300,7 @@ def at_site(
     seed: int = 0,
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
-    batches = [batch.runs for batch in split_batches(runs)]
+    batches = split_runs(runs)
     ordered = [r for batch in batches for r in batch]
     weights = iter(training_weights(ordered, n_draws, seed))
     points, total = [], np.zeros(n_draws)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from fcforge.stats.bootstrap import (
     N_DRAWS,
     draws_of,
     interval,
-    points_of,
-    split_batches,
+    split_runs,
     subject_draws,
     training_weights,
 )
@@ -115,6 +114,14 @@ def compare(
     return Comparer(**settings).compare(results_a, results_b)
 
 
+class _Drawn(NamedTuple):
+    """Runs tested on the same people, their summary (n_runs,) and its draws (n_runs, n_draws)."""
+
+    batch: Batch
+    points: np.ndarray
+    draws: np.ndarray
+
+
 @dataclass(frozen=True)
 class Comparer:
     """`compare` for many pairs: a run's bootstrap draws are computed once.
@@ -131,40 +138,42 @@ class Comparer:
     summary: str = "aaa"
     n_draws: int = N_DRAWS
     seed: int = 0
-    # The run is kept beside its draws, so that its id cannot be given to another.
-    _known: dict[int, tuple[RunResult, float, np.ndarray]] = field(default_factory=dict)
+    # The runs are kept beside their draws, so that their ids cannot be given to others.
+    _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
     def compare(self, results_a: Sequence[RunResult], results_b: Sequence[RunResult]) -> Comparison:
         """Difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
-        self._learn([*left, *right])
-        nulls = np.zeros(self.n_draws)
-        partner = {id(x): y for x, y in zip(left, right, strict=True)}
-        for batch in split_batches(left):
-            both = batch.beside(Batch.of([partner[id(r)] for r in batch.runs]))
-            value = self._reduce(both.stack(self._swapped(batch.runs[0])))
+        place = {id(x): k for k, x in enumerate(left)}
+        points, nulls = np.empty(len(left)), np.zeros(self.n_draws)
+        draws = np.empty((len(left), self.n_draws))
+        for runs in split_runs(left):
+            rows = [place[id(r)] for r in runs]
+            a, b = self._drawn(runs), self._drawn([right[k] for k in rows])
+            points[rows], draws[rows] = a.points - b.points, a.draws - b.draws
+            value = self._reduce(a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch)))
             nulls += (value[:, 0] - value[:, 1]).sum(0)
-        pairs = [(self._known[id(x)], self._known[id(y)]) for x, y in zip(left, right, strict=True)]
-        points = np.array([a[1] - b[1] for a, b in pairs])
-        weights = training_weights(left, self.n_draws, self.seed)
-        draws = np.mean([w * (a[2] - b[2]) for w, (a, b) in zip(weights, pairs, strict=True)], 0)
-        return _conclude(points, draws, nulls / len(left))
+        draws *= training_weights(left, self.n_draws, self.seed)
+        return _conclude(points, draws.mean(0), nulls / len(left))
 
-    def _learn(self, runs: Sequence[RunResult]) -> None:
-        new = [r for r in runs if id(r) not in self._known]
-        for batch in split_batches(new):
-            points = self._reduce(points_of(batch, self.metric))
+    def _drawn(self, runs: list[RunResult]) -> _Drawn:
+        key = tuple(map(id, runs))
+        if key not in self._known:
+            batch = Batch.of(runs)
+            points = self._reduce(batch.values(self.metric))
             draws = self._reduce(draws_of(batch, self.metric, self.n_draws, self.seed))
-            for r, point, drawn in zip(batch.runs, points, draws, strict=True):
-                self._known[id(r)] = (r, float(point), drawn)
+            self._known[key] = _Drawn(batch, points, draws)
+        return self._known[key]
 
-    def _swapped(self, first: RunResult) -> Callable[[str, np.ndarray], np.ndarray]:
+    def _swapped(self, a: Batch, b: Batch) -> Callable[[str, np.ndarray], np.ndarray]:
         """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
+        metric, ids = metric_named(self.metric), a.runs[0].subject_ids
 
-        def cells(site: str, both: np.ndarray) -> np.ndarray:
-            ids, (p, q) = first.subject_ids[site], np.split(both, 2, axis=1)
-            swap = subject_draws("swap", site, ids, self.n_draws, self.seed) < 0.5
-            return np.stack(swapped_values(p, q, first.y[site], self.metric, swap), axis=1)
+        def cells(site: str, pairs: np.ndarray) -> np.ndarray:
+            ours, theirs = a.features(site, metric), b.features(site, metric)
+            swap = subject_draws("swap", site, ids[site], self.n_draws, self.seed) < 0.5
+            swapped = swapped_values(ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, swap)
+            return np.stack(swapped, axis=1)
 
         return cells
 

@@ -11,7 +11,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.metrics import Batch, finite, intransigence, majority_result, metric_named
 from fcforge.metrics.runs import OWN_MAJORITY
-from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate, points_of, split_batches
+from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate, split_batches
 from fcforge.types import RunResult
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _matrices(batches: Sequence[Batch]) -> Iterator[tuple[tuple, np.ndarray]]:
     """(Seed, order) and accuracy matrix (T, T) of every run."""
     for batch in batches:
         keys = [(r.spec.seed, r.spec.order) for r in batch.runs]
-        yield from zip(keys, points_of(batch, "accuracy")[:, 1:], strict=True)
+        yield from zip(keys, batch.values("accuracy")[:, 1:], strict=True)
 
 
 def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np.ndarray]:
