@@ -6,10 +6,9 @@ from typing import Literal
 
 import pytest
 
-from fcforge.capsule.requests import FIRST_SITE, AuditRequest, LearnRequest, PredictRequest
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.requests import Request, option
+from fcforge.requests import FIRST_SITE, AuditRequest, LearnRequest, PredictRequest, Request, option
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
 

@@ -4,7 +4,7 @@ The command line is made from the fields (`fcforge.cli`), and Python fills the s
 Nothing heavy is imported here, nor may it be where requests are defined.
 """
 
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -40,12 +40,128 @@ class Request:
             known = get_args(hints[one.name]) if get_origin(hints[one.name]) is Literal else ()
             if known and value not in known:
                 raise unknown_name(one.name, str(value), known)
-            if value is not None:
-                _check_bounds(one.name, value, one.metadata.get("min"), one.metadata.get("max"))
+            low, high = (one.metadata.get(end, value) for end in ("min", "max"))
+            if value is not None and not low <= value <= high:
+                said = {"min": "at least", "max": "at most"}
+                bounds = [f"{said[k]} {v}" for k, v in one.metadata.items() if k in said]
+                raise ConfigError(f"{one.name} = {value} is not {' and '.join(bounds)}.")
 
 
-def _check_bounds(name: str, value: Any, low: float | None, high: float | None) -> None:
-    if (low is None or value >= low) and (high is None or value <= high):
-        return
-    bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
-    raise ConfigError(f"{name} = {value} is not {' and '.join(bounds)}.")
+# -- what ``fcforge learn``, ``audit`` and ``predict`` can be asked ------------------------------
+Kind = Literal["auto", "fc", "timeseries"]
+Mechanism = Literal["gaussian", "none"]
+NewSite = Literal["refuse", "leave", "estimate"]
+TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
+SIGN = "Private key (PEM) to sign with."
+HOME = "The hospital's home file: adds results with its own threshold."
+JSON = "Print JSON for a program to read."
+KIND = "Content of the files: FC matrices or time series."
+NEW = "Harmonised capsule: what to do with scans of a new site."
+POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 nor an obvious word."
+REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
+RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
+FIRST_SITE = (
+    "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
+    "harmonise", "harmonise_to",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnRequest(Request):
+    """One hospital's turn: a release around a public start, or the next link of a chain.
+
+    Only the first of a chain chooses method, model and training.
+    """
+
+    site: str = option(help="Name of the site to learn.")
+    data: Path = option(help="Data of the site: .npz file or folder.")
+    out: Path = option(help="Capsule to write (without a suffix: a folder).")
+    state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
+    epsilon: float | None = option(None, "Privacy: the most that each person may spend (1).")
+    delta: float | None = option(None, "Privacy: delta of a release (0.001).")
+    mechanism: Mechanism | None = option(None, "Noise of a release; none promises nothing.")
+    local: Path | None = option(None, "Release: file that stays here [SITE.home.json by DATA].")
+    again: bool = option(False, "Release people of an earlier release again; budgets add up.")
+    accept_labels: bool = option(False, "Continue although the diagnoses look swapped; recorded.")
+    accept_scans: bool = option(False, "Chain: continue although the scans look odd; recorded.")
+    positive: str | None = option(None, POSITIVE)
+    template: Path | None = option(None, "Chain: your copy of the public template in the settings.")
+    config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
+    learner: str | None = option(None, "First site: title of the learner in the config.")
+    method: str | None = option(None, "First site: method.")
+    model: str | None = option(None, "First site: model.")
+    generator: str | None = option(None, "First site: generator.")
+    epochs: int | None = option(None, "First site: epochs.", min=1)
+    seed: int | None = option(None, "First site: seed.")
+    held_out: int | None = option(None, "First site: synthetic held-out subjects.", min=0)
+    calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
+    harmonise: str | None = option(None, "First site: none, site_demean or combat.")
+    harmonise_to: Path | None = option(None, "First site: public people to harmonise to.")
+    kind: Kind = option("auto", KIND)
+    sign: Path | None = option(None, SIGN)
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+    allow_real_subjects: bool = option(False, "Allow a method that keeps real subjects; recorded.")
+    overwrite: bool = option(False, "Replace OUT.")
+    yes: bool = option(False, "Continue without asking; needed where there is no terminal.")
+
+    @property
+    def accept(self) -> tuple[str, ...]:
+        """What may look odd."""
+        return tuple(n for n in ("accept_labels", "accept_scans") if getattr(self, n))
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Choices of a first site that were made."""
+        return self._said(FIRST_SITE)
+
+    @property
+    def release(self) -> dict[str, Any]:
+        """Options of a release that were given."""
+        return self._said(RELEASE)
+
+    def _said(self, names: tuple[str, ...]) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in names}
+        return {k: v for k, v in found.items() if v is not None and v is not False}
+
+
+@dataclass(frozen=True)
+class AuditRequest(Request):
+    """An audit of generators on a hospital's data, or of a capsule against them."""
+
+    data: Path = option(help="The hospital's data: .npz file or folder.")
+    site: list[str] = option(help="Site of the data; repeat to audit several as one.")
+    generator: list[str] = option([], "Generator, e.g. corr_gauss:rank=8; may be repeated.")
+    capsule: Path | None = option(None, "Audit this capsule instead.")
+    halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
+    reference: Path | None = option(None, "Capsule: people who were not learned, for comparison.")
+    local: Path | None = option(None, "Capsule: the receipt, or the home file of the site.")
+    positive: str | None = option(None, POSITIVE)
+    record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
+    sign: Path | None = option(None, SIGN)
+    trust: list[Path] = option([], TRUST)
+    require_signature: bool = option(False, REQUIRE)
+    kind: Kind = option("auto", KIND)
+    worlds: int = option(8, "How often each generator is trained again.", min=1)
+    multiple: int = option(4, "Synthetic subjects per training subject.", min=1)
+    seed: int = option(0, "Seed of splits and generators.")
+    device: str = option("cpu", "Where to fit generators: cpu or cuda.")
+    out: Path | None = option(None, "Folder for audit.json and audit.md.")
+    as_json: bool = option(False, JSON, flag="--json")
+
+
+@dataclass(frozen=True)
+class PredictRequest(Request):
+    """Scans to be predicted with either kind of capsule."""
+
+    capsule: Path = option(help="Capsule file or folder.", metavar="CAPSULE")
+    scans: list[Path] = option(help="Files or folders of scans.", metavar="SCANS...")
+    out: Path | None = option(None, "File to write (standard output).")
+    local: Path | None = option(None, HOME)
+    site: str | None = option(None, "Harmonised capsule: the site of the scans.")
+    unseen: NewSite = option("refuse", NEW)
+    explain: Path | None = option(None, "Folder for a page and tables that explain them.")
+    atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
+    kind: Kind = option("auto", KIND)
+    trust: list[Path] = option([], TRUST)
+    as_json: bool = option(False, JSON, flag="--json")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from capsule_chains import SITES, chain
-from damage import DAMAGES
+from damage import DAMAGES, PARTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ def sound(tmp_path_factory) -> dict[str, bytes]:
     """Parts of a capsule with remembered subjects, after two sites."""
     path = chain("tiny", SITES[:2], tmp_path_factory.mktemp("sound"))[-1]
     assert open_capsule(path).sites == SITES[:2]
-    return box.read_parts(path)
+    return box.read_parts(path, box.CHAIN)
 
 
 def put(thing: bytes | dict[str, bytes], folder: Path) -> Path:
@@ -104,7 +104,7 @@ def test_damaged_capsules_are_rejected(damage, sound, tmp_path) -> None:
     assert len(tried) >= 3
 
 
-@pytest.mark.parametrize("name", box.PARTS)
+@pytest.mark.parametrize("name", PARTS)
 def test_every_byte_of_small_parts_matters(sound, tmp_path, name) -> None:
     """Not a sample: each of the first and last 40 bytes of each part."""
     data = sound[name]
@@ -151,7 +151,7 @@ def test_the_zip_is_an_ordinary_zip(sound, tmp_path) -> None:
     path = put(box.pack(sound), tmp_path)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
-        assert archive.namelist() == list(box.PARTS)
+        assert archive.namelist() == list(PARTS)
         archive.extractall(tmp_path / "out")
     assert open_capsule(tmp_path / "out").id == open_capsule(path).id
 

@@ -10,7 +10,8 @@ import torch
 
 from fcforge.capsule import Capsule, settings_for
 from fcforge.capsule.contents import Subjects
-from fcforge.capsule.explanation import Stability, atlas_for, explain_capsule
+from fcforge.capsule.explanation import Stability, atlas_for
+from fcforge.consortium.predicting import explain_model
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
@@ -43,7 +44,7 @@ def scan(first=0.7, last=0.4):
 
 @pytest.fixture(scope="module")
 def found():
-    return explain_capsule(capsule(), scan(), ["=sub-1"], ATLAS)
+    return explain_model(capsule(), scan(), None, ["=sub-1"], ATLAS)
 
 
 def test_by_hand(found):
@@ -86,11 +87,11 @@ def test_tables_and_nilearn(found, tmp_path):
 
 
 def test_without_held_out_subjects_the_reference_is_no_connectivity():
-    bare = explain_capsule(capsule(0), scan())
+    bare = explain_model(capsule(0), scan())
     assert "without any connectivity" in bare.reference
     assert bare.base[0] == pytest.approx(0.3)
     assert bare.networks().empty
-    weights = explain_capsule(capsule(0), np.eye(R)[None])
+    weights = explain_model(capsule(0), np.eye(R)[None])
     np.testing.assert_allclose(weights.strength, [5, 0, 0, 0, 0, 10], rtol=1e-6)
 
 

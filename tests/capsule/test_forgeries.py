@@ -14,9 +14,9 @@ from fcforge.capsule import Capsule, LearnOptions, learn, open_capsule, seal
 from fcforge.capsule import container as box
 from fcforge.capsule.contents import summary
 from fcforge.capsule.keys import read_private, write_keys
-from fcforge.capsule.ledger import canonical, parse, public_hex, sha256, signed
+from fcforge.capsule.ledger import canonical, public_hex, sha256, signed, write
 from fcforge.capsule.lines import check_line
-from fcforge.capsule.opening import Trust
+from fcforge.capsule.sealing import Trust
 from fcforge.errors import CapsuleError
 
 FORGERIES = 1_000
@@ -111,19 +111,13 @@ class _Said:
 def write_forged(forged: Capsule, honest: Capsule, key: Any, out: Any) -> None:
     """Seal by hand: `seal` would not write all of it."""
     seal(replace(forged, settings=honest.settings), out, key=key, overwrite=True)
-    parts = box.read_parts(out)
-    manifest = parse(parts[box.MANIFEST], "manifest")
     said = forged.settings
-    manifest["settings"] = said.data if isinstance(said, _Said) else said.to_json()
-    parts[box.MANIFEST] = canonical(manifest)
-    identity = sha256(parts[box.MANIFEST])
-    from fcforge.capsule.ledger import sign
-
-    public, signature = public_hex(key), sign(key, identity)
-    parts[box.SEAL] = canonical(
-        {"manifest_sha256": identity, "public_key": public, "signature": signature}
-    )
-    out.write_bytes(box.pack(parts))
+    told = said.data if isinstance(said, _Said) else said.to_json()
+    parts = box.read_parts(out, box.CHAIN)
+    sums = sha256(canonical({name: sha256(parts[name]) for name in box.ARRAYS}))
+    last = signed({**forged.entries[-1], "arrays": sums}, key)
+    parts[box.LEDGER] = write((*forged.entries[:-1], last))
+    out.write_bytes(box.pack(box.sealed(box.CHAIN, told, parts)))
 
 
 def test_no_forgery_is_accepted_with_a_false_word_about_another_hospital(world):

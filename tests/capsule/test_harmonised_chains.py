@@ -191,7 +191,7 @@ def test_a_harmonisation_nobody_declared_is_refused(combat, tmp_path) -> None:
 def test_a_later_hospital_cannot_move_an_earlier_one_s_people(tmp_path) -> None:
     write_keys(tmp_path / "k")
     made = chain(tmp_path, "site_demean", key=read_private(tmp_path / "k"))
-    forged = replace(made, harmony=_changed(made.harmony, "level"))
+    forged = replace(made, harmony=_changed(made.harmony, "level"), id="")
     seal(forged, tmp_path / "x.capsule", key=read_private(tmp_path / "k"))
     with pytest.raises(CapsuleError, match="is not what it signed"):
         open_capsule(tmp_path / "x.capsule")

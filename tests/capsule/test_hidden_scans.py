@@ -15,11 +15,11 @@ from fcforge.report.inspect import inspect_words
 
 
 def forged(name: str, folder: Path, **changes: object) -> Path:
-    """A capsule resealed with other arrays in its state (None takes one out)."""
+    """A capsule sealed anew with other arrays in its state (None takes one out)."""
     capsule = open_capsule(chain(name, SITES[:1], folder)[-1])
     state = {**capsule.lane.state, **changes}
     kept = {key: value for key, value in state.items() if value is not None}
-    capsule = replace(capsule, lane=capsule.lane._replace(state=kept))
+    capsule = replace(capsule, lane=capsule.lane._replace(state=kept), id="")
     seal(capsule, folder / "forged.capsule", allow_real_subjects=True)
     return folder / "forged.capsule"
 

@@ -13,7 +13,7 @@ from fcforge.capsule.keys import (
     write_keyring,
     write_keys,
 )
-from fcforge.capsule.opening import Trust, open_capsule, verify
+from fcforge.capsule.sealing import Trust, open_capsule, verify
 from fcforge.consortium import read_consortium, write_consortium
 from fcforge.consortium.files import verify as verify_group
 from fcforge.errors import CapsuleError, ConfigError, DataError
@@ -74,7 +74,7 @@ def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monke
     with pytest.raises(CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"):
         open_capsule(two, trusted=Trust.of(()))
     write_keyring(ring.revoke("NYU"))
-    with pytest.raises(CapsuleError, match="it is signed by a key of 'NYU' that was revoked"):
+    with pytest.raises(CapsuleError, match="line 2 is signed by a key of 'NYU' that was revoked"):
         open_capsule(two, trusted=Trust.of(()))
     write_keyring(ring.revoke(publics["NYU"][:12]))
     assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]

@@ -97,7 +97,7 @@ def test_no_training_subject_is_inside(method, tmp_path) -> None:
     learn(None, SITES[0], cohort(), first, settings=settings)
     learn(first, SITES[1], cohort(), out)
     fc = training_subjects(2)
-    data, parts = out.read_bytes(), box.read_parts(out)
+    data, parts = out.read_bytes(), box.read_parts(out, box.CHAIN)
     assert exact_hits(data, fc) == 0
     assert closest(parts, fc) < 0.999
     assert not bool(open_capsule(out).remembered.real.any())
@@ -116,7 +116,7 @@ def test_the_scan_finds_subjects_that_are_there(tmp_path) -> None:
         options=LearnOptions(allow_real_subjects=True),
     )
     fc = training_subjects(1)
-    parts = box.read_parts(out)
+    parts = box.read_parts(out, box.CHAIN)
     assert exact_hits(out.read_bytes(), fc) == len(fc)
     assert closest(parts, fc) > 0.999999
     hidden = {"upper": torch.from_numpy(fc[:1, :, :].astype(np.float16)), "y": torch.zeros(1)}

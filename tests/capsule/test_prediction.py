@@ -201,8 +201,8 @@ def test_commands(path, tmp_path) -> None:
 
 def test_learn_settings_come_once(path, tmp_path) -> None:
     from fcforge.capsule.learning import learn_site
-    from fcforge.capsule.requests import LearnRequest
     from fcforge.errors import ConfigError
+    from fcforge.requests import LearnRequest
 
     np.savez(
         tmp_path / "d.npz",

@@ -218,12 +218,8 @@ def test_settings_that_disagree_or_cannot_be(tmp_path, change, message) -> None:
     from fcforge.capsule import container as box
 
     path = chain("majority", SITES[:1], tmp_path)[0]
-    parts = box.read_parts(path)
-    manifest = json.loads(parts[box.MANIFEST])
-    manifest["settings"] = open_capsule(path).settings.to_json() | change
-    parts[box.MANIFEST] = canonical(manifest)
-    seal_part = json.loads(parts[box.SEAL])
-    parts[box.SEAL] = canonical(seal_part | {"manifest_sha256": sha256(parts[box.MANIFEST])})
+    told = json.loads(canonical(open_capsule(path).settings.to_json() | change))
+    parts = box.sealed(box.CHAIN, told, box.read_parts(path, box.CHAIN))
     (tmp_path / "forged").write_bytes(box.pack(parts))
     with pytest.raises(CapsuleError, match=message):
         open_capsule(tmp_path / "forged")

@@ -10,7 +10,7 @@ import torch
 from small_consortium import empty, people, sites
 
 from fcforge.capsule.keys import read_private, write_keys
-from fcforge.consortium import Home, read_consortium, write_consortium, write_home
+from fcforge.consortium import Home, read_consortium, write_consortium, write_own
 from fcforge.consortium.audit import (
     audit_people,
     audit_release,
@@ -202,7 +202,7 @@ def test_only_the_key_of_the_release_audits_it(tmp_path):
 
 def test_the_command_audits_a_capsule_of_releases(tmp_path):
     capsule = write_consortium(turn().group, tmp_path / "group.capsule")
-    home = write_home(turn().home, tmp_path / "home.json")
+    home = write_own(turn().home, tmp_path / "home.json")
     data = tmp_path / "mine.npz"
     np.savez(
         data, fc=mine().fc, label=mine().y, site=mine().site,

@@ -6,8 +6,9 @@ from capsule_chains import N_ROIS, SITES, chain, cohort
 from small_consortium import R, empty, people, release_of, sites
 
 from fcforge.capsule import open_capsule
-from fcforge.capsule.prediction import predict_scans, probability
-from fcforge.consortium.predicting import explain_file, explain_group, judge, predict, predictor
+from fcforge.capsule.judging import probability
+from fcforge.capsule.prediction import predict_scans
+from fcforge.consortium.predicting import explain_file, explain_model, judge, predict, predictor
 from fcforge.errors import DataError
 
 NEW = people().select_sites([sites()[-1]])
@@ -19,7 +20,7 @@ def group():
 
 
 def test_the_head_is_explained_to_rounding(group):
-    found = explain_group(group, NEW.fc[:4], {})
+    found = explain_model(group, NEW.fc[:4], {})
     np.testing.assert_allclose(found.score, judge(group, NEW.fc[:4], {}).odds, atol=1e-9)
     assert np.abs(found.gap).max() < 1e-9
     assert found.positive == "patient"
@@ -29,7 +30,7 @@ def test_covariates_are_part_of_the_base():
     removes = ("age", "sex")
     group = empty(removes)
     values = {name: NEW.covariates[name][:3] for name in removes}
-    found = explain_group(group, NEW.fc[:3], values)
+    found = explain_model(group, NEW.fc[:3], values)
     np.testing.assert_allclose(found.score, judge(group, NEW.fc[:3], values).odds, atol=1e-9)
     assert np.abs(found.gap).max() < 1e-9
     assert len(set(found.base.tolist())) == 3

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_consortium import empty, release_of, sites, start
 
+from fcforge.capsule import container as box
 from fcforge.capsule import ledger
-from fcforge.capsule.container import pack, unpack
 from fcforge.consortium import (
     Withdrawal,
     files,
@@ -44,13 +44,17 @@ def sealed(group, tmp_path_factory):
     return write_consortium(group, tmp_path_factory.mktemp("c") / "x.capsule")
 
 
-def test_round_trip(group, sealed):
+def test_round_trip(group, sealed, tmp_path):
     back = read_consortium(sealed)
     assert back.digest == group.digest
     assert torch.equal(back.beta, group.beta)
     assert back.start.papers == group.start.papers
     assert oct(os.stat(sealed).st_mode & 0o777) == "0o600"
     assert files.is_consortium(sealed)
+    folder = write_consortium(group, tmp_path / "folder")
+    assert folder.is_dir()
+    assert files.is_consortium(folder)
+    assert read_consortium(folder).digest == group.digest
 
 
 def test_confounds_travel(tmp_path):
@@ -93,15 +97,16 @@ def test_every_truncation_is_refused(sealed, tmp_path_factory, cut):
 
 def forged(sealed, tmp_path, change):
     """The capsule with something changed by one who knows the format and seals it again."""
-    parts = unpack(sealed.read_bytes(), files.PARTS)
-    manifest = json.loads(parts[files.MANIFEST])
-    records = [json.loads(line) for line in parts[files.RECORDS].splitlines()]
+    parts = box.read_parts(sealed, box.RELEASES)
+    manifest = json.loads(parts[box.MANIFEST])
+    records = [json.loads(line) for line in parts[box.RECORDS].splitlines()]
     change(manifest, records)
-    parts[files.RECORDS] = b"".join(ledger.canonical(r) + b"\n" for r in records)
-    manifest["parts"][files.RECORDS] = ledger.sha256(parts[files.RECORDS])
-    parts[files.MANIFEST] = ledger.canonical(manifest)
+    parts[box.RECORDS] = b"".join(ledger.canonical(r) + b"\n" for r in records)
+    manifest["parts"][box.RECORDS] = ledger.sha256(parts[box.RECORDS])
+    manifest["parts"][box.MANIFEST] = ledger.sha256(ledger.canonical(manifest["says"]))
+    parts[box.MANIFEST] = ledger.canonical(manifest)
     path = tmp_path / "forged.capsule"
-    path.write_bytes(pack(parts, files.PARTS))
+    path.write_bytes(box.pack(parts))
     return path
 
 
@@ -163,10 +168,10 @@ def test_only_the_hospital_withdraws_what_it_signed(group, keys):
     ("change", "words"),
     [
         (lambda m, r: r[0].update(scan=[0.1] * 45), "field too many or too few"),
-        (lambda m, r: m["papers"].update(secret="x"), "field too many or too few"),
-        (lambda m, r: m["papers"].update(patients=1), "not the one it says"),
-        (lambda m, r: m.update(version=3), "reads version 2"),
-        (lambda m, r: m.update(extra=1), "not a capsule of releases"),
+        (lambda m, r: m["says"].update(secret="x"), "field too many or too few"),
+        (lambda m, r: m["says"].update(patients=1), "was made for start"),
+        (lambda m, r: m.update(version=4), "reads fcforge-consortium version 3"),
+        (lambda m, r: m.update(extra=1), "holds what is not part of a capsule"),
         (lambda m, r: r.append(r[0]), "repeat each other"),
         (lambda m, r: r.reverse(), "in disorder"),
         (lambda m, r: r[0].update(kind="scan"), "not a release, a withdrawal or an audit"),
@@ -181,13 +186,11 @@ def test_hidden_or_false_content_is_refused(sealed, tmp_path, change, words):
 def test_hidden_arrays_are_refused(sealed, tmp_path):
     from fcforge.capsule.arrays import load_arrays, save_arrays
 
-    parts = unpack(sealed.read_bytes(), files.PARTS)
-    arrays = load_arrays(parts[files.START], files.START)
-    parts[files.START] = save_arrays({**arrays, "extra": torch.zeros(172, 45)})
-    manifest = json.loads(parts[files.MANIFEST])
-    manifest["parts"][files.START] = ledger.sha256(parts[files.START])
-    parts[files.MANIFEST] = ledger.canonical(manifest)
+    parts = box.read_parts(sealed, box.RELEASES)
+    arrays = load_arrays(parts[box.START], box.START)
+    parts[box.START] = save_arrays({**arrays, "extra": torch.zeros(172, 45)})
+    says = json.loads(parts[box.MANIFEST])["says"]
     path = tmp_path / "x.capsule"
-    path.write_bytes(pack(parts, files.PARTS))
+    path.write_bytes(box.pack(box.sealed(box.RELEASES, says, parts)))
     with pytest.raises(CapsuleError, match="other arrays than it should"):
         read_consortium(path)

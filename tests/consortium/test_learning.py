@@ -8,8 +8,9 @@ import torch
 from small_consortium import empty, people, sites
 
 from fcforge.capsule import ledger
-from fcforge.consortium import Home, read_home, write_home
-from fcforge.consortium.learning import Budget, fit_threshold, learn, leave_one_out_scores, quality
+from fcforge.capsule.judging import quality, require_labels
+from fcforge.consortium import Home, read_home, write_own
+from fcforge.consortium.learning import Budget, fit_threshold, learn, leave_one_out_scores
 from fcforge.errors import CapsuleError, ConfigError, DataError
 
 SITE = sites()[2]
@@ -30,7 +31,7 @@ def test_a_turn_adds_one_release_and_keeps_the_rest_at_home(tmp_path):
     text = str(done.release.to_json())
     assert receipt.salt not in text
     assert not any(p[1] in text for p in receipt.people)
-    path = write_home(done.home, tmp_path / "home.json")
+    path = write_own(done.home, tmp_path / "home.json")
     assert read_home(path) == done.home
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
@@ -76,7 +77,7 @@ def test_noise_after_exact_sums_promises_nothing():
     left = leave_one_out_scores(
         twice.group, x, torch.from_numpy(mine().y), np.full(len(mine()), 2.0)
     )
-    assert twice.home.threshold == fit_threshold(left, mine().y, twice.group.digest)
+    assert twice.home.threshold == fit_threshold(left, mine().y, twice.group.digest, SITE)
 
 
 def test_turned_labels_are_refused():
@@ -86,6 +87,23 @@ def test_turned_labels_are_refused():
     with pytest.raises(DataError, match=r"wrong way round.*means patient.*--accept-labels"):
         learn(empty(), turned, SITE, Home(), Budget())
     learn(empty(), turned, SITE, Home(), Budget(), accept_labels=True)
+
+
+def test_few_people_below_chance_are_refused_where_luck_is_unlikely():
+    """All patients below all controls: one of 35 orders of 3 and 4 people, one of 20 of 3 and 3."""
+    odds, y = np.arange(7.0), np.array([1, 1, 1, 0, 0, 0, 0])
+    with pytest.raises(DataError, match=r"AUROC 0\.00 of 7 people.*p = 0\.029.*--accept-labels"):
+        require_labels(odds, y, accept=False)
+    assert require_labels(odds, y, accept=True)
+    assert not require_labels(odds[:6], y[:6], accept=False)
+    assert not require_labels(odds, 1 - y, accept=False)
+    assert not require_labels(odds[:3], y[:3], accept=False)  # no control
+    # 64 people: an AUROC of 0.37 is refused, 0.42 may be luck
+    y = np.repeat([0, 1], 32)
+    for shift, auroc, refused in ((5.1, 0.37, True), (3.1, 0.42, False)):
+        odds = np.concatenate([np.arange(32) + shift, np.arange(32) + 0.5])
+        assert quality(odds, y)["auroc"] == pytest.approx(auroc, abs=0.005)
+        assert require_labels(odds, y, accept=True) == refused
 
 
 def test_other_words_for_patients_are_refused():

@@ -10,9 +10,10 @@ from small_consortium import R, empty, people, release_of, sites
 
 from fcforge.capsule import open_capsule, prediction
 from fcforge.capsule.home import Receipt, Threshold, fingerprints, read_home, receipt_of
+from fcforge.capsule.judging import probability
 from fcforge.consortium import Home
 from fcforge.consortium.learning import Budget, learn, refit_threshold
-from fcforge.consortium.predicting import evaluate, judge, own_odds, predict, probability
+from fcforge.consortium.predicting import evaluate, judge, predict
 from fcforge.errors import DataError
 
 HOSPITALS = sites()[2:]
@@ -100,8 +101,19 @@ def test_learning_refuses_covariates_in_another_unit():
 
 
 def test_own_odds_and_probability():
-    assert own_odds(np.array([1.0]), Threshold(-1.0, 2.0, 3, ""))[0] == 1.0
+    assert Threshold(-1.0, 2.0, 3, "").odds(np.array([1.0]))[0] == 1.0
     np.testing.assert_array_equal(probability(np.array([0.0, 2000.0, -2000.0])), [0.5, 1.0, 0.0])
+
+
+def test_the_own_threshold_of_another_hospital_is_refused(group, tmp_path):
+    own = Threshold(0.0, 1.0, 3, group.digest, HOSPITALS[0])
+    named = write(tmp_path / "named.npz", NEW, site=NEW.site)
+    with pytest.raises(DataError, match=rf"'{HOSPITALS[0]}'.*of {HOSPITALS[-1]}.*--local"):
+        predict(group, named, own)
+    with pytest.raises(DataError, match="of their own hospital"):
+        evaluate(group, NEW, Home(threshold=own))
+    assert predict(group, write(tmp_path / "unnamed.npz", NEW), own)[0].own is not None
+    assert predict(group, named, replace(own, site=HOSPITALS[-1]))[0].own is not None
 
 
 def test_evaluation_beside_the_majority_and_the_public_head(group):
@@ -138,9 +150,9 @@ def test_evaluation_warns_of_diagnoses_that_are_turned_round(group):
 
 def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
     done = learn(group, people(), HOSPITALS[-1], Home(), Budget("none"))
-    again = refit_threshold(done.group, people(), HOSPITALS[-1], done.home)
+    again = refit_threshold(done.group, people(), HOSPITALS[-1], done.home).threshold
     assert again == done.home.threshold
-    flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home())
+    flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home()).threshold
     assert flattered.slope > again.slope  # nobody was left out
     with pytest.raises(DataError, match=rf"is of {HOSPITALS[-1]}, not of '{HOSPITALS[0]}'"):
         refit_threshold(done.group, people(), HOSPITALS[0], done.home)

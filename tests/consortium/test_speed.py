@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from small_consortium import empty
 
-from fcforge.capsule.opening import Trust
+from fcforge.capsule.sealing import Trust
 from fcforge.consortium import (
     Consortium,
     Home,

@@ -8,7 +8,7 @@ from consortium_world import ANALYTIC, EVIL, audit, cohort, renamed, settings, w
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, with_audit
 from fcforge.capsule.keys import read_private
-from fcforge.capsule.opening import Trust
+from fcforge.capsule.sealing import Trust
 from fcforge.consortium import write_consortium
 from fcforge.errors import CapsuleError
 from fcforge.report.card import card_of, write_card

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fcforge.capsule.container import MANIFEST, SEAL
+from fcforge.capsule.container import LEDGER, MANIFEST
 from fcforge.errors import CapsuleError, StoreError
 from fcforge.report import shelf
 from fcforge.report.shelf import find_items, reason, require_plain_run
@@ -21,7 +21,7 @@ def test_runs_capsules_and_audits_are_found(tmp_path):
     touch(tmp_path / "x.capsule")
     touch(tmp_path / "renamed.bin", b"PK\3\4" + bytes(26) + MANIFEST.encode() + b"...")
     touch(tmp_path / f"open/{MANIFEST}")
-    touch(tmp_path / f"open/{SEAL}")
+    touch(tmp_path / f"open/{LEDGER}")
     touch(tmp_path / "nyu/audit.json")
     touch(tmp_path / "notes.txt", b"PK\3\4 but no capsule")
     touch(tmp_path / ".hidden/y.capsule")

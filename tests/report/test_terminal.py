@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fcforge.capsule.opening import STEPS, Check, intact
 from fcforge.capsule.prediction import Prediction
+from fcforge.capsule.sealing import STEPS, Check
 from fcforge.report import terminal
 from fcforge.report.frame import spoken
 from fcforge.runner.collect import RunProgress
@@ -83,12 +83,11 @@ def test_predictions_are_counted():
 
 def test_verify_needs_every_step():
     good = [Check(name, True, "fine") for name in STEPS]
-    assert terminal.verify_text(good, intact(good)).splitlines()[-1] == "intact"
+    assert terminal.verify_text(good, True).splitlines()[-1] == "intact"
     cut = [*good[:2], Check(STEPS[2], False, "forged")]
-    lines = terminal.verify_text(cut, intact(cut)).splitlines()
+    lines = terminal.verify_text(cut, False).splitlines()
     assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS CAPSULE"]
-    assert not intact(good[:-1])  # a step that was never reached
-    assert '"ok": false' in terminal.verify_json(good[:-1], intact(good[:-1]))
+    assert '"ok": false' in terminal.verify_json(good[:-1], False)
 
 
 def test_nothing_that_cannot_be_seen_reaches_the_terminal():

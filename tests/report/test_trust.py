@@ -76,7 +76,9 @@ def test_nobody_signed_and_nobody_audited(capsule):
 
 
 def test_a_signature_names_its_key(capsule):
-    answer = answers(replace(capsule, signed_by="ab" * 32))[0]
+    answer = answers(
+        replace(capsule, entries=(*capsule.entries[:-1], {**capsule.entries[-1], "key": "ab" * 32}))
+    )[0]
     assert (answer.kind, answer.say) == ("good", "The holder of key abababababababab.")
 
 

@@ -72,19 +72,16 @@ def read_lane(data: bytes, settings: "ChainSettings") -> tuple[Lane, Learner, Ha
         if part not in parts or not key:
             raise CapsuleError(f"array '{name}' belongs nowhere.")
         parts[part][key] = value
-    harmony = _harmony(parts.pop("harmony"), settings.harmonise)
-    lane = Lane(**parts)
-    stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
-    if _described(lane) != _expected(learner, stored):
-        raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
-    return lane, learner, harmony
-
-
-def _harmony(arrays: dict[str, Tensor], how: str) -> Harmony | None:
-    wanted = {"level", "spread", "scale", "shift"} if how != "none" else set()
-    if set(arrays) != wanted:
+    how, moves = settings.harmonise, {k: v.numpy() for k, v in parts.pop("harmony").items()}
+    if set(moves) != ({"level", "spread", "scale", "shift"} if how != "none" else set()):
         raise CapsuleError(f"its harmonisation is not what harmonise = '{how}' declares.")
-    return Harmony(how, **{k: v.numpy() for k, v in arrays.items()}) if wanted else None
+    lane, model = Lane(**parts), learner.model
+    stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
+    with Allowance(2 * stored + 1_000):
+        described = Lane(model.init(torch_rng(0)), model.init_stats(), {})
+    if _shapes(lane) != _shapes(described):
+        raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
+    return lane, learner, Harmony(how, **moves) if moves else None
 
 
 def check_harmony(harmony: Harmony | None, n_rois: int, lines: Sequence[Entry]) -> None:
@@ -101,7 +98,7 @@ def check_harmony(harmony: Harmony | None, n_rois: int, lines: Sequence[Entry]) 
             raise CapsuleError(f"how site '{line['site']}' is harmonised is not what it signed.")
 
 
-def _described(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
+def _shapes(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
     both = {**lane.params, **{f"stats/{k}": v for k, v in lane.stats.items()}}
     return {k: (tuple(v.shape), str(v.dtype)) for k, v in both.items()}
 
@@ -124,13 +121,6 @@ class Allowance(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _expected(learner: Learner, stored: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shapes of the network its learner describes, found without making more than is stored."""
-    with Allowance(2 * stored + 1_000):
-        params, stats = learner.model.init(torch_rng(0)), learner.model.init_stats()
-    return _described(Lane(params, stats, {}))
-
-
 def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> None:
     """Raise unless the state is what its method declares and the network answers.
 
@@ -142,30 +132,26 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> N
     n_remembered, sites : int
         Subjects that travel along; sites learned.
     """
+    method, model = learner.method, learner.model
     try:
-        logits = _answer(lane, learner, n_remembered, sites)
+        declared = method.declares(model, lane, 1 if method.depends_on == "site" else sites)
+        for key in sorted(declared.keys() ^ lane.state.keys()):
+            what = "is missing" if key in declared else "is not part of this method's state"
+            raise CapsuleError(f"array 'state/{key}' {what}.")
+        for key, value in lane.state.items():
+            if wrong := declared[key].complaint(value):
+                raise CapsuleError(f"array 'state/{key}' {wrong}.")
+        for key in method.row_keys:
+            rows = lane.state[key]
+            if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
+                raise CapsuleError(f"'{key}' points at subjects that are not there.")
+        with torch.no_grad():
+            eye = torch.eye(model.n_rois).expand(2, -1, -1)
+            logits = method.logits(model, lane, model.prepare(eye))
     except MISFIT as error:
         raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
     if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
         raise CapsuleError("the network does not give two finite scores per subject.")
-
-
-def _answer(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> Tensor:
-    """What a lane whose state is as declared says of two people."""
-    method, model = learner.method, learner.model
-    declared = method.declares(model, lane, 1 if method.depends_on == "site" else sites)
-    for key in sorted(declared.keys() ^ lane.state.keys()):
-        what = "is missing" if key in declared else "is not part of this method's state"
-        raise CapsuleError(f"array 'state/{key}' {what}.")
-    for key, value in lane.state.items():
-        if wrong := declared[key].complaint(value):
-            raise CapsuleError(f"array 'state/{key}' {wrong}.")
-    for key in method.row_keys:
-        rows = lane.state[key]
-        if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
-            raise CapsuleError(f"'{key}' points at subjects that are not there.")
-    with torch.no_grad():
-        return method.logits(model, lane, model.prepare(torch.eye(model.n_rois).expand(2, -1, -1)))
 
 
 @dataclass(frozen=True)

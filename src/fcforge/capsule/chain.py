@@ -136,7 +136,9 @@ class ChainSettings(Checked):
             known = {"method": [*METHODS], "judge": [*GENERATORS], "generator": [*GENERATORS]}
             if part.name not in known.get(what, [part.name]):
                 raise CapsuleError(f"this version of fcforge does not know '{part.name}'.")
-            check_pinned(part)
+            named = part.params.get(SETTING, "")
+            if named and not re.fullmatch(PREFIX + "[0-9a-f]{64}", str(named)):
+                raise CapsuleError(f"'{part.name}' names a file by its path.")
         self.check_harmonise()
 
     def check_harmonise(self) -> None:
@@ -190,22 +192,17 @@ def first_settings(
 
 
 def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
-    """Learner of a config, or of ``--method``, ``--model`` and ``--generator``."""
-    if experiment is not None:
-        return _of_config(experiment, given)
-    if "learner" in given:
-        raise ConfigError("--learner was given without --config.", do="Use --method.")
-    if "method" not in given:
-        do = "Give --method (see `fcforge list methods`) or --config."
-        raise ConfigError("the first site needs a method.", do=do)
-    method = look_up("method", given["method"], METHODS)
-    model = given.get("model") or next(iter(method.models), "gcn")
-    generator = Component(given["generator"]) if "generator" in given else None
-    return LearnerSpec(Component(given["method"]), Component(model), generator)
-
-
-def _of_config(experiment: Experiment, given: Mapping[str, Any]) -> LearnerSpec:
-    """Learner of a config: its only one, or the one of that title."""
+    """The only learner of a config or the one so called, or of ``--method`` and its like."""
+    if experiment is None:
+        if "learner" in given:
+            raise ConfigError("--learner was given without --config.", do="Use --method.")
+        if "method" not in given:
+            do = "Give --method (see `fcforge list methods`) or --config."
+            raise ConfigError("the first site needs a method.", do=do)
+        method = look_up("method", given["method"], METHODS)
+        model = given.get("model") or next(iter(method.models), "gcn")
+        generator = Component(given["generator"]) if "generator" in given else None
+        return LearnerSpec(Component(given["method"]), Component(model), generator)
     for key in ("method", "model", "generator"):
         if key in given:
             raise ConfigError(f"--{key} was given together with --config.", do="Use --learner.")
@@ -222,13 +219,6 @@ def _digest(path: str | Path) -> str:
     if not path.is_file() or path.stat().st_size > MAX_TEMPLATE:  # a pipe would never end
         raise ConfigError("the template is not a readable file.", where=str(path))
     return PREFIX + sha256(path.read_bytes())
-
-
-def check_pinned(component: Component) -> None:
-    """Raise `CapsuleError` for a component that names a template by anything but its content."""
-    named = component.params.get(SETTING, "")
-    if named and not (isinstance(named, str) and re.fullmatch(PREFIX + "[0-9a-f]{64}", named)):
-        raise CapsuleError(f"'{component.name}' names a file by its path.")
 
 
 def template_of(learner: LearnerSpec) -> str | None:

@@ -1,10 +1,13 @@
-"""The container: six named parts in a folder or in one zip file, nothing else.
+"""The container of both kinds of capsule: a manifest and named parts, in a folder or one zip file.
 
 The zip is written and read in one canonical form: members in a fixed order, stored without
 compression, no extra fields, no comment, a fixed date. Whatever deviates from it by one bit is
 refused. So a member cannot be larger than the file that holds it (no zip bomb), cannot have
-another name than the six (no path tricks, no links, no duplicates), and nothing can hide between
-members. Ordinary tools open it; a folder with the six files is as good.
+another name than its part (no path tricks, no links, no duplicates), and nothing can hide between
+members. Ordinary tools open it; a folder with the same files is as good.
+
+The manifest says which kind and version it is, what all its hospitals share, and the SHA-256 of
+every part; its own SHA-256 is the capsule's id.
 """
 
 import io
@@ -16,15 +19,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from fcforge.capsule.ledger import canonical, parse, sha256
 from fcforge.errors import CapsuleError, at
 from fcforge.writing import whole_folder, write_bytes
 
-MANIFEST, LEDGER, SEAL = "manifest.json", "ledger.jsonl", "seal.json"
-LANE, REMEMBERED, HELD_OUT = "lane.safetensors", "remembered.safetensors", "held_out.safetensors"
-PARTS = (MANIFEST, LEDGER, LANE, REMEMBERED, HELD_OUT, SEAL)
-SEALED_PARTS = (LEDGER, LANE, REMEMBERED, HELD_OUT)  # listed with size and SHA-256 in the manifest
-
+MANIFEST = "manifest.json"
 MAX_BYTES = 1 << 30  # a whole capsule; 32-bit zip offsets end at 4 GiB
 MAX_TEXT = 16 << 20  # one JSON part
 
@@ -32,18 +33,34 @@ ASK_AGAIN = "Nothing of it was used; ask the sender for the capsule again."
 _LOCAL = struct.Struct("<4s5H3I2H")
 
 
-def pack(parts: Mapping[str, bytes], names: Sequence[str] = PARTS) -> bytes:
-    """The canonical zip of the named parts."""
+class Form(NamedTuple):
+    """A kind of capsule: its format and version, and the parts beside the manifest."""
+
+    name: str
+    version: int
+    parts: tuple[str, ...]
+
+
+LEDGER, LANE = "ledger.jsonl", "lane.safetensors"
+REMEMBERED, HELD_OUT = "remembered.safetensors", "held_out.safetensors"
+ARRAYS = (LANE, REMEMBERED, HELD_OUT)
+CHAIN = Form("fcforge-capsule", 3, (LEDGER, *ARRAYS))
+START, RECORDS = "start.safetensors", "records.jsonl"
+RELEASES = Form("fcforge-consortium", 3, (START, RECORDS))
+
+
+def pack(parts: Mapping[str, bytes]) -> bytes:
+    """The canonical zip of the parts, in their order."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as box:
-        for name in names:
+        for name, data in parts.items():
             info = zipfile.ZipInfo(name)  # dated 1980-01-01, the first day a zip can name
             info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
-            box.writestr(info, parts[name])
+            box.writestr(info, data)
     return out.getvalue()
 
 
-def unpack(data: bytes, names: Sequence[str] = PARTS) -> dict[str, bytes]:
+def unpack(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
     """The named parts of a canonical zip; anything else raises `CapsuleError`.
 
     Members are walked from the first byte on, never beyond the end of `data`, and what they
@@ -68,17 +85,28 @@ def unpack(data: bytes, names: Sequence[str] = PARTS) -> dict[str, bytes]:
         if zlib.crc32(parts[name]) != fields[6]:
             raise CapsuleError(f"part '{name}' was damaged or changed: its checksum is another.")
         place = start + size
-    if pack(parts, names) != data:
+    if pack(parts) != data:
         raise CapsuleError("the zip holds something other than the parts of a capsule.")
     return parts
 
 
-def read_parts(path: str | Path, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """Bytes of the six parts of a capsule file or folder, size checked before reading."""
-    path = Path(path)
-    if path.is_dir():
-        return _read_folder(path, max_bytes)
-    return unpack(read_file(path, max_bytes))
+def read_parts(path: str | Path, form: Form, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+    """Bytes of manifest and parts of a capsule file or folder, size checked before reading."""
+    path, names = Path(path), (MANIFEST, *form.parts)
+    if not path.is_dir():
+        return unpack(read_file(path, max_bytes), names)
+    entries = {entry.name: entry for entry in os.scandir(path)}
+    if odd := sorted(set(entries) - set(names)):
+        raise CapsuleError(f"holds something that is not part of a capsule ({odd[0]!r}).")
+    parts: dict[str, bytes] = {}
+    for name in names:
+        if name not in entries:
+            raise CapsuleError(f"part '{name}' is missing.")
+        if not entries[name].is_file(follow_symlinks=False):
+            raise CapsuleError(f"part '{name}' is a link or a folder.")
+        with at(name):
+            parts[name] = read_file(path / name, max_bytes - sum(map(len, parts.values())))
+    return parts
 
 
 def read_file(path: str | Path, limit: int) -> bytes:
@@ -97,22 +125,35 @@ def read_file(path: str | Path, limit: int) -> bytes:
     return data
 
 
-def _read_folder(path: Path, max_bytes: int) -> dict[str, bytes]:
-    entries = {entry.name: entry for entry in os.scandir(path)}
-    odd = sorted(set(entries) - set(PARTS))
-    if odd:
-        raise CapsuleError(f"holds something that is not part of a capsule ({odd[0]!r}).")
-    parts: dict[str, bytes] = {}
-    left = max_bytes
-    for name in PARTS:
-        if name not in entries:
-            raise CapsuleError(f"part '{name}' is missing.")
-        if not entries[name].is_file(follow_symlinks=False):
-            raise CapsuleError(f"part '{name}' is a link or a folder.")
-        with at(name):
-            parts[name] = read_file(path / name, left)
-        left -= len(parts[name])
-    return parts
+def sealed(form: Form, says: Any, parts: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Parts with their manifest, which also holds what the capsule `says` of itself."""
+    sums = {name: sha256(parts[name]) for name in form.parts}
+    sums[MANIFEST] = sha256(canonical(says))  # a folder has no other checksum of it
+    said = {"format": form.name, "version": form.version, "says": says, "parts": sums}
+    return {MANIFEST: canonical(said), **{name: parts[name] for name in form.parts}}
+
+
+def opened(parts: Mapping[str, bytes], form: Form) -> Any:
+    """What a capsule says of itself, after its manifest was held against its parts."""
+    for name, data in parts.items():
+        if not name.endswith(".safetensors") and len(data) > MAX_TEXT:
+            raise CapsuleError(f"part '{name}' is larger than {MAX_TEXT} bytes.")
+    manifest = parse(parts[MANIFEST], MANIFEST)
+    said, version = manifest.get("format"), manifest.get("version")
+    if said != form.name or type(version) is not int or version != form.version:
+        age = "an older" if isinstance(version, int) and version < form.version else "a newer"
+        raise CapsuleError(
+            f"is of format {said!r:.40} version {version!r:.20}; this fcforge reads {form.name} "
+            f"version {form.version}.",
+            do=f"Read it with {age} fcforge, or ask the sender for one of this version.",
+        )
+    listed = manifest.get("parts")
+    for name in form.parts:
+        if not isinstance(listed, dict) or listed.get(name) != sha256(parts[name]):
+            raise CapsuleError(f"part '{name}' is not the one that was sealed.")
+    if sealed(form, manifest.get("says"), parts)[MANIFEST] != parts[MANIFEST]:
+        raise CapsuleError("the manifest was changed, or holds what is not part of a capsule.")
+    return manifest["says"]
 
 
 def require_place(out: str | Path, *, overwrite: bool = False) -> None:
@@ -146,8 +187,8 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
             write_bytes(out, pack(parts), private=True)
         else:
             with whole_folder(out) as folder:
-                for name in PARTS:
-                    write_bytes(folder / name, parts[name], private=True)
+                for name, data in parts.items():
+                    write_bytes(folder / name, data, private=True)
     except OSError as error:
         do = f"Nothing was written. It needs {total / 1e6:.0f} MB; run the same command again."
         raise CapsuleError(f"cannot be written ({error.strerror}).", where=out, do=do) from error

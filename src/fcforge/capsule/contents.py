@@ -82,8 +82,6 @@ class Capsule:
         SHA-256 of the manifest, which covers everything; empty until sealed.
     parent : str
         Id of the capsule it was made from.
-    signed_by : str
-        Hex of the Ed25519 public key whose signature was checked; empty without signature.
     harmony : Harmony or None
         Of a harmonised chain: the reference, and how each site is moved to it.
     receipts : tuple of Receipt
@@ -98,7 +96,6 @@ class Capsule:
     entries: tuple[Entry, ...]
     id: str = ""
     parent: str = ""
-    signed_by: str = ""
     harmony: Harmony | None = None
     receipts: tuple[Receipt, ...] = ()
 
@@ -131,6 +128,11 @@ class Capsule:
         raise CapsuleError(f"site '{site}' was not learned; it holds {', '.join(self.sites)}.")
 
     @property
+    def signed_by(self) -> str:
+        """Hex of the Ed25519 public key that signed its last line; empty without signature."""
+        return self.entries[-1]["key"] if self.entries else ""
+
+    @property
     def temperature(self) -> float:
         """Geometric mean of the temperatures measured at the hospitals; 1 without any."""
         found = [e["calibration"]["temperature"] for e in learned(self.entries)]
@@ -145,8 +147,7 @@ class Capsule:
 
 def summary(capsule: Capsule) -> dict[str, Any]:
     """Who contributed, what travels and what was spent, for programs."""
-    spent = budget(capsule)
-    names = ("epsilon", "delta", "noise_is_secret")
+    spent, names = budget(capsule), ("epsilon", "delta", "noise_is_secret")
     return {
         "id": capsule.id, "parent": capsule.parent, "signed_by": capsule.signed_by,
         "sites": list(capsule.sites), "keeps": capsule.settings.keeps,
@@ -170,21 +171,16 @@ def arrays(capsule: Capsule) -> list[dict[str, Any]]:
     held-out subjects. Rows of learned weights do not correlate with it; scans do.
     """
     named = {**capsule.lane.named(), **named_harmony(capsule.harmony)}
-    patterns = _patterns(capsule)
+    held = capsule.held_out
+    means = [held.upper[held.site == k].mean(0) for k in held.site.unique().tolist()]
+    patterns = torch.stack(means) if means else held.upper[:0]
+    patterns = patterns - patterns.mean(1, keepdim=True)
     for part in ("remembered", "held_out"):
         named[f"{part}/upper"] = getattr(capsule, part).upper
     return [
         {"name": name, "shape": list(v.shape), "bytes": v.nbytes, "scan_like": _rows(v, patterns)}
         for name, v in sorted(named.items())
     ]
-
-
-def _patterns(capsule: Capsule) -> Tensor:
-    """Mean edges (sites, E) of the held-out sets, centred; none where there are none."""
-    held = capsule.held_out
-    means = [held.upper[held.site == k].mean(0) for k in held.site.unique().tolist()]
-    found = torch.stack(means) if means else held.upper[:0]
-    return found - found.mean(1, keepdim=True)
 
 
 def _rows(value: Tensor, patterns: Tensor) -> int:

@@ -25,8 +25,6 @@ from fcforge.writing import write_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fcforge.capsule.contents import Capsule
-
 BELIEVED = 0.7  # share of trainings on random halves that must agree about an edge
 IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
 FALSE = 1.0  # edges that may be believed by chance, on average
@@ -277,35 +275,3 @@ def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = Non
             do="Give the atlas that the model's scans were made with.",
         )
     return given
-
-
-# -- a chained capsule --------------------------------------------------------------------------
-def scorer_of(capsule: Capsule) -> Scorer:
-    """Calibrated log odds of a capsule's model, in float64."""
-    from fcforge.runner import learners
-
-    return learners.scorer_of(capsule.settings.build(), capsule.lane, capsule.temperature)
-
-
-def reference_of(capsule: Capsule) -> tuple[Array, str]:
-    """Mean of the synthetic held-out subjects, else no connectivity at all; and its name."""
-    if len(capsule.held_out):
-        fc = capsule.held_out.batch().fc.double().mean(0).numpy()
-        return fc, "the mean of the capsule's synthetic subjects"
-    return np.eye(capsule.settings.n_rois), NOBODY
-
-
-def explain_capsule(
-    capsule: Capsule, fc: Array, subjects: Any = None, atlas: Atlas | None = None
-) -> Explanation:
-    """Explain what a chained capsule says of scans (n, R, R)."""
-    from fcforge.speed import one_thread
-
-    reference, said = reference_of(capsule)
-    settings = capsule.settings
-    with one_thread():
-        return explain(
-            scorer_of(capsule), fc, reference, said=said, subjects=subjects,
-            atlas=atlas_for(settings.n_rois, settings.roi_names, atlas),
-            positive=str(settings.classes[1]),
-        )  # fmt: skip

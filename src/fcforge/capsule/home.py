@@ -9,21 +9,20 @@ nothing and look reassuring. The file never travels.
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fcforge.capsule import ledger
-from fcforge.errors import DataError
+from fcforge.errors import DataError, FCForgeError
+from fcforge.settings import Checked, read_json
 from fcforge.writing import write_bytes
 
-FORMAT = "fcforge-home"
 Person = tuple[str, str, str]  # id, SHA-256 of the FC, diagnosis
 People = tuple[Person, ...]
-T = TypeVar("T")
 
 
 def fingerprints(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
@@ -36,7 +35,7 @@ def fingerprints(fc: np.ndarray, ids: Sequence[str], y: np.ndarray) -> People:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class Receipt(Checked):
     """Who was learned at a site, or is in one of its releases.
 
     Attributes
@@ -88,13 +87,31 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """A hospital's own threshold: log odds = intercept + slope * consortium's log odds."""
+class Threshold(Checked):
+    """A hospital's own threshold: log odds = intercept + slope * consortium's log odds.
+
+    It was fitted on `people` of `site` and the state `capsule` of the consortium.
+    """
 
     intercept: float
     slope: float
     people: int
     capsule: str
+    site: str = ""
+
+    def odds(self, consortium: np.ndarray) -> np.ndarray:
+        """The hospital's own log odds from the consortium's."""
+        return self.intercept + self.slope * consortium
+
+    def require_site(self, sites: Iterable[str]) -> None:
+        """Raise `DataError` where people say that they are of another site than the threshold."""
+        others = sorted({name for name in sites if name and self.site not in ("", name)})
+        if others:
+            raise DataError(
+                f"the own threshold in the home file is of site '{self.site}', these people are of "
+                f"{', '.join(others)}.",
+                do="Name the home file of their own hospital with --local, or leave --local out.",
+            )
 
     def stale(self, capsule: str) -> list[str]:
         """What to say where it was fitted on another state of the consortium."""
@@ -107,12 +124,9 @@ class Threshold:
 class Home:
     """Receipts of one hospital and its threshold."""
 
+    form: ClassVar[str] = "home"
     receipts: tuple[Receipt, ...] = ()
     threshold: Threshold | None = None
-
-    def waves(self, site: str) -> int:
-        """How many releases the site has made."""
-        return max((r.wave for r in self.receipts if r.site == site), default=0)
 
     def seen(self, people: Sequence[Person]) -> dict[Person, float | None]:
         """Those among `people` (by id or scan) who are in earlier releases, and what they spent.
@@ -146,49 +160,37 @@ def receipt_of(out: str | Path) -> Path:
     return Path(f"{out}.receipt.json")
 
 
-def write_own(thing: Any, path: str | Path, form: str) -> Path:
-    """Write a dataclass as JSON, whole or not at all, readable by its owner only."""
-    data = {"format": form, **asdict(thing)}
+def write_own(thing: Any, path: str | Path) -> Path:
+    """Write a `Home` or a keyring as JSON, whole or not at all, readable by its owner only."""
+    data = {"format": f"fcforge-{thing.form}", **asdict(thing)}
     try:
         write_bytes(path, json.dumps(data, indent=1).encode(), private=True)
     except OSError as error:
         do = "Make room and do it again: without this file nobody can audit what was learned."
         what = f"cannot be written ({error.strerror})."
-        raise DataError(what, where=str(path), do=do) from error
+        raise DataError(what, where=path, do=do) from error
     return Path(path)
 
 
-def read_own(path: str | Path, form: str, make: Callable[[Mapping[str, Any]], T]) -> T:
-    """What `make` makes of a file that `write_own` wrote; else `DataError`."""
+def read_own(kind: Any, path: str | Path, *, must_exist: bool = False) -> Any:
+    """What `write_own` wrote, or an empty one where there is none yet; else `DataError`."""
+    if not Path(path).exists() and not must_exist:
+        return kind()
     try:
         data = json.loads(Path(path).read_bytes())
-        if data.pop("format") != form:
+        if data.pop("format") != f"fcforge-{kind.form}":
             raise ValueError("another format")
-        return make(data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if lost := [f.name for f in fields(kind) if f.name not in data]:
+            raise ValueError(f"no {lost[0]}")
+        return read_json(kind, data)
+    except (FCForgeError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
-            f"is not a {form.replace('fcforge-', '')} file of fcforge ({error}).",
-            where=str(path),
+            f"is not a {kind.form} file of fcforge ({error}).",
+            where=path,
             do="Name the file that fcforge wrote; a damaged one is not taken for an empty one.",
         ) from error
 
 
-def write_home(home: Home, path: str | Path) -> Path:
-    """Write the home file."""
-    return write_own(home, path, FORMAT)
-
-
 def read_home(path: str | Path, *, must_exist: bool = False) -> Home:
     """Home of a file; an empty one where there is none yet."""
-    if not Path(path).exists() and not must_exist:
-        return Home()
-    return read_own(path, FORMAT, _home)
-
-
-def _home(data: Mapping[str, Any]) -> Home:
-    receipts = []
-    for said in data["receipts"]:
-        people = tuple((str(who), str(scan), str(y)) for who, scan, y in said["people"])
-        receipts.append(Receipt(**{**said, "people": people}))
-    known = data["threshold"]
-    return Home(tuple(receipts), Threshold(**known) if known else None)
+    return read_own(Home, path, must_exist=must_exist)

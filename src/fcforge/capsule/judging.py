@@ -30,16 +30,18 @@ right, ...; or all left, then all right), and sees a swapped scan and a mirrored
 import math
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.capsule.ledger import rounded
 from fcforge.engine import Learner
+from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
 from fcforge.graphs import edges, fisher_z, from_edges, n_rois_of
 from fcforge.methods import Lane
+from fcforge.metrics import cell_values
 from fcforge.randomness import torch_rng
 from fcforge.types import Component, FCBatch
 
@@ -48,6 +50,7 @@ SIDES = "sides"  # its limit is always 1
 AXES = 8
 QUANTILE = 2.576  # standard normal: 99 % two-sided, 99.5 % one-sided
 TEMPERATURES = (0.2, 20.0)
+TURNED = 0.05  # p below which diagnoses count as turned round
 MIN_ROIS = 20  # fewer make pairs by chance
 PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
 SWAPPED = -0.1  # correlation of the asymmetries below which left and right are swapped
@@ -72,14 +75,48 @@ def scores(learner: Learner, lane: Lane, fc: Tensor) -> Tensor:
         return learner.method.logits(learner.model, lane, learner.model.prepare(fc)).float()
 
 
-def metrics_of(logits: Tensor, y: Tensor) -> dict[str, float | None]:
-    """Accuracy and balanced accuracy at even odds; no count, it could be a small cell."""
-    right = (logits.argmax(-1) == y).double()
-    per_class = [right[y == c].mean() for c in (0, 1) if bool((y == c).any())]
-    return {
-        "accuracy": rounded(float(right.mean())),
-        "balanced_accuracy": rounded(float(torch.stack(per_class).mean())),
-    }
+def probability(odds: np.ndarray) -> np.ndarray:
+    """P(patient) of log odds; no overflow for any size."""
+    return 0.5 * (1.0 + np.tanh(0.5 * odds))
+
+
+def quality(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
+    p = probability(odds)[None]
+    found = {m: float(cell_values(p, y, m)[0]) for m in ("accuracy", "balanced_accuracy", "auroc")}
+    return {**found, "majority": float(max(y.mean(), 1 - y.mean())), "people": float(len(y))}
+
+
+def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
+    """Whether diagnoses look turned round: `DataError` unless that is accepted.
+
+    They do where a model's patients have lower log odds than its controls and chance would do so
+    in less than 5 % of all cases (one-sided Mann-Whitney test, exact for few people).
+
+    Parameters
+    ----------
+    odds : ndarray of shape (n,)
+        Of the model that came in.
+    y : ndarray of shape (n,)
+    accept : bool
+    """
+    from scipy.stats import mannwhitneyu  # slow to import
+
+    patients, controls = odds[y == 1], odds[y == 0]
+    if not len(patients) or not len(controls):
+        return False
+    found = mannwhitneyu(patients, controls, alternative="less")
+    turned = bool(found.pvalue < TURNED)
+    if turned and not accept:
+        auroc = found.statistic / (len(patients) * len(controls))
+        raise DataError(
+            "the model that came in tells this site's patients from controls the wrong way round "
+            f"(AUROC {auroc:.2f} of {len(y)} people; chance gives so little with p = "
+            f"{found.pvalue:.2g}).",
+            do="Check which diagnosis means patient in the data (--positive); if it is right, add "
+            "--accept-labels.",
+        )
+    return turned
 
 
 def fit_temperature(logits: Tensor, y: Tensor) -> float:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fcforge.capsule.home import read_own, write_own
 from fcforge.capsule.ledger import PrivateKey, library, now, public_hex
@@ -19,7 +19,6 @@ from fcforge.errors import CapsuleError, ConfigError, at, unknown_name
 from fcforge.writing import write_bytes
 
 PASSPHRASE, PLACE = "FCFORGE_PASSPHRASE", "FCFORGE_KEYRING"
-FORMAT = "fcforge-keyring"
 
 
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: str) -> Any:
@@ -92,6 +91,7 @@ class KnownKey:
 class Keyring:
     """Known keys, in the order in which they were added."""
 
+    form: ClassVar[str] = "keyring"
     keys: tuple[KnownKey, ...] = ()
 
     @property
@@ -148,11 +148,9 @@ def keyring_file() -> Path:
 def read_keyring() -> Keyring:
     """The keyring; empty where there is none."""
     path = keyring_file()
-    if not path.is_file():
-        return Keyring()
-    return read_own(path, FORMAT, lambda data: Keyring(tuple(KnownKey(**k) for k in data["keys"])))
+    return read_own(Keyring, path) if path.is_file() else Keyring()
 
 
 def write_keyring(keyring: Keyring) -> Path:
     """Write the keyring, whole or not at all, readable by its owner only."""
-    return write_own(keyring, keyring_file(), FORMAT)
+    return write_own(keyring, keyring_file())

@@ -21,11 +21,10 @@ from fcforge.capsule.contents import Capsule, require_fit
 from fcforge.capsule.home import Receipt
 from fcforge.capsule.keys import read_private
 from fcforge.capsule.ledger import PrivateKey
-from fcforge.capsule.opening import Trust, open_capsule
-from fcforge.capsule.requests import LearnRequest
-from fcforge.capsule.sealing import require_allowed, seal
+from fcforge.capsule.sealing import Trust, open_capsule, require_allowed, seal
 from fcforge.capsule.turn import Tick, Turn, people_learned, require_alike, require_budget
 from fcforge.errors import CapsuleError, ConfigError, at
+from fcforge.requests import LearnRequest
 from fcforge.runner.config import load_experiment
 from fcforge.runner.environment import describe
 from fcforge.runner.plan import Progress
@@ -90,7 +89,7 @@ def learn_next(
     entry: ledger.Entry = {
         "kind": "learn", "site": site.name, "settings": settings.digest, "seconds": seconds,
         "time": time_stamp or ledger.now(), "parent": before.id, "commitment": receipt.commitment,
-        "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
+        "arrays": "", "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
         "environment": describe("cpu"), **turn.measured(lane, synthetic),
     }  # fmt: skip
     if harmony is not None:
@@ -235,25 +234,21 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
         )
     cohort = load_sites(request.data, [request.site], request.kind, request.positive)
     settings, template = _settings(request, cohort)
+    public = None
+    if request.harmonise_to is not None:
+        people = load_sites(request.harmonise_to, (), request.kind, request.positive)
+        public = FCBatch.from_numpy(people.fc, people.y)
     options = LearnOptions(
         key=read_private(request.sign) if request.sign is not None else None,
         trust=Trust.of(request.trust, request.require_signature or None),
         template=request.template or template,
-        public=_public(request),
+        public=public,
         **{name: getattr(request, name) for name in ALIKE},
         **told,
     )
     site, rois = request.site, cohort.n_rois
     options.say(f"learning site '{site}' ({len(cohort)} subjects, {rois} ROIs)")
     return learn(request.state, site, cohort, request.out, settings=settings, options=options)
-
-
-def _public(request: LearnRequest) -> FCBatch | None:
-    """The public people that a first site is harmonised to, where they are named."""
-    if request.harmonise_to is None:
-        return None
-    people = load_sites(request.harmonise_to, (), request.kind, request.positive)
-    return FCBatch.from_numpy(people.fc, people.y)
 
 
 def _settings(

@@ -106,6 +106,7 @@ class LearnLine(LedgerLine):
     site: Name
     settings: Sha256
     commitment: Sha256
+    arrays: MaybeSha256  # empty where the next site was learned before anything was sealed
     counts: Counts
     metrics: Metrics
     calibration: Calibration

@@ -12,7 +12,7 @@ import torch
 
 from fcforge.capsule.contents import Capsule, Sites, wrong_rois
 from fcforge.capsule.home import Threshold
-from fcforge.capsule.judging import Known, Reference, scores, strangeness
+from fcforge.capsule.judging import Known, Reference, probability, scores, strangeness
 from fcforge.capsule.ledger import learned, rounded
 from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
@@ -119,16 +119,6 @@ class Prediction:
         return self.status != "cannot be used"
 
 
-def probability(odds: np.ndarray) -> np.ndarray:
-    """P(patient) of log odds; no overflow for any size."""
-    return 0.5 * (1.0 + np.tanh(0.5 * odds))
-
-
-def own_odds(odds: np.ndarray, threshold: Threshold) -> np.ndarray:
-    """The hospital's own log odds from the consortium's."""
-    return threshold.intercept + threshold.slope * odds
-
-
 def judge(
     capsule: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse"
 ) -> Judged:
@@ -200,6 +190,8 @@ def predict_scans(
     """
     scans = find_scans(where, kind, model.n_rois)
     wrong = [model.wrong(scan) for scan in scans]
+    if threshold is not None:
+        threshold.require_site(scan.site for scan in scans)
     usable = [scan for scan, problem in zip(scans, wrong, strict=True) if not problem]
     judged = iter(_rows(model, usable, threshold) if usable else ())
     return [
@@ -212,7 +204,7 @@ def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> lis
     known = {k: np.array([s.covariates.get(k, np.nan) for s in scans]) for k in model.removes}
     found = model.judge(np.stack([s.fc for s in scans if s.fc is not None]), known)
     p, odd = found.probability, found.strangeness
-    home = probability(own_odds(found.odds, own)) if own else np.full(len(p), np.nan)
+    home = probability(own.odds(found.odds)) if own else np.full(len(p), np.nan)
     rows = []
     for i, scan in enumerate(scans):
         strange = "abstained" if np.isnan(odd[i]) else "unlike anything seen"

@@ -4,13 +4,11 @@ What it measures while the site is open, and may write into the ledger, is here 
 data must be like beside the capsule that came in.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +22,6 @@ from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane, make_method
-from fcforge.metrics import cell_values
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
 from fcforge.speed import one_thread
@@ -33,7 +30,6 @@ from fcforge.types import FCBatch, Site
 Tick = Callable[[], Any]
 CARRIED = "(from earlier sites)"
 ACCEPT_LABELS, ACCEPT_SCANS = "accept_labels", "accept_scans"
-TURNED = 2.0  # standard errors below chance at which diagnoses look turned round
 # Pattern distance (1 - r) of a site's median subject from the nearest site's mean. From NYU the
 # other 19 sites of ABIDE are 0.30 to 0.46 away, USM with its ROIs shuffled 0.99.
 UNLIKE = 0.75
@@ -75,15 +71,14 @@ class Turn:
         fresh = not before.sites or self.learner.method.depends_on == "site"  # untrained network
         past = () if fresh else before.sites
         self.spec = self.settings.spec((*past, site.name))  # node of the prefix tree
-        self.lane = start_lane(self.learner, chain.seed) if fresh else self._carried_on()
-
-    def _carried_on(self) -> Lane:
-        lane, keys = self.before.lane, self.learner.method.row_keys
-        state = self.bench.from_places(lane.state, keys, self._start)
+        if fresh:
+            self.lane = start_lane(self.learner, chain.seed)
+            return
+        lane, keys = before.lane, self.learner.method.row_keys
         # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
         # back from files sorted by name
-        parts = (lane.params, lane.stats, state)
-        return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
+        parts = (lane.params, lane.stats, self.bench.from_places(lane.state, keys, self._start))
+        self.lane = Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
     def train(self, *, with_val: bool, tick: Tick, weight: Tensor | None = None) -> Lane:
         """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
@@ -118,23 +113,30 @@ class Turn:
         return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-        """What the new ledger line says of the site and the network."""
-        found = {"metrics": self.metrics(lane, held_out), "counts": counts_of(self.site)}
-        found["calibration"] = self.calibration(lane, held_out)
-        return {**found, "reference": self.reference(held_out)}
+        """What the new ledger line says of the site and the network.
 
-    def metrics(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
-        """Accuracy on every site's held-out set, and on the own real test split."""
+        Accuracy on every site's held-out set, and on the own real test split: that one must not
+        undo a small cell.
+        """
         site, own, names = self.site, None, (*self.before.sites, self.site.name)
+        counts = counts_of(site)
         batches = {name: held_out.of_site(k) for k, name in enumerate(names)}
 
         def measured(batch: FCBatch) -> dict[str, float | None]:
-            return judging.metrics_of(judging.scores(self.learner, lane, batch.fc), batch.y)
+            u = judging.scores(self.learner, lane, batch.fc)
+            found = judging.quality((u[:, 1] - u[:, 0]).numpy(), batch.y.numpy())
+            return {k: ledger.rounded(found[k]) for k in ("accuracy", "balanced_accuracy")}
 
         if len(site.test):
-            own = published(measured(site.test), counts_of(site)["test"])
+            own, said = measured(site.test), list(counts["test"].values())
+            if own["accuracy"] is not None:
+                own["accuracy"] = ledger.published_share(own["accuracy"], said)
+            own["balanced_accuracy"] = None if None in said else own["balanced_accuracy"]
         synthetic = {name: measured(batch) for name, batch in batches.items() if len(batch)}
-        return {"held_out": synthetic, "own_test": own}
+        return {
+            "metrics": {"held_out": synthetic, "own_test": own}, "counts": counts,
+            "calibration": self.calibration(lane, held_out), "reference": self.reference(held_out),
+        }  # fmt: skip
 
     def calibration(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """Temperature of this hospital.
@@ -170,42 +172,6 @@ def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
         counts = [ledger.suppressed(int((y == c).sum())) for c in (0, 1)]
         found[part] = dict(zip(("controls", "patients"), counts, strict=True))
     return found
-
-
-def published(
-    own: Mapping[str, float | None], counts: Mapping[str, int | None]
-) -> dict[str, float | None]:
-    """Accuracy on real test subjects as the ledger may have it: it must not undo a small cell."""
-    accuracy, balanced = own["accuracy"], own["balanced_accuracy"]
-    if accuracy is not None:
-        accuracy = ledger.published_share(accuracy, list(counts.values()))
-    small = None in counts.values()
-    return {"accuracy": accuracy, "balanced_accuracy": None if small else balanced}
-
-
-def require_labels(auroc: float, y: np.ndarray, errors: float, accept: bool) -> bool:
-    """Whether diagnoses look turned round: an AUROC far below chance; `DataError` unless accepted.
-
-    Parameters
-    ----------
-    auroc : float
-        Of the model that came in.
-    y : ndarray of shape (n,)
-    errors : float
-        Standard errors (under chance) below one half that are too many.
-    accept : bool
-    """
-    n1, n0 = int(y.sum()), int(len(y) - y.sum())
-    error = math.sqrt((n0 + n1 + 1) / (12 * max(n0 * n1, 1)))
-    turned = auroc < 0.5 - errors * error
-    if turned and not accept:
-        raise DataError(
-            "the model that came in tells this site's patients from controls the wrong way round "
-            f"(AUROC {auroc:.2f}).",
-            do="Check which diagnosis means patient in the data (--positive); if it is right, add "
-            "--accept-labels.",
-        )
-    return turned
 
 
 def require_budget(settings: ChainSettings, most: float | None) -> str:
@@ -244,17 +210,16 @@ def require_alike(
         flags.append(ACCEPT_SCANS)
     if capsule.harmony is not None:  # moved only now: harmonised scans resemble the others' anyway
         learning = capsule.harmony.zero_shot(site).learning(with_val=True)
-    logits = judging.scores(capsule.settings.build(), capsule.lane, learning.fc)
-    p, y = torch.softmax(logits, -1)[:, 1].numpy(), learning.y.numpy()
-    auroc = float(np.nan_to_num(cell_values(p[None], y, "auroc")[0], nan=0.5))
-    right, most = float(((p > 0.5) == y).mean()), max(y.mean(), 1 - y.mean())
+    u, y = judging.scores(capsule.settings.build(), capsule.lane, learning.fc), learning.y.numpy()
+    odds = (u[:, 1] - u[:, 0]).numpy()
+    found = judging.quality(odds, y)
     say(
-        f"site '{site.name}': the model that came in reaches accuracy {right:.3f} on the {len(y)} "
-        f"people to be learned (majority class {most:.3f}), AUROC {auroc:.3f}."
+        f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} on "
+        f"the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
+        f"{found['auroc']:.3f}."
     )
-    if require_labels(auroc, y, TURNED, ACCEPT_LABELS in accept):
-        flags.append(ACCEPT_LABELS)
-    return flags
+    turned = judging.require_labels(odds, y, ACCEPT_LABELS in accept)
+    return [*flags, ACCEPT_LABELS] if turned else flags
 
 
 def _odd_scans(capsule: Capsule, fc: Tensor) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.capsule.requests import HOME, JSON, KIND, NEW, POSITIVE, REQUIRE, TRUST, Kind, NewSite
+from fcforge.requests import HOME, JSON, KIND, NEW, POSITIVE, REQUIRE, TRUST, Kind, NewSite
 
 EXPERIMENTS, CAPSULES, IMAGING = "Experiments", "Capsules", "Imaging"  # groups of the help
 

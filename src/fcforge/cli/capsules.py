@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from fcforge.capsule.requests import AuditRequest, LearnRequest, PredictRequest
 from fcforge.cli import _options as given
 from fcforge.cli._options import capsule as chain
 from fcforge.cli._options import consortium, report, studies, takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
+from fcforge.requests import AuditRequest, LearnRequest, PredictRequest
 from fcforge.writing import write_text
 
 
@@ -26,7 +26,7 @@ def _write_card(out: Path | None) -> None:
 
 def _trust(keys: list[Path] | None, required: bool = False) -> Any:
     """Trust in the public keys of these files."""
-    return chain.opening.Trust.of(keys or (), required or None)
+    return chain.sealing.Trust.of(keys or (), required or None)
 
 
 def start(
@@ -133,8 +133,13 @@ def threshold(
     kind: given.FileKind = "auto",
 ) -> None:
     """Fit the hospital's own threshold again for a newer capsule; nothing leaves the hospital."""
-    found = consortium.turn.refit_file(capsule, data, site, local, kind)
-    print(f"own log odds = {found.intercept:.3f} + {found.slope:.3f} x consortium's log odds")
+    home = chain.home.read_home(local, must_exist=True)
+    group = consortium.files.read_consortium(capsule, _trust(None))
+    cohort = studies.audit_inputs.load_sites(data, [site], kind)
+    found = consortium.learning.refit_threshold(group, cohort, site, home)
+    chain.home.write_own(found, local)
+    own = found.threshold
+    print(f"own log odds = {own.intercept:.3f} + {own.slope:.3f} x consortium's log odds")
 
 
 def evaluate(

@@ -1,18 +1,19 @@
 """Consortium files: a start with releases as one capsule, or a single release as JSON.
 
-A capsule is the canonical zip of `fcforge.capsule.container` with three parts: the start's papers,
-its arrays, and one line per record. The head is not among them: whoever opens the file computes it.
+A capsule is a container of `fcforge.capsule.container`: its manifest says the start's papers, its
+parts are the start's arrays and one line per record. The head is not among them: whoever opens the
+file computes it.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from fcforge.capsule import ledger, opening
+from fcforge.capsule import container as box
+from fcforge.capsule import ledger, sealing
 from fcforge.capsule.arrays import load_arrays, save_arrays
-from fcforge.capsule.container import pack, read_file, require_place, unpack
 from fcforge.capsule.keys import Keyring
 from fcforge.capsule.ledger import require_signed
-from fcforge.capsule.opening import Check, Trust
+from fcforge.capsule.sealing import Check, Trust
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import from_parts
 from fcforge.consortium.records import Record, Release, checked_papers, read_record
@@ -20,36 +21,27 @@ from fcforge.errors import CapsuleError, at
 from fcforge.text import counted
 from fcforge.writing import write_bytes
 
-FORMAT, VERSION = "fcforge-consortium", 2
-MANIFEST, START, RECORDS = "manifest.json", "start.safetensors", "records.jsonl"
-PARTS = (MANIFEST, START, RECORDS)
 MAX_BYTES = 1 << 28
 MAX_RELEASE = 16 << 10  # bytes of one record
-_KEYS = {"format", "version", "start", "papers", "parts"}
 
 
 def is_consortium(path: str | Path) -> bool:
     """Whether a file begins as a capsule of releases does (it may still be damaged)."""
-    path = Path(path)
+    path = Path(path, box.MANIFEST) if Path(path).is_dir() else Path(path)
     if not path.is_file():
         return False
     with path.open("rb") as stream:
-        return f'"format":"{FORMAT}"'.encode() in stream.read(1 << 16)
+        return f'"format":"{box.RELEASES.name}"'.encode() in stream.read(1 << 16)
 
 
 def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write a capsule of releases whole or not at all; only its owner may read it."""
-    require_place(out, overwrite=overwrite)
-    arrays = save_arrays(group.start.tensors())
-    records = b"".join(_line(r) for r in group.records)
-    manifest = {
-        "format": FORMAT, "version": VERSION, "start": group.start.digest,
-        "papers": dict(group.start.papers),
-        "parts": {START: ledger.sha256(arrays), RECORDS: ledger.sha256(records)},
-    }  # fmt: skip
-    parts = {MANIFEST: ledger.canonical(manifest), START: arrays, RECORDS: records}
-    write_bytes(out, pack(parts, PARTS), private=True)
-    return Path(out)
+    parts = {
+        box.START: save_arrays(group.start.tensors()),
+        box.RECORDS: b"".join(_line(r) for r in group.records),
+    }
+    whole = box.sealed(box.RELEASES, dict(group.start.papers), parts)
+    return box.write_parts(whole, out, overwrite=overwrite)
 
 
 def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
@@ -58,24 +50,15 @@ def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
     With `trust`, every record must be signed by one of its keys, if it has any.
     """
     with at(path, do="Nothing of it was used."):
-        group = _opened(unpack(read_file(path, MAX_BYTES), PARTS))
+        group = _opened(box.read_parts(path, box.RELEASES, MAX_BYTES))
         require_trusted(group.records, trust)
     return group
 
 
 def _opened(parts: dict[str, bytes]) -> Consortium:
-    manifest = ledger.parse(parts[MANIFEST], "the manifest")
-    if manifest.get("format") != FORMAT or set(manifest) != _KEYS:
-        raise CapsuleError("this is not a capsule of releases.")
-    if manifest["version"] != VERSION:
-        what = f"is of version {manifest['version']!r:.20}, this fcforge reads version {VERSION}."
-        raise CapsuleError(what, do="A newer fcforge reads newer versions: pip install -U fcforge.")
-    if manifest["parts"] != {name: ledger.sha256(parts[name]) for name in (START, RECORDS)}:
-        raise CapsuleError("a part was changed after it was written.")
-    start = from_parts(load_arrays(parts[START], START), checked_papers(manifest["papers"]))
-    if start.digest != manifest["start"]:
-        raise CapsuleError("the start is not the one it says: papers or arrays were changed.")
-    lines = parts[RECORDS].split(b"\n")
+    papers = checked_papers(box.opened(parts, box.RELEASES))
+    start = from_parts(load_arrays(parts[box.START], box.START), papers)
+    lines = parts[box.RECORDS].split(b"\n")
     if lines.pop():
         raise CapsuleError("its list of records is cut off.")
     found = [read_record(line, f"record {i + 1}") for i, line in enumerate(lines)]
@@ -95,7 +78,7 @@ def _line(record: Record) -> bytes:
 
 def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write one record alone: a few kilobytes that can be mailed and read."""
-    require_place(out, overwrite=overwrite)
+    box.require_place(out, overwrite=overwrite)
     write_bytes(out, _line(record), private=True)
     return Path(out)
 
@@ -103,7 +86,7 @@ def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -
 def read_release(path: str | Path, trust: Trust | None = None) -> Record:
     """Read one record, checked; the start it belongs to is checked when it joins others."""
     with at(path, do="Ask the sender for it again."):
-        data = read_file(path, MAX_RELEASE)
+        data = box.read_file(path, MAX_RELEASE)
         if not data.endswith(b"\n"):
             raise CapsuleError("is cut off.")
         record = read_record(data[:-1], "the release")
@@ -166,11 +149,8 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
 
 def verify_either(path: str | Path, trust: Trust) -> tuple[list[Check], bool]:
     """What was checked of either kind of capsule, and whether it may be used."""
-    if is_consortium(path):
-        checks = verify(path, trust)
-        return checks, all(check.ok for check in checks)
-    checks = opening.verify(path, trust)
-    return checks, opening.intact(checks)
+    checks = (verify if is_consortium(path) else sealing.verify)(path, trust)
+    return checks, all(check.ok for check in checks)
 
 
 def signer(record: Record, keyring: Keyring | None = None) -> str:

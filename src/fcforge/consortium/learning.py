@@ -11,14 +11,12 @@ from torch import Tensor
 
 from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
+from fcforge.capsule.judging import probability, quality, require_labels
 from fcforge.capsule.ledger import PrivateKey
-from fcforge.capsule.prediction import probability
-from fcforge.capsule.turn import require_labels
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, beyond_public, likeness, without_covariates
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.metrics import cell_values
 from fcforge.privacy.mechanisms import check_budget, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
@@ -26,7 +24,6 @@ from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import missing
 
-TURNED = 3.0  # standard errors below chance at which diagnoses count as turned round
 GRAIN = 2.0**-10  # released numbers are rounded to about so much of the noise
 
 
@@ -99,20 +96,21 @@ def learn(
     mine, x = own_people(group, cohort, site)
     people, y = people_of(mine), torch.from_numpy(mine.y)
     spent = require_budget(home, people, budget)
-    before = quality(scores(group, x), mine.y)
+    odds = scores(group, x)
     with at(f"site '{site}'"):
-        require_labels(before["auroc"], mine.y, TURNED, accept_labels)
-    receipt = Receipt(site, people, home.waves(site) + 1, budget.limit)
+        require_labels(odds, mine.y, accept_labels)
+    wave = 1 + max((r.wave for r in home.receipts if r.site == site), default=0)
+    receipt = Receipt(site, people, wave, budget.limit)
     release = group.made(
-        Release, site, key, wave=receipt.wave, numbers=made_numbers(group, x, y, budget),
+        Release, site, key, wave=wave, numbers=made_numbers(group, x, y, budget),
         mechanism=budget.mechanism, epsilon=budget.limit or 0.0,
         delta=budget.delta if budget.limit else 0.0, spent=spent, commitment=receipt.commitment,
         noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
     )  # fmt: skip
     joined, kept = group.joined([release]), replace(home, receipts=(*home.receipts, receipt))
     left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
-    kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest))
-    return Learned(joined, release, kept, before, quality(left_out, mine.y))
+    kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest, site))
+    return Learned(joined, release, kept, quality(odds, mine.y), quality(left_out, mine.y))
 
 
 def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Tensor]:
@@ -236,15 +234,8 @@ def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor, times: np.ndar
     return ((arrays.score(z) + step) / arrays.temperature).numpy()
 
 
-def quality(score: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
-    p = probability(score)[None]
-    found = {m: float(cell_values(p, y, m)[0]) for m in ("accuracy", "balanced_accuracy", "auroc")}
-    return {**found, "majority": float(max(y.mean(), 1 - y.mean())), "people": float(len(y))}
-
-
-def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Threshold:
-    """The own threshold, fitted anew for this state; costs nothing, sends nothing.
+def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Home:
+    """Home with the own threshold fitted anew for this state; costs nothing, sends nothing.
 
     Another hospital's home file is refused: it does not say which of these people are in releases,
     and what that hospital reads by its own threshold would be this one's.
@@ -258,7 +249,7 @@ def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) ->
     mine, x = own_people(group, cohort, site)
     times = times_released(group, home, people_of(mine))
     left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
-    return fit_threshold(left_out, mine.y, group.digest)
+    return replace(home, threshold=fit_threshold(left_out, mine.y, group.digest, site))
 
 
 def times_released(group: Consortium, home: Home, people: People) -> np.ndarray:
@@ -268,7 +259,7 @@ def times_released(group: Consortium, home: Home, people: People) -> np.ndarray:
     return np.array([float(sum(person in those for those in seen)) for person in people])
 
 
-def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:
+def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str, site: str = "") -> Threshold:
     """The hospital's own intercept and slope by penalised logistic regression.
 
     The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few
@@ -281,4 +272,5 @@ def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str) -> Threshold:
         gradient = design.T @ (p - y) + (theta - prior)
         hessian = (design * (p * (1 - p))[:, None]).T @ design + np.eye(2)
         theta = theta - np.linalg.solve(hessian, gradient)
-    return Threshold(round(float(theta[0]), 6), round(float(theta[1]), 6), len(y), capsule)
+    intercept, slope = (round(float(value), 6) for value in theta)
+    return Threshold(intercept, slope, len(y), capsule, site)

@@ -14,10 +14,11 @@ import torch
 
 from fcforge.capsule import prediction
 from fcforge.capsule.contents import Capsule, Sites, require_fit
-from fcforge.capsule.explanation import Explanation, atlas_for, explain, explain_capsule
+from fcforge.capsule.explanation import NOBODY, Explanation, atlas_for, explain
 from fcforge.capsule.home import Home, Threshold
-from fcforge.capsule.opening import Trust, open_capsule
-from fcforge.capsule.prediction import Judged, Prediction, Predictor, own_odds, probability
+from fcforge.capsule.judging import probability
+from fcforge.capsule.prediction import Judged, Prediction, Predictor
+from fcforge.capsule.sealing import Trust, open_capsule
 from fcforge.consortium.files import is_consortium, read_consortium
 from fcforge.consortium.learning import people_of, scores
 from fcforge.consortium.members import Consortium
@@ -26,6 +27,7 @@ from fcforge.errors import DataError, at
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer
+from fcforge.runner import learners
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.confounds import as_numbers
@@ -160,7 +162,8 @@ def evaluate(
         alone = Consortium(model.start)
         rows["public head alone"] = judge(alone, cohort.fc, cohort.covariates).odds
     if home.threshold is not None:
-        rows["own threshold"] = own_odds(odds, home.threshold)
+        home.threshold.require_site(cohort.site_names)
+        rows["own threshold"] = home.threshold.odds(odds)
         notes += home.threshold.stale(model.digest)
     public = model.start.public_among(cohort.subject_id.tolist())
     for n, where in ((len(public), "among the public ones"), (seen, "in a release")):
@@ -211,41 +214,53 @@ def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
     )
 
 
-def scorer_of(group: Consortium) -> Scorer:
-    """Calibrated log odds of the consortium's head, without what covariates add."""
-    arrays, head = group.start.arrays, group.head
-    shrink = float(arrays.shrink)
+def scorer_of(model: Either) -> Scorer:
+    """Calibrated log odds of either kind of capsule, without what covariates add."""
+    if isinstance(model, Capsule):
+        return learners.scorer_of(model.settings.build(), model.lane, model.temperature)
+    arrays, head = model.start.arrays, model.head
 
     def score(fc: torch.Tensor) -> torch.Tensor:
-        x = arrays.standardise(log_features(fc, shrink))
+        x = arrays.standardise(log_features(fc, float(arrays.shrink)))
         return (x @ head.weight + head.bias) / arrays.temperature
 
     return Scorer(score)
 
 
-def explain_group(
-    group: Consortium, fc: np.ndarray, covariates: Covariates,
-    subjects: Sequence[str] | None = None, atlas: Atlas | None = None,
-    reference: np.ndarray | None = None,
-) -> Explanation:  # fmt: skip
-    """Explain what a consortium says of scans (n, R, R), against the public people's mean.
-
-    What the start removes for age, sex or motion is the same for every edge pattern; it is part
-    of each scan's `base`.
-    """
-    start, names = group.start, tuple(group.start.papers["roi_names"])
-    arrays, offset = start.arrays, np.zeros(len(fc))
-    if start.confounds is not None:
-        removed = torch.from_numpy(start.confounds.effect(covariates)) / arrays.scale
-        offset = -(removed @ group.head.weight / arrays.temperature).numpy()
-    said = "the reference that was given"
-    if reference is None:
+def reference_of(model: Either) -> tuple[np.ndarray, str]:
+    """The scan (R, R) that others are explained against, and who it is."""
+    if isinstance(model, Consortium):
+        arrays = model.start.arrays
         mean = from_log_features(arrays.mean[None], float(arrays.shrink))[0].numpy()
-        reference, said = mean, "the mean of the public people"
+        return mean, "the mean of the public people"
+    if len(model.held_out):
+        fc = model.held_out.batch().fc.double().mean(0).numpy()
+        return fc, "the mean of the capsule's synthetic subjects"
+    return np.eye(model.settings.n_rois), NOBODY
+
+
+def explain_model(
+    model: Either, fc: np.ndarray, covariates: Covariates | None = None,
+    subjects: Sequence[str] | None = None, atlas: Atlas | None = None,
+    reference: tuple[np.ndarray, str] | None = None,
+) -> Explanation:  # fmt: skip
+    """Explain what either kind of capsule says of scans (n, R, R).
+
+    They are held against `reference`, a scan and who it is, by default that of `reference_of`.
+    What a start removes for age, sex or motion is the same for every edge pattern; it is part of
+    each scan's `base`.
+    """
+    asked, offset = predictor(model), np.zeros(len(fc))
+    if isinstance(model, Consortium) and model.start.confounds is not None:
+        arrays, effect = model.start.arrays, model.start.confounds.effect(covariates or {})
+        removed = torch.from_numpy(effect) / arrays.scale
+        offset = -(removed @ model.head.weight / arrays.temperature).numpy()
+    scan, said = reference or reference_of(model)
     with one_thread():
         return explain(
-            scorer_of(group), fc, reference, said=said, subjects=subjects, offset=offset,
-            atlas=atlas_for(start.n_rois, names, atlas), positive=str(start.papers["classes"][1]),
+            scorer_of(model), fc, scan, said=said, subjects=subjects, offset=offset,
+            atlas=atlas_for(asked.n_rois, tuple(asked.roi_names), atlas),
+            positive=str(asked.classes[1]),
         )  # fmt: skip
 
 
@@ -265,6 +280,7 @@ def explain_file(
     fc = np.stack([scan.fc for scan, _ in usable if scan.fc is not None])
     ids = [scan.subject for scan in found]
     if isinstance(capsule, Capsule):  # an estimated effect is that of all scans, as it was answered
-        return explain_capsule(capsule, capsule.moved(fc, site, unseen)[here], ids, atlas)
-    known = {k: np.array([scan.covariates[k] for scan in found]) for k in capsule.start.removes}
-    return explain_group(capsule, fc[here], known, ids, atlas)
+        fc = capsule.moved(fc, site, unseen)
+    removes = predictor(capsule).removes
+    known = {k: np.array([scan.covariates[k] for scan in found]) for k in removes}
+    return explain_model(capsule, fc[here], known, ids, atlas)

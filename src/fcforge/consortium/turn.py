@@ -10,23 +10,21 @@ from fcforge.capsule import ledger
 from fcforge.capsule.audit import audit_capsule, site_as_learned
 from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.home import Home, Threshold, read_home, receipt_of, write_home
+from fcforge.capsule.home import Home, Threshold, read_home, receipt_of, write_own
 from fcforge.capsule.keys import read_private
-from fcforge.capsule.opening import Trust
-from fcforge.capsule.requests import AuditRequest, LearnRequest
-from fcforge.capsule.sealing import seal, with_audit
+from fcforge.capsule.sealing import Trust, seal, with_audit
 from fcforge.consortium.audit import PLAN, audit_release
 from fcforge.consortium.files import read_consortium, write_consortium, write_either
-from fcforge.consortium.learning import Budget, Learned, learn, refit_threshold
+from fcforge.consortium.learning import Budget, Learned, learn
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import open_either
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.errors import ConfigError
 from fcforge.releases.start import StartSettings
+from fcforge.requests import AuditRequest, LearnRequest
 from fcforge.runner.config_files import override
 from fcforge.settings import make
 from fcforge.sites import Cohort, load_dataset
-from fcforge.sites.reading import Kind
 from fcforge.studies.audit_inputs import audit_site, load_sites, read_halves
 from fcforge.studies.audit_result import Audit, AuditPlan
 from fcforge.types import Component, FCBatch
@@ -95,16 +93,14 @@ def take_turn(
     require_place(request.out, overwrite=request.overwrite)
     group = read_consortium(str(request.state), Trust.of(request.trust))
     cohort = load_sites(request.data, [request.site], request.kind, request.positive)
-    place = request.local or home_of(request.site, request.data)
-    home = read_home(place)
-    require_home(home, group, request.site, place)
+    home, place = _own_home(request, group)
     key = read_private(request.sign) if request.sign is not None else None
     ledger.require_same_signing([record.key for record in group.records], key is not None)
     agree(group)
     accept = request.accept_labels
     done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
     tell(done)
-    write_home(done.home, place)
+    write_own(done.home, place)
     write_either(done.group, done.release, request.out, overwrite=request.overwrite)
     return done
 
@@ -122,14 +118,14 @@ def _asked(request: LearnRequest) -> Budget:
     return Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
 
 
-def home_of(site: str, data: Path) -> Path:
-    """The default home file of a site: beside its data, wherever a release is written to."""
-    name = re.sub(r"[^\w.-]", "_", site)
-    return data.resolve().parent / f"{name}.home.json"
+def _own_home(request: LearnRequest, group: Consortium) -> tuple[Home, Path]:
+    """The home file of a site and its place: by default beside the data, wherever a release goes.
 
-
-def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
-    """Refuse where the capsule holds a release that the home file does not know."""
+    Refused where the capsule holds a release that it does not know.
+    """
+    site, name = request.site, re.sub(r"[^\w.-]", "_", request.site)
+    place = request.local or request.data.resolve().parent / f"{name}.home.json"
+    home = read_home(place)
     known = {receipt.commitment for receipt in home.receipts}
     if any(r.site == site and r.commitment not in known for r in group.releases):
         raise ConfigError(
@@ -137,15 +133,7 @@ def require_home(home: Home, group: Consortium, site: str, place: Path) -> None:
             "can tell who has spent what.",
             do="Name the home file of that release with --local.",
         )
-
-
-def refit_file(capsule: Path, data: Path, site: str, local: Path, kind: Kind = "auto") -> Threshold:
-    """Fit the own threshold anew for a later state of the consortium, in the home file."""
-    home = read_home(local, must_exist=True)
-    group = read_consortium(capsule, Trust.of(()))
-    found = refit_threshold(group, load_sites(data, [site], kind), site, home)
-    write_home(replace(home, threshold=found), local)
-    return found
+    return home, place
 
 
 def local_home(local: Path | None) -> Home:
@@ -188,22 +176,17 @@ def audit_as_asked(request: AuditRequest, say: Callable[[str], Any] = lambda tex
     opened = open_either(request.capsule, trust)
     key = read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
-        _require_author(opened, request.site[0], key)
+        site = request.site[0]
+        if isinstance(opened, Capsule):
+            ledger.require_same_signing([line["key"] for line in opened.entries], key is not None)
+        given = opened.line(site) if isinstance(opened, Capsule) else vars(opened.of_site(site)[0])
+        ledger.require_author(site, given["key"], ledger.public_hex(key), "audit")
     if isinstance(opened, Consortium):
         return _of_release(request, opened, mine, key)
     found = _of_chain(request, opened, mine, plan)
     if request.record is not None:
         seal(with_audit(opened, found.to_ledger()), request.record, key=key)
     return found
-
-
-def _require_author(opened: Capsule | Consortium, site: str, key: Any) -> None:
-    if isinstance(opened, Capsule):
-        ledger.require_same_signing([line["key"] for line in opened.entries], key is not None)
-        own = opened.line(site)["key"]
-    else:
-        own = opened.of_site(site)[0].key
-    ledger.require_author(site, own, ledger.public_hex(key), "audit")
 
 
 def _of_chain(request: AuditRequest, capsule: Capsule, mine: Cohort, plan: AuditPlan) -> Audit:

@@ -11,8 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from fcforge.capsule import explanation
-from fcforge.capsule.explanation import Explanation, Stability, atlas_for, reference_of
+from fcforge.capsule.explanation import Explanation, Stability
 from fcforge.consortium import Consortium, predicting
 from fcforge.estimator.inputs import InputError
 from fcforge.estimator.learning import log_odds
@@ -20,7 +19,7 @@ from fcforge.estimator.people import columns_of
 from fcforge.graphs import EDGE_SCALE, centre_edges, from_edges
 from fcforge.imaging.atlas import Atlas
 from fcforge.methods.base import Method
-from fcforge.models.attribution import Scorer, slope_at
+from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
@@ -40,18 +39,14 @@ def explain(
     """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
     _require(model, stability)
     made: Any = model.capsule_
-    ref = _given(reference, model.n_rois_)
-    positive = str(model.classes_[1])
+    given, positive = _given(reference, model.n_rois_), str(model.classes_[1])
+    ref, columns = (given, "the reference that was given") if given is not None else None, {}
     if isinstance(made, Consortium):
         columns = columns_of(covariates, len(fc))
         log_odds(made, fc, columns)  # says which covariate is missing
-        found = predicting.explain_group(made, fc, columns, atlas=atlas, reference=ref)
-    else:
-        ref, said = (ref, "the reference that was given") if ref is not None else _own(model)
-        shown = atlas_for(made.settings.n_rois, made.settings.roi_names, atlas)
-        scorer = explanation.scorer_of(made)
-        with one_thread():
-            found = explanation.explain(scorer, fc, ref, atlas=shown, said=said, positive=positive)
+    elif ref is None and hasattr(model, "mean_fc_"):
+        ref = model.mean_fc_, "the mean of the people it learned from"
+    found = predicting.explain_model(made, fc, columns, atlas=atlas, reference=ref)
     found = replace(found, stability=stability, positive=positive)
     return found if model._second_is_patient else found.turned(positive)
 
@@ -83,13 +78,6 @@ def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
             do=f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average.",
         )
     return found
-
-
-def _own(model: ForgeClassifier) -> tuple[np.ndarray, str]:
-    mean = getattr(model, "mean_fc_", None)
-    if mean is not None:
-        return mean, "the mean of the people it learned from"
-    return reference_of(model.capsule_)  # type: ignore[arg-type]
 
 
 def edge_stability(
@@ -133,10 +121,8 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
     made: Any = model.capsule_
-    group = isinstance(made, Consortium)
-    scorer: Scorer = predicting.scorer_of(made) if group else explanation.scorer_of(made)
     with one_thread():
-        found = slope_at(scorer, torch.from_numpy(model.mean_fc_)).numpy()
+        found = slope_at(predicting.scorer_of(made), torch.from_numpy(model.mean_fc_)).numpy()
     return found if model._second_is_patient else -found
 
 

@@ -19,8 +19,7 @@ from fcforge.capsule.contents import Capsule
 from fcforge.capsule.home import fingerprints
 from fcforge.capsule.keys import read_keyring
 from fcforge.capsule.learning import check_turn, learn_next
-from fcforge.capsule.opening import Trust, open_capsule
-from fcforge.capsule.sealing import seal
+from fcforge.capsule.sealing import Trust, open_capsule, seal
 from fcforge.components import check_names
 from fcforge.consortium import Consortium, Home, PublicStart, read_consortium, write_consortium
 from fcforge.consortium.files import is_consortium

@@ -9,9 +9,9 @@ import numpy as np
 from markupsafe import Markup
 
 from fcforge.capsule.contents import Capsule, summary
-from fcforge.capsule.explanation import explain_capsule
 from fcforge.capsule.ledger import Entry, canonical, learned, sha256
-from fcforge.capsule.opening import STEPS, Check, Trust, open_capsule, verify
+from fcforge.capsule.sealing import STEPS, Check, Trust, open_capsule, verify
+from fcforge.consortium.predicting import explain_model
 from fcforge.report import figures
 from fcforge.report.audits import section as audit_section
 from fcforge.report.explaining import average_parts
@@ -137,7 +137,7 @@ def _uses(capsule: Capsule) -> dict[str, Any]:
     some = np.linspace(0, len(fc) - 1, min(len(fc), MOST_SUBJECTS)).round().astype(int)
     fc = fc[some] if len(fc) else np.eye(capsule.settings.n_rois)[None]
     try:
-        found = explain_capsule(capsule, fc)
+        found = explain_model(capsule, fc)
     except BROKEN as error:
         return {"problem": reason(error)}
     if not found.strength.any():

@@ -7,7 +7,7 @@ from typing import Any
 
 from fcforge.capsule.contents import Capsule, OwnTest, own_tests
 from fcforge.capsule.ledger import Entry, learned
-from fcforge.capsule.opening import Trust
+from fcforge.capsule.sealing import Trust
 from fcforge.consortium import Consortium
 from fcforge.consortium.predicting import open_either
 from fcforge.methods import METHODS

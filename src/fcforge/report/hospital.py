@@ -5,13 +5,13 @@ from typing import Any
 
 from fcforge.capsule.contents import Capsule, budget
 from fcforge.capsule.keys import read_keyring
-from fcforge.capsule.requests import LearnRequest
 from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import Evaluation
 from fcforge.metrics import METRICS
 from fcforge.report.frame import spoken
 from fcforge.report.table import Table
+from fcforge.requests import LearnRequest
 from fcforge.text import number, with_interval
 
 

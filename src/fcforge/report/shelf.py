@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 from zipfile import BadZipFile, ZipFile
 
-from fcforge.capsule.container import MANIFEST, PARTS, SEAL
+from fcforge.capsule.container import CHAIN, MANIFEST, RELEASES
 from fcforge.consortium.files import is_consortium
 from fcforge.errors import FCForgeError, StoreError
 from fcforge.text import printable
@@ -83,8 +83,8 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
 def _items_of(folder: Path, names: set[str], files: list[str]) -> Iterator[tuple[ItemKind, Path]]:
     if "experiment.json" in names:
         yield "run", folder
-    elif {MANIFEST, SEAL} <= names or len(names & set(PARTS)) >= 4:
-        yield "capsule", folder
+    elif len(names & {MANIFEST, *CHAIN.parts, *RELEASES.parts}) > 1:
+        yield "consortium" if is_consortium(folder) else "capsule", folder
     else:
         for path in (folder / f for f in files if _is_capsule(folder / f)):
             yield "consortium" if is_consortium(path) else "capsule", path

@@ -13,8 +13,8 @@ from fcforge.report.table import interval_table
 from fcforge.text import counted, printable
 
 if TYPE_CHECKING:
-    from fcforge.capsule.opening import Check
     from fcforge.capsule.prediction import Prediction
+    from fcforge.capsule.sealing import Check
     from fcforge.studies.check import Verdict
     from fcforge.studies.unseen import Study
 
