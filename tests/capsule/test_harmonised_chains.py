@@ -19,7 +19,7 @@ from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import split_site
-from fcforge.sites.harmonise import Harmony, harmonise_sites, level_of, to_z
+from fcforge.sites.harmonise import Harmony, Level, harmonise_sites, to_z
 from fcforge.types import Component, FCBatch, RunSpec, Training
 
 HOW = ("site_demean", "combat")
@@ -126,7 +126,7 @@ def test_public_people_may_be_the_reference(tmp_path) -> None:
     public = cohort().select_sites([SITES[2]])
     people = FCBatch.from_numpy(public.fc, public.y)
     made = chain(tmp_path, "site_demean", sites=SITES[:1], public=people)
-    np.testing.assert_array_equal(made.harmony.level, level_of(to_z(public.fc)).mean)
+    np.testing.assert_array_equal(made.harmony.level, Level.of(to_z(public.fc)).mean)
     assert made.harmony.shift.any()  # the first site moves, too
     with pytest.raises(CapsuleError, match="public people"):
         chain(tmp_path, "none", sites=SITES[:1], public=people)

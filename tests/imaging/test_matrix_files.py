@@ -14,9 +14,15 @@ from hypothesis.extra.numpy import arrays
 from scipy.io import savemat
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.matrix_files import SUFFIXES, MemoryBudget, read_mat, read_npz
+from fcforge.imaging.matrix_files import (
+    SUFFIXES,
+    MemoryBudget,
+    read_mat,
+    read_matrix_file,
+    read_npz,
+)
 from fcforge.imaging.series import pearson_fc
-from fcforge.sites.reading import read_matrix, to_fc
+from fcforge.sites.reading import to_fc
 
 quick = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -64,7 +70,9 @@ ALL = [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"]
 def test_roundtrip(suffix, matrix, tmp_path):
     # A first row 0, 1, 2 ... is taken for the column numbers that pandas writes.
     matrix[0, 0] = 0.5
-    np.testing.assert_array_equal(read_matrix(write(tmp_path / f"m{suffix}", matrix)), matrix)
+    np.testing.assert_array_equal(
+        read_matrix_file(write(tmp_path / f"m{suffix}", matrix))[0], matrix
+    )
 
 
 @pytest.mark.parametrize("suffix", ALL)
@@ -76,7 +84,7 @@ def test_truncation_is_a_data_error_or_harmless(suffix, data, tmp_path):
     cut = data.draw(st.integers(0, len(whole) - 1))
     path = tmp_path / f"cut{suffix}"
     path.write_bytes(whole[:cut])
-    fc = attempt(path, lambda: to_fc(read_matrix(path), where=str(path)))
+    fc = attempt(path, lambda: to_fc(read_matrix_file(path)[0], where=str(path)))
     # A cell cut empty is NaN, which `check_cohort` reports.
     if fc is not None and np.isfinite(fc).all():
         np.testing.assert_allclose(fc, fc_of(), atol=1e-6)
@@ -90,7 +98,7 @@ def test_truncation_is_a_data_error_or_harmless(suffix, data, tmp_path):
 def test_random_bytes_never_crash(suffix, noise, tmp_path):
     path = tmp_path / f"noise{suffix}"
     path.write_bytes(noise)
-    matrix = attempt(path, lambda: read_matrix(path))
+    matrix = attempt(path, lambda: read_matrix_file(path)[0])
     assert matrix is None or matrix.ndim == 2
 
 
@@ -105,13 +113,13 @@ def test_flipped_bytes_never_crash(suffix, data, tmp_path):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / f"flipped{suffix}"
     path.write_bytes(bytes(whole))
-    matrix = attempt(path, lambda: read_matrix(path))
+    matrix = attempt(path, lambda: read_matrix_file(path)[0])
     assert matrix is None or matrix.ndim == 2
 
 
 def test_missing_file(tmp_path):
     with pytest.raises(DataError, match=r"nobody.csv: no such file"):
-        read_matrix(tmp_path / "nobody.csv")
+        read_matrix_file(tmp_path / "nobody.csv")
 
 
 def test_pickles_are_refused(tmp_path):
@@ -121,7 +129,7 @@ def test_pickles_are_refused(tmp_path):
         np.save(buffer, thing) if name.endswith("npy") else np.savez(buffer, fc=thing)
         (tmp_path / name).write_bytes(buffer.getvalue())
         with pytest.raises(DataError, match="pickled objects"):
-            read_matrix(tmp_path / name)
+            read_matrix_file(tmp_path / name)
 
 
 def test_choice_among_arrays(tmp_path):
@@ -129,12 +137,12 @@ def test_choice_among_arrays(tmp_path):
     path = tmp_path / "two.mat"
     savemat(path, {"alpha": a, "beta": b})
     with pytest.raises(DataError, match=r"2 matrices, not one.*alpha, beta"):
-        read_matrix(path)
-    np.testing.assert_array_equal(read_matrix(path, variable="beta"), b)
+        read_matrix_file(path)
+    np.testing.assert_array_equal(read_matrix_file(path, variable="beta")[0], b)
     with pytest.raises(DataError, match=r"no array 'gamma'.*alpha, beta"):
-        read_matrix(path, variable="gamma")
+        read_matrix_file(path, variable="gamma")
     savemat(path, {"alpha": a, "ROISignals": b})
-    np.testing.assert_array_equal(read_matrix(path), b)
+    np.testing.assert_array_equal(read_matrix_file(path)[0], b)
 
 
 def test_matlab_73_says_how_to_save(tmp_path):
@@ -142,7 +150,7 @@ def test_matlab_73_says_how_to_save(tmp_path):
     head = b"MATLAB 7.3 MAT-file".ljust(124, b" ") + b"\x00\x02IM"
     path.write_bytes(head + b"\x00" * 400)
     with pytest.raises(DataError, match="-v7"):
-        read_matrix(path)
+        read_matrix_file(path)
 
 
 def test_suffixes_are_known():
@@ -167,7 +175,7 @@ def test_eleven_gigabytes_are_refused_by_the_header(suffix, tmp_path):
     path = bomb(tmp_path / f"b{suffix}", (100, 3708, 3708))
     tracemalloc.start()
     with pytest.raises(DataError, match=r"would take 11 GB .* limit is 4 GB .*FCFORGE_MAX_GB=11 "):
-        read_matrix(path)
+        read_matrix_file(path)
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
 
@@ -182,11 +190,11 @@ def test_a_real_bomb_is_refused_before_it_unpacks_and_passes_when_allowed(tmp_pa
         monkeypatch.setenv("FCFORGE_MAX_GB", "0.03")
         tracemalloc.start()
         with pytest.raises(DataError, match=rf"{name}: would take 40.* MB .*limit is 30 MB"):
-            read_matrix(path)
+            read_matrix_file(path)
         assert tracemalloc.get_traced_memory()[1] < 2e6
         tracemalloc.stop()
         monkeypatch.setenv("FCFORGE_MAX_GB", "0.1")
-        assert read_matrix(path).shape == zeros.shape
+        assert read_matrix_file(path)[0].shape == zeros.shape
 
 
 def test_many_arrays_are_counted_together_and_negative_shapes_do_not_pay_back(tmp_path):

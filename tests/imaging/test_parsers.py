@@ -9,7 +9,6 @@ import pytest
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.parsers import parse_mat
-from fcforge.sites.reading import read_matrix
 
 BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
 
@@ -48,7 +47,7 @@ def test_text_as_toolboxes_write_it(name, text, tmp_path):
 def test_missing_values_become_nan(tmp_path):
     path = tmp_path / "m.tsv"
     path.write_text("a\tb\tc\n1\tn/a\t3\n4\tNaN\t\n")
-    np.testing.assert_array_equal(read_matrix(path), [[1, np.nan, 3], [4, np.nan, np.nan]])
+    np.testing.assert_array_equal(read_matrix_file(path)[0], [[1, np.nan, 3], [4, np.nan, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_missing_values_become_nan(tmp_path):
 def test_bad_text(name, content, match, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=match) as caught:
-        read_matrix(tmp_path / name)
+        read_matrix_file(tmp_path / name)[0]
     assert name in str(caught.value)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fcforge.errors import ConfigError
 from fcforge.sites import check_cohort, load_dataset
-from fcforge.sites.bsnip import load_bsnip
+from fcforge.sites.folder import load_bsnip
 from fcforge.types import Component
 
 

@@ -18,7 +18,7 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import make_sites
 from fcforge.sites.combat import site_effect
-from fcforge.sites.harmonise import fit_combat, fit_demean, harmonise_sites, level_of, to_fc, to_z
+from fcforge.sites.harmonise import Level, harmonise_sites, to_fc, to_z
 from fcforge.types import FCBatch
 
 SIZES = {"A": 40, "B": 25, "C": 15}
@@ -47,7 +47,7 @@ def test_arriving_site_is_neurocombat_with_a_reference(monkeypatch, capsys):
         oracle = neuroCombat(z.T.copy(), covars, "site", ref_batch="A")["data"].T
     np.testing.assert_array_equal(oracle[site == "A"], z[site == "A"])
     for name in ("B", "C"):
-        move = fit_combat(z[site == name], level_of(z[site == "A"]))
+        move = Level.of(z[site == "A"]).move("combat", z[site == name])
         ours = move.scale * z[site == name] + move.shift
         np.testing.assert_allclose(ours, oracle[site == name], atol=1e-4)
 
@@ -67,9 +67,8 @@ def test_site_effect_shrinks_towards_the_mean_edge():
 
 
 def test_demean_by_hand():
-    move = fit_demean(
-        np.array([[0.0, 1.0], [2.0, 1.0]]), level_of(np.array([[4.0, 4.0], [4.0, 6.0]]))
-    )
+    first = Level.of(np.array([[4.0, 4.0], [4.0, 6.0]]))
+    move = first.move("site_demean", np.array([[0.0, 1.0], [2.0, 1.0]]))
     np.testing.assert_array_equal(move.scale, [1, 1])
     np.testing.assert_array_equal(move.shift, [3, 4])
 
@@ -80,8 +79,8 @@ def test_class_share_does_not_move_a_site():
     few = np.concatenate([control, control, control + patient])
     many = np.concatenate([control, control + patient, control + patient])
     y_few, y_many = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
-    blind = fit_combat(many, level_of(few))
-    aware = fit_combat(many, level_of(few, y_few), y_many)
+    blind = Level.of(few).move("combat", many)
+    aware = Level.of(few, y_few).move("combat", many, y_many)
     assert np.abs((aware.scale * many + aware.shift) - many).mean() < 0.15
     assert np.abs((blind.scale * many + blind.shift) - many).mean() > 0.15
 
@@ -89,7 +88,7 @@ def test_class_share_does_not_move_a_site():
 def test_flat_edges_survive():
     z = np.zeros((5, 3))
     z[:, 0] = np.arange(5.0)
-    move = fit_combat(z + 1, level_of(z))
+    move = Level.of(z).move("combat", z + 1)
     assert np.isfinite(move.scale).all()
     assert np.isfinite(move.shift).all()
 

@@ -7,8 +7,9 @@ import pytest
 from scipy.io import savemat
 
 from fcforge.errors import DataError
+from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
-from fcforge.sites.reading import looks_like_fc, looks_transposed, read_matrix, read_named, to_fc
+from fcforge.sites.reading import looks_like_fc, looks_transposed, to_fc
 
 
 def fc_of(n_rois: int = 6, seed: int = 0) -> np.ndarray:
@@ -63,7 +64,7 @@ def test_real_series_have_a_direction(shared_data):
     files += sorted((shared_data / "halfpipe_sample").rglob("*schaefer400_timeseries.tsv"))
     assert len(files) == 30
     for file in files:
-        series = read_matrix(file)
+        series = read_matrix_file(file)[0]
         assert looks_transposed(series) == "", file
         series = series[:, np.isfinite(series).all(axis=0)]
         assert looks_transposed(series.T) != "", file
@@ -83,7 +84,7 @@ def conn(path: Path, fc: np.ndarray, names: list[str], extra: int = 0) -> Path:
 def test_conn_files_are_fisher_z_with_names(extra, tmp_path):
     fc = pearson_fc(np.random.default_rng(0).normal(size=(9, 6)))
     names = ["atlas.FP r (Frontal Pole Right)", "b", "c", "d", "e", "Vermis \N{MICRO SIGN}"]
-    matrix, found = read_named(conn(tmp_path / "resultsROI.mat", fc, names, extra))
+    matrix, found = read_matrix_file(conn(tmp_path / "resultsROI.mat", fc, names, extra))
     assert found[:6] == tuple(names)
     np.testing.assert_allclose(to_fc(matrix), fc, atol=1e-6)
     np.testing.assert_allclose(to_fc(matrix, "fisher_z"), fc, atol=1e-6)

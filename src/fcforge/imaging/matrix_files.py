@@ -23,6 +23,8 @@ from fcforge.text import memory
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")
+# Names under which toolboxes store one subject's matrix, tried in this order.
+VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "Z", "data")
 MOST_GB, MOST_GB_SETTING = 4.0, "FCFORGE_MAX_GB"
 
 # All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
@@ -72,7 +74,7 @@ class MemoryBudget:
 
 
 def read_matrix_file(
-    path: str | Path, variable: str | None = None, customary: Sequence[str] = ()
+    path: str | Path, variable: str | None = None, customary: Sequence[str] = VARIABLES
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Read a numeric matrix from a file.
 

@@ -1,7 +1,7 @@
 """Where sites come from: the table of datasets, loading, checking, splitting.
 
-A dataset is a function that returns a `Cohort`. To add one, write it in a module of this
-folder and add a line to `_ROWS`; its keyword arguments become the settings of a config's
+A dataset is a function that returns a `Cohort`. To add one, write ``load_NAME`` in a module of
+this folder and add a line to `_ROWS`; its keyword arguments become the settings of a config's
 ``[dataset]`` table, beside those that every dataset has (`_common`).
 """
 
@@ -9,8 +9,8 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,19 +35,18 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(NamedTuple):
     """A loader by name; its module is imported when it is called, not before."""
 
+    name: str
     module: str
-    function: str
     about: str
 
     @property
     def loader(self) -> Callable[..., Cohort]:
         """The loading function, with the settings that every dataset has."""
         module = importlib.import_module(f"fcforge.sites.{self.module}")
-        return _with_common(getattr(module, self.function))
+        return _with_common(getattr(module, f"load_{self.name}"))
 
     def __call__(self, **params: Any) -> Cohort:
         """Load with these settings."""
@@ -76,31 +75,29 @@ def _common(
 
 @functools.cache
 def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
-    own = inspect.signature(load)
-    _, *extra = inspect.signature(_common).parameters.values()
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    extra = [p.replace(kind=keyword) for p in extra if p.name not in own.parameters]
+    own, keyword = inspect.signature(load), inspect.Parameter.KEYWORD_ONLY
+    common = list(inspect.signature(_common).parameters.values())[1:]
 
     @functools.wraps(load)
     def loader(*args: Any, **params: Any) -> Cohort:
-        common = {p.name: params.pop(p.name) for p in extra if p.name in params}
-        return _common(load(*args, **params), **common)
+        also = {p.name: params.pop(p.name) for p in common if p.name in params}
+        return _common(load(*args, **params), **also)
 
-    parameters = [*own.parameters.values(), *extra]
+    parameters = [*own.parameters.values(), *(p.replace(kind=keyword) for p in common)]
     loader.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    loader.__annotations__ = {**load.__annotations__, **{p.name: p.annotation for p in extra}}
+    loader.__annotations__ = {**load.__annotations__, **{p.name: p.annotation for p in common}}
     return loader
 
 
 _ROWS = (
-    ("simulated", "simulate", "made-up sites, calibrated on real ABIDE; any number of ROIs"),
-    ("folder", "load_folder", "your FC or time series: one .npz, or participants.tsv + files"),
-    ("abide", "load_abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"),
-    ("rest_meta_mdd", "load_rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"),
-    ("bsnip", "load_bsnip", "B-SNIP: participants.tsv + one file per subject"),
-    ("authors", "load_authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"),
+    ("simulated", "simulated", "made-up sites, calibrated on real ABIDE; any number of ROIs"),
+    ("folder", "folder", "your FC or time series: one .npz, or participants.tsv + files"),
+    ("abide", "abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"),
+    ("rest_meta_mdd", "rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"),
+    ("bsnip", "folder", "B-SNIP: participants.tsv + one file per subject"),
+    ("authors", "authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"),
 )
-DATASETS = {module: Dataset(module, function, about) for module, function, about in _ROWS}
+DATASETS = {row[0]: Dataset(*row) for row in _ROWS}
 
 
 def load_dataset(component: Component) -> Cohort:

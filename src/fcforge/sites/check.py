@@ -6,7 +6,7 @@ Also scans that look like one person: two ids with nearly the same FC, within or
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,23 +14,14 @@ from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
 from fcforge.types import Site
 
-MIN_PER_SITE = 8
-MIN_PER_CLASS = 4
+MIN_PER_SITE, MIN_PER_CLASS = 8, 4  # below these a site cannot be split in three
 TOLERANCE = 1e-4
-Severity = Literal["warning", "error"]
 ALIKE = 0.9  # edge correlation; two people are below it, two halves of one scan often above
 ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
 MIN_ROIS = 10
 
 
-def check_cohort(
-    cohort: Cohort,
-    *,
-    n_rois: int | None = None,
-    flat_roi: Severity = "warning",
-    min_per_site: int = MIN_PER_SITE,
-    min_per_class: int = MIN_PER_CLASS,
-) -> list[Fault]:
+def check_cohort(cohort: Cohort, *, n_rois: int | None = None) -> list[Fault]:
     """Everything wrong with a cohort: loader's findings, shapes, matrices, ids, sites.
 
     Parameters
@@ -38,25 +29,19 @@ def check_cohort(
     cohort : Cohort
     n_rois : int, optional
         ROI count that is expected, e.g. 116.
-    flat_roi : {"warning", "error"}
-        An ROI without signal has FC 0 with every other. Real ABIDE has 54 such subjects of
-        871, so it is a warning unless asked otherwise.
-    min_per_site, min_per_class : int
-        Below these a site cannot be split into train, validation and test.
 
     Returns
     -------
     list of Fault
-        Errors first. Empty when nothing is wrong.
+        Errors first. Empty when nothing is wrong. An ROI without signal, which has FC 0 with
+        every other, is a warning: real ABIDE has 54 such subjects of 871.
     """
-    found = list(cohort.faults)
-    found += _shapes(cohort, n_rois)
+    found = [*cohort.faults, *_shapes(cohort, n_rois)]
     # Matrix checks index by row and column: they need the shapes to be right.
     if not any(f.severity == "error" and not f.subject for f in found):
-        found += _matrices(cohort, flat_roi)
-        found += (same := list(_subjects(cohort)))
-        found += _twins(cohort, {f.subject for f in same})
-        found += _sites(cohort, min_per_site, min_per_class)
+        same = list(_subjects(cohort))
+        found += [*_matrices(cohort), *same, *_twins(cohort, {f.subject for f in same})]
+        found += _sites(cohort)
     return sorted(found, key=lambda f: f.severity != "error")
 
 
@@ -97,17 +82,18 @@ def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
 
 
-def _matrices(cohort: Cohort, flat_roi: Severity) -> Iterator[Fault]:
-    fc = np.asarray(cohort.fc)
-    for i in range(len(cohort)):
-        who = str(cohort.subject_id[i]), str(cohort.site[i])
-        for what, do in not_correlations(fc[i]):
+def _matrices(cohort: Cohort) -> Iterator[Fault]:
+    eye = np.eye(cohort.n_rois, dtype=bool)
+    for fc, *who in zip(cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True):
+        for what, do in not_correlations(fc):
             yield Fault("error", what, do, *who)
-        flat = _flat(fc[i])
-        if flat.size:
+        # ROIs whose FC with all others is one and the same number
+        low = np.where(eye, np.inf, fc).min(axis=1)
+        flat = np.flatnonzero(low == np.where(eye, -np.inf, fc).max(axis=1))
+        if flat.size and len(fc) > 2 and np.isfinite(fc).all():
             what = f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant."
             do = "Kept as it is; leave the subject out if there are many."
-            yield Fault(flat_roi, what, do, *who)
+            yield Fault("warning", what, do, *who)
 
 
 def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
@@ -133,15 +119,6 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
         yield f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).", "Set it to 1."
 
 
-def _flat(matrix: np.ndarray) -> np.ndarray:
-    """ROIs whose FC with all others is one and the same number."""
-    if len(matrix) < 3 or not np.isfinite(matrix).all():
-        return np.empty(0, dtype=int)
-    eye = np.eye(len(matrix), dtype=bool)
-    low = np.where(eye, np.inf, matrix).min(axis=1)
-    return np.flatnonzero(low == np.where(eye, -np.inf, matrix).max(axis=1))
-
-
 def _rois(index: np.ndarray) -> str:
     """``ROI 3, 7, 9, ...`` counted from 1."""
     shown = ", ".join(str(i + 1) for i in index[:4].tolist())
@@ -149,19 +126,15 @@ def _rois(index: np.ndarray) -> str:
 
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
-    count = Counter(cohort.subject_id.tolist())
-    seen: dict[bytes, str] = {}
-    told: set[str] = set()
-    for i in range(len(cohort)):
-        who = subject, _ = str(cohort.subject_id[i]), str(cohort.site[i])
-        if count[subject] > 1 and subject not in told:
-            told.add(subject)
-            what = f"subject id appears {count[subject]} times."
+    count, seen = Counter(cohort.subject_id.tolist()), dict[bytes, str]()
+    for i, (subject, site) in enumerate(zip(cohort.subject_id, cohort.site, strict=True)):
+        who = subject, _ = str(subject), str(site)
+        if (times := count.pop(subject, 1)) > 1:  # told once
             do = "Give every subject one row; add the site to the id if two sites share ids."
-            yield Fault("error", what, do, *who)
+            yield Fault("error", f"subject id appears {times} times.", do, *who)
         if cohort.y[i] not in (0, 1):
-            what = f"unknown label {cohort.y[i]}."
-            yield Fault("error", what, "Say which is the patients': --positive VALUE.", *who)
+            do = "Say which is the patients': --positive VALUE."
+            yield Fault("error", f"unknown label {cohort.y[i]}.", do, *who)
         digest = hashlib.blake2b(np.ascontiguousarray(cohort.fc[i]).data, digest_size=16).digest()
         twin = seen.setdefault(digest, subject)
         if twin != subject:
@@ -170,18 +143,15 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
 
 
 def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
-    if not np.isfinite(cohort.fc).all():
-        return
     site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
-    for one, other, r in near_duplicates(cohort):
-        if other in told:  # an exact copy is an error of its own
-            continue
-        what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
-        do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
-        yield Fault("warning", what, do, other, site[other])
+    for one, other, r in near_duplicates(cohort) if np.isfinite(cohort.fc).all() else ():
+        if other not in told:  # an exact copy is an error of its own
+            what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
+            do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
+            yield Fault("warning", what, do, other, site[other])
 
 
-def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Fault]:
+def _sites(cohort: Cohort) -> Iterator[Fault]:
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
         patients, controls = int((labels == 1).sum()), int((labels == 0).sum())
@@ -191,8 +161,8 @@ def _sites(cohort: Cohort, min_per_site: int, min_per_class: int) -> Iterator[Fa
             have = "controls" if patients == 0 else "patients"
             do = "A site needs both classes; merge it with another or leave it out."
             yield Fault("error", f"has {have} only ({len(labels)} subjects).", do, site=site)
-        elif len(labels) < min_per_site or min(patients, controls) < min_per_class:
-            least = f"{min_per_site} subjects and {min_per_class} per class are needed"
+        elif len(labels) < MIN_PER_SITE or min(patients, controls) < MIN_PER_CLASS:
+            least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
             what = f"is too small ({patients} patients, {controls} controls; at least {least})."
             yield Fault("error", what, "Merge it with another site or leave it out.", site=site)
 
@@ -205,33 +175,32 @@ class Twins(NamedTuple):
     correlation: float
 
 
-def _unit(fc: np.ndarray) -> np.ndarray:
-    """Edges of scans with mean zero and norm one, float32; those of a constant scan are zero."""
-    x = upper_from_fc(fc).astype(np.float32, copy=False)
-    x -= x.mean(1, keepdims=True)
-    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    return x
+def _alike(fc: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edge correlation (n, m) of scans (0 of constant ones), and which look like one person."""
+
+    def unit(scans: np.ndarray) -> np.ndarray:
+        x = upper_from_fc(scans).astype(np.float32, copy=False)
+        x -= x.mean(1, keepdims=True)
+        x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        return x
+
+    a = unit(fc)
+    r = a @ (a if other is fc else unit(other)).T
+    return r, r > (ALIKE if a.shape[1] >= FEW else ALIKE_FEW)
 
 
-def _alike(fc: np.ndarray, other: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
-    """Edge correlation (n, m) of scans, and which pairs look like one person."""
-    a = _unit(fc)
-    r = a @ (a if other is fc else _unit(other)).T
-    return r, r > (limit if a.shape[1] >= FEW else max(limit, ALIKE_FEW))
-
-
-def twins_within(fc: np.ndarray, ids: np.ndarray, limit: float = ALIKE) -> list[Twins]:
+def twins_within(fc: np.ndarray, ids: np.ndarray) -> list[Twins]:
     """Pairs of scans of one data set that look like one person, in the order of the rows."""
-    r, found = _alike(fc, fc, limit)
+    r, found = _alike(fc, fc)
     pairs = np.argwhere(np.triu(found, 1))
     return [Twins(str(ids[i]), str(ids[j]), float(r[i, j])) for i, j in pairs]
 
 
 def twins_across(
-    fc: np.ndarray, ids: np.ndarray, other: np.ndarray, other_ids: np.ndarray, limit: float = ALIKE
+    fc: np.ndarray, ids: np.ndarray, other: np.ndarray, other_ids: np.ndarray
 ) -> list[Twins]:
     """Pairs of one scan of each of two data sets that look like one person or share an id."""
-    r, found = _alike(fc, other, limit)
+    r, found = _alike(fc, other)
     found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
     return [Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])) for i, j in np.argwhere(found)]
 

@@ -46,7 +46,7 @@ def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.
     """
     n = len(standard)
     shift = standard.mean(0)
-    scale = _no_zeros(standard.var(0, ddof=0) * n / max(n - n_means, 1))
+    scale = no_zeros(standard.var(0, ddof=0) * n / max(n - n_means, 1))
     if len(shift) < 2 or shift.var() == 0 or scale.var() == 0:
         return shift, scale  # one edge, or all alike: nothing to borrow from the others
     centre, spread = shift.mean(), shift.var(ddof=1)
@@ -58,7 +58,8 @@ def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.
         new = (n * spread * shift + delta2 * centre) / (n * spread + delta2)
         about = squares - 2 * new * total + n * new**2
         new2 = (0.5 * about + b) / (n / 2 + a - 1)
-        change = max(_change(new, gamma), _change(new2, delta2))
+        both = zip((new, new2), (gamma, delta2), strict=True)
+        change = max((np.abs(n - o) / np.maximum(np.abs(o), 1e-12)).max() for n, o in both)
         gamma, delta2 = new, new2
         if change < CONVERGED:
             break
@@ -113,11 +114,17 @@ class SiteEffects:
         sites = tuple(sorted(set(site.tolist())))
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        means, slopes = _means_and_slopes(member, kept, z)
+        told, n = np.column_stack([member, kept]), len(sites)
+        beta, _, rank, _ = np.linalg.lstsq(told, z, rcond=None)
+        if rank < told.shape[1]:
+            what = "effects of sites cannot be told from those of the covariates or the diagnosis."
+            do = "Keep fewer of them, or leave out sites where one of them is always the same."
+            raise DataError(what, where="harmonisation", do=do)
+        means, slopes = beta[:n], beta[n:]
         rows = np.ones(len(z), bool) if reference is None else site == reference
         level = member[rows].mean(0) @ means
         left = z - kept @ slopes
-        sigma = np.sqrt(_no_zeros(((left - member @ means)[rows] ** 2).mean(0)))
+        sigma = np.sqrt(no_zeros(((left - member @ means)[rows] ** 2).mean(0)))
         standard = (left - level) / sigma
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
@@ -144,19 +151,6 @@ class SiteEffects:
         return level + self.sigma * (standard - gamma) / delta
 
 
-def _means_and_slopes(
-    member: np.ndarray, kept: np.ndarray, z: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares of z (n, E) on sites and covariates, which must be told apart."""
-    told, n = np.column_stack([member, kept]), member.shape[1]
-    beta, _, rank, _ = np.linalg.lstsq(told, z, rcond=None)
-    if rank < told.shape[1]:
-        what = "effects of sites cannot be told from those of the covariates or the diagnosis."
-        do = "Keep fewer of them, or leave out sites where one of them is always the same."
-        raise DataError(what, where="harmonisation", do=do)
-    return beta[:n], beta[n:]
-
-
 def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
     if how == "demean":
         return standard.mean(0), np.ones(standard.shape[1])
@@ -164,10 +158,6 @@ def _shift_and_scale(standard: np.ndarray, how: How) -> tuple[np.ndarray, np.nda
     return gamma, np.sqrt(delta2)
 
 
-def _change(new: np.ndarray, old: np.ndarray) -> float:
-    return float((np.abs(new - old) / np.maximum(np.abs(old), 1e-12)).max())
-
-
-def _no_zeros(x: np.ndarray) -> np.ndarray:
+def no_zeros(x: np.ndarray) -> np.ndarray:
     """A flat edge has no scale: leave it as it is (1)."""
     return np.where(x > 1e-12, x, 1.0)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fcforge.errors import ConfigError, DataError, unknown_name
+from fcforge.components import check_names
+from fcforge.errors import ConfigError, DataError
 from fcforge.types import FCBatch, Site
 
 if TYPE_CHECKING:
@@ -50,10 +51,8 @@ def terms(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
 
 def missing(covariates: Covariates, names: Sequence[str], n: int) -> np.ndarray:
     """Which of n subjects lack one of the named covariates; (n,) bool."""
-    lost = np.zeros(n, dtype=bool)
-    for name in names:
-        lost |= ~np.isfinite(as_numbers(name, covariates[name]))
-    return lost
+    known = [np.isfinite(as_numbers(name, covariates[name])) for name in names]
+    return ~np.all([np.ones(n, dtype=bool), *known], axis=0)
 
 
 def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
@@ -68,12 +67,9 @@ def as_numbers(name: str, values: np.ndarray) -> np.ndarray:
 
 def design(covariates: Covariates, names: Sequence[str]) -> np.ndarray:
     """Design matrix (n, k) of the named covariates, in float64."""
-    for name in names:
-        if name not in covariates:
-            raise unknown_name("covariate", name, covariates, where="confounds to remove")
-    numbers = {name: as_numbers(name, covariates[name]) for name in names}
-    columns = [column for name in names for column in terms(name, numbers[name]).values()]
-    return np.stack(columns, axis=1)
+    check_names("covariate", names, covariates, where="confounds to remove")
+    columns = [terms(name, as_numbers(name, covariates[name])) for name in names]
+    return np.stack([column for each in columns for column in each.values()], axis=1)
 
 
 def require_covariates(
@@ -83,9 +79,9 @@ def require_covariates(
     for name in names:
         if name not in covariates:
             what = f"there is no covariate '{name}', which is to be removed."
-            do = f"Add a column '{name}', or leave it out of the confounds. Known: "
+            do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
-            raise DataError(what, where=where, do=f"{do}{known}.")
+            raise DataError(what, where=where, do=f"{do} Known: {known}.")
     lost = [i for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True) if gone]
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
@@ -177,11 +173,11 @@ def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> 
 def fit_on_training(sites: Iterable[Site], names: Sequence[str], shrink: float = 0.4) -> Confounds:
     """Confound step fitted on the training parts (train and val) of some sites."""
     sites = list(sites)
-    parts = [(s, part) for s in sites for part in ("train", "val")]
     for site in sites:
         _require_of_site(site, names, ("train", "val"))
+    people = [site.covariates[part] for site in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
-    values = {n: np.concatenate([s.covariates[p][n] for s, p in parts]) for n in names}
+    values = {name: np.concatenate([own[name] for own in people]) for name in names}
     return Confounds.fit(everyone.fc, values, names, shrink)
 
 

@@ -1,4 +1,7 @@
-"""A user's own data: one .npz of FC, or a participants.tsv with one file per subject."""
+"""A user's own data: one .npz of FC, or a participants.tsv with one file per subject.
+
+B-SNIP, which has no public layout (access is by application), is such a folder.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +12,18 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.matrix_files import SUFFIXES, read_npz
+from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file, read_npz
 from fcforge.sites import participants
 from fcforge.sites.cohort import Cohort, Fault, as_text, fc_from_upper
 from fcforge.sites.participants import Participant, Reading
-from fcforge.sites.reading import Kind, read_named, to_fc
+from fcforge.sites.reading import Kind, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
+BSNIP_LABELS = {
+    "HC": 0, "NC": 0, "Normal Control": 0, "Healthy Control": 0,
+    "SZ": 1, "SZP": 1, "Schizophrenia": 1, "Schizophrenia Proband": 1,
+}  # fmt: skip
+_UNKNOWN = "unknown diagnosis"
 
 
 def load_folder(
@@ -82,6 +90,49 @@ def load_folder(
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge) if merge else cohort
     return (cohort if sites is None else cohort.select_sites(sites)).stamped(path=str(path))
+
+
+def load_bsnip(
+    path: str | Path,
+    *,
+    sites: Sequence[str] | None = None,
+    kind: Kind = "auto",
+    labels: Mapping[str, int] | None = None,
+    pattern: str = "",
+    variable: str | None = None,
+    n_rois: int | None = None,
+) -> Cohort:
+    """B-SNIP subjects as FC: schizophrenia against controls, as in the paper.
+
+    The folder may hold FC, ROI time series, or the output of ``fcforge fc``. Schizoaffective and
+    bipolar probands and relatives are left out.
+
+    Parameters
+    ----------
+    path : path
+        Folder with ``participants.tsv`` (participant_id, site, diagnosis) and one file per
+        subject; see `load_folder` for `kind`, `pattern`, `variable` and `n_rois`.
+    sites : sequence of str, optional
+        Site names as in the table; never taken for numbers.
+    labels : mapping of str to int, optional
+        Further diagnosis values, on top of HC / NC (0) and SZ / SZP (1).
+
+    Returns
+    -------
+    Cohort
+        Label 1 = schizophrenia.
+    """
+    known = {**BSNIP_LABELS, **(labels or {})}
+    given = {"pattern": pattern, "variable": variable, "n_rois": n_rois}
+    cohort = load_folder(path, kind=kind, labels=known, **given)
+    others = [f for f in cohort.faults if _UNKNOWN in f.what]
+    faults = [f for f in cohort.faults if _UNKNOWN not in f.what]
+    if others:
+        names = ", ".join(sorted({f.what.split("'")[1] for f in others}))
+        what = f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
+        faults.append(Fault("warning", what, "They are left out; see labels."))
+    cohort = replace(cohort, name="bsnip", faults=tuple(faults))
+    return (cohort if sites is None else cohort.select_sites(sites)).stamped(dataset="bsnip")
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
@@ -187,7 +238,7 @@ class _Files:
     def read(self, person: Participant) -> Reading:
         """FC of a subject and the names of its ROIs."""
         file = self.of(person)
-        matrix, names = read_named(file, self.variable)
+        matrix, names = read_matrix_file(file, self.variable)
         fc = to_fc(matrix, self.kind, str(file))
         return Reading(fc, roi_names=names[: len(fc)])
 

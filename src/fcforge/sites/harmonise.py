@@ -27,9 +27,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fcforge.errors import DataError, unknown_name
+from fcforge.components import check_names
+from fcforge.errors import DataError
 from fcforge.sites.cohort import fc_from_upper, upper_from_fc
-from fcforge.sites.combat import site_effect
+from fcforge.sites.combat import no_zeros, site_effect
 from fcforge.types import FCBatch, Site
 
 Harmonisation = Literal["none", "site_demean", "combat"]
@@ -74,62 +75,53 @@ class Transform:
         return to_fc(self.scale * to_z(fc) + self.shift)
 
 
-class Level(NamedTuple):
-    """Where the edges of the reference lie, and how wide: both (E,)."""
-
-    mean: np.ndarray
-    spread: np.ndarray
-
-
 def centre_classes(z: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, int]:
     """Residuals (n, E) about class means, location (E,) and the number of means.
 
     The location is the mean of the class means, so that a site with more patients is not moved
     by them; without `y` it is the plain mean.
     """
-    groups = [np.ones(len(z), bool)] if y is None else [y == c for c in np.unique(y)]
-    means = np.stack([z[rows].mean(0) for rows in groups])
-    residual = z.copy()
-    for rows, mean in zip(groups, means, strict=True):
-        residual[rows] -= mean
-    return residual, means.mean(0), len(groups)
+    known, group = np.unique(np.zeros(len(z)) if y is None else y, return_inverse=True)
+    means = np.stack([z[group == c].mean(0) for c in range(len(known))])
+    return z - means[group], means.mean(0), len(known)
 
 
-def level_of(z: np.ndarray, y: np.ndarray | None = None) -> Level:
-    """Level of edges z (n, E); with diagnoses midway between the classes, whatever their share."""
-    residual, mean, _ = centre_classes(z, y)
-    spread = np.sqrt((residual**2).mean(0))
-    return Level(mean, np.where(spread > 1e-12, spread, 1.0))
+class Level(NamedTuple):
+    """Where the edges of the reference lie, and how wide: both (E,)."""
 
+    mean: np.ndarray
+    spread: np.ndarray
 
-def fit_demean(z: np.ndarray, first: Level) -> Transform:
-    """Move the mean of a site's training edges z (n, E) to the level of the first site."""
-    return Transform(np.ones(z.shape[1]), first.mean - z.mean(0))
+    @classmethod
+    def of(cls, z: np.ndarray, y: np.ndarray | None = None) -> "Level":
+        """Level of edges z (n, E); with diagnoses midway between the classes."""
+        residual, mean, _ = centre_classes(z, y)
+        return cls(mean, no_zeros(np.sqrt((residual**2).mean(0))))
 
+    def move(self, how: str, z: np.ndarray, y: np.ndarray | None = None) -> Transform:
+        r"""What brings an arriving site to this level.
 
-def fit_combat(z: np.ndarray, first: Level, y: np.ndarray | None = None) -> Transform:
-    r"""ComBat of an arriving site to the first one.
+        ``site_demean`` moves the mean of its edges. For ``combat``, with :math:`\alpha, \sigma`
+        this level and the arriving site's :math:`\gamma^*, \delta^*` of `site_effect`,
 
-    With :math:`\alpha, \sigma` the level of the first site and the arriving site's
-    :math:`\gamma^*, \delta^*` of `site_effect`,
+        .. math:: z' = \alpha + \sigma \frac{(z - \alpha) / \sigma - \gamma^*}{\delta^*}.
 
-    .. math:: z' = \alpha + \sigma \frac{(z - \alpha) / \sigma - \gamma^*}{\delta^*}.
+        Without classes this is neuroCombat's ``ref_batch``.
 
-    Without classes this is neuroCombat's ``ref_batch``.
-
-    Parameters
-    ----------
-    z : ndarray of shape (n, E)
-        Training edges of the arriving site.
-    first : Level
-    y : ndarray of shape (n,), optional
-        Diagnoses; given (to `level_of`, too), the difference between the classes is kept.
-    """
-    alpha, sigma = first
-    own, location, n_means = centre_classes(z, y)
-    gamma, delta2 = site_effect((own + location - alpha) / sigma, n_means)
-    delta = np.sqrt(delta2)
-    return Transform(1 / delta, alpha - (alpha + sigma * gamma) / delta)
+        Parameters
+        ----------
+        how : {"site_demean", "combat"}
+        z : ndarray of shape (n, E)
+            Training edges of the arriving site.
+        y : ndarray of shape (n,), optional
+            Diagnoses; given (to `of`, too), ComBat keeps the difference between the classes.
+        """
+        if how == "site_demean":
+            return Transform(np.ones(z.shape[1]), self.mean - z.mean(0))
+        own, location, n_means = centre_classes(z, y)
+        gamma, delta2 = site_effect((own + location - self.mean) / self.spread, n_means)
+        delta = np.sqrt(delta2)
+        return Transform(1 / delta, self.mean - (self.mean + self.spread * gamma) / delta)
 
 
 def harmonise_sites(
@@ -138,23 +130,14 @@ def harmonise_sites(
     """Sites of an order that begins with `first`, harmonised to it.
 
     Without a first site (the untrained network) or with "none", the sites as they are.
-    `labelled` lets ComBat use the diagnoses of training subjects (see `fit_combat`).
+    `labelled` lets ComBat use the diagnoses of training subjects (see `Level.move`).
     """
-    if how not in ("none", "site_demean", "combat"):
-        raise unknown_name("harmonisation", how, ("none", "site_demean", "combat"))
+    check_names("harmonisation", [how], ("none", "site_demean", "combat"))
     if how == "none" or not first:
         return dict(sites)
-    level = level_of(*_training(sites[first], how, labelled))
-    return {
-        name: site
-        if name == first
-        else _moved(site, _fit(how, level, *_training(site, how, labelled)), f"{how} to {first}")
-        for name, site in sites.items()
-    }
-
-
-def _fit(how: str, level: Level, z: np.ndarray, y: np.ndarray | None) -> Transform:
-    return fit_demean(z, level) if how == "site_demean" else fit_combat(z, level, y)
+    level, note = Level.of(*_training(sites[first], how, labelled)), f"{how} to {first}"
+    moves = {name: level.move(how, *_training(s, how, labelled)) for name, s in sites.items()}
+    return {n: s if n == first else _moved(s, moves[n], note) for n, s in sites.items()}
 
 
 def _training(site: Site, how: str, labelled: bool = True) -> tuple[np.ndarray, np.ndarray | None]:
@@ -195,7 +178,7 @@ class Harmony:
     def to_public(cls, how: str, fc: np.ndarray, y: np.ndarray | None = None) -> "Harmony":
         """A chain's harmony before its first site: public people (n, R, R) are the reference."""
         _require_many(len(fc), "the public people")
-        level, spread = level_of(to_z(fc), y if how == "combat" else None)
+        level, spread = Level.of(to_z(fc), y if how == "combat" else None)
         return cls(how, level, spread, *np.zeros((2, 0, len(level))))
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -221,7 +204,7 @@ class Harmony:
     def zero_shot(self, site: Site) -> Site:
         """A site that was not learned yet, moved without its diagnoses."""
         z, _ = _training(site, self.how)
-        return _moved(site, _fit(self.how, Level(self.level, self.spread), z, None), self.how)
+        return _moved(site, Level(self.level, self.spread).move(self.how, z), self.how)
 
     def apply(
         self, fc: np.ndarray, names: Sequence[str], sites: Sequence[str], unseen: Unseen = "refuse"
@@ -249,7 +232,7 @@ class Harmony:
             else:
                 if rows.sum() < 2:
                     raise DataError(f"site '{name}' has one subject: its effect cannot be told.")
-                move = _fit(self.how, level, to_z(out[rows]), None)
+                move = level.move(self.how, to_z(out[rows]))
             if (move.scale != 1).any() or (move.shift != 0).any():
                 out[rows] = move(out[rows])
         return out
@@ -265,9 +248,9 @@ def arrive(before: Harmony | None, how: Harmonisation, site: Site) -> tuple[Harm
     z, y = _training(site, how)
     _require_many(len(z), f"site '{site.name}'")
     if before is None:
-        level, one = level_of(z, y), np.ones((1, z.shape[1]))
+        level, one = Level.of(z, y), np.ones((1, z.shape[1]))
         return Harmony(how, *level, one, 0 * one), site
-    move = _fit(how, Level(before.level, before.spread), z, y)
+    move = Level(before.level, before.spread).move(how, z, y)
     scale = np.vstack([before.scale, move.scale])
     shift = np.vstack([before.shift, move.shift])
     return replace(before, scale=scale, shift=shift), _moved(site, move, how)

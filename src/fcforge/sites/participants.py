@@ -39,10 +39,6 @@ class Participant:
     diagnosis: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def fault(self, what: str, do: str) -> Fault:
-        """What is wrong with this subject's file."""
-        return Fault("error", what, do, self.subject_id, self.site)
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -117,12 +113,14 @@ def _same_rois(
         other = next((place for place in pairs if len(set(place[1])) > 1), None)
         if len(reading.fc) != common:
             do = "Is it the same atlas, with volumes in rows and ROIs in columns?"
-            faults.append(person.fault(f"has {len(reading.fc)} ROIs, {wanted}", do))
+            what = f"has {len(reading.fc)} ROIs, {wanted}"
         elif other:
             i, (own, usual) = other
             what = f"ROI {i} is '{own}', with most subjects '{usual}'."
             do = "All subjects need the same ROIs in the same order; make the file again."
-            faults.append(person.fault(what, do))
+        else:
+            continue
+        faults.append(Fault("error", what, do, person.subject_id, person.site))
     if unnamed := [p.subject_id for p, r in kept if names and not r.roi_names]:
         what = f"{len(unnamed)} files have no ROI names, others do (e.g. subject '{unnamed[0]}')."
         faults.append(Fault("warning", what, "They are taken to have the same ROIs in order."))

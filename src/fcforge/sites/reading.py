@@ -1,32 +1,13 @@
 """One subject's FC from a file that holds FC or a time series."""
 
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
 
-# Names under which toolboxes store one subject's matrix, tried in this order.
-VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "Z", "data")
-
 Kind = Literal["auto", "fc", "fisher_z", "timeseries"]
-
-
-def read_matrix(path: str | Path, variable: str | None = None) -> np.ndarray:
-    """One subject's matrix (rows, columns), float64; see `read_named`."""
-    return read_named(path, variable)[0]
-
-
-def read_named(path: str | Path, variable: str | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
-    """One subject's matrix (rows, columns), float64, and its column names if the file has any.
-
-    Of an .npz or .mat with several arrays the one named `variable` is taken, else one with a
-    customary name (`VARIABLES`); see `read_matrix_file`.
-    """
-    return read_matrix_file(path, variable, customary=VARIABLES)
 
 
 def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarray:
@@ -35,15 +16,18 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
     With ``kind="auto"`` a square matrix that is symmetric or has a unit diagonal is FC (with
     an error in `check_cohort` when it is not both), anything else a time series, which is
     refused when it looks transposed. CONN's matrices (Fisher z without a diagonal) are known by
-    their diagonal.
+    their diagonal; of more columns than rows (sources by sources and further targets) the first
+    square is taken, and r = tanh z with a diagonal of 1.
     """
-    if kind == "auto":
-        kind = _kind_of(matrix, where)
-        if kind == "timeseries":
-            refuse_transposed(matrix, where)
-    if kind == "fisher_z":
-        return from_fisher_z(matrix, where).astype(np.float32)
     rows, columns = matrix.shape
+    if kind == "auto" and (kind := _kind_of(matrix, where)) == "timeseries":
+        refuse_transposed(matrix, where)
+    if kind == "fisher_z":
+        if not 2 <= rows <= columns:
+            raise DataError(f"Fisher z of shape {rows} x {columns} is not square.", where=where)
+        fc = np.tanh(matrix[:, :rows]).astype(np.float32)
+        np.fill_diagonal(fc, 1.0)
+        return fc
     if kind == "fc":
         if rows != columns or rows < 2:
             what = f"FC is {rows} x {columns}, not square with two ROIs or more."
@@ -71,20 +55,6 @@ def _kind_of(matrix: np.ndarray, where: str) -> Kind:
             do = "kind='fisher_z' for Fisher z, as CONN writes; for correlations set it to 1."
             raise DataError(what, where=where, do=do)
     return "fc" if looks_like_fc(matrix) else "timeseries"
-
-
-def from_fisher_z(matrix: np.ndarray, where: str = "") -> np.ndarray:
-    r"""Correlations :math:`r = \tanh z` of Fisher z, with a diagonal of 1.
-
-    Of a matrix with more columns than rows (CONN: sources by sources and further targets) the
-    first square is taken.
-    """
-    rows, columns = matrix.shape
-    if not 2 <= rows <= columns:
-        raise DataError(f"Fisher z of shape {rows} x {columns} is not square.", where=where)
-    fc = np.tanh(matrix[:, :rows])
-    np.fill_diagonal(fc, 1.0)
-    return fc
 
 
 def looks_like_fc(matrix: np.ndarray) -> bool:

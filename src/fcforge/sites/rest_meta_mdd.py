@@ -5,19 +5,17 @@ Not downloadable without an application, so this reads the folder as it is share
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from fcforge.components import check_names
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
-from fcforge.imaging.matrix_files import read_mat
+from fcforge.imaging.matrix_files import read_mat, read_matrix_file
 from fcforge.imaging.series import pearson_fc
 from fcforge.sites.cohort import Cohort, Fault, paper_site
 from fcforge.sites.participants import Participant, Reading, assemble
-from fcforge.sites.reading import read_matrix
 
 # The consortium's column blocks, counted from 1, both ends included; 1569 is the global signal.
 COLUMNS = {
@@ -75,29 +73,28 @@ def load_rest_meta_mdd(
     """
     check_names("column block", [atlas], COLUMNS)
     folder = _folder(Path(path).expanduser(), global_signal)
-    listed = read_subject_list(Path(subjects)) if subjects else None
+    listed = read_subject_list(Path(subjects)) if subjects else {}
     files = {m[1]: p for p in sorted(folder.iterdir()) if (m := _FILE.match(p.name))}
     if not files:
         do = "Unpack the shared archive."
         raise DataError("no ROISignals_S*-*-*.mat here.", where=folder, do=do)
+    (first, last), names = COLUMNS[atlas], aal116().roi_names if atlas == "aal" else ()
+
+    def read(person: Participant) -> Reading:
+        if (file := files.get(person.subject_id)) is None:
+            raise DataError("is listed, but has no file.")
+        values, _ = read_matrix_file(file, "ROISignals")
+        if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
+            known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
+            raise DataError(f"{n} columns; {known}.", where=file.name)
+        fc = pearson_fc(values[:, first - 1 : last], where=file.name)
+        return Reading(fc, {"n_volumes": len(values)}, names)
+
     ids, faults = _choose(list(listed or files), sites, duplicates)
-    extra = listed or {}
-    people = [Participant(i, i.split("-")[0], _label(i), extra=extra.get(i, {})) for i in ids]
-    cohort = assemble("rest_meta_mdd", people, partial(_read, files, atlas), faults=faults)
+    people = [Participant(i, _site(i), _label(i), extra=listed.get(i, {})) for i in ids]
+    cohort = assemble("rest_meta_mdd", people, read, faults=faults)
     about = {"global_signal": global_signal, "subjects": str(subjects or "")}
     return cohort.stamped(path=str(folder), atlas=atlas, **about)
-
-
-def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
-    if (file := files.get(person.subject_id)) is None:
-        raise DataError("is listed, but has no file.")
-    (first, last), values = COLUMNS[atlas], read_matrix(file, variable="ROISignals")
-    n, names = values.shape[1], aal116().roi_names if atlas == "aal" else ()
-    if n not in (1568, 1569, 1833) or n < last:
-        known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
-        raise DataError(f"{n} columns; {known}.", where=file.name)
-    fc = pearson_fc(values[:, first - 1 : last], where=file.name)
-    return Reading(fc, {"n_volumes": len(values)}, names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
@@ -135,11 +132,10 @@ def _folder(path: Path, global_signal: bool) -> Path:
 def _choose(
     subjects: Sequence[str], sites: Sequence[str | int] | Literal["all"], duplicates: str
 ) -> tuple[list[str], list[Fault]]:
-    ids = sorted(subjects, key=_order)
-    if any(not _ID.fullmatch(s) for s in ids):
+    """Ids of the wanted sites, site by site as asked, and what was left out."""
+    if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
-    faults: list[Fault] = []
-    known = {s.split("-")[0] for s in ids}
+    known, faults = {_site(s) for s in subjects}, list[Fault]()
     everybody = sorted(known, key=lambda s: int(s[1:]))
     named = () if sites == "all" else sites
     names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in named] or everybody
@@ -152,15 +148,14 @@ def _choose(
         faults.append(Fault("warning", f"left out: it {what}", do, "", twin))
         names.remove(twin)
     check_names("REST-meta-MDD site", names, known)
-    rank = {name: i for i, name in enumerate(names)}
-    chosen = [s for s in ids if s.split("-")[0] in rank]
-    return sorted(chosen, key=lambda s: (rank[s.split("-")[0]], _order(s))), faults
+    chosen = (s for s in subjects if _site(s) in names)
+    by_site = sorted(chosen, key=lambda s: (names.index(_site(s)), *map(int, s.split("-")[1:])))
+    return by_site, faults
 
 
-def _order(subject: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", subject))
+def _site(subject: str) -> str:
+    return subject.split("-")[0]
 
 
 def _label(subject: str) -> int:
-    match = _ID.fullmatch(subject)
-    return int(match is not None and match[2] == "1")
+    return int(subject.split("-")[1:2] == ["1"])

@@ -4,19 +4,19 @@ A file holds one scan (FC or ROI time series) or a dataset (.npz of many). What 
 named in its place and does not stop the others. Nobody needs a diagnosis.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.matrix_files import SUFFIXES, read_npz
+from fcforge.imaging.matrix_files import SUFFIXES, read_matrix_file, read_npz
 from fcforge.imaging.people import read_people
 from fcforge.sites import participants
 from fcforge.sites.check import not_correlations
 from fcforge.sites.cohort import as_text, fc_from_upper
-from fcforge.sites.reading import Kind, read_named, to_fc
+from fcforge.sites.reading import Kind, to_fc
 
 Where = str | Path | Sequence[str | Path]
 Person = Mapping[str, str]
@@ -63,26 +63,24 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
     found: list[Scan] = []
     for name, path, person in _files(where):
         try:
-            many = _dataset(path, n_rois)
+            many = _dataset(path)
             if many is None:
-                matrix, names = read_named(path)
-                fc = to_fc(matrix, kind, str(path))
-                many = [_scan(name, fc, n_rois, _numbers(person), names)]
-            found += many
+                matrix, names = read_matrix_file(path)
+                many = [Scan(name, to_fc(matrix, kind, str(path)), "", _numbers(person), names)]
+            found += [_checked(scan, n_rois) for scan in many]
         except DataError as error:
             found.append(Scan(name, None, error.what))
     return found
 
 
-def _scan(
-    name: str, fc: np.ndarray, n_rois: int, covariates: Mapping[str, float], names: tuple[str, ...]
-) -> Scan:
+def _checked(scan: Scan, n_rois: int) -> Scan:
+    """The scan, or why it cannot be used."""
+    fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
-        return Scan(name, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}.")
-    problem = next((what for what, _ in not_correlations(fc)), "")
-    if problem:
-        return Scan(name, None, f"is not a correlation matrix: {problem}")
-    return Scan(name, fc.astype(np.float32), "", covariates, names)
+        return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}.")
+    for problem, _ in not_correlations(fc):
+        return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
+    return replace(scan, fc=fc)
 
 
 def _files(where: Where) -> list[tuple[str, Path, Person]]:
@@ -104,20 +102,18 @@ def _files(where: Where) -> list[tuple[str, Path, Person]]:
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
     """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
-    inside = [p for p in sorted(folder.iterdir()) if _may_be_a_scan(p)]
-    people = _people(folder)
-    files = {who: row.get("file", "n/a") for who, row in people.items()}
-    listed = [who for who, file in files.items() if file != "n/a"]
-    if not inside and listed:
-        yield from ((f"sub-{who}", folder / files[who], people[who]) for who in listed)
+
+    def scans(paths: Iterable[Path]) -> list[Path]:
+        known = (p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file())
+        return [p for p in known if not p.name.startswith("participants")]
+
+    inside, people = scans(folder.iterdir()), _people(folder)
+    listed = {who: row["file"] for who, row in people.items() if row.get("file", "n/a") != "n/a"}
+    if listed and not inside:
+        yield from ((f"sub-{who}", folder / file, people[who]) for who, file in listed.items())
         return
-    below = inside or [p for p in sorted(folder.rglob("*")) if _may_be_a_scan(p)]
-    yield from ((p.relative_to(folder).as_posix(), p, _row_of(p, people)) for p in below)
-
-
-def _may_be_a_scan(path: Path) -> bool:
-    known = path.suffix.lower() in SUFFIXES and not path.name.startswith("participants")
-    return known and path.is_file()
+    for path in inside or scans(folder.rglob("*")):
+        yield path.relative_to(folder).as_posix(), path, _row_of(path, people)
 
 
 def _people(folder: Path) -> Mapping[str, Person]:
@@ -142,11 +138,9 @@ def _numbers(person: Person) -> dict[str, float]:
     return found
 
 
-def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
+def _dataset(path: Path) -> list[Scan] | None:
     """Scans of an .npz dataset; None when the file is one scan."""
-    if path.suffix.lower() != ".npz":
-        return None
-    arrays = read_npz(path)
+    arrays = read_npz(path) if path.suffix.lower() == ".npz" else {}
     if "fc_upper" in arrays and arrays["fc_upper"].ndim == 2:
         fc = fc_from_upper(arrays["fc_upper"], str(path))
     elif "fc" in arrays and arrays["fc"].ndim == 3:
@@ -154,15 +148,15 @@ def _dataset(path: Path, n_rois: int) -> list[Scan] | None:
     else:
         return None
     n = len(fc)
-    ids = as_text(arrays.get("subject_id", np.arange(n)))
+    ids = as_text(arrays.pop("subject_id", np.arange(n)))
     if len(ids) != n:
         raise DataError(f"has {n} matrices but {len(ids)} subject ids.", where=path)
-    values = participants.covariates_of({k: v for k, v in arrays.items() if k != "subject_id"}, n)
+    site = as_text(arrays.get("site", []))
+    sites = site.tolist() if site.shape == (n,) else [""] * n
+    values = participants.covariates_of(arrays, n)
     numbers = {k: v.tolist() for k, v in values.items() if v.dtype.kind == "f"}
-    rows = [{k: v[i] for k, v in numbers.items()} for i in range(n)]
     names = participants.roi_names_of(arrays, fc.shape[-1])
-    found = [_scan(who, fc[i], n_rois, rows[i], names) for i, who in enumerate(ids.tolist())]
-    sites = as_text(arrays.get("site", np.array([])))
-    if sites.shape != (n,):
-        return found
-    return [replace(scan, site=site) for scan, site in zip(found, sites.tolist(), strict=True)]
+    return [
+        Scan(who, fc[i], "", {k: v[i] for k, v in numbers.items()}, names, sites[i])
+        for i, who in enumerate(ids.tolist())
+    ]

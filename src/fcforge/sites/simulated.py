@@ -82,6 +82,9 @@ def simulate(
     return cohort.stamped(preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe))
 
 
+load_simulated = simulate  # as the table of datasets calls it
+
+
 def _one_blas_thread() -> AbstractContextManager[object]:
     """Keep BLAS to one thread where threadpoolctl is installed (scikit-learn brings it).
 

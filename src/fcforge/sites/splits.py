@@ -1,8 +1,8 @@
 """One site's subjects cut into train, validation and test, by seed and site name alone."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,10 +24,8 @@ def split_counts(
     up, and at least one of each (no validation when its fraction is 0). `test` says the number
     of the tested instead.
     """
-    test = test or max(1, int(np.floor(test_fraction * n + 0.5)))
-    val = int(np.floor(val_fraction * (n - test) + 0.5))
-    if val_fraction > 0:
-        val = max(1, val)
+    test = test or max(1, math.floor(test_fraction * n + 0.5))
+    val = max(val_fraction > 0, math.floor(val_fraction * (n - test) + 0.5))
     return n - test - val, val, test
 
 
@@ -98,23 +96,19 @@ def split_site(
     rng = numpy_rng(repeat, *["folds"] * bool(folds), "split", site_name)
     part = (fold, folds) if folds else None
     rows = split_rows(members.y, rng, test_fraction, val_fraction, part)
-    fractions = {"test_fraction": test_fraction, "val_fraction": val_fraction}
-    site = _site(members, rows, {"site": site_name, "split_seed": seed, **fractions})
-    refuse_twins(cohort, [site])
-    return site
-
-
-def _site(members: Cohort, rows: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Site:
-    """Site of these rows for train, val and test."""
     parts = {name: members.select(r) for name, r in rows.items()}
     ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
-    return Site(
-        name=about["site"],
-        **{name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()},
+    about = {"site": site_name, "split_seed": seed, "split_sha256": split_sha256(ids)}
+    about |= {"test_fraction": test_fraction, "val_fraction": val_fraction}
+    site = Site(
+        site_name,
+        *(FCBatch.from_numpy(part.fc, part.y) for part in parts.values()),
         subject_ids=ids,
-        provenance={**members.provenance, **about, "split_sha256": split_sha256(ids)},
+        provenance={**members.provenance, **about},
         covariates={name: dict(part.covariates) for name, part in parts.items()},
     )
+    refuse_twins(cohort, [site])
+    return site
 
 
 def make_sites(
@@ -129,8 +123,7 @@ def make_sites(
 
     `names` picks and orders the sites; by default all, in the cohort's own order.
     """
-    if names is not None:
-        cohort = cohort.select_sites(names)
+    cohort = cohort if names is None else cohort.select_sites(names)
     require_valid(cohort)
     sites = {
         name: split_site(cohort, name, seed, test_fraction, val_fraction, folds)
@@ -151,9 +144,7 @@ def _require_splittable(
 ) -> None:
     counts = [int((members.y == cls).sum()) for cls in (0, 1)]
     have = f"({counts[0]} controls, {counts[1]} patients)"
-    train = (
-        min(split_counts(n, test_fraction, val_fraction)[0] for n in counts) if min(counts) else 0
-    )
+    train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
     few = len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1
     least = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
     both = "A site needs both classes; merge it with another or leave it out."
