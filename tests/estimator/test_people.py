@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fcforge.estimator import ForgeClassifier
+from fcforge.estimator import ForgeClassifier, InputError
 from fcforge.estimator.people import columns_of, in_order, site_names, weights_of
 
 
@@ -101,3 +101,43 @@ def test_covariates_of_a_mapping_or_a_frame() -> None:
         columns_of(np.zeros((2, 1)), 2)
     with pytest.raises(ValueError, match="covariate 'age' has shape"):
         columns_of({"age": [1, 2, 3]}, 2)
+
+
+def test_the_same_people_under_two_sites_are_noticed(subjects) -> None:
+    fc, y, _ = subjects
+    half = np.where(np.arange(len(y)) < len(y) // 2, "A", "B")
+    twice, again = fc.copy(), [*range(len(y)), 0]
+    twice[-1] = fc[0]
+    words = rf"X\[{len(y) - 1}\] of site 'B' has exactly the FC of a subject of site 'A'.*drop one"
+    with pytest.raises(InputError, match=words):
+        ForgeClassifier().fit(twice, y, site=half)
+    ForgeClassifier().fit(fc[again], y[again], site="A")  # drawn twice at one site, as in bagging
+    model = ForgeClassifier().partial_fit(fc, y, site="A")
+    with pytest.raises(InputError, match=r"X\[0\] of site 'B' has exactly the FC"):
+        model.partial_fit(fc, y, site="B")
+    assert model.sites_ == ("A",)
+    with pytest.warns(UserWarning, match="of site 'site-2' has exactly the FC"):
+        model.partial_fit(fc, y)
+    model.fit(fc, y).fit(fc, y, site="B")  # from scratch: nobody was there before
+
+
+def test_people_who_look_alike_at_two_sites_are_a_warning(subjects) -> None:
+    fc, y, _ = subjects
+    half = np.where(np.arange(len(y)) < len(y) // 2, "A", "B")
+    twice = fc.copy()
+    twice[-1] = 0.999 * fc[0] + 0.001 * np.eye(10)
+    words = rf"X\[{len(y) - 1}\] of site 'B' looks like the scan of X\[0\] of site 'A'"
+    with pytest.warns(UserWarning, match=words):
+        ForgeClassifier().fit(twice, y, site=half)
+
+
+def test_a_model_that_calls_all_the_same_says_so(subjects, recwarn) -> None:
+    fc, y, _ = subjects
+    lazy = ForgeClassifier("finetune", "linear", epochs=1, lr=1e-9)
+    with pytest.warns(
+        UserWarning, match=r"ForgeClassifier\('finetune'\) calls all \d+ people.*: it"
+    ):
+        lazy.fit(fc[:30], np.where(y[:30] == 1, "ASD", "TC"))
+    recwarn.clear()
+    ForgeClassifier().fit(fc, y)
+    assert not recwarn.list

@@ -39,6 +39,7 @@ def test_checks_of_a_network(estimator, check) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings("ignore:.*has exactly the FC:UserWarning")  # fit, then partial_fit
 def test_what_does_not_apply_to_fc_is_listed() -> None:
     """Each listed check fails, because X is not FC; each other one passes."""
     results = check_estimator(

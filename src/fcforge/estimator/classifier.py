@@ -47,6 +47,7 @@ class _Fitted(ReadsFC):
     _second_is_patient: bool
     mean_fc_: np.ndarray
     _n_seen: int = 0
+    _scan_sites: Mapping[str, str] = {}
 
 
 @dataclass(repr=False, eq=False)
@@ -124,7 +125,8 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
     sites_ : tuple of str
     n_rois_ : int
     mean_fc_ : ndarray of shape (R, R)
-        Mean FC of the people learned from; not part of a capsule.
+        Mean FC of the people learned from; not part of a capsule, nor are the hashes of scans by
+        which one person at two sites is found.
     n_features_in_ : int
     coef_ : ndarray of shape (1, edges)
         Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
@@ -240,15 +242,20 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
         patient = people.positive_class(known, self.positive)
         code = (labels == patient).astype(np.int64)
         subjects = people.OwnPeople(fc, code, names, order, weight, columns)
+        scans = {} if first else self._scan_sites
+        if self.features == "fc":
+            scans = people.told_apart(subjects, scans, named=site is not None)
         with as_input_error():
             learn_subjects(self, subjects, known, patient, first=first)
-        self.classes_, self._layout = known, layout
+        self.classes_, self._layout, self._scan_sites = known, layout, scans
         self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
-        seen = 0 if first else self._n_seen
+        fc, seen = self._moved(fc, names), 0 if first else self._n_seen
         self._n_seen = seen + len(fc)
-        total = self._moved(fc, names).sum(0, dtype=np.float64)
-        self.mean_fc_ = (total + (seen * self.mean_fc_ if seen else 0.0)) / self._n_seen
+        total = fc.sum(0, dtype=np.float64) + (seen * self.mean_fc_ if seen else 0.0)
+        self.mean_fc_ = total / self._n_seen
+        who = f"ForgeClassifier({self.method!r})"
+        people.warn_of_one_class(self._odds(fc, columns, len(fc)), labels, known, who)
         return self
 
     # -- using what was learnt ------------------------------------------------------------------
@@ -263,15 +270,18 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
             Site of each subject, or one for all; only a harmonised model needs it.
         """
         fc = self._scans(X, site)
-        if self.method == RELEASES:
-            columns = people.columns_of(covariates, len(fc))
-            return self._of_second(log_odds(self.capsule_, fc, columns))  # type: ignore[arg-type]
+        # one by one: a subject's score must not depend on who else is asked about
+        return self._odds(fc, people.columns_of(covariates, len(fc)), 1)
+
+    def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray], size: int) -> np.ndarray:
+        """Log odds of ``classes_[1]`` of FC (n, R, R), so many scans at a time."""
         capsule: Any = self.capsule_
+        if self.method == RELEASES:
+            return self._of_second(log_odds(capsule, fc, columns))
         learner = build_learner(capsule.settings.learner, self.n_rois_)
-        x = torch.from_numpy(np.ascontiguousarray(fc))
         with one_thread():
-            # one by one: a subject's score must not depend on who else is asked about
-            u = torch.cat([scores(learner, capsule.lane, x[i : i + 1]) for i in range(len(x))])
+            parts = torch.from_numpy(np.ascontiguousarray(fc)).split(size)
+            u = torch.cat([scores(learner, capsule.lane, x) for x in parts])
         u = u.double() / capsule.temperature
         return self._of_second((u[:, 1] - u[:, 0]).numpy())
 

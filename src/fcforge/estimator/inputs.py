@@ -40,6 +40,14 @@ class Layout(NamedTuple):
             return np.triu_indices(self.n_rois, k)
         return np.tril_indices(self.n_rois, -k)
 
+    def fill(self, X: np.ndarray) -> np.ndarray:
+        """Symmetric (n, R, R), float32, with X (n, p) at the first p places and unit diagonal."""
+        rows, cols = (index[: X.shape[1]] for index in self.indices())
+        fc = np.zeros((len(X), self.n_rois, self.n_rois), dtype=np.float32)
+        fc[:, rows, cols] = fc[:, cols, rows] = X
+        fc[:, np.arange(self.n_rois), np.arange(self.n_rois)] = 1.0
+        return fc
+
 
 def layout_of(X: np.ndarray, order: Order) -> Layout:
     """Layout of vectors (n, p).
@@ -53,18 +61,18 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
     p = X.shape[1]
     n_rois = (1 + math.isqrt(1 + 8 * p)) // 2
     if n_rois * (n_rois - 1) // 2 != p:
-        raise InputError(
-            f"X has {p} features, which are not the edges of any number of ROIs.",
-            do="Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers.",
-        )
+        what = f"X has {p} features, which are not the edges of any number of ROIs."
+        do = "Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers."
+        raise InputError(what, do=do)
     layout, with_diagonal = Layout(n_rois, order, False), Layout(n_rois - 1, order, True)
     if n_rois > 2 and len(X):
         rows, cols = with_diagonal.indices()
         there = X[:, rows == cols]
         if any(np.abs(there - one).max() <= TOLERANCE for one in (1.0, math.sqrt(0.5))):
             layout = with_diagonal
-    _require_order(X[:9], layout)
-    _require_a_pattern(X)
+    if len(X) and np.isfinite(X).all():
+        _require_order(X[:9], layout)
+        _require_a_pattern(X)
     return layout
 
 
@@ -74,17 +82,18 @@ def _require_order(X: np.ndarray, layout: Layout) -> None:
     Correlations have no negative eigenvalue, and in the wrong order they have large ones: on
     ABIDE -3.7 and below, against -0.002 from rounding.
     """
-    if not len(X) or not np.isfinite(X).all():
-        return
-    if np.median(_lowest(X, layout)) >= -ROUNDING:
+
+    def lowest(order: Order) -> np.ndarray:
+        """Lowest eigenvalue of each subject's matrix."""
+        fc = edges_as_fc(X, layout._replace(order=order))
+        return np.linalg.eigvalsh(fc.astype(np.float64))[:, 0]
+
+    if np.median(lowest(layout.order)) >= -ROUNDING:
         return
     other: Order = "upper" if layout.order == "nilearn" else "nilearn"
-    if _lowest(X, layout._replace(order=other)).min() >= -ROUNDING:
-        raise InputError(
-            f"X does not make correlation matrices with edges = '{layout.order}', but does with "
-            f"edges = '{other}'.",
-            do=f"Set edges='{other}'.",
-        )
+    if lowest(other).min() >= -ROUNDING:
+        what = f"X does not make correlation matrices with edges = '{layout.order}'"
+        raise InputError(f"{what}, but does with edges = '{other}'.", do=f"Set edges='{other}'.")
     raise InputError("X does not make correlation matrices in any order of edges.", do=NOT_FC)
 
 
@@ -94,7 +103,7 @@ def _require_a_pattern(X: np.ndarray) -> None:
     Tangent vectors have it (they are taken at the mean), and so has whatever was standardised.
     The mean of n people is otherwise at least of the size of their spread / sqrt(n).
     """
-    if len(X) < 5 or not np.isfinite(X).all():
+    if len(X) < 5:
         return
     level = float((X.mean(axis=0) ** 2).mean())
     spread = max(float(np.linalg.norm(X)) ** 2 / X.size - level, 0.0)
@@ -102,21 +111,12 @@ def _require_a_pattern(X: np.ndarray) -> None:
         raise InputError("the mean of X over people is zero in every edge.", do=NOT_FC)
 
 
-def _lowest(X: np.ndarray, layout: Layout) -> np.ndarray:
-    """Lowest eigenvalue of each subject's matrix."""
-    return np.linalg.eigvalsh(edges_as_fc(X, layout).astype(np.float64))[:, 0]
-
-
 def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
     """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
     largest = np.abs(X).max(initial=0)
     if np.isfinite(largest) and largest > 1 + TOLERANCE:
         raise InputError(f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC)
-    rows, cols = layout.indices()
-    fc = np.empty((len(X), layout.n_rois, layout.n_rois), dtype=np.float32)
-    fc[:, rows, cols] = fc[:, cols, rows] = np.clip(X, -1, 1) if largest > 1 else X
-    fc[:, np.arange(layout.n_rois), np.arange(layout.n_rois)] = 1.0
-    return fc
+    return layout.fill(np.clip(X, -1, 1) if largest > 1 else X)
 
 
 def any_layout(p: int) -> Layout:
@@ -130,14 +130,7 @@ def numbers_as_fc(X: np.ndarray) -> np.ndarray:
     Edge models take artanh(r) / 0.2: r = tanh(0.2 x) makes them see x itself (up to |x| of
     about 24; larger numbers are cut). Missing places up to the next triangle are 0.
     """
-    p = X.shape[1]
-    n_rois = any_layout(p).n_rois
-    rows, cols = any_layout(p).indices()
-    rows, cols = rows[:p], cols[:p]
-    fc = np.zeros((len(X), n_rois, n_rois), dtype=np.float32)
-    fc[:, rows, cols] = fc[:, cols, rows] = np.tanh(0.2 * X)
-    fc[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
-    return fc
+    return any_layout(X.shape[1]).fill(np.tanh(0.2 * X))
 
 
 def to_matrices(X: Any, kind: Kind) -> Any:
@@ -148,31 +141,31 @@ def to_matrices(X: Any, kind: Kind) -> Any:
     InputError
         When a matrix is neither FC nor a time series, or their ROI counts differ.
     """
-    if not (_is_list_of_matrices(X) or getattr(X, "ndim", 0) == 3):
+    listed = isinstance(X, (list, tuple)) and len(X) and getattr(X[0], "ndim", 0) == 2
+    if not listed and getattr(X, "ndim", 0) != 3:
         return X
     plain = _plain_fc(X) if isinstance(X, np.ndarray) and kind != "timeseries" else None
     if plain is not None:
         return plain
     try:
         matrices = [np.asarray(x, dtype=np.float64) for x in X]
-        if not matrices:
-            raise InputError("X holds no subject.")
-        if not all(np.isfinite(m).all() for m in matrices):
-            raise InputError("Input X contains NaN or infinity.")
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
+    if not matrices:
+        raise InputError("X holds no subject.")
+    if not all(np.isfinite(m).all() for m in matrices):
+        raise InputError("Input X contains NaN or infinity.")
+    with as_input_error():
         if kind == "auto":
             kind = "fc" if all(looks_like_fc(m) for m in matrices) else "timeseries"
             for i, matrix in enumerate(matrices if kind == "timeseries" else ()):
                 refuse_transposed(matrix, f"X[{i}]")
         made = [to_fc(m, kind, f"X[{i}]") for i, m in enumerate(matrices)]
-    except (TypeError, ValueError) as error:
-        raise error if isinstance(error, InputError) else InputError(str(error)) from error
-    except DataError as error:
-        raise InputError(error.what, where=error.where, do=error.do) from error
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    fc = np.stack(made).astype(np.float32, copy=False)
-    _require_correlations(fc)
-    return _symmetric(fc)
+    for what, i in ((what, i) for i, m in enumerate(made) for what, _ in not_correlations(m)):
+        raise InputError(what, where=f"X[{i}]", do=NOT_FC)
+    return _symmetric(np.stack(made))
 
 
 def _plain_fc(X: np.ndarray) -> np.ndarray | None:
@@ -193,10 +186,6 @@ def _plain_fc(X: np.ndarray) -> np.ndarray | None:
     return fc
 
 
-def _is_list_of_matrices(X: Any) -> bool:
-    return isinstance(X, (list, tuple)) and bool(X) and getattr(X[0], "ndim", 0) == 2
-
-
 def _symmetric(fc: np.ndarray) -> np.ndarray:
     """Exactly symmetric FC with unit diagonal of matrices that are FC but for rounding.
 
@@ -207,15 +196,6 @@ def _symmetric(fc: np.ndarray) -> np.ndarray:
     both = fc + fc.transpose(0, 2, 1)
     both *= 0.5
     return np.clip(both, -1, 1, out=both)
-
-
-def _require_correlations(fc: np.ndarray) -> None:
-    """Raise `InputError` for the first matrix (R, R) that is not one of correlations."""
-    for i, matrix in enumerate(fc):
-        if not np.isfinite(matrix).all():
-            return
-        for what, _ in not_correlations(matrix):
-            raise InputError(what, where=f"X[{i}]", do=NOT_FC)
 
 
 @contextmanager

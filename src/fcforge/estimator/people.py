@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,8 +11,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
+from fcforge.capsule.home import fingerprints
 from fcforge.errors import FCForgeError
 from fcforge.estimator.inputs import InputError
+from fcforge.methods import METHODS
+from fcforge.sites.check import MIN_ROIS, twins_within
+from fcforge.sites.participants import label_of
 
 NAMES = "Give each subject the name of its site: a text, or a whole number, never empty or missing."
 
@@ -63,10 +68,8 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.ndim == 0:
         return np.full(n, _name(values.item(), "site"), dtype=object)
     if values.shape != (n,):
-        raise InputError(
-            f"site has shape {values.shape}, but X has {n} subjects.",
-            do=f"Give one name, or an array of shape ({n},).",
-        )
+        what = f"site has shape {values.shape}, but X has {n} subjects."
+        raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
     return np.array([_name(v, f"site[{i}]") for i, v in enumerate(values)], dtype=object)
 
 
@@ -92,10 +95,40 @@ def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
     order = [_name(v, "site_order") for v in site_order]
     if len(set(order)) != len(order):
         raise InputError(f"site_order={order} names a site twice.")
-    lost = [name for name in there if name not in order]
-    if lost:
+    if lost := [name for name in there if name not in order]:
         raise InputError(f"site_order={order} does not say when site '{lost[0]}' is learned.")
     return [name for name in order if name in there]
+
+
+def told_apart(subjects: OwnPeople, before: Mapping[str, str], named: bool) -> dict[str, str]:
+    """Site of every scan so far, by its hash; one scan at two named sites is refused.
+
+    Where sites are not named, and for scans of one call that merely look like one person at two
+    sites, it is a warning.
+
+    Parameters
+    ----------
+    subjects : OwnPeople
+    before : mapping of hash to site
+        Of the scans learned before.
+    named : bool
+    """
+    seen, (fc, code, site) = dict(before), subjects[:3]
+    do = "The same scan would be learned as two people; drop one."
+    for i, (_, scan, _) in enumerate(fingerprints(fc, site.tolist(), code)):
+        if (twin := seen.setdefault(scan, site[i])) != site[i]:
+            what = f"X[{i}] of site '{site[i]}' has exactly the FC of a subject of site '{twin}'."
+            if named:
+                raise InputError(what, do=do)
+            warnings.warn(f"{what} {do}", stacklevel=4)
+            break
+    if fc.shape[1] >= MIN_ROIS and len(subjects.order) > 1:
+        for one, other, r in twins_within(fc, np.arange(len(fc))):
+            a, b = site[int(one)], site[int(other)]
+            if a != b:
+                what = f"X[{other}] of site '{b}' looks like the scan of X[{one}] of site '{a}'"
+                warnings.warn(f"{what} (edges correlate {r:.3f}). {do}", stacklevel=4)
+    return seen
 
 
 # -- weights and covariates ------------------------------------------------------------------------
@@ -107,24 +140,22 @@ def weights_of(
     The weights of samples and classes multiply. "balanced" balances the classes of all subjects
     of this call. A method that trains everybody alike refuses.
     """
-    from fcforge.methods import METHODS
-
     if sample_weight is None and class_weight is None:
         return None
     if method in METHODS and not METHODS[method].weighs:
         able = ", ".join(name for name, each in METHODS.items() if each.weighs)
-        raise InputError(
-            f"method '{method}' cannot weigh subjects: it takes no sample_weight or class_weight.",
-            do=f"Choose a method that weighs exactly ({able}), or leave the weights out.",
+        do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
+        what = (
+            f"method '{method}' cannot weigh subjects: it takes no sample_weight or class_weight."
         )
+        raise InputError(what, do=do)
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if class_weight is not None:
         weight = weight * compute_sample_weight(class_weight, y)
-    empty = [label for label in np.unique(y).tolist() if not weight[y == label].sum() > 0]
-    if empty:
-        raise InputError(
-            f"all sample weights of class {empty[0]!r} are zero: two classes are needed."
-        )
+    for label in np.unique(y).tolist():
+        if not weight[y == label].sum() > 0:
+            what = f"all sample weights of class {label!r} are zero: two classes are needed."
+            raise InputError(what)
     return weight
 
 
@@ -135,9 +166,8 @@ def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     found = {str(k): np.asarray(covariates[k]) for k in (() if covariates is None else covariates)}
     for name, values in found.items():
         if values.shape != (n,):
-            raise InputError(
-                f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
-            )
+            what = f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
+            raise InputError(what)
     return found
 
 
@@ -148,22 +178,26 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     The words are those scikit-learn's checks expect.
     """
     if len(known) > 2:
-        kind = type_of_target(labels)
-        raise InputError(
-            f"Only binary classification is supported. The type of the target is {kind}."
-        )
+        what = "Only binary classification is supported. The type of the target is"
+        raise InputError(f"{what} {type_of_target(labels)}.")
     if len(known) < 2:
         raise InputError("Classifier can't train when only one class is present: 1 class.")
-    odd = sorted(set(np.unique(labels).tolist()) - set(known.tolist()))
-    if odd:
+    if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
         raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
     return known
 
 
+def warn_of_one_class(odds: np.ndarray, labels: np.ndarray, known: np.ndarray, who: str) -> None:
+    """Warn where people of both classes were learned and all are given the same one."""
+    if len(np.unique(labels)) == 2 and len(np.unique(odds > 0)) == 1:
+        named = known.tolist()[int(odds[0] > 0)]
+        what = f"{who} calls all {len(odds)} people it has just learned {named!r}: it has found "
+        do = "give it more people, weaken its penalty, train it longer, or choose another model."
+        warnings.warn(f"{what}nothing that tells them apart; {do}", stacklevel=4)
+
+
 def _words(known: np.ndarray) -> Mapping[int, Any]:
     """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
-    from fcforge.sites.participants import label_of
-
     values = known.tolist()
     if all(isinstance(v, (bool, int, float)) for v in values):
         return dict(enumerate(values)) if values in ([0, 1], [-1, 1]) else {}
@@ -186,7 +220,5 @@ def positive_class(known: np.ndarray, positive: Any) -> Any:
 def require_stated(known: np.ndarray, positive: Any) -> None:
     """Raise `InputError` where nobody said which class is the patients, before it leaves."""
     if positive is None and not _words(known):
-        raise InputError(
-            f"which of {known.tolist()} is the patients?",
-            do=f"Say it: ForgeClassifier(positive={known.tolist()[1]!r}).",
-        )
+        do = f"Say it: ForgeClassifier(positive={known.tolist()[1]!r})."
+        raise InputError(f"which of {known.tolist()} is the patients?", do=do)

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, at
 from fcforge.imaging.matrix_files import DAMAGED, MemoryBudget, read_mat
 from fcforge.sites.cohort import Cohort, as_text, upper_from_fc
 from fcforge.writing import whole_file
 
 _FIELD = re.compile(r"(roi_list|labels)_?(\d+)$")
+Part = tuple[str, list[Any], Any]  # a site's name, matrices and labels
 
 
 def load_authors(
@@ -47,18 +48,17 @@ def load_authors(
     file = Path(path).expanduser()
     if not file.is_file():
         raise DataError("no such file.", where=file)
-    if file.suffix == ".mat":
-        parts = [("all", *_brainib(file))]
-    elif file.suffix in (".pt", ".pth"):
-        parts = _forge_sites(read_pt(file), file, names)
-    else:
+    if file.suffix not in (".mat", ".pt", ".pth"):
         raise DataError(f"'{file.suffix}' is neither .pt nor .mat.", where=file)
-    fc = np.concatenate([_fc(matrices, file) for _, matrices, _ in parts])
-    y = np.concatenate([_labels(labels, file) for _, _, labels in parts])
-    sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
-    sites = sites if site is None else [str(s) for s in site]
-    if not len(fc) == len(y) == len(sites):
-        raise DataError(f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites.", where=file)
+    with at(file):
+        mat = file.suffix == ".mat"
+        parts = _brainib(file) if mat else _forge_sites(read_pt(file), names)
+        fc = np.concatenate([_fc(matrices) for _, matrices, _ in parts])
+        y = np.concatenate([_labels(labels) for *_, labels in parts])
+        sites = [name for name, matrices, _ in parts for _ in range(len(matrices))]
+        sites = sites if site is None else [str(s) for s in site]
+        if not len(fc) == len(y) == len(sites):
+            raise DataError(f"{len(fc)} matrices, {len(y)} labels, {len(sites)} sites.")
     diagonal = float(np.abs(np.diagonal(fc, axis1=1, axis2=2)).mean())
     fc[:, np.arange(fc.shape[1]), np.arange(fc.shape[1])] = 1.0
     ids = as_text([f"{s}-{i + 1:04d}" for i, s in enumerate(sites)])
@@ -88,7 +88,12 @@ def read_pt(path: Path) -> Any:
 
     try:
         MemoryBudget(path).take(path.stat().st_size)
-        _check_zip(path)
+        if zipfile.is_zipfile(path):
+            MemoryBudget(path).take_zip(path)
+            with zipfile.ZipFile(path) as archive:
+                # torch does not verify the checksums: a flipped bit would go unseen
+                if bad := archive.testzip():
+                    raise ValueError(f"checksum of {bad} does not fit")
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
             return torch.load(path, map_location="cpu", weights_only=True)
@@ -103,16 +108,6 @@ def read_pt(path: Path) -> Any:
         raise DataError(f"not a readable .pt file ({reason[:80]}).", where=path) from None
 
 
-def _check_zip(path: Path) -> None:
-    """Torch does not verify the checksums inside its own files; a flipped bit would go unseen."""
-    if zipfile.is_zipfile(path):
-        MemoryBudget(path).take_zip(path)
-        with zipfile.ZipFile(path) as archive:
-            bad = archive.testzip()
-        if bad:
-            raise ValueError(f"checksum of {bad} does not fit")
-
-
 def _numpy_parts() -> list[Any]:
     """What a pickled numpy array is made of, under numpy's old and new module names."""
     from numpy._core import multiarray
@@ -125,9 +120,7 @@ def _numpy_parts() -> list[Any]:
                                                         "u1", "?", "O")]  # fmt: skip
 
 
-def _forge_sites(
-    content: Any, path: Path, names: Sequence[str] | None
-) -> list[tuple[str, list[Any], Any]]:
+def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
     parts: list[tuple[Any, Any]] = []
     if isinstance(content, Mapping) and {"roi_list", "labels"} <= set(content):
         content = [content]
@@ -140,33 +133,32 @@ def _forge_sites(
     if not parts or any(rois is None or labels is None for rois, labels in parts):
         what = "no roi_list and labels of every site in it."
         do = "Expected a list of {roi_list, adj_list, labels} or roi_list_1, labels_1, ..."
-        raise DataError(what, where=path, do=do)
+        raise DataError(what, do=do)
     known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
     if len(known) != len(parts):
-        raise DataError(f"{len(parts)} sites, but {len(known)} names.", where=path)
+        raise DataError(f"{len(parts)} sites, but {len(known)} names.")
     return [(n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)]
 
 
-def _brainib(path: Path) -> tuple[list[Any], Any]:
+def _brainib(path: Path) -> list[Part]:
     data = read_mat(path)
     if not {"label", "graph_struct.ROI"} <= data.keys():
         what = f"not a BrainIB file (it has: {', '.join(sorted(data)) or 'nothing'})."
-        do = "It has `label` and `graph_struct` with field ROI."
-        raise DataError(what, where=path, do=do)
-    return data["graph_struct.ROI"], data["label"].ravel()
+        raise DataError(what, do="It has `label` and `graph_struct` with field ROI.")
+    return [("all", data["graph_struct.ROI"], data["label"].ravel())]
 
 
-def _fc(matrices: Sequence[Any], path: Path) -> np.ndarray:
+def _fc(matrices: Sequence[Any]) -> np.ndarray:
     arrays = [np.squeeze(np.asarray(m, dtype=np.float32)) for m in matrices]
     shapes = {a.shape for a in arrays}
     if len(shapes) != 1 or (shape := next(iter(shapes))) != (shape[0],) * 2:
-        raise DataError(f"ROI matrices of shapes {sorted(shapes)[:3]}.", where=path)
+        raise DataError(f"ROI matrices of shapes {sorted(shapes)[:3]}.")
     return np.stack(arrays)
 
 
-def _labels(labels: Any, path: Path) -> np.ndarray:
+def _labels(labels: Any) -> np.ndarray:
     values = np.array([np.asarray(v).reshape(()).item() for v in labels], dtype=float)
     out = np.where(values == -1, 0, values).astype(np.int64)
     if not np.isin(out, (0, 1)).all():
-        raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.", where=path)
+        raise DataError(f"labels {sorted(set(values.tolist()))[:5]}, not 0 / 1.")
     return out

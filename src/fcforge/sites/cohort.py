@@ -152,16 +152,6 @@ def as_text(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     return np.array([str(v) for v in np.asarray(values).tolist()], dtype=np.str_)
 
 
-def n_rois_of_edges(n_edges: int, where: str = "") -> int:
-    """Number of ROIs R with R (R - 1) / 2 = `n_edges`; an error when there is none."""
-    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
-    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
-        what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
-        near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
-        raise DataError(what, where=where, do=f"Nearest counts: {near}; leave the diagonal out.")
-    return n_rois
-
-
 def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
     """Full FC from its upper triangle.
 
@@ -177,7 +167,12 @@ def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
     ndarray of shape (n, R, R), float32
         Symmetric with unit diagonal.
     """
-    n_rois = n_rois_of_edges(upper.shape[1], where)
+    n_edges = upper.shape[1]
+    n_rois = (1 + int(np.sqrt(1 + 8 * n_edges))) // 2
+    if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
+        what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
+        near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
+        raise DataError(what, where=where, do=f"Nearest counts: {near}; leave the diagonal out.")
     rows, cols = np.triu_indices(n_rois, 1)
     fc = np.empty((len(upper), n_rois, n_rois), dtype=np.float32)
     fc[:, rows, cols] = upper

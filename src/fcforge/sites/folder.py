@@ -123,8 +123,7 @@ def load_bsnip(
         Label 1 = schizophrenia.
     """
     known = {**BSNIP_LABELS, **(labels or {})}
-    given = {"pattern": pattern, "variable": variable, "n_rois": n_rois}
-    cohort = load_folder(path, kind=kind, labels=known, **given)
+    cohort = load_folder(path, kind, None, None, known, pattern, variable, n_rois)
     others = [f for f in cohort.faults if _UNKNOWN in f.what]
     faults = [f for f in cohort.faults if _UNKNOWN not in f.what]
     if others:
@@ -174,16 +173,22 @@ def _from_npz(
     fc = _npz_fc(arrays, path)
     if n_rois not in (None, fc.shape[1]):
         raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path)
-    ids, site = as_text(arrays["subject_id"]), as_text(arrays["site"])
-    said = [f"{v:g}" if isinstance(v, float) else str(v) for v in arrays["label"].tolist()]
+    values, ids, site = arrays["label"], as_text(arrays["subject_id"]), as_text(arrays["site"])
+    said = [f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist()]
     labels = {**labels, **participants.labels_by_positive(said, positive)}
-    y, faults = _npz_labels(arrays, said, labels)
+    # Integers stay as they are, `check_cohort` judges them; an unknown word becomes -1.
+    plain, faults = values.dtype.kind in "iub" and not labels, list[Fault]()
+    y = values.astype(np.int64) if plain else np.full(len(said), -1, dtype=np.int64)
+    for i, text in enumerate(() if plain else said):
+        try:
+            y[i] = participants.label_of(text, labels=labels)
+        except DataError as error:
+            faults.append(Fault.of(error, str(ids[i]), str(site[i])))
     own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
-    return Cohort(
-        "folder", fc, y, site, ids, participants.roi_names_of(arrays, fc.shape[1]),
-        participants.covariates_of(own, len(fc)), faults=tuple(faults),
-        classes=participants.class_names(said, y),
-    )  # fmt: skip
+    names = participants.roi_names_of(arrays, fc.shape[1])
+    people = fc, y, site, ids, names, participants.covariates_of(own, len(fc))
+    classes = participants.class_names(said, y)
+    return Cohort("folder", *people, faults=tuple(faults), classes=classes)
 
 
 def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
@@ -198,30 +203,11 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."
         do = "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
         raise DataError(what, where=path, do=do)
-    fc = values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
     for row in REQUIRED:
         if arrays[row].shape != values.shape[:1]:
             what = f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects."
             raise DataError(what, where=path, do="Every array needs one row per subject.")
-    return fc
-
-
-def _npz_labels(
-    arrays: Mapping[str, np.ndarray], said: Sequence[str], labels: Mapping[str, int]
-) -> tuple[np.ndarray, list[Fault]]:
-    """Labels as integers, and faults for words that are not a known diagnosis (they become -1).
-
-    Integers stay as they are: `check_cohort` judges them.
-    """
-    if arrays["label"].dtype.kind in "iub" and not labels:
-        return arrays["label"].astype(np.int64), []
-    out, faults = np.full(len(said), -1, dtype=np.int64), []
-    for i, text in enumerate(said):
-        try:
-            out[i] = participants.label_of(text, labels=labels)
-        except DataError as error:
-            faults.append(Fault.of(error, str(arrays["subject_id"][i]), str(arrays["site"][i])))
-    return out, faults
+    return values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
 
 
 class _Files:

@@ -102,7 +102,7 @@ def split_site(
     about |= {"test_fraction": test_fraction, "val_fraction": val_fraction}
     site = Site(
         site_name,
-        *(FCBatch.from_numpy(part.fc, part.y) for part in parts.values()),
+        **{name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()},
         subject_ids=ids,
         provenance={**members.provenance, **about},
         covariates={name: dict(part.covariates) for name, part in parts.items()},
