@@ -59,8 +59,18 @@ def _about(name: str) -> str:
     return f"{where}: {table.about()}; commit {commit}."
 
 
+def _listed(text: str, by: str) -> tuple[str, list[str]]:
+    """``one: some; more`` as (one, [some, more])."""
+    one, _, rest = text.partition(": ")
+    return one, split(rest, by)
+
+
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "about": lambda name, _: _about(name),
+    "against": lambda name, rest: paper_tables.against(name, *_listed(rest, ";"), tables()),
+    "augmented": lambda name, rest: paper_tables.augmented(
+        RESULTS / f"{name}.json", *_listed(rest, ",")
+    ),
     "beside": lambda name, _: paper_tables.beside(name, tables()),
     "judged": lambda name, rest: paper_tables.judged(RESULTS / f"{name}.json", split(rest)),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
@@ -73,7 +83,7 @@ VIEWS: Mapping[str, Callable[[str, str], str]] = {
 }
 
 
-SLOW = ("paired", "beside", "order", "stages")
+SLOW = ("against", "paired", "beside", "order", "stages")
 
 
 def pages() -> list[Path]:

@@ -11,20 +11,23 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp
 
 from fcforge.metrics import finite
 from fcforge.report.contents import curves
 from fcforge.report.table import Table
 from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
 from fcforge.stats.bootstrap import split_batches
-from fcforge.studies.judge.panel import Interval, summarise
-from fcforge.studies.judge.paper import published
 from fcforge.text import number, p_value, with_interval
 from fcforge.types import RunResult
+
+if TYPE_CHECKING:
+    from fcforge.studies.judge.panel import Interval
 
 Runs = list[RunResult]
 
@@ -194,10 +197,19 @@ def paired(name: str, asked: Sequence[str], found: Found) -> str:
     """Differences "one learner minus another" in AAA and in AUROC along the way."""
     groups = found[name].groups
     titles = {text: text.split(" minus ") for text in asked}
-    pairs = {text: (groups[a], groups[b]) for text, (a, b) in titles.items()}
+    return _paired("difference", {text: (groups[a], groups[b]) for text, (a, b) in titles.items()})
+
+
+def against(name: str, other: str, learners: Sequence[str], found: Found) -> str:
+    """Differences of some learners from themselves in another table on the same people."""
+    here, there = found[name].groups, found[other].groups
+    return _paired("learner, here minus there", {k: (here[k], there[k]) for k in learners})
+
+
+def _paired(head: str, pairs: Mapping[str, tuple[Runs, Runs]]) -> str:
     columns = [differences(pairs, metric=metric) for metric in ("accuracy", "auroc")]
-    heads = ["difference", "AAA [95 %]", "p (Holm)", "AUROC [95 %]", "p (Holm)"]
-    lines = [[text, *(x for c in columns for x in _compared(c[text]))] for text in asked]
+    heads = [head, "AAA [95 %]", "p (Holm)", "AUROC [95 %]", "p (Holm)"]
+    lines = [[text, *(x for c in columns for x in _compared(c[text]))] for text in pairs]
     return markdown(heads, lines)
 
 
@@ -311,6 +323,8 @@ JUDGED = {
 
 def judged(path: Path, heads: Sequence[str]) -> str:
     """Generators by some numbers of the judge, the paper's accuracy in round brackets."""
+    from fcforge.studies.judge.panel import summarise  # needs torch, the other tables do not
+
     summary = summarise(json.loads(path.read_text())["records"])
     lines = []
     for row, found in summary.items():
@@ -321,7 +335,34 @@ def judged(path: Path, heads: Sequence[str]) -> str:
     return markdown(["generator", *heads], lines)
 
 
-def _judged(found: Interval | None) -> str:
+def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
+    """Gain of adding a generator's subjects, minus a reference row's, paired over seeds.
+
+    Without `rows` those of all others. Brackets are 95 % t intervals over seeds; Holm's
+    correction is over all cells.
+    """
+    from fcforge.studies.judge.panel import by_seed
+
+    means = by_seed(json.loads(path.read_text())["records"])
+    heads = {h: m for h, m in JUDGED.items() if m.startswith("aug_")}
+    rows = rows or list(dict.fromkeys(row for row, _ in means if row != reference))
+    cells = {}
+    for row, metric in product(rows, heads.values()):
+        one, other = means[row, metric], means[reference, metric]
+        test = ttest_1samp([one[seed] - other[seed] for seed in other], 0)
+        low, high = test.confidence_interval()
+        cells[row, metric] = Comparison((low + high) / 2, low, high, test.pvalue, len(other), 0.5)
+    beyond = sum(c.low > 0 or c.high < 0 for c in cells.values())
+    least = min(c.p_holm for c in holm(list(cells.values())))
+    lines = [[row, *(_compared(cells[row, m])[0] for m in heads.values())] for row in rows]
+    return (
+        f"{markdown([f'generator minus {reference}', *heads], lines)}\n\n{beyond} of {len(cells)} "
+        f"intervals exclude zero ({number(0.05 * len(cells), 1)} expected by chance); the least "
+        f"p after Holm's correction is {p_value(least)}."
+    )
+
+
+def _judged(found: "Interval | None") -> str:
     if found is None:
         return ""
     flat = found.high - found.low < 0.0005
@@ -329,6 +370,8 @@ def _judged(found: Interval | None) -> str:
 
 
 def _paper(metric: str, row: str) -> str:
+    from fcforge.studies.judge.paper import published
+
     classifier = metric.removeprefix("aug_").removesuffix("_acc")
     printed = published(classifier, row) if metric.startswith("aug_") else "–"
     return "" if printed == "–" else f" ({printed.split(' / ')[0]})"

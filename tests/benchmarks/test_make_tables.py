@@ -53,7 +53,9 @@ def test_spreadsheets_follow_from_the_scores(name):
 def test_pages_follow_from_the_spreadsheets(page, name, view, text):
     kind, _, rest = view.partition(" ")
     assert kind in VIEWS
-    kept = (RESULTS / f"{name}.json").is_file() if kind == "judged" else name in NAMES
+    kept = (
+        (RESULTS / f"{name}.json").is_file() if kind in ("augmented", "judged") else name in NAMES
+    )
     assert kept, "asked for, but not in results/"
     assert text.strip(), "run `make tables`"
     if kind not in ("plain", "beside"):

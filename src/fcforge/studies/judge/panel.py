@@ -152,18 +152,22 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
-    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
+def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, float]]:
+    """Row and metric to its mean over sites, seed by seed."""
     cells: dict[tuple[str, str], dict[int, list[float]]] = {}
     for record in records:
         for name, value in {**record["diagnostics"], **record["numbers"]}.items():
             if isinstance(value, int | float):
                 seeds = cells.setdefault((record["row"], name), defaultdict(list))
                 seeds[record["seed"]].append(float(value))
+    return {k: {s: float(np.mean(v)) for s, v in seeds.items()} for k, seeds in cells.items()}
+
+
+def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
+    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
     summary: dict[str, dict[str, Interval]] = {}
-    for (row, name), seeds in cells.items():
-        found = interval([float(np.mean(v)) for v in seeds.values()])
-        summary.setdefault(row, {})[name] = found
+    for (row, name), seeds in by_seed(records).items():
+        summary.setdefault(row, {})[name] = interval(list(seeds.values()))
     return summary
 
 
