@@ -243,9 +243,9 @@ def test_joint_is_one_training_on_everybody(tmp_path):
     plan = plan_of(run_spec(learner_spec("joint")))
     shop = run_plan(plan, tmp_path)
     (node,) = [n for n in plan.nodes.values() if n.depth]
-    assert node.whole
+    assert node.shown == node.depth
     everybody = sum(len(s.learning(with_val=True)) for s in shop.sites(node.spec).values())
-    lane = shop.load_lane(replace(node, parent=node.key))
+    lane = shop.load_lane(replace(node, parent=node.key, shown=1))
     assert len(lane.state["memory.row"].unique()) == everybody
     # and it is what cumulative training ends with, had it gone through the sites in that order
     last = plan_of(replace(run_spec(learner_spec("cumulative")), order=node.spec.order))

@@ -45,7 +45,7 @@ def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
     lane = world.learn(chosen, SITES[:n_past])[-1]
     x = world.bank.inputs(chosen.model)
     rng = torch.Generator().manual_seed(3)
-    d = lane.state["memory.embedding"].shape[1]
+    d = x["edges"].shape[1]
     u, r = torch.randn(4, 2, generator=rng), torch.randn(4, d, generator=rng)
     rows, old = torch.arange(5), torch.tensor([60, 61, 70, 71])
     weight = torch.tensor([0.4, 0.1, 0.3, 0.2])

@@ -10,7 +10,8 @@ from fcforge.engine import Learner
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane
 from fcforge.methods.forge_ridge import ForgeRidge
-from fcforge.methods.shared.ridge import balance_classes, dual_ridge, linear_head, ridge_from_root
+from fcforge.methods.shared.ridge import balance_classes, dual_ridge, ridge_from_root
+from fcforge.methods.shared.synthetic import seen_by
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features, n_features
 from fcforge.randomness import torch_rng
@@ -210,29 +211,18 @@ def test_rounds_average_what_single_choices_give():
     assert not torch.allclose(*small, rtol=1e-3)
 
 
-def test_the_second_look_is_the_first_with_new_logits():
-    """`look_again` equals `look_at` from scratch: readouts of a linear model are fixed."""
+def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_site():
+    """A choice with known closeness and distances is the one from scratch, and none are stored."""
     world, chosen = World(), learner()
     lane = world.learn(chosen, SITES)[-1]
-    bank, s = world.bank.inputs(chosen.model), chosen.method
+    assert not any(key.startswith("spread") for key in lane.state)
+    forward = seen_by(chosen.model, lane, world.bank.inputs(chosen.model))
+    known = chosen.method.begin_site(chosen.model, lane, world.view(SITES[0], 3), torch.Generator())
+    assert known.state["spread.distance"].shape == (len(SITES), *2 * (SIZES["candidates"],))
     key = torch.tensor(5, dtype=torch.int32)
-    other = lane._replace(
-        params=linear_head(torch.linspace(-1, 1, N_ROIS * (N_ROIS - 1) // 2), torch.tensor(0.5))
-    )
-
-    def seen(lane, before=None):
-        return s.choose(
-            lambda rows: chosen.model.apply(lane.params, {}, {"edges": bank["edges"][rows]}),
-            lane,
-            key,
-            before,
-        )[1]
-
-    first, scratch = seen(lane), seen(other)
-    again = seen(other, first)
-    assert not torch.equal(first.psi, scratch.psi)
-    for a, b in zip(again, scratch, strict=True):
-        torch.testing.assert_close(a, b)
+    scratch, quick = (chosen.method.choose(forward, at, key).state for at in (lane, known))
+    for name, value in scratch.items():
+        torch.testing.assert_close(quick[name], value, msg=name)
 
 
 def test_hcts_chooses_within_its_budget_and_learns():

@@ -13,7 +13,7 @@ ALONE = [m for m, c in METHODS.items() if c.depends_on != "all" and not c.needs_
 VARIANTS = [(m, {}) for m in ALONE]
 VARIANTS += [("packnet", {"norm": "per_site"}), ("analytic", {"projection": 5})]
 VARIANTS += [("forge", {"sampling": s}) for s in ("uniform", "reservoir")]
-VARIANTS += [("cumulative", {"warm": True}), ("ewc", {"online": True})]
+VARIANTS += [("ewc", {"online": True})]
 
 
 @pytest.mark.parametrize(("method", "params"), VARIANTS)

@@ -195,7 +195,7 @@ def test_without_dask_the_extra_is_named(monkeypatch):
 
 @pytest.fixture
 def first_site(prepared) -> Any:
-    return next(n for n in prepared.plan.nodes.values() if n.depth == 1 and not n.whole)
+    return next(n for n in prepared.plan.nodes.values() if n.depth == 1)
 
 
 def test_a_task_can_be_repeated(prepared, first_site, tmp_path):

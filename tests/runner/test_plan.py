@@ -47,13 +47,29 @@ def test_counts(method, sites, shared, unshared):
 def test_no_saving_is_claimed_where_there_is_none():
     """One order of a method of sets: its sorted prefixes are not those of the order.
 
-    Statistics grow site by site and need them; a network that is trained anew does not.
+    C, BC and ABC are asked for; B, A and AB are trained for nobody, and left out.
     """
-    order = tuple(reversed(SITES[:3]))
-    for method, trainings in (("analytic", 5), ("cumulative", 3)):
-        learner = LearnerSpec(Component(method), Component("linear"))
-        plan = make_plan([RunSpec(Component("simulated"), learner, order, 0)], SITES[:3])
-        assert (plan.trainings, plan.unshared_trainings, plan.saving) == (trainings, 3, "")
+    plan = plan_of_sets("CBA")
+    assert (plan.trainings, plan.unshared_trainings, plan.saving) == (3, 3, "")
+    nodes = ["".join(node.spec.order) for node in plan.nodes.values()]
+    assert nodes == ["", "C", "BC", "ABC"]
+    assert [(n.parent, n.shown) for n in plan.nodes.values()][1:] == [(None, n) for n in (1, 2, 3)]
+
+
+def test_sets_that_several_nodes_begin_with_are_trained_for_them():
+    """DAB and DAC ask for D, AD, ABD and ACD: ABD begins with AB, nobody else does; A is shared."""
+    plan = plan_of_sets("DAB", "DAC")
+    nodes = {"".join(node.spec.order): node for node in plan.nodes.values()}
+    assert list(nodes) == ["", "D", "A", "AD", "ABD", "ACD"]
+    assert nodes["A"].continued
+    assert [nodes[n].parent for n in ("AD", "ABD", "ACD")] == [nodes["A"].key] * 3
+    assert [nodes[n].shown for n in ("AD", "ABD", "ACD")] == [1, 2, 2]
+
+
+def plan_of_sets(*orders: str) -> Plan:
+    learner = LearnerSpec(Component("analytic"), Component("linear"))
+    specs = [RunSpec(Component("simulated"), learner, tuple(order), 0) for order in orders]
+    return make_plan(specs, SITES)
 
 
 def test_learners_and_seeds_share_nothing():
@@ -86,7 +102,7 @@ def test_stages_end_where_the_run_ends():
             assert set(node.spec.order) == seen
             if method == "finetune":
                 assert node.spec.order == spec.order[:t]
-            assert node.whole is (method in ("cumulative", "joint"))
+            assert node.shown == (node.depth if method in ("cumulative", "joint") else 1)
 
 
 @pytest.mark.parametrize(

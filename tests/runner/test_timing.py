@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from fcforge.runner.config import load_experiment
 from fcforge.runner.plan import Work, make_plan
 from fcforge.runner.run import Cost, Prepared, estimate, open_store, prepare
 from fcforge.runner.store import Store
-from fcforge.runner.timing import Rate, Stage, most_at_once
+from fcforge.runner.timing import Rate, Stage, at_depth, most_at_once
 from fcforge.runner.workshop import Workshop
 from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config
@@ -58,23 +59,31 @@ def plan(*orders: str):
     return make_plan([RunSpec(Component("x"), learner, tuple(o), 0) for o in orders], ("A", "B"))
 
 
-def test_states_at_once_by_hand():
+def test_states_at_once_by_hand(tmp_path):
     """A, AB, ABC, then C, CB, CBA: a state is dropped when its child is stored."""
-    nodes = [n for n in plan("ABC", "CBA").nodes.values() if n.continued and n.depth]
-    states = [(node, 10 * node.depth) for node in nodes]
-    assert most_at_once(states, jobs=1) == 10 + 20
-    assert most_at_once(states, jobs=2) == most_at_once(states, jobs=9) == 2 * (10 + 20)
-    assert most_at_once([(node, 10) for node in nodes], jobs=1) == 10 + 10
-    assert most_at_once([], jobs=1) == 0
+    both = plan("ABC", "CBA")
+
+    def most(jobs: int, each: int = 10) -> float:
+        return most_at_once(both, Store(tmp_path), lambda node: each * node.depth, jobs)
+
+    assert most(jobs=1) == 10 + 20  # AB is there before A is dropped
+    assert most(jobs=2) == most(jobs=9) == 20 + 20 + 10  # AB and C, then CB
+    assert most(jobs=1, each=0) == 0
 
 
-def test_what_is_not_epochs_grows_with_the_state():
-    """By hand: 100 bytes, 150 after two sites, 250 after four; the rest of the time with them."""
-    rate = Rate(Stage(0.5, 1.0, 100, 7), Stage(0.25, 3.0, 150, 7), 0.0, 0)
-    assert [rate.state(d) for d in (1, 2, 4)] == [100, 150, 250]
-    _, a, ab, *_, last = plan("ABCD").nodes.values()
-    assert rate.seconds(a, 4.0) == 1.0 + 0.5 * 4
-    assert rate.seconds(ab, 4.0) == 3.0 + 0.25 * 4
-    assert rate.seconds(last, 4.0) == pytest.approx(3.0 * 250 / 150 + 0.25 * 4)
-    flat = Rate(Stage(0.0, 1.0, 100, 7), Stage(0.0, 2.0, 90, 7), 0.0, 0)
-    assert flat.seconds(last, 4.0) == 2.0
+def test_a_chain_of_many_sites_holds_two_states_at_a_time(tmp_path):
+    chain = plan("ABCDEFGH")
+    assert most_at_once(chain, Store(tmp_path), lambda node: 1.0, jobs=4) == 2.0
+
+
+def test_costs_lie_on_lines_through_the_depths_that_were_tried():
+    """By hand: a rest of 1, 3 and 9 s after 1, 2 and 4 sites is 6 s after 3 and 15 s after 6."""
+    stages = [Stage(1, epoch=0.5, rest=1.0), Stage(2, epoch=0.25, rest=3.0), Stage(4, rest=9.0)]
+    assert [at_depth(stages, d).rest for d in (1, 2, 3, 4, 6)] == [1.0, 3.0, 6.0, 9.0, 15.0]
+    assert at_depth(stages, 6).epoch == 0.0  # nothing gets cheaper for having more sites
+    assert at_depth(stages[:1], 6).rest == 1.0
+    _, a, ab, *_ = plan("ABCD").nodes.values()
+    rate = Rate([Stage(1, 0.5, 0.25, 1.0), Stage(2, 0.25, 0.5, 3.0, 0.125)])
+    assert rate.seconds(a, subjects=4.0, epochs=10, wakes=2) == 1.0 + 0.5 * 40 + 0.25 * 2
+    later = replace(ab, shown=2)
+    assert rate.seconds(later, subjects=4.0, epochs=1, wakes=0) == 3.0 + 0.25 * 4 + 0.125

@@ -89,7 +89,7 @@ def run(
 
 
 def _print_cost(prepared: Any, folder: Path, jobs: int) -> None:
-    with at_work("training two sites of each learner briefly"):
+    with at_work("training a few sites of each learner briefly"):
         cost = runner.run.estimate(prepared, runner.store.Store(folder), jobs)
     print(shown.frame.spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
 

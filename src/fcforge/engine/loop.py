@@ -141,11 +141,13 @@ def learn_site(
     bank : Bank
     training : Training
     fit : bool
-        False only shows the site to the method (`joint` waits for the last one).
+        False only shows the site to the method, which is to learn it with a later one.
     tick : callable
         Called after every epoch.
     """
     method, model = learner.method, learner.model
+    for job in jobs:
+        job.site.wanted = fit
     begun = [method.begin_site(model, j.lane, j.site, j.rng("begin")) for j in jobs]
     jobs = [j._replace(lane=lane) for j, lane in zip(jobs, begun, strict=True)]
     lanes = begun

@@ -96,15 +96,23 @@ class Analytic(Method):
         return self._add(model, lane, public.inputs(model), public.y, worth)
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        """Add the site's statistics and solve again."""
-        return self._add(model, lane, site.inputs(model), site.y, site.weight)
+        """Add the site's statistics and solve again, where anybody asks for the solution."""
+        return self._add(model, lane, site.inputs(model), site.y, site.weight, site.wanted)
 
     def _add(
-        self, model: Model, lane: Lane, inputs: Inputs, y: Tensor, worth: Tensor | None
+        self,
+        model: Model,
+        lane: Lane,
+        inputs: Inputs,
+        y: Tensor,
+        worth: Tensor | None,
+        solved: bool = True,
     ) -> Lane:
         rows = self.statistics_rows(model, inputs, y).to(lane.state["root"])
         rows = rows if worth is None else rows * worth.to(rows).sqrt()[:, None]
         root = ridge.add_to_root(lane.state["root"], rows)
+        if not solved:
+            return lane._replace(state={"root": root})
         spare = rows if rows.shape == root.shape else None
         found = ridge.ridge_from_root(root, self._penalties(rows.shape[1] - 2), spare)
         weight = self._to_edges(found.weight, inputs["edges"][:1].double())

@@ -72,7 +72,7 @@ class Forge(SyntheticMemory):
 
     def begin_epoch(self, model: Model, lane: Lane, bank: Inputs, key: Tensor) -> Lane:
         """Choose the subjects to replay until the next refresh."""
-        return self.choose(seen_by(model, lane, bank), lane, key)[0]
+        return self.choose(seen_by(model, lane, bank), lane, key)
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Slots of one step from the active subjects, with replacement."""
@@ -93,10 +93,10 @@ class Forge(SyntheticMemory):
         """What replayed subjects add to the loss, sites averaged."""
         l1, l2, l3 = self.weights
         total = l1 * cross_entropy(logits, replay.y, replay.weight)
-        for weight, student, teacher in (
-            (l2, logits, replay.logits),
-            (l3, embedding, replay.embedding),
-        ):
+        terms = [(l2, logits, replay.logits)]
+        if replay.embedding.shape[-1]:  # else readouts never change: the term is zero
+            terms.append((l3, embedding, replay.embedding))
+        for weight, student, teacher in terms:
             square = (student - teacher).square()
             norm = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
             total = total + weight * (replay.weight * norm).sum()

@@ -18,7 +18,6 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -26,9 +25,8 @@ from torch import Tensor
 
 from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
 from fcforge.methods.shared.ridge import balance_classes, dual_ridge, linear_head, recalled_targets
-from fcforge.methods.shared.synthetic import SyntheticMemory, by_site, seen_by
+from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.replay.memory import ROWS
-from fcforge.replay.selection import Look, closeness, distances
 from fcforge.settings import Positive, Share, Size
 
 
@@ -85,7 +83,6 @@ class ForgeRidge(SyntheticMemory):
     fits = False
     from_public = "head"
     models = ("linear",)
-    keeps_readouts = False  # r is x
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """Ridge on the public people; from now on heads are penalised for leaving this one."""
@@ -109,31 +106,14 @@ class ForgeRidge(SyntheticMemory):
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
         chooses = len(old) > 0 and self.chooses
         total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
-        look = self._fixed(model, lane, site) if chooses and self.sampling == "hcts" else None
         for done in range(self.rounds if chooses else 1):
             if chooses:
                 key = keys[done].to(x.device)
-                lane, look = self.choose(seen_by(model, lane, bank), lane, key, look)
+                lane = self.choose(seen_by(model, lane, bank), lane, key)
             total += self._ridge(x, gram, t, alike, lane.state)
             mean = total / (done + 1)
             lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
         return lane
-
-    def _fixed(self, model: Model, lane: Lane, site: SiteView) -> Look:
-        """What the sampler sees of past sites that no head changes: computed once per site."""
-        rows, y = by_site(lane.state, "memory", self.candidates)
-        edges, scaling = site.bank.inputs(model)["edges"], self.sampler.closeness
-
-        def look(at: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            return closeness(edges[at], y, scaling), distances(edges[at])
-
-        seen = [
-            site.bank.once((model, scaling, at.cpu().numpy().tobytes()), partial(look, at, its))
-            for at, its in zip(rows, y, strict=True)
-        ]
-        near, distance = (torch.stack(part) for part in zip(*seen, strict=True))
-        nothing = torch.zeros(len(rows), device=near.device)
-        return Look(nothing, nothing, torch.stack([near, near], -1), distance)
 
     def _ridge(self, x: Tensor, gram: Tensor, t: Tensor, alike: Tensor, state: State) -> Tensor:
         """Weights and, last, bias (p + 1,) for the subjects chosen now."""

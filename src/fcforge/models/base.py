@@ -53,6 +53,7 @@ class Model(Checked, ABC):
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
+    learns_readout: ClassVar[bool] = True  # False where the readout of a subject never changes
     belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
 
     @abstractmethod

@@ -55,6 +55,7 @@ class Linear(Model):
 
     name = "linear"
     lr = 3e-5
+    learns_readout = False
 
     def init(self, rng: torch.Generator) -> Params:
         """Zeros (`rng` is not used)."""

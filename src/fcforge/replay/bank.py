@@ -20,7 +20,7 @@ from fcforge.releases.start import Start
 from fcforge.types import FCBatch
 
 T = TypeVar("T")
-MOST_KNOWN = 200  # results kept by `Bank.once`
+MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites are 231
 
 
 class PoolName(NamedTuple):
@@ -225,6 +225,8 @@ class SiteView:
         Of the run, for what depends on the site alone (`rng`).
     weight : Tensor of shape (n,) or None
         What each training subject counts, for methods that weigh; None: all alike.
+    wanted : bool
+        Whether anybody asks for the model after this site; False: it is only shown.
     """
 
     name: str
@@ -237,6 +239,7 @@ class SiteView:
     public: PublicView | None = None
     seed: int = 0
     weight: Tensor | None = None
+    wanted: bool = field(default=True, init=False)
     open: bool = field(default=True, init=False)
 
     def seal(self) -> None:

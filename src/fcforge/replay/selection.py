@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fcforge.models.base import Output
 
-Pair = tuple[Tensor, Tensor]  # rows and diagnoses of some subjects
+Pair = tuple[Tensor, Tensor]  # mostly rows and diagnoses of some subjects
 Scaling = Literal["mean", "none"]
 JITTER = 1e-4  # of the authors' code, added to a covariance that has no full rank
 
@@ -154,8 +154,17 @@ class Look(NamedTuple):
     distance: Tensor
 
 
+def spread(z: Tensor, y: Tensor, scaling: Scaling) -> Pair:
+    """What a site's readouts (C, d) say of its candidates: `closeness` (C,), `distances` (C, C)."""
+    return closeness(z, y, scaling), distances(z)
+
+
 def look_at(
-    forward: Callable[[Tensor], Output], candidates: Pair, dev: Pair, scaling: Scaling
+    forward: Callable[[Tensor], Output],
+    candidates: Pair,
+    dev: Pair,
+    scaling: Scaling,
+    known: Pair | None = None,
 ) -> Look:
     """Contexts of all sites under the current network.
 
@@ -168,6 +177,8 @@ def look_at(
     dev : pair of Tensor of shape (T, D)
         Those of held-out subjects; row -1 marks an empty place.
     scaling : {"mean", "none"}
+    known : pair of Tensor, optional
+        The `spread` (T, C) and (T, C, C) of all sites, where readouts never change.
     """
     (rows, y), (dev_rows, dev_y) = candidates, dev
     seen = []
@@ -176,18 +187,9 @@ def look_at(
         out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
         logits, z = out.logits.float(), out.embedding.float()
         accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
-        psi = torch.stack([margin(logits[:n]), closeness(z[:n], y[t], scaling)], -1)
-        seen.append(Look(accuracy, ce, psi, distances(z[:n])))
+        near, far = (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)
+        seen.append(Look(accuracy, ce, torch.stack([margin(logits[:n]), near], -1), far))
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
-
-
-def look_again(before: Look, forward: Callable[[Tensor], Output], rows: Tensor, dev: Pair) -> Look:
-    """`look_at` under a new head on the same readouts: only logits have changed."""
-    logits = torch.stack([forward(r).logits for r in rows])
-    seen = [held_out(forward(r.clamp(min=0)).logits, y, r >= 0) for r, y in zip(*dev, strict=True)]
-    accuracy, ce = (torch.stack(part) for part in zip(*seen, strict=True))
-    psi = torch.stack([margin(logits), before.psi[..., 1]], -1)
-    return Look(accuracy, ce, psi, before.distance)
 
 
 def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,8 +5,8 @@ who may start, what to tell, and which states nobody needs any more. A node's sc
 state is only stored while a later node of the plan waits for it.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -28,15 +28,16 @@ class Node:
         Its order is the node's prefix; the empty prefix is the untrained network.
     parent : str or None
         Key of the node to continue from; None starts from the untrained network.
-    whole : bool
-        The sites before the last are only shown (`cumulative`, `joint`): it needs no parent.
+    shown : int
+        How many of its last sites the parent has not seen. All but the last are only shown, for
+        the model between is not wanted (`cumulative`, or a set of sites that no run asks for).
     continued : bool
         Whether a later node of the plan starts from this one, so that its state is stored.
     """
 
     spec: RunSpec
     parent: str | None
-    whole: bool = False
+    shown: int = 1
     continued: bool = True
 
     @property
@@ -130,20 +131,38 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
         if key not in nodes:
             parent = None
             method = METHODS.get(spec.learner.method.name)  # an estimator is made anew every time
-            whole = method is not None and method.anew and bool(prefix)
-            continues = method is not None and not whole and how != "site"
-            if continues and len(node_spec.order) > 1:
+            anew, depth = method is not None and method.anew, len(node_spec.order)
+            if method is not None and not anew and how != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
-            nodes[key] = Node(node_spec, parent, whole)
+            nodes[key] = Node(node_spec, parent, shown=depth if anew else 1)
         return key
 
     stages = [
         (spec, tuple(add(spec, spec.order[:t]) for t in range(len(spec.order) + 1)))
         for spec in specs
     ]
-    parents = {node.parent for node in nodes.values()}
-    shallow_first = sorted(nodes.items(), key=lambda item: item[1].depth)
-    return Plan({k: replace(node, continued=k in parents) for k, node in shallow_first}, stages)
+    kept = _wanted(nodes, {key for _, keys in stages for key in keys})
+    parents = {node.parent for node in kept}
+    return Plan({node.key: replace(node, continued=node.key in parents) for node in kept}, stages)
+
+
+def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
+    """Nodes that runs ask for or that several others begin with, shallow first.
+
+    A set of sites is learned in one order, whose prefixes few runs ask for: what only one later
+    node begins with is left to that node.
+    """
+    children = Counter(node.parent for node in nodes.values())
+    spare = {key for key in nodes if key not in asked and children[key] == 1}
+    found = []
+    for node in sorted(nodes.values(), key=lambda node: node.depth):
+        if node.key in spare:
+            continue
+        parent, shown = node.parent, node.shown
+        while parent in spare:
+            parent, shown = nodes[parent].parent, shown + 1
+        found.append(replace(node, parent=parent, shown=shown))
+    return found
 
 
 Progress = Callable[[int, int, str], Any]  # (site trainings done, in all, what was done last)

@@ -190,7 +190,7 @@ class Cost:
 
 
 def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
-    """Train two sites of each learner briefly and scale up; nothing is written."""
+    """Train a few sites of each learner briefly and scale up; nothing is written."""
     from fcforge.runner.timing import plan_cost
 
     plan = prepared.plan

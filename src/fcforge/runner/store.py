@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANE = "lane.safetensors"
-FORMAT = 2  # bump when a change of code makes states or numbers of old nodes others
+FORMAT = 3  # bump when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
 _OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}

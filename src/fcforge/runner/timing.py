@@ -1,91 +1,136 @@
-"""How long and how large a plan will be, from a few small nodes of each learner."""
+"""How long and how large a plan will be, from a few short nodes of each learner."""
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fcforge.runner.bench import Bench
 from fcforge.runner.execute import generator_name
 from fcforge.runner.pipelines import depends_on, pipeline_of
-from fcforge.runner.plan import Node, Plan, missing_nodes
-from fcforge.runner.store import LANE, SUBJECTS, Store
+from fcforge.runner.plan import Node, Plan, Work, missing_nodes
+from fcforge.runner.store import LANE, Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import Cohort
+from fcforge.speed import one_thread
+from fcforge.types import RunSpec
+
+DEPTHS = (1, 2, 8)  # that are tried; at others a cost lies on the line through the nearest two
+EPOCHS = 6  # of a trial: FORGE chooses anew before the sixth
 
 
 class Stage(NamedTuple):
-    """What a node costs at one depth.
+    """What a node costs after so many sites.
 
     Attributes
     ----------
-    epoch, rest : float
-        Seconds per subject and epoch; and of all else: loading, begin and end, scoring, writing.
-    state, scores : int
+    depth : float
+    epoch : float
+        Seconds of an epoch, per subject trained on.
+    waking : float
+        Seconds that an epoch takes longer before which the method wakes.
+    rest : float
+        Seconds of all else: begin and end, scoring, writing, and reading it for the next node.
+    shown : float
+        Seconds of every earlier site that is only shown.
+    state, scores : float
         Bytes of the state, which is dropped later, and of what stays.
     """
 
-    epoch: float
-    rest: float
-    state: int
-    scores: int
+    depth: float
+    epoch: float = 0.0
+    waking: float = 0.0
+    rest: float = 0.0
+    shown: float = 0.0
+    state: float = 0.0
+    scores: float = 0.0
+
+
+def at_depth(stages: Sequence[Stage], depth: int) -> Stage:
+    """Cost at any depth, on straight lines through those of `stages`; beyond them it only grows."""
+    known = [stage.depth for stage in stages]
+    if depth <= known[-1] or len(stages) == 1:
+        return Stage(*(float(np.interp(depth, known, part)) for part in zip(*stages, strict=True)))
+    before, last = np.array(stages[-2:])
+    growth = np.maximum(last - before, 0.0) / (last[0] - before[0])
+    return Stage(*(last + growth * (depth - last[0])).tolist())
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What a learner costs at its first site, at its second, and to fit a generator."""
+    """What a learner costs at some depths; and to fit a generator and draw from it."""
 
-    first: Stage
-    second: Stage
-    generator_seconds: float
-    generator_bytes: int
+    stages: Sequence[Stage]
+    generator_seconds: float = 0.0
+    generator_bytes: int = 0
 
-    def state(self, depth: int) -> int:
-        """Bytes of a state after `depth` sites: some grow with every site."""
-        grown = max(self.second.state - self.first.state, 0)
-        return self.first.state + grown * (depth - 1)
-
-    def seconds(self, node: Node, subject_epochs: float) -> float:
-        """Time of a node; what is not epochs grows with the state."""
-        if node.depth == 1:
-            return self.first.rest + self.first.epoch * subject_epochs
-        larger = self.state(node.depth) / max(self.state(2), 1)
-        return self.second.rest * max(larger, 1.0) + self.second.epoch * subject_epochs
+    def seconds(self, node: Node, subjects: float, epochs: int, wakes: int) -> float:
+        """Time of a node that trains on so many subjects."""
+        cost = at_depth(self.stages, node.depth)
+        training = cost.epoch * subjects * epochs + cost.waking * wakes
+        return training + cost.rest + cost.shown * (node.shown - 1)
 
 
 def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[float, int]:
     """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
     missing = missing_nodes(plan, store)
     todo = [node for node in missing if node.depth]
-    with tempfile.TemporaryDirectory() as scratch:
+    longest = {_learner(node): node for node in todo}  # shallow first: the last is the longest
+    with tempfile.TemporaryDirectory() as scratch, one_thread():
         shop = Workshop(cohort, Store(scratch))
-        longest = {_learner(node): node for node in todo}  # shallow first: the last is the longest
+        shop.bench = _Borrowing(generators=shop.store.generators)
         rates = {learner: _rate(shop, node) for learner, node in longest.items()}
-        seconds, disk = 0.0, sum(rates[_learner(node)].second.scores for node in missing)
-        for node in todo:
-            seen = sum(float(np.sum(cohort.site == s)) for s in _seen(node))
-            seconds += rates[_learner(node)].seconds(node, _epochs(shop, node) * seen)
-    for rate in {generator_name(n): rates[_learner(n)] for n in todo if generator_name(n)}.values():
-        seconds += rate.generator_seconds
-        disk += rate.generator_bytes
-    states = [(n, rates[_learner(n)].state(n.depth)) for n in todo if n.continued]
-    return seconds, disk + most_at_once(states, jobs)
+        seconds = sum(_seconds(shop, rates[_learner(node)], node) for node in todo)
+
+    def size(node: Node) -> float:
+        return at_depth(rates[_learner(node)].stages, node.depth).state if node.depth else 0.0
+
+    disk = most_at_once(plan, store, size, jobs)
+    disk += sum(rates[_learner(node)].stages[-1].scores for node in missing)
+    wanted: dict[Any, list[Rate]] = {}
+    for node in todo:
+        if name := generator_name(node):
+            wanted.setdefault(name, []).append(rates[_learner(node)])
+    for alike in wanted.values():  # whoever was tried first has paid for the others
+        seconds += max(rate.generator_seconds for rate in alike)
+        disk += max(rate.generator_bytes for rate in alike)
+    return seconds, round(disk)
+
+
+class _Borrowing(Bench):
+    """A bench whose sites share what was drawn of the first: drawing is timed once."""
+
+    def _subjects(self, name: Any, site: Any, spec: RunSpec, n: int, start: Any) -> Any:
+        draw = partial(super()._subjects, name, site, spec, n, start)
+        return self.bank.once((repr(spec.learner.generator), n), draw)
+
+
+def _seconds(shop: Workshop, rate: Rate, node: Node) -> float:
+    epochs, wakes = (1, 0) if pipeline_of(node.spec.learner) else _epochs(shop, node.spec)
+    return rate.seconds(node, _subjects(shop.cohort, _seen(node)), epochs, wakes)
+
+
+def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
+    return float(sum(np.sum(cohort.site == site) for site in sites))
 
 
 def _seen(node: Node) -> tuple[str, ...]:
     """Sites that a node trains on: all so far, or the last."""
-    anew = node.parent is None and pipeline_of(node.spec.learner) is not None
-    together = anew or node.whole or depends_on(node.spec.learner) == "set"
+    together = pipeline_of(node.spec.learner) or depends_on(node.spec.learner) in ("set", "all")
     return node.spec.order if together else node.spec.order[-1:]
 
 
-def _epochs(shop: Workshop, node: Node) -> int:
-    if pipeline_of(node.spec.learner):
-        return 1
-    return node.spec.training.epochs if shop.learner(node.spec).method.fits else 0
+def _epochs(shop: Workshop, spec: RunSpec) -> tuple[int, int]:
+    """Epochs, and before how many of them the method wakes."""
+    method, epochs = shop.learner(spec).method, spec.training.epochs
+    if not method.fits:
+        return 0, 0
+    return epochs, sum(method.wakes(epoch, epochs) for epoch in range(epochs))
 
 
 def _learner(node: Node) -> str:
@@ -93,55 +138,84 @@ def _learner(node: Node) -> str:
 
 
 def _rate(shop: Workshop, node: Node) -> Rate:
-    """Train two sites for one and for three epochs; the difference is the cost of an epoch."""
-    started = time.perf_counter()
-    if node.spec.learner.generator is not None:
-        for site in node.spec.order[:2]:
-            shop.fit_generator(node.spec, site)
-    fitting = (time.perf_counter() - started) / 2
-    _try(shop, node, 1)  # the first call pays for caches
-    once, thrice = _try(shop, node, 2), _try(shop, node, 4)
-    stages = []
-    for (short, long), site in zip(zip(once, thrice, strict=True), node.spec.order, strict=False):
-        n = float(np.sum(shop.cohort.site == site))
-        pipeline = pipeline_of(node.spec.learner)  # all it does goes with the subjects
-        epoch = short.rest if pipeline else max(long.rest - short.rest, 0.0) / 2
-        stages.append(Stage(epoch / n, max(short.rest - 2 * epoch, 0.0), long.state, long.scores))
-    files = [p for p in shop.store.generators.rglob("*") if p.is_file()]
-    fitted = sum(not p.name.startswith(SUBJECTS) for p in files)
-    each = sum(map(_size, files)) // max(fitted, 1)
-    return Rate(stages[0], stages[-1], fitting, each)
+    """Try a learner at a few depths, on sites of middling size."""
+    cohort, deepest = shop.cohort, node.depth
+    sizes = {site: _subjects(cohort, [site]) for site in node.spec.order}
+    middle = float(np.median(list(sizes.values())))
+    order = tuple(sorted(sizes, key=lambda site: abs(sizes[site] - middle)))
+    short = replace(node.spec.training, epochs=min(node.spec.training.epochs, EPOCHS))
+    spec = replace(node.spec, order=order, training=short)
+    depths = sorted({min(depth, deepest) for depth in DEPTHS})
+    there = sum(map(_size, shop.store.generators.glob("*")))
+    first = _try(shop, spec.prefix(1))  # pays for caches and generators
+    stages = [_try(shop, spec.prefix(depth)) for depth in depths]
+    if node.spec.learner.generator is None:
+        return Rate(stages)
+    made = sum(map(_size, shop.store.generators.glob("*"))) - there
+    return Rate(stages, max(first.rest - stages[0].rest, 0.0), made)
 
 
-def _try(shop: Workshop, node: Node, epochs: int) -> list[Stage]:
-    """Cost of the first two nodes on the way to `node`, with that many epochs."""
-    spec = replace(node.spec, training=replace(node.spec.training, epochs=epochs))
-    found, parent = [], None
-    on_its_own = node.parent is None  # learns a site, or all of them, from the start
-    for depth in (1,) if on_its_own else (1, 2):
-        tried = Node(spec.prefix(depth), parent, node.whole)
-        started = time.perf_counter()
-        shop.run([tried])
-        seconds = time.perf_counter() - started
-        folder = shop.store.folder(tried.key)
-        state = _size(folder / LANE)
-        scores = sum(map(_size, folder.iterdir())) - state
-        found.append(Stage(0.0, seconds, state, scores))
-        parent = tried.key
-    return found
+def _try(shop: Workshop, spec: RunSpec) -> Stage:
+    """Cost of learning the last site of a spec, after the others were shown."""
+    node, clock = Node(spec, None, shown=len(spec.order)), time.process_time
+    started, depth = clock(), len(spec.order)
+    if pipeline_of(spec.learner):  # all it does goes with the subjects
+        shop.run([node])
+        each = (clock() - started) / _subjects(shop.cohort, spec.order)
+        return Stage(depth, epoch=each, scores=_bytes(shop, node)[1])
+    lane = shop.load_lane(node)
+    ticks = [clock()]
+    shown = (ticks[0] - started) / max(depth - 1, 1)
+    shop.learn_group([(node, lane)], lambda: ticks.append(clock()))
+    shop.store.read_lane(node.key)
+    spent, epochs = clock() - ticks[0], np.diff(ticks)
+    wakes = [shop.learner(spec).method.wakes(e, len(epochs)) for e in range(len(epochs))]
+    plain = float(
+        np.median([t for t, wake in zip(epochs, wakes, strict=True) if not wake] or [0.0])
+    )
+    waking = [t - plain for t, wake in zip(epochs, wakes, strict=True) if wake]
+    rest = spent - plain * len(epochs) - sum(waking)
+    epoch = plain / _subjects(shop.cohort, _seen(node))
+    return Stage(depth, epoch, waking[-1] if waking else 0.0, rest, shown, *_bytes(shop, node))
+
+
+def _bytes(shop: Workshop, node: Node) -> tuple[int, int]:
+    """Bytes of a node's state, and of all else in its folder."""
+    folder = shop.store.folder(node.key)
+    state = _size(folder / LANE)
+    return state, sum(map(_size, folder.iterdir())) - state
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
 
 
-def most_at_once(states: Sequence[tuple[Node, int]], jobs: int) -> int:
-    """Bytes of the states (of nodes, with their sizes) that wait for later nodes at the most.
+class _Scales(Store):
+    """Weighs the states that a run folder would hold, and touches none of its files."""
 
-    The deepest node goes first, so that each of `jobs` workers has one chain of states behind it.
-    """
-    chains: dict[str, dict[int, int]] = {}
-    for node, size in states:
-        chains.setdefault(_learner(node), {})[node.depth] = size
-    longest = max((sum(chain.values()) for chain in chains.values()), default=0)
-    return min(sum(size for _, size in states), jobs * longest)
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.held: dict[str, float] = {}
+
+    def drop_lane(self, key: str) -> None:
+        """The state of a node is gone."""
+        self.held.pop(key, None)
+
+    def drop_subjects(self) -> None:
+        """Nothing was drawn."""
+
+
+def most_at_once(plan: Plan, store: Store, size: Callable[[Node], float], jobs: int) -> float:
+    """Bytes of the states that wait for later nodes at the most, by going through the plan."""
+    scales, most = _Scales(store.root), 0.0
+    work, running = Work(plan, scales, lambda *step: None), list[Node]()
+    while True:
+        while len(running) < jobs and (node := work.take()) is not None:
+            running.append(node)
+        if not running:
+            return most
+        done = running.pop(0)
+        if done.continued:
+            scales.held[done.key] = size(done)
+        most = max(most, sum(scales.held.values()))
+        work.done([done], "")

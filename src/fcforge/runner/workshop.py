@@ -24,7 +24,7 @@ from fcforge.runner.bench import Bench, as_it_was, synthetic_size
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
-from fcforge.runner.pipelines import Pipeline, pipeline_of, scores, train
+from fcforge.runner.pipelines import Pipeline, depends_on, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.store import Store
@@ -162,9 +162,17 @@ class Workshop:
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
-        """Lane a node continues from."""
+        """Lane that is to learn a node's last site."""
+        lane, spec = self._parent_lane(node), node.spec
+        for seen in range(node.depth - node.shown + 1, node.depth):
+            jobs = [self.job(spec.prefix(seen), lane, seen - 1)]
+            learner = self.learner(spec)
+            (lane,) = learn_site(learner, jobs, self.bench.bank, spec.training, fit=False)
+        return lane
+
+    def _parent_lane(self, node: Node) -> Lane:
         if node.parent is None:
-            return self._shown(node) if node.whole else self.first_lane(node.spec)
+            return self.first_lane(node.spec)
         if self.store.has(node.parent) and not self.store.has_lane(node.parent):
             self._rebuild(node)
         tensors = self.store.read_lane(node.parent)
@@ -175,20 +183,14 @@ class Workshop:
         keys = self.learner(node.spec).method.row_keys
         return lane._replace(state=self.bench.from_addresses(lane.state, keys, pools))
 
-    def _shown(self, node: Node) -> Lane:
-        """Lane that was shown all sites before the node's last one and trained on none."""
-        lane, spec = self.first_lane(node.spec), node.spec
-        for seen in range(1, node.depth):
-            job = self.job(spec.prefix(seen), lane, seen - 1)
-            (lane,) = learn_site(
-                self.learner(spec), [job], self.bench.bank, spec.training, fit=False
-            )
-        return lane
-
     def _rebuild(self, child: Node) -> None:
         """Train the parent of a node once more: its state was dropped when no node needed it."""
-        spec = child.spec.prefix(child.depth - 1)
-        parent = Node(spec, spec.prefix(child.depth - 2).key if child.depth > 2 else None)
+        depth = child.depth - child.shown
+        spec, before = child.spec.prefix(depth), child.spec.prefix(depth - 1)
+        if depth == 1 or depends_on(spec.learner) == "set":
+            parent = Node(spec, None, shown=depth)
+        else:
+            parent = Node(spec, before.key)
         job = self.job(spec, self.load_lane(parent), parent.depth - 1)
         (lane,) = learn_site(self.learner(spec), [job], self.bench.bank, spec.training)
         self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
@@ -234,10 +236,8 @@ class Workshop:
             self.write(node, self.first_lane(node.spec), 0.0)
         waiting: dict[tuple[Any, ...], list[tuple[Node, Lane]]] = {}
         for node in (n for n in ours if n.depth > 0):
-            lane, alike = (
-                self.load_lane(node),
-                replace(node.spec, order=node.spec.order[-1:], seed=0),
-            )
+            lane = self.load_lane(node)
+            alike = replace(node.spec, order=node.spec.order[-1:], seed=0)
             signature = (alike.key, node.depth, engine.shapes(lane))
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
@@ -249,7 +249,7 @@ class Workshop:
         size, done = min(self.group, self._lanes_that_fit(*members[0])), 0
         while done < len(members):
             try:
-                self._run_group(members[done : done + size], tick)
+                self.learn_group(members[done : done + size], tick)
             except torch.OutOfMemoryError as error:
                 # another program took memory since it was measured; nothing of the group is written
                 if size == 1:
@@ -274,7 +274,8 @@ class Workshop:
             )
         return self._fit[key]
 
-    def _run_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+    def learn_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+        """Teach lanes of one shape the last site of their nodes, and store these."""
         spec = members[0][0].spec
         jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
         started = time.perf_counter()

@@ -8,6 +8,7 @@ it then was. K of the candidates of all past sites are active at a time: those t
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Literal, Self
 
 import torch
@@ -19,7 +20,6 @@ from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
 from fcforge.replay.memory import ROWS, declared_memory, empty_memory, readout_width, teach
-from fcforge.replay.selection import Look
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -28,6 +28,8 @@ LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "mdd": (0.30, 0.30, 0.20),
     "official": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
 }
+
+SPREAD = ("spread.closeness", "spread.distance")  # in a state while a site is learned
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,6 @@ class SyntheticMemory(Method):
     keeps = "synthetic subjects"
     needs_generator = True
     row_keys = (ROWS, "dev.row")
-    keeps_readouts = True  # False where they follow from the subjects
 
     @classmethod
     def paper(cls) -> Self:
@@ -132,11 +133,34 @@ class SyntheticMemory(Method):
         return found
 
     def _width(self, model: Model, lane: Lane) -> int:
-        return readout_width(model, lane.params, lane.stats) if self.keeps_readouts else 0
+        return readout_width(model, lane.params, lane.stats) if model.learns_readout else 0
+
+    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+        """Where readouts never change, what they say of past sites is computed once."""
+        return lane._replace(state=lane.state | self._spread(model, lane, site))
+
+    def _spread(self, model: Model, lane: Lane, site: SiteView) -> State:
+        """The `selection.spread` of all sites; shared by all lanes, dropped when a site ends."""
+        state = lane.state
+        chosen = self.chooses and self.sampling == "hcts" and len(state["dev.row"])
+        if model.learns_readout or not chosen:
+            return {}
+        bank, scaling = site.bank, self.sampler.closeness
+
+        def look(rows: Tensor, y: Tensor) -> selection.Pair:
+            out = model.apply(lane.params, lane.stats, gather(bank.inputs(model), rows))
+            return selection.spread(out.embedding, y, scaling)
+
+        found = [
+            bank.once((model, scaling, rows.cpu().numpy().tobytes()), partial(look, rows, y))
+            for rows, y in zip(*by_site(state, "memory", self.candidates), strict=True)
+        ]
+        return {k: torch.stack(v) for k, v in zip(SPREAD, zip(*found, strict=True), strict=True)}
 
     def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
-        state, n_sites = dict(lane.state), len(lane.state["replay.quota"])
+        n_sites = len(lane.state["replay.quota"])
+        state = {k: v for k, v in lane.state.items() if k not in SPREAD}
         state |= {k: torch.cat([state[k], v]) for k, v in self._entry(model, lane, site).items()}
         inputs = site.bank.inputs(model)  # the bank has the synthetic subjects only now
         if self.sampling == "hcts":
@@ -149,8 +173,10 @@ class SyntheticMemory(Method):
         lane = lane._replace(state=state | self._active(even))
         if self.sampling == "hcts" and self.sampler.refresh_at_end:
             key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(device)
+            known = lane._replace(state=lane.state | self._spread(model, lane, site))
             with torch.no_grad():
-                lane, _ = self.choose(seen_by(model, lane, inputs), lane, key)
+                chosen = self.choose(seen_by(model, lane, inputs), known, key).state
+            lane = lane._replace(state={k: chosen[k] for k in lane.state})
         return lane
 
     def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
@@ -163,7 +189,7 @@ class SyntheticMemory(Method):
             ROWS: kept,
             "memory.y": y[kept],
             "memory.logits": logits,
-            "memory.embedding": embedding if self.keeps_readouts else embedding[:, :0],
+            "memory.embedding": embedding if model.learns_readout else embedding[:, :0],
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
@@ -193,13 +219,7 @@ class SyntheticMemory(Method):
         quota = torch.bincount(active // self.candidates, minlength=n // self.candidates)
         return blank | self._active(Choice(active, quota, quota / len(active)))
 
-    def choose(
-        self,
-        forward: Callable[[Tensor], Output],
-        lane: Lane,
-        key: Tensor,
-        before: Look | None = None,
-    ) -> tuple[Lane, Look | None]:
+    def choose(self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor) -> Lane:
         """Choose the K subjects to replay next; pure, works inside ``torch.func.vmap``.
 
         Parameters
@@ -208,25 +228,21 @@ class SyntheticMemory(Method):
             Evaluation-mode output of some bank rows.
         lane : Lane
         key : Tensor, int32 scalar
-        before : Look, optional
-            What was seen at the last choice, where readouts have not changed since.
         """
         state = lane.state
         n_sites = state["replay.quota"].shape[0]
         if n_sites == 0:
-            return lane, None
+            return lane
         if self.sampling == "uniform":
             choice = even_choice(
                 uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
             )
-            return lane._replace(state={**state, **self._active(choice)}), None
+            return lane._replace(state={**state, **self._active(choice)})
         candidates, dev = by_site(state, "memory", self.candidates), by_site(state, "dev", self.dev)
-        if before is None:
-            look = selection.look_at(forward, candidates, dev, self.sampler.closeness)
-        else:
-            look = selection.look_again(before, forward, candidates[0], dev)
+        known = (state[SPREAD[0]], state[SPREAD[1]]) if SPREAD[0] in state else None
+        look = selection.look_at(forward, candidates, dev, self.sampler.closeness, known)
         state, choice = self.sampler.refresh(state, look, key, self.memory)
-        return lane._replace(state={**state, **self._active(choice)}), look
+        return lane._replace(state={**state, **self._active(choice)})
 
     def _active(self, choice: Choice) -> State:
         state = {"replay.active": choice.active, "replay.quota": choice.quota}
