@@ -12,7 +12,7 @@ from fcforge.imaging.denoise import COMPONENTS, PRESETS
 from fcforge.imaging.layouts import LAYOUTS
 from fcforge.imaging.methods_text import Methods, describe_methods, words
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.raw.fsl_spm import plan_route
+from fcforge.imaging.raw.corrections import plan_route
 from fcforge.imaging.sources import Source
 
 WORKS = words()["works"]

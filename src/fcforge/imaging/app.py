@@ -49,7 +49,11 @@ def fc_folder(
     if table.path is None:
         say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
     found = {subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)}
-    _require_known(table, sorted(found))
+    if table.rows and not table.rows.keys() & found.keys():  # of other people, or has other ids
+        seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
+        what = f"lists none of the {len(found)} subjects found ({seen})."
+        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
+        raise DataError(what, where=table.path or "", do=do)
     subjects = _distinct(people.wanted(request.participant_label, table.rows, found))
     outputs.write_dataset(request.out, atlas, request.source)
     recorded = {**recorded, "atlas": atlas.describe(), "fcforge": outputs.software()["fcforge"]}
@@ -157,15 +161,6 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
         what = f"several sessions: {', '.join(sessions)}."
         do = f"Choose one: --session {sessions[0]}; or join them: --session all."
         raise DataError(what, do=do)
-
-
-def _require_known(table: ParticipantTable, found: Sequence[str]) -> None:
-    """A table that lists nobody who was found is of other people, or has other ids."""
-    if table.rows and not table.rows.keys() & set(found):
-        seen = f"it has '{min(table.rows)}', the files '{found[0]}'"
-        what = f"lists none of the {len(found)} subjects found ({seen})."
-        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
-        raise DataError(what, where=table.path or "", do=do)
 
 
 def _distinct(subjects: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.scan import load_image, read_labels
+from fcforge.imaging.scan import Grid, load_image, read_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +125,6 @@ class Atlas:
             columns, to_atlas, output_shape=shape[:3], order=0, mode="grid-constant", cval=-1
         )
 
-    def maps_on(self, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
-        """Weights of a probabilistic atlas on another grid, (n_voxels in Fortran order, n_rois).
-
-        The last answer is kept, as by `seen_from`.
-        """
-        return _maps_on(self, shape[:3], np.asarray(affine, dtype=float).tobytes())
-
     @cached_property
     def map_volumes(self) -> np.ndarray:
         """Sum of the weights of every map times the size of a voxel, mm^3, (n_rois,)."""
@@ -139,23 +132,6 @@ class Atlas:
         size = abs(np.linalg.det(image.affine[:3, :3]))
         data = np.asarray(image.dataobj, dtype=np.float32)
         return data.clip(min=0).sum(axis=(0, 1, 2), dtype=np.float64) * size
-
-    def seen_from(
-        self, shape: tuple[int, ...], affine: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """For every atlas voxel: its column, and the scan voxel nearest to it.
-
-        Subjects of one study share a grid, so the last answer is kept.
-
-        Returns
-        -------
-        column : ndarray of shape (n_voxels,), int16
-        flat : ndarray of shape (n_voxels,), int64
-            Index into the Fortran-ordered scan volume, -1 outside the field of view.
-        """
-        return self.voxels[0], _seen_from(
-            self, shape[:3], np.asarray(affine, dtype=float).tobytes()
-        )
 
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
@@ -165,18 +141,24 @@ class Atlas:
 
 
 @lru_cache(maxsize=1)
-def _maps_on(atlas: Atlas, shape: tuple[int, ...], affine: bytes) -> np.ndarray:
+def maps_on(atlas: Atlas, grid: Grid) -> np.ndarray:
+    """Weights of a probabilistic atlas on another grid, (n_voxels in Fortran order, n_rois).
+
+    Subjects of one study share a grid, so the last answer is kept; also by `seen_from`.
+    """
     from nilearn.image import resample_img
 
-    image, target = load_image(atlas.image), np.frombuffer(affine).reshape(4, 4)
-    moved = resample_img(image, target, shape, interpolation="continuous")
+    image, target = load_image(atlas.image), np.frombuffer(grid[1]).reshape(4, 4)
+    moved = resample_img(image, target, grid[0], interpolation="continuous")
     weights = np.asarray(moved.dataobj, dtype=np.float32)
     return weights.reshape(-1, atlas.n_rois, order="F").clip(min=0)
 
 
 @lru_cache(maxsize=1)
-def _seen_from(atlas: Atlas, shape: tuple[int, ...], affine: bytes) -> np.ndarray:
-    inverse = np.linalg.inv(np.frombuffer(affine).reshape(4, 4)).astype(np.float32)
+def seen_from(atlas: Atlas, grid: Grid) -> np.ndarray:
+    """Flat (Fortran) index of the scan voxel nearest to each of `Atlas.voxels`, -1 outside."""
+    shape, inverse = grid[0], np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4))
+    inverse = inverse.astype(np.float32)
     at = np.rint(atlas.voxels[1] @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
     inside = ((at >= 0) & (at < shape)).all(axis=1)
     return np.where(inside, at @ [1, shape[0], shape[0] * shape[1]], -1)

@@ -17,6 +17,8 @@ from fcforge.imaging.options import FCRequest
 from fcforge.imaging.sources import Source
 from fcforge.text import printable
 
+# words in the name of the tool that made a folder, and its layout
+TOOLS = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
 TO_MNI = (
     "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
     "If it is in MNI space after all: --layout nifti."
@@ -153,7 +155,9 @@ def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None
     if not root.is_dir():
         raise DataError("no such folder.", where=root)
     auto = request.layout == "auto"
-    tool = _generated_by(root) if auto else request.layout
+    made = re.sub(r"[^a-z]", "", made_by(root).lower()) if auto else ""
+    tool = next((layout for word, layout in TOOLS.items() if word in made), "")
+    tool = tool if auto else request.layout
     tried = ((name, _found(name, request)) for name in ([tool] if tool else LAYOUTS))
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
     if layout == "nifti" and auto:
@@ -263,13 +267,6 @@ def made_by(root: Path) -> str:
     named = (tool for tool in tools if tool and isinstance(tool, dict))
     words = (f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named)
     return ", ".join(printable(word) for word in words)
-
-
-def _generated_by(root: Path) -> str:
-    """Layout of the tool that made a folder, "" where it is none we know."""
-    text = re.sub(r"[^a-z]", "", made_by(root).lower())
-    known = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
-    return next((layout for word, layout in known.items() if word in text), "")
 
 
 def _atlas_of(path: Path) -> str:

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.atlas import Atlas, maps_on, seen_from
 from fcforge.imaging.scan import ScanHeader, read_mask, read_voxels
 
 CARPET_VOXELS = 1500
+Signals = tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]  # see `roi_means`
 
 
-def roi_means(
-    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+def roi_means(scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float) -> Signals:
     """Mean signal of every ROI over its good voxels.
 
     A voxel is good when it lies in the field of view and the brain mask, is finite in every
@@ -73,16 +72,14 @@ def _carpet(voxels: np.ndarray, shown: np.ndarray) -> np.ndarray:
     return voxels[shown[:: max(1, len(shown) // CARPET_VOXELS)][:CARPET_VOXELS]]
 
 
-def _map_signals(
-    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+def _map_signals(scan: ScanHeader, atlas: Atlas, mask: Path | None, least: float) -> Signals:
     r"""Signals s of weighted maps W by least squares, as nilearn's ``NiftiMapsMasker``.
 
     .. math:: \min_s \lVert x_t - W s_t \rVert^2
 
     for the good voxels x of every volume t.
     """
-    weights = atlas.maps_on(scan.shape, scan.affine)
+    weights = maps_on(atlas, scan.grid)
     if mask is not None:
         weights = weights * read_mask(mask, scan).ravel(order="F")[:, None]
     flat = np.flatnonzero((weights > 0).any(axis=1))
@@ -92,7 +89,7 @@ def _map_signals(
     series = np.linalg.lstsq(own, voxels[good].astype(np.float64), rcond=None)[0].T
     share = own.sum(axis=0) * abs(np.linalg.det(scan.affine[:3, :3]))
     coverage = np.clip(share / np.maximum(atlas.map_volumes, 1e-12), 0, 1)
-    series[:, coverage < min_coverage] = np.nan
+    series[:, coverage < least] = np.nan
     order = np.argsort(weights[flat].argmax(axis=1), kind="stable")
     return series, coverage, _carpet(voxels, order[good[order]]), notes
 
@@ -100,7 +97,7 @@ def _map_signals(
 def _coverage(scan: ScanHeader, atlas: Atlas, good_flat: np.ndarray) -> np.ndarray:
     is_good = np.zeros(int(np.prod(scan.shape[:3])) + 1, dtype=bool)  # the last one is "outside"
     is_good[good_flat] = True
-    column, flat = atlas.seen_from(scan.shape, scan.affine)
+    column, flat = atlas.voxels[0], seen_from(atlas, scan.grid)
     total = np.bincount(column, minlength=atlas.n_rois)
     hits = np.bincount(column[is_good[flat]], minlength=atlas.n_rois)
     return hits / np.maximum(total, 1)

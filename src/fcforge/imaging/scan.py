@@ -12,6 +12,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import MemoryBudget
 
+Grid = tuple[tuple[int, ...], bytes]  # of voxels in space; can be the key of a cache
 VOLUMES_AT_ONCE = 16
 TR_TOLERANCE_S = 0.005
 
@@ -43,6 +44,11 @@ class ScanHeader:
         """Number of volumes."""
         return self.shape[3]
 
+    @property
+    def grid(self) -> Grid:
+        """Shape of a volume and bytes of the affine."""
+        return self.shape[:3], self.affine.tobytes()
+
 
 def open_scan(path: Path) -> ScanHeader:
     """Header of a 4D scan, checked.
@@ -65,8 +71,11 @@ def open_scan(path: Path) -> ScanHeader:
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.", where=path)
-    x, y, z, t = (int(n) for n in image.shape)
-    return ScanHeader(path, (x, y, z, t), affine, _header_tr(header), scanner_space=code == 1)
+    zoom, unit = float(header["pixdim"][4]), header.get_xyzt_units()[1]
+    tr = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
+    # Tools that do not know the TR write 0 or, without a time unit, 1.
+    unknown = tr <= 0 or (unit == "unknown" and zoom == 1.0)
+    return ScanHeader(path, image.shape, affine, None if unknown else round(tr, 6), code == 1)
 
 
 def repetition_time(scan: ScanHeader, said: float | None, override: float | None) -> float | None:
@@ -119,7 +128,8 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
                 if len(raw) < take * size:
                     raise EOFError
                 block = np.frombuffer(raw, proxy.dtype).reshape(take, -1)[:, flat]
-                out[:, done : done + take] = _scaled(block, proxy.slope, proxy.inter).T
+                scaled = block.astype(np.float32) * np.float32(proxy.slope)
+                out[:, done : done + take] = scaled.T + np.float32(proxy.inter)
                 done += take
             file.read(1)  # to the end of the stream, where gzip checks its checksum
     except (EOFError, OSError, zlib.error) as error:
@@ -197,18 +207,3 @@ def load_image(path: Any) -> Any:
     if not isinstance(image, nib.nifti1.Nifti1Pair):
         raise DataError(f"is {type(image).__name__}, not NIfTI.", where=path)
     return image
-
-
-def _header_tr(header: Any) -> float | None:
-    zoom = float(header["pixdim"][4])
-    unit = header.get_xyzt_units()[1]
-    seconds = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
-    # Tools that do not know the TR write 0 or, without a time unit, 1.
-    return None if seconds <= 0 or (unit == "unknown" and zoom == 1.0) else round(seconds, 6)
-
-
-def _scaled(block: np.ndarray, slope: float, inter: float) -> np.ndarray:
-    values = block.astype(np.float32)
-    if slope != 1.0:
-        values *= slope
-    return values + np.float32(inter) if inter else values

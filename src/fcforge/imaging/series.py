@@ -69,10 +69,13 @@ def match_atlas(series: Series, atlas: Atlas, path: Path, columns: slice | None 
     DataError
         A column count that is not the atlas'. Never a guess, never a dropped column.
     """
-    values, names = series
-    if columns is not None:
-        values, names = values[:, columns], names[columns]
-    if place := _places(names, atlas):
+    columns = columns or slice(None)
+    values, names = series.values[:, columns], series.names[columns]
+    roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
+    roi |= {str(code): i for i, code in enumerate(atlas.codes)}
+    place = [roi.get(name.strip().lower().lstrip("#").strip(), -1) for name in names]
+    # A file with a column outside the atlas is another atlas, not ours with extras.
+    if place and -1 not in place and len(set(place)) == len(place):
         out = np.full((len(values), atlas.n_rois), np.nan)
         out[:, place] = values
         return Series(out, atlas.roi_names)
@@ -84,17 +87,6 @@ def match_atlas(series: Series, atlas: Atlas, path: Path, columns: slice | None 
         do = "Name the right --atlas, or choose columns: --columns 1-116."
         raise DataError(what, where=path, do=do)
     return Series(values, atlas.roi_names)
-
-
-def _places(names: tuple[str, ...], atlas: Atlas) -> list[int]:
-    """ROI of every column; nothing where a column is none of the atlas' ROIs, or one comes twice.
-
-    A file with a column outside the atlas is another atlas, not ours with extras.
-    """
-    roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
-    roi |= {str(code): i for i, code in enumerate(atlas.codes)}
-    found = [roi.get(name.strip().lower().lstrip("#").strip(), -1) for name in names]
-    return [] if -1 in found or len(set(found)) < len(found) else found
 
 
 def parse_columns(text: str | None) -> slice | None:

@@ -34,8 +34,7 @@ def test_ants_frame_is_our_world_frame(tmp_path: Path):
 
 
 def test_tissues_and_confounds_have_fmripreps_columns():
-    shape, affine = mni_grid(4.0)
-    tissues = mni_tissues(shape, affine)
+    tissues = mni_tissues(mni_grid(4.0)[0], 4.0)
     assert len(tissues.brain) > 5 * len(tissues.white_matter) > 50 * len(tissues.csf) > 500
     assert set(tissues.csf) <= set(tissues.brain)
     small = Tissues(np.arange(8), np.array([0, 1]), np.array([7]))

@@ -48,8 +48,9 @@ def test_known_motion_is_found():
     moves = [np.linalg.inv(rigid(p, centre)) for p in true]
     data = np.stack([resample(head, affine, m, (head.shape, affine)) for m in moves], axis=-1)
     data[..., 2] *= 1.1  # a change of gain is not motion
-    found = estimate_motion(data, affine)
-    relative = [m @ np.linalg.inv(found.matrices[0]) for m in found.matrices]
+    matrices, parameters = estimate_motion(data, affine)
+    np.testing.assert_allclose(parameters[1], parameters_of(matrices[1], centre))
+    relative = [m @ np.linalg.inv(matrices[0]) for m in matrices]
     got = np.stack([parameters_of(m, centre) for m in relative])
     np.testing.assert_allclose(got[:, :3], np.stack(true)[:, :3], atol=0.08)
     np.testing.assert_allclose(got[:, 3:], np.stack(true)[:, 3:], atol=0.002)

@@ -1,6 +1,5 @@
 """The raw path: from the scanner's 4D file to fMRIPrep-like derivatives in MNI space.
 
-`pipeline` walks over subjects and runs the steps: `corrections` (slice timing, distortion),
-`motion` and `mni` (registration, confounds); `fsl_spm` is the paper's own programs where they are
-installed.
+`pipeline` walks over subjects and runs the steps: `corrections` (slice timing, distortion, and the
+paper's own programs where they are installed), `motion` and `mni` (registration, confounds).
 """

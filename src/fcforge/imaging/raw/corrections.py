@@ -1,12 +1,19 @@
 """Slice timing (a cubic spline in time) and distortion (a field of displacements, by PyHySCO).
 
-PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT.
+PyHySCO (extra `sdc`, GPL-3) is run as a program of its own, so fcforge itself stays MIT. So are the
+paper's own programs, where they are installed: FSL's slicetimer, mcflirt and topup, and SPM12's
+normalisation. Their command lines are built as nipype would (its topup default ``--fwhm 8`` is left
+out: the paper says default settings, which are those of ``b02b0.cnf``).
 """
 
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
+from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +24,7 @@ from fcforge.imaging.scan import read_volume
 ORDERS = ("ascending", "descending", "interleaved", "interleaved_even")
 
 AXES = {"i": 0, "j": 1, "k": 2}
+STEPS = ("slice_timing", "motion", "distortion", "registration")
 
 
 def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
@@ -161,16 +169,97 @@ def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarra
     return (lower + upper) / 2
 
 
-def run_program(command: list[str], cwd: Path | None = None) -> str:
+def run_program(words: list[str], cwd: Path | None = None) -> str:
     """Run an outside program; its last line of complaint becomes the error."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd)
     except OSError as error:
-        raise DataError(f"cannot start {command[0]} ({error.strerror}).") from None
+        raise DataError(f"cannot start {words[0]} ({error.strerror}).") from None
     if done.returncode:
         text = (done.stderr or done.stdout).strip().splitlines()
-        raise DataError(
-            f"{Path(command[0]).name} failed (exit {done.returncode}): {text[-1] if text else ''}",
-            do=f"Command: {' '.join(command)}",
-        )
+        what = f"{Path(words[0]).name} failed (exit {done.returncode}): {(text or [''])[-1]}"
+        raise DataError(what, do=f"Command: {' '.join(words)}")
     return done.stdout
+
+
+# -- FSL and SPM12 ---------------------------------------------------------------------------------
+def plan_route(
+    route: str = "auto", which: Callable[[str], str | None] = shutil.which
+) -> dict[str, str]:
+    """Tool of every step: FSL and SPM12 where they are installed, else what pip brings.
+
+    Parameters
+    ----------
+    route : {"auto", "pip", "fsl"}
+        "pip" never looks for FSL; "fsl" insists on it.
+    which : callable
+        Finds a program (for tests).
+    """
+    pip = dict(zip(STEPS, ("fcforge", "fcforge", "pyhysco", "ants"), strict=True))
+    if route == "pip":
+        return pip
+    programs = {"slice_timing": "slicetimer", "motion": "mcflirt", "distortion": "topup"}
+    found = {step: name for step, name in programs.items() if which(name)}
+    if route == "fsl" and len(found) < len(programs):
+        missing = ", ".join(name for step, name in programs.items() if step not in found)
+        what = f"FSL is not installed ({missing} not found)."
+        raise DataError(what, do="Source FSL's set-up, or use --route pip.")
+    if which("spm12"):  # the standalone; needs the MATLAB runtime only
+        found["registration"] = "spm12"
+    return {**pip, **found}
+
+
+# Split at blanks before paths are put in, so that a path may have blanks of its own.
+COMMANDS = {
+    "slicetimer": "--in={source} --out={out} --repeat={tr:g} --tcustom={times}",
+    "mcflirt": "-in {source} -out {out} -refvol 0 -plots -mats",
+    "topup": "--imain={pair} --datain={datain} --config=b02b0.cnf --out={topup} "
+    "--fout={topup}_field",
+    "applytopup": "--imain={source} --datain={datain} --inindex=1 --topup={topup} --method=jac "
+    "--interp=spline --out={out}",
+    "spm12": "script {batch}",
+}
+
+
+def command(program: str, **values: Any) -> list[str]:
+    """Command line of a program."""
+    return [program, *(part.format(**values) for part in COMMANDS[program].split())]
+
+
+def slicetimer_file(times: np.ndarray, tr: float) -> str:
+    """Content of FSL's ``--tcustom``: time of each slice as a fraction of TR.
+
+    slicetimer itself moves a slice by 0.5 minus this value (0.5 is no shift), so that all slices
+    end at the middle of the TR.
+    """
+    return "".join(f"{t / tr:.6f}\n" for t in times)
+
+
+def read_mcflirt(path: Path) -> np.ndarray:
+    """Translation (mm) and rotation (radians), (n_volumes, 6); the file has rotations first."""
+    return np.roll(np.loadtxt(path, ndmin=2)[:, :6], 3, axis=1)
+
+
+def acquisition_parameters(directions: list[str], readout: float) -> str:
+    """Content of topup's ``--datain``: one line of phase vector and readout time per volume."""
+    vectors = [np.eye(3, dtype=int)[axis] * sign for axis, sign in map(phase_axis, directions)]
+    return "".join(f"{x} {y} {z} {readout:.6f}\n" for x, y, z in vectors)
+
+
+def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
+    """SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
+    text = files("fcforge.imaging.raw").joinpath("spm_normalise.m").read_text(encoding="utf-8")
+    return Template(text).substitute(mean=mean, series=series, mm=f"{mm:g}")
+
+
+def describe(plan: Mapping[str, str], done: Mapping[str, Any]) -> dict[str, Any]:
+    """What ran, for the sidecar: tool and settings of each step, "not done" for the others."""
+    return {s: {"Tool": plan[s], **done[s]} if s in done else "not done" for s in STEPS}
+
+
+def run(program: str, written: Path, cwd: Path | None = None, **values: Any) -> Path:
+    """Run a program that is to write a file; returns the file."""
+    run_program(command(program, **values), cwd)
+    if not written.exists():
+        raise DataError(f"{program} ended without writing {written.name}.")
+    return written

@@ -3,9 +3,9 @@
 import contextlib
 import gzip
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +42,7 @@ class RawRun:
     reverse: Path | None = None
 
 
-@dataclass(frozen=True)
-class Preprocessed:
+class Preprocessed(NamedTuple):
     """What one run became; the quality page shows it.
 
     Attributes
@@ -62,18 +61,16 @@ class Preprocessed:
     parameters: np.ndarray
     mean: np.ndarray
     affine: np.ndarray
-    done: dict[str, Any] = field(default_factory=dict)
+    done: dict[str, Any]
 
     @property
     def outlines(self) -> np.ndarray:
         """Borders between ROIs on the output grid; nothing where no atlas is installed."""
         edges = np.zeros(self.mean.shape, dtype=bool)
-        try:
+        with contextlib.suppress(DataError):
             grid = load_atlas("AAL116").on_grid(self.mean.shape, self.affine)
-        except DataError:
-            return edges
-        edges[1:] |= grid[1:] != grid[:-1]
-        edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
+            edges[1:] |= grid[1:] != grid[:-1]
+            edges[:, 1:] |= grid[:, 1:] != grid[:, :-1]
         return edges
 
 
@@ -105,15 +102,11 @@ def _describe(path: Path, root: Path) -> RawRun:
     except (TypeError, ValueError) as error:
         what = "RepetitionTime, SliceTiming or TotalReadoutTime is not a number"
         raise DataError(f"its sidecar's {what} ({error}).", where=path) from None
-    return RawRun(source, tr, slice_timing, phase, readout, _reverse(path, phase))
-
-
-def _reverse(path: Path, phase: str) -> Path | None:
-    for image in sorted(path.parent.parent.glob("fmap/*_epi.nii*")) if phase else ():
-        side = sources.read_json(sources.sidecar_of(image))
-        if side.get("PhaseEncodingDirection") == opposite(phase):
-            return image
-    return None
+    maps = sorted(path.parent.parent.glob("fmap/*_epi.nii*")) if phase else ()
+    said = ((image, sources.read_json(sources.sidecar_of(image))) for image in maps)
+    ways = ((image, side.get("PhaseEncodingDirection")) for image, side in said)
+    reverse = next((image for image, way in ways if way == opposite(phase)), None)
+    return RawRun(source, tr, slice_timing, phase, readout, reverse)
 
 
 def output_path(out: Path, run: RawRun) -> Path:
@@ -152,17 +145,13 @@ def volume_writer(
     """
     import nibabel as nib
 
-    header = nib.Nifti1Header()
-    header.set_data_shape(shape)
-    header.set_data_dtype(np.int16)
+    image = nib.Nifti1Image(np.broadcast_to(np.int16(0), shape), affine)
+    header, slope = image.header, max(float(top), 1e-6) / 32000
     header.set_xyzt_units("mm", "sec")
     header.set_sform(affine, code=4)
     header.set_qform(affine, code=4)
-    header["pixdim"][4] = tr
-    slope = max(float(top), 1e-6) / 32000
     header.set_slope_inter(slope, 0.0)
-    header["vox_offset"] = 352
-    header["magic"] = b"n+1"
+    header["pixdim"][4], header["vox_offset"], header["magic"] = tr, 352, b"n+1"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(header.binaryblock + bytes(4))
 

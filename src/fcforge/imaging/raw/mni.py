@@ -25,10 +25,10 @@ MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
     """Shape and affine of the output grid: the usual MNI box at `mm` millimetres."""
     low, high = np.array([-90.0, -126.0, -72.0]), np.array([90.0, 90.0, 108.0])
-    shape = (np.floor((high - low) / mm) + 1).astype(int)
+    x, y, z = (np.floor((high - low) / mm) + 1).astype(int).tolist()
     affine = np.diag([mm, mm, mm, 1.0])
     affine[:3, 3] = low
-    return (int(shape[0]), int(shape[1]), int(shape[2])), affine
+    return (x, y, z), affine
 
 
 def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.ndarray:
@@ -99,8 +99,7 @@ def _ants() -> Any:
         import ants
     except ImportError:
         what = "registration needs antspyx, which is not installed."
-        do = "pip install 'fcforge[imaging]'."
-        raise DataError(what, do=do) from None
+        raise DataError(what, do="pip install 'fcforge[imaging]'.") from None
     return ants
 
 
@@ -138,32 +137,27 @@ class TissueSignals:
         self._before = brain
 
 
-def mni_tissues(shape: tuple[int, int, int], affine: np.ndarray) -> Tissues:
-    """Tissues from the MNI152 masks that nilearn ships.
+@lru_cache(maxsize=1)
+def mni_tissues(shape: tuple[int, int, int], mm: float) -> Tissues:
+    """Tissues on the output grid from the MNI152 masks that nilearn ships.
 
     White matter is what is almost surely so (p > 0.95), eroded by one 2 mm voxel. CSF is what
     lies inside the brain, away from its border, in neither grey nor white matter: mostly the
     ventricles. The same for every subject, so the last answer is kept.
     """
-    return _tissues(shape, tuple(np.asarray(affine, dtype=float).ravel().tolist()))
-
-
-@lru_cache(maxsize=1)
-def _tissues(shape: tuple[int, int, int], values: tuple[float, ...]) -> Tissues:
     import nibabel as nib
     from nilearn import datasets
     from nilearn.image import resample_img
     from scipy.ndimage import binary_erosion
 
-    image = datasets.load_mni152_brain_mask(resolution=2)
-    grey = datasets.load_mni152_gm_mask(resolution=2)
-    whites = [datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)]
-    loaded = (image, grey, *whites)
+    loaded = [datasets.load_mni152_brain_mask(resolution=2)]
+    loaded += [datasets.load_mni152_gm_mask(resolution=2)]
+    loaded += [datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)]
     brain, grey, white, pure_white = (np.asarray(mask.dataobj) > 0 for mask in loaded)
     inner = binary_erosion(brain, iterations=6)
     masks = (brain, binary_erosion(pure_white), inner & ~grey & ~white)
-    images = (nib.Nifti1Image(mask.astype(np.uint8), image.affine) for mask in masks)
-    target = np.array(values).reshape(4, 4)
+    images = (nib.Nifti1Image(mask.astype(np.uint8), loaded[0].affine) for mask in masks)
+    target = mni_grid(mm)[1]
     moved = (resample_img(one, target, shape, interpolation="nearest") for one in images)
     return Tissues(*(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved))
 
@@ -187,13 +181,11 @@ def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -
         columns |= {name: values, f"{name}_derivative1": change}
         columns |= {f"{name}_power2": values**2, f"{name}_derivative1_power2": change**2}
     columns["framewise_displacement"] = framewise_displacement(parameters)
-    dvars = np.concatenate([[np.nan], signals.dvars])
-    columns["dvars"] = dvars
+    columns["dvars"] = dvars = np.concatenate([[np.nan], signals.dvars])
     # Divided by its median: 1 for an ordinary volume. fMRIPrep's version also models the noise.
     columns["std_dvars"] = dvars / np.nanmedian(dvars)
-    for k, wave in enumerate(cosines(len(parameters), tr)):
-        columns[f"cosine{k:02d}"] = wave
-    return pd.DataFrame(columns)
+    waves = cosines(len(parameters), tr)
+    return pd.DataFrame(columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)})
 
 
 def cosines(n_volumes: int, tr: float, cut_s: float = HIGH_PASS_S) -> np.ndarray:

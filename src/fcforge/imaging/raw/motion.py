@@ -8,7 +8,6 @@ over the rigid transform :math:`M_t` (world mm) and a gain :math:`s`. The Jacobi
 reference alone (Baker & Matthews 2004, IJCV 56:221), so an iteration costs one interpolation.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,27 +18,9 @@ SAMPLE_MM = 4.0
 MAX_ITERATIONS = 40
 TOLERANCE_MM = 1e-3
 Grid = tuple[tuple[int, ...], np.ndarray]  # shape and affine
-
-
-@dataclass(frozen=True)
-class Motion:
-    """Head motion of a scan.
-
-    Attributes
-    ----------
-    matrices : ndarray of shape (n_volumes, 4, 4)
-        World mm in the reference to world mm in the volume: ``V_t(M_t x)`` matches ``V_ref(x)``.
-    centre : ndarray of shape (3,)
-        Point the rotations turn about when written as parameters.
-    """
-
-    matrices: np.ndarray
-    centre: np.ndarray
-
-    @property
-    def parameters(self) -> np.ndarray:
-        """Translation in mm and rotation in radians, shape (n_volumes, 6)."""
-        return np.stack([parameters_of(m, self.centre) for m in self.matrices])
+# (n, 4, 4) from world mm in the reference to world mm in each volume, ``V_t(M_t x)`` matching
+# ``V_ref(x)``; and (n, 6) translation in mm and rotation in radians about the centre of the grid
+Motion = tuple[np.ndarray, np.ndarray]
 
 
 def rigid(parameters: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -89,12 +70,17 @@ def estimate_motion(data: np.ndarray, affine: np.ndarray, reference: int = 0) ->
     reference : int
         Volume that defines the frame.
     """
-    centre = affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
+    centre = centre_of(data, affine)
     first = _Target(data[..., reference], affine, centre)
     matrices = first.align_all(data, [np.eye(4)] * data.shape[3])
     mean = mean_volume(data, affine, matrices)
     matrices = _Target(mean, affine, centre).align_all(data, matrices)
-    return Motion(np.stack(matrices), centre)
+    return np.stack(matrices), np.stack([parameters_of(m, centre) for m in matrices])
+
+
+def centre_of(data: np.ndarray, affine: np.ndarray) -> np.ndarray:
+    """Centre of the grid in mm, which rotations turn about when written as parameters, (3,)."""
+    return affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
 
 
 def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarray:
@@ -177,9 +163,8 @@ def estimate_motion_ants(data: np.ndarray, affine: np.ndarray) -> Motion:
 
     from fcforge.imaging.raw.mni import affine_of_transform, to_ants
 
-    centre = affine[:3, :3] @ ((np.array(data.shape[:3]) - 1) / 2) + affine[:3, 3]
-    moving = to_ants(data, affine)
-    fixed = to_ants(data[..., 0], affine)
+    moving, fixed = to_ants(data, affine), to_ants(data[..., 0], affine)
     found = ants.motion_correction(moving, fixed=fixed, type_of_transform="BOLDRigid")
     matrices = [affine_of_transform(files[0]) for files in found["motion_parameters"]]
-    return Motion(np.stack(matrices), centre)
+    centre = centre_of(data, affine)
+    return np.stack(matrices), np.stack([parameters_of(m, centre) for m in matrices])

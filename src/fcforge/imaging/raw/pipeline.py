@@ -19,16 +19,8 @@ from fcforge.errors import DataError
 from fcforge.imaging import outputs, people
 from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
-from fcforge.imaging.raw import corrections, files, fsl_spm
+from fcforge.imaging.raw import corrections, files, mni
 from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
-from fcforge.imaging.raw.mni import (
-    SPACE,
-    TissueSignals,
-    confounds_table,
-    mni_grid,
-    mni_tissues,
-    register_to_mni,
-)
 from fcforge.imaging.raw.motion import estimate_motion, estimate_motion_ants, mean_volume, resample
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
@@ -96,7 +88,7 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     DataError
         A damaged scan, an unknown TR, a step whose program fails.
     """
-    plan = fsl_spm.plan_route(request.route)
+    plan = corrections.plan_route(request.route)
     if plan["motion"] != "mcflirt":
         plan["motion"] = request.motion
     scan, drop = open_scan(run.source.path), request.drop
@@ -142,7 +134,7 @@ class _Way:
 
     def run_fsl(self, program: str, written: Path, **values: Any) -> None:
         """Put what one of FSL's programs makes of the scan in its place."""
-        self.data = read_volume(fsl_spm.run(program, written, **values))
+        self.data = read_volume(corrections.run(program, written, **values))
 
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
@@ -154,7 +146,7 @@ class _Way:
             return
         if self.plan["slice_timing"] == "slicetimer":
             source, out = self.save("raw.nii.gz"), self.work / "slicetimed.nii.gz"
-            shifts = self.text("slice_times.txt", fsl_spm.slicetimer_file(times, self.tr))
+            shifts = self.text("slice_times.txt", corrections.slicetimer_file(times, self.tr))
             self.run_fsl("slicetimer", out, source=source, out=out, tr=self.tr, times=shifts)
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
@@ -175,10 +167,10 @@ class _Way:
         if self.plan["distortion"] == "topup":
             pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
             ways = [phase, corrections.opposite(phase)]
-            lines = fsl_spm.acquisition_parameters(ways, self.run.readout)
+            lines = corrections.acquisition_parameters(ways, self.run.readout)
             how = {"datain": self.text("acquisition.txt", lines), "topup": self.work / "topup"}
             source, out = self.save("to_unwarp.nii.gz"), self.work / "unwarped.nii.gz"
-            corrections.run_program(fsl_spm.command("topup", pair=pair, **how))
+            corrections.run_program(corrections.command("topup", pair=pair, **how))
             self.run_fsl("applytopup", out, source=source, out=out, **how)
         else:
             about = self._unwarp(mean, other)
@@ -197,19 +189,18 @@ class _Way:
         if self.plan["motion"] == "mcflirt":
             source, out = self.save("to_realign.nii.gz"), self.work / "realigned"
             self.run_fsl("mcflirt", self.work / "realigned.nii.gz", source=source, out=out)
-            self.parameters = fsl_spm.read_mcflirt(self.work / "realigned.par")
+            self.parameters = corrections.read_mcflirt(self.work / "realigned.par")
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
         else:
             estimate = estimate_motion_ants if self.request.motion == "ants" else estimate_motion
-            motion = estimate(self.data, self.affine)
-            self.matrices, self.parameters = motion.matrices, motion.parameters
+            self.matrices, self.parameters = estimate(self.data, self.affine)
         self.done["motion"] = {"LargestMm": float(np.abs(self.parameters[:, :3]).max())}
 
     def to_mni(self, key: str) -> Preprocessed:
         """The last step: volumes, mask, confounds and sidecar in MNI space."""
         volumes, shape, affine = self._registered()
         path = output_path(self.request.out, self.run)
-        signals = TissueSignals(mni_tissues(shape, affine))
+        signals = mni.TissueSignals(mni.mni_tissues(shape, self.request.resolution))
         total, n = np.zeros(shape), self.data.shape[3]
         with whole_file(path) as part:
             top = float(self.data.max()) * 1.1
@@ -218,7 +209,7 @@ class _Way:
                     signals.add(volume)
                     total += volume
                     write(volume)
-        mean, done = (total / n).astype(np.float32), fsl_spm.describe(self.plan, self.done)
+        mean, done = (total / n).astype(np.float32), corrections.describe(self.plan, self.done)
         result = Preprocessed(path, self.parameters, mean, affine, done)
         self._write_beside(result, signals, key)
         return result
@@ -226,38 +217,38 @@ class _Way:
     def _registered(self) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
         """Volumes in MNI space one by one, their shape and affine."""
         data, resolution = self.data, self.request.resolution
-        shape, affine = mni_grid(resolution)
+        shape, affine = mni.mni_grid(resolution)
         mean = mean_volume(data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
             pair = self.save("mean.nii", mean), self.save("series.nii")
-            batch = self.text("normalise.m", fsl_spm.spm_normalise_batch(*pair, resolution))
-            written = fsl_spm.run("spm12", self.work / "wseries.nii", self.work, batch=batch)
+            batch = self.text("normalise.m", corrections.spm_normalise_batch(*pair, resolution))
+            written = corrections.run("spm12", self.work / "wseries.nii", self.work, batch=batch)
             moved = read_volume(written)
             self.done["registration"] = {"Template": "SPM12 TPM"}
             x, y, z, n = moved.shape
             return (moved[..., t] for t in range(n)), (x, y, z), affine
-        to_scan = register_to_mni(mean, self.affine)
-        self.done["registration"] = {"Template": SPACE, "Affine": to_scan.round(6).tolist()}
+        to_scan = mni.register_to_mni(mean, self.affine)
+        self.done["registration"] = {"Template": mni.SPACE, "Affine": to_scan.round(6).tolist()}
         volumes = (
             resample(data[..., t], self.affine, matrix @ to_scan, (shape, affine))
             for t, matrix in enumerate(self.matrices)
         )
         return volumes, shape, affine
 
-    def _write_beside(self, result: Preprocessed, signals: TissueSignals, key: str) -> None:
+    def _write_beside(self, result: Preprocessed, signals: mni.TissueSignals, key: str) -> None:
         """Mask, confounds and the sidecar, which comes last and marks the run as done."""
         path, shape = result.path, result.mean.shape
         mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
         mask[signals.tissues.brain] = 1
         with whole_file(path.with_name(path.name.replace("preproc_bold", "brain_mask"))) as part:
             files.save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
-        table = confounds_table(result.parameters, signals, self.tr)
+        table = mni.confounds_table(result.parameters, signals, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
         side = {
             "RepetitionTime": self.tr,
-            "SpatialReference": SPACE,
+            "SpatialReference": mni.SPACE,
             "Sources": [self.run.source.path],
             "Steps": result.done,
             "Recipe": self.request.recorded,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fcforge.errors import DataError
-from fcforge.imaging.raw import fsl_spm
+from fcforge.imaging.raw import corrections
 
 
 def test_route_follows_what_is_installed():
@@ -23,43 +23,47 @@ def test_route_follows_what_is_installed():
         "distortion": "pyhysco",
         "registration": "ants",
     }
-    assert fsl_spm.plan_route("auto", nothing) == pip
-    assert fsl_spm.plan_route("pip", fsl) == pip
-    assert fsl_spm.plan_route("auto", fsl) == {
+    assert corrections.plan_route("auto", nothing) == pip
+    assert corrections.plan_route("pip", fsl) == pip
+    assert corrections.plan_route("auto", fsl) == {
         "slice_timing": "slicetimer",
         "motion": "mcflirt",
         "distortion": "topup",
         "registration": "ants",
     }
-    everything = fsl_spm.plan_route("fsl", lambda name: name)
+    everything = corrections.plan_route("fsl", lambda name: name)
     assert everything["registration"] == "spm12"
     with pytest.raises(DataError, match="slicetimer, mcflirt, topup not found"):
-        fsl_spm.plan_route("fsl", nothing)
+        corrections.plan_route("fsl", nothing)
 
 
 def test_command_lines():
     a, b = Path("a.nii.gz"), Path("b.nii.gz")
-    assert fsl_spm.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt") == [
+    assert corrections.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt") == [
         "slicetimer", "--in=a.nii.gz", "--out=b.nii.gz", "--repeat=2", "--tcustom=t.txt",
     ]  # fmt: skip
-    assert fsl_spm.command("mcflirt", source=a, out="out") == [
+    assert corrections.command("mcflirt", source=a, out="out") == [
         "mcflirt", "-in", "a.nii.gz", "-out", "out", "-refvol", "0", "-plots", "-mats",
     ]  # fmt: skip
-    topup = fsl_spm.command("topup", pair="pair.nii.gz", datain="acq.txt", topup="t")
+    topup = corrections.command("topup", pair="pair.nii.gz", datain="acq.txt", topup="t")
     assert topup == [
         "topup", "--imain=pair.nii.gz", "--datain=acq.txt", "--config=b02b0.cnf", "--out=t",
         "--fout=t_field",
     ]  # fmt: skip
     assert not any("fwhm" in part for part in topup)  # nipype's --fwhm 8 is not topup's default
-    assert fsl_spm.command("applytopup", source=a, datain="acq.txt", topup="t", out=b) == [
+    assert corrections.command("applytopup", source=a, datain="acq.txt", topup="t", out=b) == [
         "applytopup", "--imain=a.nii.gz", "--datain=acq.txt", "--inindex=1", "--topup=t",
         "--method=jac", "--interp=spline", "--out=b.nii.gz",
     ]  # fmt: skip
-    assert fsl_spm.command("spm12", batch="job.m") == ["spm12", "script", "job.m"]
+    assert corrections.command("spm12", batch="job.m") == ["spm12", "script", "job.m"]
 
 
 def test_a_path_with_blanks_is_one_argument():
-    assert fsl_spm.command("spm12", batch="/my data/job.m") == ["spm12", "script", "/my data/job.m"]
+    assert corrections.command("spm12", batch="/my data/job.m") == [
+        "spm12",
+        "script",
+        "/my data/job.m",
+    ]
 
 
 def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -75,29 +79,29 @@ def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         in_file="a.nii.gz", out_file="b.nii.gz", time_repetition=2.0, custom_timings="t.txt"
     )
     theirs = timer.cmdline.replace("2.000000", "2").split()
-    assert sorted(fsl_spm.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt")) == sorted(
-        theirs
-    )
+    assert sorted(
+        corrections.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt")
+    ) == sorted(theirs)
     realign = fsl.MCFLIRT(
         in_file="a.nii.gz", out_file="out", ref_vol=0, save_plots=True, save_mats=True
     )
-    assert sorted(fsl_spm.command("mcflirt", source=a, out="out")) == sorted(
+    assert sorted(corrections.command("mcflirt", source=a, out="out")) == sorted(
         realign.cmdline.split()
     )
     topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
-    ours = fsl_spm.command("topup", pair=a, datain="acq.txt", topup="t")
+    ours = corrections.command("topup", pair=a, datain="acq.txt", topup="t")
     assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
 
 
 def test_files_for_the_programs(tmp_path: Path):
-    text = fsl_spm.slicetimer_file(np.array([0.0, 1.0, 1.5]), 2.0)
+    text = corrections.slicetimer_file(np.array([0.0, 1.0, 1.5]), 2.0)
     assert text.split() == ["0.000000", "0.500000", "0.750000"]
-    lines = fsl_spm.acquisition_parameters(["j-", "j"], 0.05).splitlines()
+    lines = corrections.acquisition_parameters(["j-", "j"], 0.05).splitlines()
     assert lines == ["0 -1 0 0.050000", "0 1 0 0.050000"]
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
-    got = fsl_spm.read_mcflirt(tmp_path / "m.par")
+    got = corrections.read_mcflirt(tmp_path / "m.par")
     assert got.tolist() == [[1, 2, 3, 0.01, 0.02, 0.03], [4, 5, 6, 0, 0, 0]]
-    batch = fsl_spm.spm_normalise_batch(Path("/w/mean.nii"), Path("/w/series.nii"), 3.0)
+    batch = corrections.spm_normalise_batch(Path("/w/mean.nii"), Path("/w/series.nii"), 3.0)
     assert "spm.spatial.normalise.estwrite.subj.vol = {'/w/mean.nii,1'};" in batch
     assert "woptions.vox = [3 3 3];" in batch
     assert "affreg = 'mni'" in batch
@@ -144,7 +148,7 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
 
     from fcforge.imaging.raw import pipeline
 
-    monkeypatch.setattr(pipeline, "register_to_mni", lambda mean, affine: np.eye(4))
+    monkeypatch.setattr(pipeline.mni, "register_to_mni", lambda mean, affine: np.eye(4))
     root = tmp_path / "bids"
     func, fmap = root / "sub-01" / "func", root / "sub-01" / "fmap"
     func.mkdir(parents=True)
@@ -189,4 +193,4 @@ def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"):
-        fsl_spm.run("mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y")
+        corrections.run("mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y")
