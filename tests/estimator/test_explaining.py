@@ -114,7 +114,7 @@ def test_what_is_refused(fitted, cohort):
         fitted.explain(simulate(n_rois=10, n_sites=2, scale=0.2).fc[:2])
     with pytest.raises(InputError, match=r"the reference has the shape \(3, 3\)"):
         fitted.explain(cohort.fc[:1], reference=np.eye(3))
-    with pytest.raises(InputError, match="or is no correlation matrix"):
+    with pytest.raises(InputError, match="or is not a correlation matrix"):
         fitted.explain(cohort.fc[:1], reference=np.full((R, R), np.nan))
     with pytest.raises(InputError, match=r"the stability is of 40 edges, the model has 276"):
         fitted.explain(cohort.fc[:1], stability=Stability.of(np.ones((2, 40))))

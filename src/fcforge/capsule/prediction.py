@@ -154,7 +154,7 @@ def predictor(capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse") -
     """A chained capsule as what it predicts with.
 
     A harmonised one must be told the site of the scans (or of each of them), and what to do with
-    people of a site it has not learned (`fcforge.sites.harmonise.learned_as`).
+    people of a site it has not learned (`fcforge.sites.harmonise.by_site`).
     """
     settings, classes = capsule.settings, capsule.settings.classes
     return Predictor(

@@ -10,48 +10,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fcforge.capsule.explanation import Explanation, Stability
 from fcforge.capsule.judging import scores
 from fcforge.estimator import people
-from fcforge.estimator.explaining import explain, head_of
-from fcforge.estimator.inputs import InputError, Layout, ReadsFC, any_layout, as_input_error
-from fcforge.estimator.learning import learn_subjects, log_odds, read_capsule, write_capsule
-from fcforge.estimator.parts import HELD_IN, RELEASES, nested, set_nested
+from fcforge.estimator.explaining import Explains, head_of
+from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
+from fcforge.estimator.learning import Learns, log_odds
+from fcforge.estimator.parts import RELEASES
 from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
 
-if TYPE_CHECKING:
-    from fcforge.capsule.contents import Capsule
-    from fcforge.consortium import Consortium, Home
-    from fcforge.imaging.atlas import Atlas
 
-
-class _Fitted(ReadsFC):
-    """What `fit` sets."""
-
-    capsule_: Capsule | Consortium
-    home_: Home
-    classes_: np.ndarray
-    sites_: tuple[str, ...]
-    n_rois_: int
-    _layout: Layout | None
-    _second_is_patient: bool
-    mean_fc_: np.ndarray
-    _n_seen: int = 0
-    _scan_sites: Mapping[str, str] = {}
-
-
-@dataclass(repr=False, eq=False)
-class ForgeClassifier(ClassifierMixin, _Fitted):
+class ForgeClassifier(ClassifierMixin, Learns, Explains):
     """A continual learner of FC with the methods of scikit-learn.
 
     `fit` learns from scratch, `partial_fit` goes on; both learn the sites of the given subjects
@@ -137,50 +113,11 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
     intercept_ : ndarray of shape (1,)
     """
 
-    method: str = "analytic"
-    model: str | None = None
-    generator: str | None = None
-    epochs: int = 100
-    batch_size: int = 32
-    lr: float | None = None
-    seed: int = 0
-    method_params: Mapping[str, Any] | None = None
-    model_params: Mapping[str, Any] | None = None
-    generator_params: Mapping[str, Any] | None = None
-    training: Mapping[str, Any] | None = None
-    features: Literal["fc", "any"] = "fc"
-    edges: Literal["nilearn", "upper"] = "nilearn"
-    kind: Literal["auto", "fc", "timeseries"] = "auto"
-    held_out: int = 0
-    calibrate: Literal["none", "inner_val", "synthetic"] = "none"
-    val_fraction: float = 0.2
-    start: Any = None
-    positive: Any = None
-    site_order: Sequence[Any] | None = None
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    harmonise: Literal["none", "site_demean", "combat"] = "none"
-    harmonise_to: Any = None
-    unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse"
-    verbose: bool = False
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         tags.input_tags.three_d_array = self.features == "fc"
         return tags
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters; `deep` adds the settings of the parts (``method__penalty``)."""
-        found: dict[str, Any] = super().get_params(deep=False)
-        return found | nested(self) if deep else found
-
-    def set_params(self, **params: Any) -> ForgeClassifier:
-        """Set parameters, and settings of the parts by ``part__name``."""
-        inner = {k: v for k, v in params.items() if k.partition("__")[0] in HELD_IN and "__" in k}
-        super().set_params(**{k: v for k, v in params.items() if k not in inner})
-        with as_input_error():
-            set_nested(self, inner)
-        return self
 
     # -- learning --------------------------------------------------------------------------------
     def fit(
@@ -246,7 +183,7 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
         if self.features == "fc":
             scans = people.told_apart(subjects, scans, named=site is not None)
         with as_input_error():
-            learn_subjects(self, subjects, known, patient, first=first)
+            self._learn_sites(subjects, known, patient, first)
         self.classes_, self._layout, self._scan_sites = known, layout, scans
         self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
@@ -336,62 +273,3 @@ class ForgeClassifier(ClassifierMixin, _Fitted):
         """The likelier class of each subject, (n,); arguments of `decision_function`."""
         odds = self.decision_function(X, covariates, site)
         return self.classes_[(odds > 0).astype(int)]
-
-    def explain(
-        self,
-        X: Any,
-        covariates: Any = None,
-        site: Any = None,
-        *,
-        reference: np.ndarray | None = None,
-        atlas: Atlas | None = None,
-        stability: Stability | None = None,
-    ) -> Explanation:
-        """Which edges, ROIs and networks moved each scan's decision value.
-
-        Exact for models that are linear in Fisher z, integrated gradients for all others: `base`
-        plus the contributions is `decision_function`.
-
-        Parameters
-        ----------
-        X, covariates, site
-            As in `decision_function`.
-        reference : ndarray of shape (R, R) or (n, R, R), optional
-            Scan to compare with; by default the mean of the people it learned from (of a
-            capsule: of its synthetic or public people).
-        atlas : Atlas, optional
-            Names, networks and places of the ROIs; AAL is known by its names.
-        stability : Stability, optional
-            Of `edge_stability`; says which edges are to be believed.
-        """
-        return explain(self, self._scans(X, site), covariates, reference, atlas, stability)
-
-    # -- capsules --------------------------------------------------------------------------------
-    def to_capsule(
-        self,
-        path: str | Path,
-        *,
-        key: Any = None,
-        allow_real_subjects: bool = False,
-        overwrite: bool = False,
-    ) -> str:
-        """Seal what was learnt (no pickle); returns the capsule's id."""
-        check_is_fitted(self, "capsule_")
-        allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
-        return write_capsule(self, path, key, **allowed)
-
-    @classmethod
-    def from_capsule(
-        cls, path: str | Path, *, trusted: Sequence[str] = (), **params: Any
-    ) -> ForgeClassifier:
-        """Estimator of a capsule, ready to predict or to learn the next site.
-
-        Parameters
-        ----------
-        path : path
-        trusted : sequence of str
-            As in `fcforge.capsule.open_capsule`.
-        **params
-            How X is read: `edges`, `kind`.
-        """
-        return read_capsule(cls, path, trusted, params)

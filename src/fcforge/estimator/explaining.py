@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from fcforge.capsule.explanation import Explanation, Stability
 from fcforge.consortium import Consortium, predicting
 from fcforge.estimator.inputs import InputError
 from fcforge.estimator.learning import log_odds
+from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
 from fcforge.graphs import EDGE_SCALE, centre_edges, from_edges
 from fcforge.imaging.atlas import Atlas
@@ -28,42 +30,63 @@ if TYPE_CHECKING:
     from fcforge.estimator.classifier import ForgeClassifier
 
 
-def explain(
-    model: ForgeClassifier,
-    fc: np.ndarray,
-    covariates: Mapping[str, Any] | None,
-    reference: np.ndarray | None,
-    atlas: Atlas | None,
-    stability: Stability | None,
-) -> Explanation:
-    """Explanation of a fitted estimator's decisions about FC (n, R, R)."""
-    _require(model, stability)
-    made: Any = model.capsule_
-    given, positive = _given(reference, model.n_rois_), str(model.classes_[1])
-    ref, columns = (given, "the reference that was given") if given is not None else None, {}
-    if isinstance(made, Consortium):
-        columns = columns_of(covariates, len(fc))
-        log_odds(made, fc, columns)  # says which covariate is missing
-    elif ref is None and hasattr(model, "mean_fc_"):
-        ref = model.mean_fc_, "the mean of the people it learned from"
-    found = predicting.explain_model(made, fc, columns, atlas=atlas, reference=ref)
-    found = replace(found, stability=stability, positive=positive)
-    return found if model._second_is_patient else found.turned(positive)
+class Explains(Parameters, ABC):
+    """Says which edges moved a decision."""
 
+    @abstractmethod
+    def _scans(self, X: Any, site: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs, harmonised where it is."""
 
-def _require(model: ForgeClassifier, stability: Stability | None) -> None:
-    """Refuse a model without edges, and the stability of another model."""
-    if model.features == "any":
-        raise InputError(
-            "columns are arbitrary numbers (features='any'), not edges between ROIs.",
-            do="Use coef_ of a linear model, or features='fc'.",
-        )
-    n_edges = model.n_rois_ * (model.n_rois_ - 1) // 2
-    if stability is not None and len(stability.weight) != n_edges:
-        raise InputError(
-            f"the stability is of {len(stability.weight)} edges, the model has {n_edges}.",
-            do="Measure it with edge_stability on scans of the same ROIs.",
-        )
+    def explain(
+        self,
+        X: Any,
+        covariates: Any = None,
+        site: Any = None,
+        *,
+        reference: np.ndarray | None = None,
+        atlas: Atlas | None = None,
+        stability: Stability | None = None,
+    ) -> Explanation:
+        """Which edges, ROIs and networks moved each scan's decision value.
+
+        Exact for models that are linear in Fisher z, integrated gradients for all others: `base`
+        plus the contributions is `decision_function`.
+
+        Parameters
+        ----------
+        X, covariates, site
+            As in `decision_function`.
+        reference : ndarray of shape (R, R) or (n, R, R), optional
+            Scan to compare with; by default the mean of the people it learned from (of a
+            capsule: of its synthetic or public people).
+        atlas : Atlas, optional
+            Names, networks and places of the ROIs; AAL is known by its names.
+        stability : Stability, optional
+            Of `edge_stability`; says which edges are to be believed.
+        """
+        fc, positive, columns = self._scans(X, site), str(self.classes_[1]), {}
+        self._require_edges(stability)
+        made: Any = self.capsule_
+        given = _given(reference, self.n_rois_)
+        ref = (given, "the reference that was given") if given is not None else None
+        if isinstance(made, Consortium):
+            columns = columns_of(covariates, len(fc))
+            log_odds(made, fc, columns)  # says which covariate is missing
+        elif ref is None and hasattr(self, "mean_fc_"):
+            ref = self.mean_fc_, "the mean of the people it learned from"
+        found = predicting.explain_model(made, fc, columns, atlas=atlas, reference=ref)
+        found = replace(found, stability=stability, positive=positive)
+        return found if self._second_is_patient else found.turned(positive)
+
+    def _require_edges(self, stability: Stability | None) -> None:
+        """Refuse a model without edges, and the stability of another model."""
+        if self.features == "any":
+            what = "columns are arbitrary numbers (features='any'), not edges between ROIs."
+            raise InputError(what, do="Use coef_ of a linear model, or features='fc'.")
+        n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
+        if stability is not None and len(stability.weight) != n_edges:
+            what = f"the stability is of {len(stability.weight)} edges, the model has {n_edges}."
+            raise InputError(what, do="Measure it with edge_stability on scans of the same ROIs.")
 
 
 def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
@@ -73,10 +96,9 @@ def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
     found = np.asarray(reference, dtype=float)
     found = found.mean(0) if found.ndim == 3 else found
     if found.shape != (n_rois, n_rois) or not (np.abs(found) <= 1.0 + 1e-6).all():
-        raise InputError(
-            f"the reference has the shape {np.shape(reference)}, or is no correlation matrix.",
-            do=f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average.",
-        )
+        what = f"the reference has the shape {np.shape(reference)}, or is not a correlation matrix."
+        do = f"Give FC of shape ({n_rois}, {n_rois}), or (n, {n_rois}, {n_rois}) to average."
+        raise InputError(what, do=do)
     return found
 
 
@@ -145,10 +167,8 @@ def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:
     seen = getattr(learner.model, "features", "") if learner else ""
     linear = learner is not None and type(learner.model) is Linear and seen in ("z", "centred")
     if learner is None or not linear or type(learner.method).logits is not Method.logits:
-        raise AttributeError(
-            "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not "
-            "score edges linearly."
-        )
+        what = "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not"
+        raise AttributeError(f"{what} score edges linearly.")
     params = capsule.lane.params
     weight = (params["head.0.weight"][1] - params["head.0.weight"][0]).double()[None]
     weight = centre_edges(weight) if seen == "centred" else weight

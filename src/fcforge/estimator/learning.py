@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fcforge.capsule.chain import ChainSettings
@@ -27,118 +28,147 @@ from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.consortium.public import without_covariates
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError, to_matrices
-from fcforge.estimator.parts import RELEASES, SETTINGS, from_settings, to_settings
+from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters, from_settings
 from fcforge.estimator.people import OwnPeople, require_stated
 from fcforge.progress import progress_on_stderr
 from fcforge.randomness import numpy_rng
 from fcforge.sites.cohort import Cohort, as_text
 from fcforge.types import FCBatch, Site
 
-if TYPE_CHECKING:
-    from fcforge.estimator.classifier import ForgeClassifier
-
 NUMBERS: tuple[Any, Any] = (0, 1)  # what a consortium calls controls and patients
 
 
-def learn_subjects(
-    estimator: ForgeClassifier, subjects: OwnPeople, known: np.ndarray, patient: Any, *, first: bool
-) -> None:
-    """Add every site of `subjects` to what the estimator holds, or to nothing where it is `first`.
+class Learns(Parameters):
+    """Learns one site after another: as links of a chain, or as releases around a start."""
 
-    The estimator is left as it was unless all of them could be learned.
-    """
-    held: Any = None if first else estimator.capsule_
-    if estimator.method != RELEASES:
-        control = known[0] if patient == known[1] else known[1]
-        estimator.capsule_ = _links(estimator, held, subjects, np.array([control, patient]))
-        return
-    require_stated(known, estimator.positive)
-    if estimator.features != "fc":
-        raise ConfigError("releases speak about FC.", do="Set features='fc'.")
-    if estimator.harmonise != "none":
-        raise ConfigError(
-            "a site's exact means would break the promise of its release.",
-            do="Set harmonise='none'; the start is made from public people of many sites.",
-        )
-    home = Home() if first else estimator.home_
-    group = begin(estimator.start) if first else held
-    with progress_on_stderr("learning", on=estimator.verbose) as report:
-        for k, (name, part) in enumerate(subjects.by_site()):
-            report(k, len(subjects.order), name)
-            group, home = add_release(group, home, part, name, estimator.method_params)
-    estimator.capsule_, estimator.home_ = group, home
+    def _learn_sites(self, people: OwnPeople, known: np.ndarray, patient: Any, first: bool) -> None:
+        """Add every site of `people` to what is held, or to nothing where it is `first`.
+
+        The estimator is left as it was unless all of them could be learned.
+        """
+        held: Any = None if first else self.capsule_
+        if self.method != RELEASES:
+            control = known[0] if patient == known[1] else known[1]
+            self.capsule_ = self._links(held, people, np.array([control, patient]))
+            return
+        require_stated(known, self.positive)
+        if self.features != "fc":
+            raise ConfigError("releases speak about FC.", do="Set features='fc'.")
+        if self.harmonise != "none":
+            what = "a site's exact means would break the promise of its release."
+            do = "Set harmonise='none'; the start is made from public people of many sites."
+            raise ConfigError(what, do=do)
+        home = Home() if first else self.home_
+        group = begin(self.start) if first else held
+        with progress_on_stderr("learning", on=self.verbose) as report:
+            for k, (name, part) in enumerate(people.by_site()):
+                report(k, len(people.order), name)
+                group, home = add_release(group, home, part, name, self.method_params)
+        self.capsule_, self.home_ = group, home
+
+    def _links(self, capsule: Any, people: OwnPeople, classes: np.ndarray) -> Capsule:
+        """The capsule after every site of `people`."""
+        n_rois, public = people.fc.shape[1], None
+        if not capsule:
+            public, capsule = self._public(), Capsule.empty(self._chain(n_rois, classes))
+        for name in people.order:
+            check_turn(capsule, name, n_rois)  # all, before any is trained
+        epochs = capsule.settings.training.epochs
+        total = epochs * len(people.order)
+        with progress_on_stderr("learning", on=self.verbose) as report:
+            for k, (name, part) in enumerate(people.by_site()):
+                site, weight = as_site(part, name, capsule.settings)
+                done = count(k * epochs)  # a closed form has no epochs: sites alone count
+
+                def tick(done: Iterator[int] = done, name: str = name) -> None:
+                    report(next(done), total, f"epochs, {name}")
+
+                tick()
+                capsule = learn_next(capsule, site, weight=weight, public=public, tick=tick)
+            report(total, total, "")
+        return capsule
+
+    def _public(self) -> FCBatch | None:
+        """The people to harmonise to, where some were given; nobody asks for their diagnoses."""
+        if self.harmonise_to is None:
+            return None
+        fc = to_matrices(np.asarray(self.harmonise_to), self.kind)
+        if fc.ndim != 3:
+            raise InputError("harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R).")
+        return FCBatch.from_numpy(fc, np.zeros(len(fc), dtype=np.int64))
+
+    def to_capsule(
+        self,
+        path: str | Path,
+        *,
+        key: Any = None,
+        allow_real_subjects: bool = False,
+        overwrite: bool = False,
+    ) -> str:
+        """Seal what was learnt (no pickle); returns the capsule's id."""
+        check_is_fitted(self, "capsule_")
+        held: Any = self.capsule_
+        if self.features == "any":
+            raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
+        if self.method == RELEASES:
+            if key is not None:
+                do = "Use `fcforge learn --sign`."
+                raise ConfigError("a release is signed when it is made.", do=do)
+            write_consortium(held, path, overwrite=overwrite)
+            return held.digest
+        require_stated(self.classes_, self.positive)
+        allowed = {"allow_real_subjects": allow_real_subjects, "overwrite": overwrite}
+        self.capsule_ = sealed = seal(held, path, key=key, **allowed)
+        return sealed.id
+
+    @classmethod
+    def from_capsule(cls, path: str | Path, *, trusted: Sequence[str] = (), **params: Any) -> Self:
+        """Estimator of a capsule or a consortium, ready to predict or to learn the next site.
+
+        Parameters
+        ----------
+        path : path
+        trusted : sequence of str
+            As in `fcforge.capsule.open_capsule`.
+        **params
+            How X is read: `edges`, `kind`.
+        """
+        trust = Trust(tuple(trusted), keyring=read_keyring())
+        if is_consortium(path):
+            group = read_consortium(path, trust)
+            made = cls(method=RELEASES, start=str(path), **params)
+            made.capsule_, made.home_, made.n_rois_ = group, Home(), group.start.n_rois
+            control, patient = NUMBERS
+        else:
+            capsule = open_capsule(path, trust)
+            made = cls(**from_settings(capsule.settings), **params)
+            made.capsule_, made.n_rois_ = capsule, capsule.settings.n_rois
+            control, patient = capsule.settings.classes
+        made.sites_, made._layout = made.capsule_.sites, None
+        made.classes_ = np.unique(np.array([control, patient]))
+        made._second_is_patient = bool(patient == made.classes_[1])
+        return made
 
 
-def _links(
-    estimator: ForgeClassifier, capsule: Any, subjects: OwnPeople, classes: np.ndarray
-) -> Any:
-    """The capsule after every site of `subjects`."""
-    n_rois = subjects.fc.shape[1]
-    public = None if capsule else _public(estimator)
-    capsule = capsule or Capsule.empty(to_settings(estimator, n_rois, classes))
-    for name in subjects.order:
-        check_turn(capsule, name, n_rois)  # all, before any is trained
-    epochs = capsule.settings.training.epochs
-    total = epochs * len(subjects.order)
-    with progress_on_stderr("learning", on=estimator.verbose) as report:
-        for k, (name, part) in enumerate(subjects.by_site()):
-            site, weight = as_site(part.fc, part.code, name, capsule.settings, part.weight)
-            done = count(k * epochs)  # a closed form has no epochs: sites alone count
-
-            def tick(done: Iterator[int] = done, name: str = name) -> None:
-                report(next(done), total, f"epochs, {name}")
-
-            tick()
-            capsule = learn_next(capsule, site, weight=weight, public=public, tick=tick)
-        report(total, total, "")
-    return capsule
-
-
-def _public(estimator: ForgeClassifier) -> FCBatch | None:
-    """The people to harmonise to, where some were given; their diagnoses are not asked for."""
-    if estimator.harmonise_to is None:
-        return None
-    fc = to_matrices(np.asarray(estimator.harmonise_to), estimator.kind)
-    if fc.ndim != 3:
-        raise InputError("harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R).")
-    return FCBatch.from_numpy(fc, np.zeros(len(fc), dtype=np.int64))
-
-
-def as_site(
-    fc: np.ndarray,
-    code: np.ndarray,
-    name: str,
-    settings: ChainSettings,
-    weight: np.ndarray | None = None,
-) -> tuple[Site, Tensor | None]:
+def as_site(people: OwnPeople, name: str, settings: ChainSettings) -> tuple[Site, Tensor | None]:
     """A site that is all training, and the weights of those learned, in the order learned.
 
     A validation part is cut only where one is used.
-
-    Parameters
-    ----------
-    fc : ndarray of shape (n, R, R), float32
-    code : ndarray of shape (n,)
-        0 or 1.
-    name : str
-    settings : ChainSettings
-    weight : ndarray of shape (n,), optional
     """
-    val = np.zeros(len(code), dtype=bool)
-    if settings.training.selection == "inner_val" or settings.calibrate == "inner_val":
+    weight, val = people.weight, np.zeros(len(people.code), dtype=bool)
+    fixed = settings.training.selection == "fixed"
+    if not fixed or settings.calibrate == "inner_val":
         rng = numpy_rng(settings.seed, "split", name)
         for label in (0, 1):
-            members = rng.permutation(np.flatnonzero(code == label))
+            members = rng.permutation(np.flatnonzero(people.code == label))
             val[members[: max(1, round(settings.val_fraction * len(members)))]] = True
-    every = FCBatch.from_numpy(fc, code)
+    every = FCBatch.from_numpy(people.fc, people.code)
     train, kept = every.select(~val) if val.any() else every, every.select(val)
     nobody = {"train": (), "val": (), "test": ()}
     site = Site(name, train, kept, kept.select(slice(0, 0)), nobody)
     if weight is None:
         return site, None
-    learned = (
-        [weight[~val], weight[val]] if settings.training.selection == "fixed" else [weight[~val]]
-    )
+    learned = [weight[~val], *[weight[val]] * fixed]
     return site, torch.from_numpy(np.concatenate(learned))
 
 
@@ -151,10 +181,8 @@ def begin(start: Any) -> Consortium:
         return Consortium(start)
     if isinstance(start, (str, Path)):
         return read_consortium(start)
-    raise ConfigError(
-        "method 'forge_release' needs a public start.",
-        do="Give start= a capsule of `fcforge start`, or what `make_public` returned.",
-    )
+    do = "Give start= a capsule of `fcforge start`, or what `make_public` returned."
+    raise ConfigError("method 'forge_release' needs a public start.", do=do)
 
 
 def add_release(
@@ -177,54 +205,11 @@ def add_release(
 def log_odds(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> np.ndarray:
     """Calibrated log odds (n,) of the consortium's head; every scan by itself."""
     if without_covariates(group.start, covariates, len(fc)).any():
-        names = ", ".join(group.start.removes)
-        raise InputError(
-            f"the start removes {names}, which X does not tell.",
-            do="Give covariates={'" + group.start.removes[0] + "': ...}, one number per subject.",
-        )
-    parts = [
-        group.start.features(
-            torch.from_numpy(fc[i : i + 1]), {n: v[i : i + 1] for n, v in covariates.items()}
-        )
-        for i in range(len(fc))
-    ]
-    return np.concatenate([scores(group, x) for x in parts])
-
-
-# -- capsules
-def write_capsule(estimator: ForgeClassifier, path: str | Path, key: Any, **allowed: bool) -> str:
-    """Seal what an estimator learnt; returns the capsule's id."""
-    held: Any = estimator.capsule_
-    if estimator.features == "any":
-        raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
-    if estimator.method == RELEASES:
-        if key is not None:
-            do = "Use `fcforge learn --sign`."
-            raise ConfigError("a release is signed when it is made.", do=do)
-        write_consortium(held, path, overwrite=allowed["overwrite"])
-        return held.digest
-    require_stated(estimator.classes_, estimator.positive)
-    sealed = seal(held, path, key=key, **allowed)
-    estimator.capsule_ = sealed
-    return sealed.id
-
-
-def read_capsule(
-    cls: type[ForgeClassifier], path: str | Path, trusted: Sequence[str], params: Mapping[str, Any]
-) -> ForgeClassifier:
-    """Estimator of a capsule or of a consortium."""
-    trust = Trust(tuple(trusted), keyring=read_keyring())
-    if is_consortium(path):
-        group = read_consortium(path, trust)
-        made = cls(method=RELEASES, start=str(path), **params)
-        made.capsule_, made.home_, made.n_rois_ = group, Home(), group.start.n_rois
-        control, patient = NUMBERS
-    else:
-        capsule = open_capsule(path, trust)
-        made = cls(**from_settings(capsule.settings), **params)
-        made.capsule_, made.n_rois_ = capsule, capsule.settings.n_rois
-        control, patient = capsule.settings.classes
-    made.sites_, made._layout = made.capsule_.sites, None
-    made.classes_ = np.unique(np.array([control, patient]))
-    made._second_is_patient = bool(patient == made.classes_[1])
-    return made
+        names = group.start.removes
+        do = f"Give covariates={{'{names[0]}': ...}}, one number per subject."
+        raise InputError(f"the start removes {', '.join(names)}, which X does not tell.", do=do)
+    found = []
+    for one in (slice(i, i + 1) for i in range(len(fc))):
+        own = {name: values[one] for name, values in covariates.items()}
+        found.append(scores(group, group.start.features(torch.from_numpy(fc[one]), own)))
+    return np.concatenate(found)

@@ -16,12 +16,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fcforge.errors import unknown_name
+from fcforge.components import check_names
 from fcforge.estimator.inputs import InputError, Layout, ReadsFC, as_input_error
 from fcforge.estimator.people import columns_of, positive_class, site_names, two_classes
 from fcforge.sites.combat import SiteEffects
 from fcforge.sites.confounds import Confounds, design, require_covariates
-from fcforge.sites.harmonise import learned_as
+from fcforge.sites.harmonise import by_site
 
 
 @dataclass(repr=False, eq=False)
@@ -199,13 +199,12 @@ class SiteHarmoniser(_OfSubjects):
     def _check(self, names: np.ndarray) -> None:
         """Refuse settings and sites that cannot be meant."""
         with as_input_error():
-            if self.how not in ("combat", "demean"):
-                raise unknown_name("harmonisation", str(self.how), ("combat", "demean"))
-            if self.reference is not None and self.reference not in names:
-                raise unknown_name("site", self.reference, set(names), where="reference")
+            check_names("harmonisation", [str(self.how)], ("combat", "demean"))
+            if self.reference is not None:
+                check_names("site", [self.reference], set(names), where="reference")
             known = ("refuse", "leave", "estimate")
-            if not isinstance(self.unseen, Mapping) and self.unseen not in known:
-                raise unknown_name("way with unseen sites", str(self.unseen), known)
+            if not isinstance(self.unseen, Mapping):
+                check_names("way with unseen sites", [str(self.unseen)], known)
         for name in sorted(set(names)):
             if (names == name).sum() < 2:
                 raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
@@ -225,16 +224,11 @@ class SiteHarmoniser(_OfSubjects):
         X = self._numbers(X, reset=False)
         if site is None:
             raise InputError("harmonising needs the subjects' sites.", do="Give site=.")
-        names, d, out = site_names(site, len(X), ""), self._kept(covariates, X), X.copy()
-        for name in dict.fromkeys(names.tolist()):
-            rows = names == name
-            with as_input_error():
-                like = learned_as(name, self.effects_.sites, self.unseen)
-            if like is None and self.unseen == "leave":
-                continue
-            if like is None and rows.sum() < 2:
-                raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
-            out[rows] = self.effects_.remove(X[rows], d[rows], like)
+        d, out = self._kept(covariates, X), X.copy()
+        with as_input_error():
+            sites = self.effects_.sites
+            for rows, like in by_site(site_names(site, len(X), "").tolist(), sites, self.unseen):
+                out[rows] = self.effects_.remove(X[rows], d[rows], like)
         return out
 
 

@@ -118,16 +118,10 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
 
 def write_description(out: Path, source: Path, name: str, made_by: str = "fcforge") -> None:
     """dataset_description.json of a derivative of `source`."""
-    write_json(
-        out / "dataset_description.json",
-        {
-            "Name": name,
-            "BIDSVersion": "1.10.0",
-            "DatasetType": "derivative",
-            "GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}],
-            "SourceDatasets": [{"URL": str(source)}],
-        },
-    )
+    about = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
+    made = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
+    sources = {"SourceDatasets": [{"URL": str(source)}]}
+    write_json(out / "dataset_description.json", {**about, **made, **sources})
 
 
 def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:

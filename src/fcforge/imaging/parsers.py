@@ -27,6 +27,7 @@ CELL, STRUCT, TEXT = 1, 2, 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[tuple[int, list[str]]]  # line number and cells
+Take = Callable[[int], None]  # called with the size of what is to be unpacked; may raise
 
 
 def parse_text(text: str, delimiter: str | None, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -137,7 +138,7 @@ class _Element(NamedTuple):
         return np.frombuffer(self.data, dtype=self.order + STORED[self.kind])
 
 
-def parse_mat(content: bytes, take: Callable[[int], None] = lambda n: None) -> dict[str, Any]:
+def parse_mat(content: bytes, take: Take = lambda n: None) -> dict[str, Any]:
     """Variables of a .mat file given as bytes.
 
     Parameters
@@ -177,7 +178,7 @@ def parse_mat(content: bytes, take: Callable[[int], None] = lambda n: None) -> d
     return variables
 
 
-def _inflate(packed: _Element, take: Callable[[int], None]) -> bytes:
+def _inflate(packed: _Element, take: Take) -> bytes:
     """The one variable in a compressed element, whose tag says its size."""
     stream = zlib.decompressobj()
     tag = stream.decompress(packed.data, 8)
@@ -211,7 +212,7 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         at = end
 
 
-def _variable(element: _Element, take: Callable[[int], None]) -> dict[str, Any]:
+def _variable(element: _Element, take: Take) -> dict[str, Any]:
     """A dense numeric variable, a cell of texts or the fields of a struct; else nothing."""
     kind, dims, name, parts = _header(element)
     if kind in NUMERIC_CLASSES:
@@ -222,50 +223,39 @@ def _variable(element: _Element, take: Callable[[int], None]) -> dict[str, Any]:
             return {}
         take(len(texts) * max(map(len, texts)) * 4)  # numpy gives all the room of the longest
         return {name: np.array(texts, dtype=np.str_)}
-    if kind != STRUCT:
+    if kind != STRUCT or len(parts) < 2:
         return {}
-    width, names = (next(parts, _Element(0, b"", "")) for _ in range(2))
-    step = max(int(width.numbers()[0]), 1)
+    (width, names), cells = parts[:2], [_simple(part) for part in parts[2:]]
+    step, found = max(int(width.numbers()[0]), 1), dict[str, Any]()
     fields = [names.data[i : i + step] for i in range(0, len(names.data), step)]
-    cells = [_simple(part) for part in parts]
-    return {
-        f"{name}.{field.rstrip(bytes(1)).decode()}": [
-            values for values in cells[k :: len(fields)] if isinstance(values, np.ndarray)
-        ]
-        for k, field in enumerate(fields)
-    }
+    for k, field in enumerate(fields):
+        own = [values for values in cells[k :: len(fields)] if isinstance(values, np.ndarray)]
+        found[f"{name}.{field.rstrip(bytes(1)).decode()}"] = own
+    return found
 
 
-def _header(element: _Element) -> tuple[int, tuple[int, ...], str, Iterator[_Element]]:
+def _header(element: _Element) -> tuple[int, tuple[int, ...], str, list[_Element]]:
     """Class (-1 for complex numbers), shape and name of a variable, and the rest of it."""
-    parts = _elements(element.data, element.order)
-    found = [part for _, part in zip(range(3), parts, strict=False)]
-    if len(found) < 3:
+    parts = list(_elements(element.data, element.order))
+    if len(parts) < 3 or parts[0].numbers().size < 1:
         raise ValueError("variable without flags, shape and name")
-    flags, shape, name = found
-    word = flags.numbers()
-    if word.size < 1:
-        raise ValueError("variable without flags")
-    kind = -1 if int(word[0]) & COMPLEX_FLAG else int(word[0]) & 0xFF
-    dims = tuple(int(d) for d in shape.numbers())
-    return kind, dims, name.data.decode("utf-8"), parts
+    flags, shape, name = int(parts[0].numbers()[0]), parts[1].numbers(), parts[2].data
+    kind = -1 if flags & COMPLEX_FLAG else flags & 0xFF
+    return kind, tuple(map(int, shape)), name.decode("utf-8"), parts[3:]
 
 
 def _simple(element: _Element) -> np.ndarray | str | None:
     """Numbers or text of a variable; None for anything else."""
-    if element.kind != MATRIX:
-        return None
-    kind, dims, _, parts = _header(element)
-    values = next(parts, None)
-    if kind == TEXT and values is not None:
-        if values.kind in STORED:  # UTF-16 code units, or bytes
-            return "".join(map(chr, values.numbers().tolist()))
-        return values.data.decode("utf-8")
+    kind, dims, _, parts = _header(element) if element.kind == MATRIX else (-1, (), "", [])
+    if kind == TEXT and parts:
+        if parts[0].kind in STORED:  # UTF-16 code units, or bytes
+            return "".join(map(chr, parts[0].numbers().tolist()))
+        return parts[0].data.decode("utf-8")
     if kind not in NUMERIC_CLASSES:
         return None
-    if values is None or min(dims, default=-1) < 0:
+    if not parts or min(dims, default=-1) < 0:
         raise ValueError("variable without values")
-    numbers = values.numbers()
+    numbers = parts[0].numbers()
     if math.prod(dims) != numbers.size:  # Python integers: a damaged shape cannot overflow
         raise ValueError(f"{numbers.size} values for shape {dims}")
     return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(dims, order="F")

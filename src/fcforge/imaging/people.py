@@ -66,13 +66,10 @@ class ParticipantTable:
 
 def find_people(root: Path, given: Path | None = None) -> ParticipantTable:
     """Table named by the user, else participants.tsv in `root` or the folder above it."""
-    if given is not None:
-        return read_people(given)
-    for folder in (root, root.resolve().parent, root.resolve().parent.parent):
-        for name in NAMES:
-            if (folder / name).is_file():
-                return read_people(folder / name)
-    return ParticipantTable({})
+    folders = (root, root.resolve().parent, root.resolve().parent.parent)
+    there = (folder / name for folder in folders for name in NAMES)
+    found = given or next((path for path in there if path.is_file()), None)
+    return read_people(found) if found else ParticipantTable({})
 
 
 def read_people(path: Path) -> ParticipantTable:
@@ -161,12 +158,11 @@ class Outcome:
 
     def summary(self, out: Path, what: str) -> list[str]:
         """How many are done, and where the reasons of the others are."""
-        done = len(self.made) + len(self.kept)
-        made = f"({len(self.made)} made now, {len(self.kept)} from before)"
-        line = f"{done} of {done + len(self.failed)} subjects {what} in {out} {made}"
+        made, kept, failed = len(self.made), len(self.kept), len(self.failed)
+        done = f"{made + kept} of {made + kept + failed} subjects {what} in {out}"
+        lines = [f"{done} ({made} made now, {kept} from before)"]
         log = out / "logs" / "failed.tsv"
-        failed = f"{len(self.failed)} failed; reasons above and in {log}"
-        return [line, failed] if self.failed else [line]
+        return lines + [f"{failed} failed; reasons above and in {log}"] * bool(failed)
 
 
 def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:
@@ -214,16 +210,11 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTa
         if not side:
             continue
         made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
-        known = people.of(subject)
-        rows.append(
-            {
-                "participant_id": path.relative_to(out).parts[0],
-                "original_id": subject,
-                **{k: v for k, v in known.items() if k not in made or made[k] == "n/a"},
-                **{k: v for k, v in made.items() if not (v == "n/a" and k in known)},
-                "file": str(path.relative_to(out)),
-            }
-        )
+        known, file = people.of(subject), path.relative_to(out)
+        row = {"participant_id": file.parts[0], "original_id": subject}
+        row |= {k: v for k, v in known.items() if k not in made or made[k] == "n/a"}
+        row |= {k: v for k, v in made.items() if not (v == "n/a" and k in known)}
+        rows.append({**row, "file": str(file)})
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return [{c: row.get(c, "n/a") for c in columns} for row in rows]
 

@@ -21,7 +21,7 @@ zero and the diagonal is scaled back to one.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -219,20 +219,15 @@ class Harmony:
         sites : sequence of str
             Those learned, in order.
         unseen : {"refuse", "leave", "estimate"} or mapping of str to str
-            As in `learned_as`.
+            As in `by_site`.
         """
-        out, level = np.array(fc, dtype=np.float32), Level(self.level, self.spread)
-        for name in dict.fromkeys(names):
-            rows, like = np.array([n == name for n in names]), learned_as(name, sites, unseen)
-            if like is not None:
+        out = np.array(fc, dtype=np.float32)
+        for rows, like in by_site(names, sites, unseen):
+            if like is None:
+                move = Level(self.level, self.spread).move(self.how, to_z(out[rows]))
+            else:
                 place = sites.index(like)
                 move = Transform(self.scale[place], self.shift[place])
-            elif unseen == "leave":
-                continue
-            else:
-                if rows.sum() < 2:
-                    raise DataError(f"site '{name}' has one subject: its effect cannot be told.")
-                move = level.move(self.how, to_z(out[rows]))
             if (move.scale != 1).any() or (move.shift != 0).any():
                 out[rows] = move(out[rows])
         return out
@@ -263,25 +258,35 @@ def _require_many(n: int, where: str) -> None:
         raise DataError(what, where=where, do=do)
 
 
-def learned_as(name: str, sites: Sequence[str], unseen: Unseen) -> str | None:
-    """The learned site whose effect a site's people have; None where `unseen` says what to do.
+def by_site(
+    names: Sequence[str], sites: Sequence[str], unseen: Unseen
+) -> Iterator[tuple[np.ndarray, str | None]]:
+    """Rows of the people of each site, and the learned site whose effect they have.
+
+    None where it is to be estimated from these very people; those that stay as they are, are
+    passed over.
 
     Parameters
     ----------
-    name : str
+    names : sequence of n str
+        Site of each.
     sites : sequence of str
         Whose effects are known.
     unseen : {"refuse", "leave", "estimate"} or mapping of str to str
         What happens to people of another site: an error; they stay as they are; the effect is
         estimated from these very people, without diagnoses; or the site to take them for.
     """
-    like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
-    if like in sites:
-        return like
-    if unseen in ("leave", "estimate"):
-        return None
-    raise DataError(
-        f"site '{like}' was not among those learned ({', '.join(sites)}): its effect is unknown.",
-        do="Name the learned site that it resembles, or choose what to do with a new one: unseen= "
-        "(--unseen) 'estimate' or 'leave'.",
-    )
+    for name in dict.fromkeys(names):
+        rows = np.array([n == name for n in names])
+        like = unseen.get(name, name) if isinstance(unseen, Mapping) else name
+        if like in sites:
+            yield rows, like
+        elif unseen == "estimate":
+            if rows.sum() < 2:
+                raise DataError(f"site '{name}' has one subject: its effect cannot be told.")
+            yield rows, None
+        elif unseen != "leave":
+            known = f"({', '.join(sites)}): its effect is unknown."
+            do = "Name the learned site that it resembles, or choose what to do with a new one:"
+            do = f"{do} unseen= (--unseen) 'estimate' or 'leave'."
+            raise DataError(f"site '{like}' was not among those learned {known}", do=do)

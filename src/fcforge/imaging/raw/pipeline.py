@@ -246,14 +246,8 @@ class _Way:
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"
         with whole_file(path.with_name(name)) as part:
             table.to_csv(part, sep="\t", index=False, na_rep="n/a", float_format="%.8g")
-        side = {
-            "RepetitionTime": self.tr,
-            "SpatialReference": mni.SPACE,
-            "Sources": [self.run.source.path],
-            "Steps": result.done,
-            "Recipe": self.request.recorded,
-            "Software": outputs.software(),
-            "MeanFD": float(np.nanmean(table["framewise_displacement"])),
-            "Fingerprint": key,
-        }
-        outputs.write_json(sidecar_of(path), side)
+        side = {"RepetitionTime": self.tr, "SpatialReference": mni.SPACE}
+        side |= {"Sources": [self.run.source.path], "Steps": result.done}
+        side |= {"Recipe": self.request.recorded, "Software": outputs.software()}
+        side["MeanFD"] = float(np.nanmean(table["framewise_displacement"]))
+        outputs.write_json(sidecar_of(path), {**side, "Fingerprint": key})
