@@ -113,7 +113,7 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     assert report["HighPassBy"] == "butterworth"
     cosine = pd.DataFrame({"cosine00": np.cos(np.pi * np.arange(200) / 200)})
     for high_pass in (0.01, None):
-        way = make_denoise("none", high_pass=high_pass)
+        way = make_denoise("none", (high_pass, 0.1))
         _, report = clean_series(series, way, tr=TR, found=(cosine, None))
         assert (report["HighPassHz"], report["HighPassBy"]) == (None, "cosine regressors")
     _, report = clean_series(series, way, tr=TR)
@@ -126,7 +126,7 @@ def test_names_that_do_not_exist_and_empty_bands():
     with pytest.raises(ConfigError, match="unknown denoise method 'moton'"):
         make_denoise("moton+wm_csf")
     with pytest.raises(ConfigError, match="is empty"):
-        make_denoise("simple", high_pass=0.2, low_pass=0.1)
+        make_denoise("simple", (0.2, 0.1))
 
 
 def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):

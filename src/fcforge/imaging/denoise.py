@@ -40,6 +40,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
 Confounds = tuple[pd.DataFrame | None, np.ndarray | None]  # a table, and the volumes kept
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
+BAND: Band = (0.01, 0.1)
 MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much or is too short for this method."
 
@@ -71,19 +72,14 @@ class Denoise:
         return {"Method": self.name, "LoadConfounds": parameters, **more}
 
 
-def make_denoise(
-    name: str = "simple",
-    *,
-    high_pass: float | None = 0.01,
-    low_pass: float | None = 0.1,
-    **limits: float | None,
-) -> Denoise:
+def make_denoise(name: str = "simple", band: Band = BAND, **limits: float | None) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
-    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `limits` are ``fd_threshold`` and
-    ``std_dvars_threshold`` of scrubbing where they are not None.
+    joined by ``+``, e.g. ``motion+wm_csf+global_signal``; `band` is passed, in Hz, and `limits`
+    are ``fd_threshold`` and ``std_dvars_threshold`` of scrubbing where they are not None.
     """
+    high_pass, low_pass = band
     if high_pass and low_pass and high_pass >= low_pass:
         raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
     joined, differs = PRESETS.get(name, (name, {}))

@@ -1,13 +1,13 @@
 """One run -> ROI series and its quality; one subject -> FC."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
+from fcforge.imaging import denoise
 from fcforge.imaging.atlas import Atlas
-from fcforge.imaging.denoise import NONE, clean_series, fmriprep_confounds, framewise_displacement
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.parcellate import roi_means
 from fcforge.imaging.scan import open_scan, repetition_time
@@ -61,8 +61,7 @@ class Run:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SubjectFC:
+class SubjectFC(NamedTuple):
     """FC of one subject over all runs.
 
     Attributes
@@ -82,9 +81,8 @@ class SubjectFC:
     @property
     def mean_fd(self) -> float:
         """Mean framewise displacement in mm over runs, NaN where unknown."""
-        known = [run.fd for run in self.runs if run.fd is not None]
+        known = [run.fd[np.isfinite(run.fd)] for run in self.runs if run.fd is not None]
         values = np.concatenate([np.empty(0), *known])
-        values = values[np.isfinite(values)]
         return float(values.mean()) if len(values) else float("nan")
 
     @property
@@ -138,7 +136,7 @@ def _total_dof(runs: tuple[Run, ...]) -> float | None:
 def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
     make = _from_series if source.kind == "series" else _from_scan
-    fd = framewise_displacement(source.motion) if source.motion else None
+    fd = denoise.framewise_displacement(source.motion) if source.motion else None
     return make(source, atlas, settings, None if fd is None else fd[settings.drop :])
 
 
@@ -170,23 +168,23 @@ def _from_scan(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray
         warnings.append("the header says scanner space: make sure the scan is in MNI space")
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
-    series, report = _denoised(raw, source, settings, tr)
+    if source.denoised:
+        series, report = raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
+    else:
+        found = _confounds(source, settings, len(raw))
+        series, report = denoise.clean_series(raw, settings.denoising, tr, found, str(source.path))
     return Run(source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings))
 
 
-def _denoised(
-    raw: np.ndarray, source: Source, settings: FCRequest, tr: float | None
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Cleaned series and what was done, unless the tool has done so already."""
-    if source.denoised:
-        return raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    confounds, kept = NONE
+def _confounds(source: Source, settings: FCRequest, n_volumes: int) -> denoise.Confounds:
+    """Confounds of the volumes that were not dropped, and those kept; none but for fMRIPrep."""
+    confounds, kept = denoise.NONE
     if source.tool == "fmriprep":
-        confounds, kept = fmriprep_confounds(source.path, settings.denoising)
+        confounds, kept = denoise.fmriprep_confounds(source.path, settings.denoising)
     if confounds is not None:
         confounds = confounds.iloc[settings.drop :].reset_index(drop=True)
         kept = None if kept is None else kept[kept >= settings.drop] - settings.drop
-        if len(confounds) != len(raw):
-            what = f"the scan has {len(raw)} volumes, its confounds have {len(confounds)} rows."
+        if len(confounds) != n_volumes:
+            what = f"the scan has {n_volumes} volumes, its confounds have {len(confounds)} rows."
             raise DataError(what, where=source.path)
-    return clean_series(raw, settings.denoising, tr, (confounds, kept), str(source.path))
+    return confounds, kept

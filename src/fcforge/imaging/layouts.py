@@ -229,29 +229,26 @@ def _one_task(found: list[Source], request: FCRequest, say: Callable[[str], None
 def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     """Why nothing is wanted: what is there instead."""
     root = request.source
-    if found:
-        there = {f"task-{s.task} ses-{s.session} space-{s.space}" for s in found}
-        what = f"nothing with this task, session, space and name; there is {_few(there)}."
-        return DataError(what, where=root, do="See --task, --session, --space and --select.")
+    there = {f"task-{s.task} ses-{s.session} space-{s.space}" for s in found}
     scans = sources.nifti_files(root, "sub-*/**/*_bold")
-    bold = {sources.entities(path.name).get("space", "") for path in scans}
+    bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
-    if series:
-        what = f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}."
-        return DataError(what, where=root, do="Name one of them: --atlas NAME.")
-    if bold:
-        spaces = _few(space or "scanner" for space in bold)
-        what = f"scans in {spaces} space only, FC needs MNI space."
-        return DataError(what, where=root, do=TO_MNI)
-    what = "no scan and no time series found."
+    for holds, what, do in (
+        (there, f"nothing with this task, session, space and name; there is {_few(there)}.",
+         "See --task, --session, --space and --select."),
+        (series, f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}.",
+         "Name one of them: --atlas NAME."),
+        (bold, f"scans in {_few(bold)} space only, FC needs MNI space.", TO_MNI),
+        (any(root.glob("**/*.d*series.nii")),
+         "only CIFTI files (.dtseries.nii: surface data), which are not read.",
+         "Give the scans in MNI volume space, or series that another tool parcellated."),
+        (any(sources.nifti_files(root, "**/*_T[12]w")),
+         "only anatomical images (T1w, T2w), no functional scan.", "FC is made of *_bold scans."),
+    ):  # fmt: skip
+        if holds:
+            return DataError(what, where=root, do=do)
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
-    if any(root.glob("**/*.d*series.nii")):
-        what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
-        do = "Give the scans in MNI volume space, or series that another tool parcellated."
-    elif any(sources.nifti_files(root, "**/*_T[12]w")):
-        what = "only anatomical images (T1w, T2w), no functional scan."
-        do = "FC is made of *_bold scans."
-    return DataError(what, where=root, do=do)
+    return DataError("no scan and no time series found.", where=root, do=do)
 
 
 def _few(names: Iterable[str]) -> str:

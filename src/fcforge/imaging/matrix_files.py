@@ -53,11 +53,10 @@ class MemoryBudget:
         """Raise `DataError` when the file asks for more than there is."""
         self.taken += abs(n_bytes)
         if not self.taken <= self.most:
-            taken, most, enough = memory(self.taken), memory(self.most), math.ceil(self.taken / 1e9)
-            what = f"would take {taken} of memory or more; the limit is {most} for one file."
-            do = "Is it the right file? If it is, raise the limit: "
-            do = f"{do}{MOST_GB_SETTING}={enough} in the environment."
-            raise DataError(what, where=self.path, do=do)
+            most, setting = memory(self.most), f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}"
+            what = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
+            do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
+            raise DataError(f"{what} file.", where=self.path, do=do)
 
     def take_zip(self, stream: str | Path | IO[bytes]) -> None:
         """What the members of a zip say they unpack to."""
@@ -66,10 +65,10 @@ class MemoryBudget:
 
     def take_npy(self, stream: IO[bytes]) -> None:
         """What the header of an .npy says: numpy allocates that much before it reads."""
-        version = np.lib.format.read_magic(stream)
-        old = version == (1, 0)  # 3.0 differs from 2.0 in the letters of names only
-        header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(stream)
+        npy = np.lib.format
+        old = npy.read_magic(stream) == (1, 0)  # 3.0 differs from 2.0 in the letters of names only
+        read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+        shape, _, dtype = read(stream)
         self.take(math.prod(shape) * dtype.itemsize)
 
 

@@ -50,17 +50,15 @@ def describe_methods(
         Subjects with FC, and all of them.
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
-    keys = ["dropped"] * bool(request.drop)
-    keys.append(
-        "series" if source.kind == "series" else "maps" if atlas.probabilistic else "labels"
-    )
+    made = "maps" if atlas.probabilistic else "labels"
+    keys = [*["dropped"] * bool(request.drop), "series" if source.kind == "series" else made]
     values: dict[str, Any] = {"rois": f"{atlas.n_rois} ROIs ({_named(atlas)})", **vars(request)}
     values |= {"uncovered": "", "few_dof": "", "n_done": done[0], "total": done[1]}
     if source.kind == "scan":
         values["uncovered"] = f" or of which less than {request.min_coverage:.0%} was covered"
     if not source.denoised:
-        least = f"fewer than {request.min_dof} degrees of freedom"
-        values["few_dof"] = f", or left with {least} by denoising"
+        few = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
+        values["few_dof"] = few
         more, what = _denoising(request, confounds=source.tool == "fmriprep")
         keys, values = [*keys, *more], {**values, **what}
     name = made_by or words()["names"].get(tool, tool)

@@ -73,9 +73,8 @@ class FCRequest(Request):
         """Method, band and thresholds as `clean_series` takes them."""
         from fcforge.imaging.denoise import make_denoise
 
-        band = {"high_pass": self.high_pass or None, "low_pass": self.low_pass or None}
         limits = {k: getattr(self, k) for k in ("fd_threshold", "std_dvars_threshold")}
-        return make_denoise(self.denoise, **band, **limits)
+        return make_denoise(self.denoise, (self.high_pass or None, self.low_pass or None), **limits)
 
     @property
     def recorded(self) -> dict[str, Any]:

@@ -6,9 +6,8 @@ line; the others finish; the caller learns how many failed.
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,8 +32,7 @@ Progress = Callable[[Iterable[Any], int], Iterable[Any]]
 SURPRISES = (ValueError, OSError, RuntimeError, LookupError, ArithmeticError, MemoryError)
 
 
-@dataclass(frozen=True)
-class ParticipantTable:
+class ParticipantTable(NamedTuple):
     """The table, keyed by subject id without ``sub-``.
 
     Attributes
@@ -136,8 +134,7 @@ class Pages(Protocol):
     preprocess_page: Callable[..., str]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a walk over subjects came to.
 
     Attributes

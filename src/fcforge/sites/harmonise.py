@@ -60,8 +60,7 @@ def to_fc(z: np.ndarray) -> np.ndarray:
     return fc
 
 
-@dataclass(frozen=True)
-class Transform:
+class Transform(NamedTuple):
     r"""What happens to every subject of a site: :math:`z' = s \odot z + c`, both (E,).
 
     Knows neither the subject's split nor its diagnosis.

@@ -3,9 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "ge
 SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
-@dataclass(frozen=True)
-class Participant:
+class Participant(NamedTuple):
     """One subject before the FC is read; `extra` holds further columns, text or numbers."""
 
     subject_id: str
@@ -37,11 +36,10 @@ class Participant:
     y: int
     file: str = ""
     diagnosis: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What a subject's file holds.
 
     Attributes
@@ -54,20 +52,18 @@ class Reading:
     """
 
     fc: np.ndarray
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = MappingProxyType({})
     roi_names: tuple[str, ...] = ()
 
 
 Loaded = tuple[Participant, Reading]
+Read = Callable[[Participant], Reading]
+Faults = Sequence[Fault]
+Words = Mapping[str, str]
 
 
 def assemble(
-    name: str,
-    people: Iterable[Participant],
-    read: Callable[[Participant], Reading],
-    *,
-    faults: Sequence[Fault] = (),
-    n_rois: int | None = None,
+    name: str, people: list[Participant], read: Read, faults: Faults = (), n_rois: int | None = None
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
@@ -75,7 +71,7 @@ def assemble(
     ----------
     name : str
         Of the dataset.
-    people : iterable of Participant
+    people : list of Participant
     read : callable
         The file of a participant, or a `DataError`.
     faults : sequence of Fault
@@ -107,7 +103,7 @@ def _same_rois(
     kept = [item for item in loaded if len(item[1].fc) == common]
     names = Counter([r.roi_names for _, r in kept if r.roi_names] or [()]).most_common(1)[0][0]
     wanted = f"{common} were expected." if asked else f"most subjects have {common}."
-    faults = []
+    faults = list[Fault]()
     for person, reading in loaded:
         pairs = enumerate(zip(reading.roi_names, names, strict=False), 1)
         other = next((place for place in pairs if len(set(place[1])) > 1), None)
@@ -178,11 +174,9 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     known = {**dict.fromkeys(PATIENT, 1), **dict.fromkeys(controls, 0), **own}
     if text.lower() in known:
         return known[text.lower()]
-    raise DataError(
-        f"unknown diagnosis '{text}'." if text else "has no diagnosis.",
-        do=f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)}; "
-        "for others say which is the patients': --positive VALUE.",
-    )
+    what = f"unknown diagnosis '{text}'." if text else "has no diagnosis."
+    do = f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)};"
+    raise DataError(what, do=f"{do} for others say which is the patients': --positive VALUE.")
 
 
 def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str, int]:
@@ -252,17 +246,10 @@ def table_in(folder: Path) -> Path | None:
     return next((table for table in tables if table.is_file()), None)
 
 
-def _participant(
-    row: Mapping[str, str], columns: Mapping[str, str], labels: Mapping[str, int] | None
-) -> Participant:
-    subject, site = row[columns["subject"]], row[columns["site"]]
+def _participant(row: Words, columns: Words, labels: Mapping[str, int]) -> Participant:
+    subject, site, said = (row[columns[role]] for role in ("subject", "site", "diagnosis"))
     if not subject or not site:
         raise DataError(f"no {'participant id' if not subject else 'site'}.", do="Fill it in.")
-    return Participant(
-        subject_id=subject,
-        site=site,
-        y=label_of(row[columns["diagnosis"]], columns["diagnosis"], labels),
-        file=row.get(columns["file"], ""),
-        diagnosis=row[columns["diagnosis"]].strip(),
-        extra={k.lower(): v for k, v in row.items() if k and k not in columns.values()},
-    )
+    y, file = label_of(said, columns["diagnosis"], labels), row.get(columns["file"], "")
+    extra = {k.lower(): v for k, v in row.items() if k and k not in columns.values()}
+    return Participant(subject, site, y, file, said.strip(), extra)

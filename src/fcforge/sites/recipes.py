@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
+from itertools import cycle
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,8 +69,7 @@ PRESETS: dict[str, Recipe] = {
 }
 
 
-@dataclass(frozen=True)
-class SiteLayout:
+class SiteLayout(NamedTuple):
     """Size of a simulated site: patients, controls, volumes per scan, mean FD of each class."""
 
     name: str
@@ -94,8 +95,8 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     """Recipe of a preset, with the given numbers in place of its own."""
     recipe = look_up("preset", preset, PRESETS)
-    d_scale = recipe.d_scale if d_scale is None else d_scale
-    recipe = replace(recipe, d_scale=d_scale, rho=recipe.rho if rho is None else rho)
+    given = recipe.d_scale if d_scale is None else d_scale, recipe.rho if rho is None else rho
+    recipe = replace(recipe, d_scale=given[0], rho=given[1])
     if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
         what = f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used."
         raise ConfigError(what, do="rho lies between -1 and 1, d_scale is 0 or more.")
@@ -109,14 +110,12 @@ def places_of(layout: str, n_sites: int | None, scale: float) -> list[SiteLayout
     if n_sites < 1 or not scale > 0:
         what = f"n_sites = {n_sites}, scale = {scale} cannot be used."
         raise ConfigError(what, do="n_sites is 1 or more, scale is above 0.")
+    extra = [f"Sim-Extra{i + 1:02d}" for i in range(n_sites - len(base))]
+    names = [*(place.name for place in base), *extra][:n_sites]
     found = []
-    for i in range(n_sites):
-        place = base[i % len(base)]
-        name = place.name if i < len(base) else f"Sim-Extra{i - len(base) + 1:02d}"
-        patients, controls = (
-            max(MIN_PER_CLASS, round(n * scale)) for n in (place.patients, place.controls)
-        )
-        found.append(replace(place, name=name, patients=patients, controls=controls))
+    for name, place in zip(names, cycle(base), strict=False):
+        n, m = (max(MIN_PER_CLASS, round(size * scale)) for size in place[1:3])
+        found.append(place._replace(name=name, patients=n, controls=m))
     return found
 
 
@@ -138,15 +137,11 @@ def made_up_atlas(n_rois: int) -> Atlas:
     """
     pairs = n_rois // 2
     left = _half_ellipsoid(pairs)
-    xyz = np.empty((n_rois, 3))
-    xyz[0 : 2 * pairs : 2] = left
-    xyz[1 : 2 * pairs : 2] = left * [-1, 1, 1]
-    xyz[2 * pairs :] = 0.0
+    xyz = np.zeros((n_rois, 3))
+    xyz[0 : 2 * pairs : 2], xyz[1 : 2 * pairs : 2] = left, left * [-1, 1, 1]
     group = _grow(np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6)))
-    names = tuple(
-        f"ROI{i // 2 + 1:03d}_{'LR'[i % 2]}" if i < 2 * pairs else f"ROI{pairs + 1:03d}"
-        for i in range(n_rois)
-    )
+    both = [f"ROI{i + 1:03d}_{side}" for i in range(pairs) for side in "LR"]
+    names = (*both, *[f"ROI{pairs + 1:03d}"] * (n_rois % 2))
     systems = tuple(f"system{g + 1}" for g in group)
     return Atlas(f"MadeUp{n_rois}", names, systems, codes=tuple(range(1, n_rois + 1)), xyz=xyz)
 
