@@ -143,6 +143,11 @@ class Method(Checked):
         """Remembered subjects per training step (0: the method replays nothing)."""
         return 0
 
+    @property
+    def asks_for(self) -> int:
+        """Synthetic subjects that it has its generator make of every site, if any."""
+        return 0
+
     def check_model(self, model: Model) -> None:
         """Raise `ConfigError` where the method cannot teach this model; asked before any work."""
 

@@ -18,16 +18,56 @@ target :math:`(\lambda_1 t + \lambda_2 u) / (\lambda_1 + \lambda_2)`.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fcforge.methods.base import Lane, Model, PublicView, SiteView, State
-from fcforge.methods.shared.ridge import balance_classes, dual_ridge, linear_head, recalled_targets
-from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.methods.shared.ridge import (
+    Dual,
+    balance_classes,
+    dual_ridge,
+    linear_head,
+    recalled_targets,
+)
+from fcforge.methods.shared.synthetic import SyntheticMemory
+from fcforge.models.base import Output
 from fcforge.replay.memory import ROWS
 from fcforge.settings import Positive, Share, Size
+
+CHUNK = 256  # subjects whose features are made float64 at once
+
+
+class Seen(NamedTuple):
+    """The N subjects that a solution is made of, as far as it sees them.
+
+    Attributes
+    ----------
+    rows, place : Tensor of shape (N,) and (bank,), int64
+        Their bank rows, in order, and the place of a bank row among them.
+    gram : Tensor of shape (N, N), float64
+        Inner products of their features.
+    public : Tensor of shape (N,)
+        What the public head says of them; 0 without one.
+    own, t, mass : Tensor of shape (n,)
+        Places of the open site's subjects, their targets -1 or +1, and what each counts.
+    """
+
+    rows: Tensor
+    place: Tensor
+    gram: Tensor
+    public: Tensor
+    own: Tensor
+    t: Tensor
+    mass: Tensor
+
+
+def _looked_up(place: Tensor, score: Tensor, rows: Tensor) -> Output:
+    """Logits (-s, s) of bank rows whose scores are known; readouts are known already."""
+    s = score[place[rows]]
+    return Output(torch.stack([-s, s], -1), s[:, None][:, :0], {})
 
 
 class Recall(NamedTuple):
@@ -98,34 +138,49 @@ class ForgeRidge(SyntheticMemory):
         return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
 
     def _solve(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
-        bank, old = site.bank.inputs(model), lane.state[ROWS].clamp(min=0)
-        rows = torch.cat([site.rows, old])
-        x, gram = bank["edges"][rows].double(), site.bank.products(model, rows)
-        t = 2.0 * site.y.double() - 1.0
-        alike = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
+        """Mean of the solutions for each choice; scores in between follow from the products."""
+        seen, edges = self._products(model, lane, site), site.bank.inputs(model)["edges"]
         keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
-        chooses = len(old) > 0 and self.chooses
-        total = torch.zeros(x.shape[1] + 1, dtype=x.dtype, device=x.device)
-        for done in range(self.rounds if chooses else 1):
-            if chooses:
-                key = keys[done].to(x.device)
-                lane = self.choose(seen_by(model, lane, bank), lane, key)
-            total += self._ridge(x, gram, t, alike, lane.state)
-            mean = total / (done + 1)
-            lane = lane._replace(params=linear_head(mean[:-1], mean[-1]))
-        return lane
+        weight, bias = lane.params["head.0.weight"][1], lane.params["head.0.bias"][1]
+        score = torch.cat([edges[rows] @ weight for rows in seen.rows.split(CHUNK)]) + bias
+        rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
+        total, level = seen.gram.new_zeros(len(seen.gram)), seen.gram.new_zeros(())
+        for done in range(1, rounds + 1):
+            if self.chooses:
+                key = keys[done - 1].to(score.device)
+                lane = self.choose(partial(_looked_up, seen.place, score), lane, key)
+            where, dual = self._ridge(seen, lane.state, edges.shape[1])
+            total, level = total.index_add(0, where, dual.coefficient), level + dual.bias
+            score = seen.public + (seen.gram @ total + level) / done
+        parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
+        head = sum(c @ edges[rows].double() for rows, c in parts) / rounds
+        public = lane.state.get("public.head", head.new_zeros(len(head) + 1))
+        return lane._replace(params=linear_head(public[:-1] + head, public[-1] + level / rounds))
 
-    def _ridge(self, x: Tensor, gram: Tensor, t: Tensor, alike: Tensor, state: State) -> Tensor:
-        """Weights and, last, bias (p + 1,) for the subjects chosen now."""
-        n, asked = len(t), self.targets(state, len(t))
-        place = torch.cat([torch.arange(n, device=x.device), n + asked.slot])
-        target, mass = torch.cat([t, asked.target]), torch.cat([alike, asked.mass])
-        public = state.get("public.head", torch.zeros_like(x[0, :1]).expand(x.shape[1] + 1))
-        if "public.head" in state:  # what it leaves
-            target = target - (x @ public[:-1])[place] - public[-1]
-        dual = dual_ridge(gram[place[:, None], place], target, mass, self.penalty * x.shape[1])
-        weight = torch.zeros_like(x[:, 0]).index_add(0, place, dual.coefficient) @ x
-        return public + torch.cat([weight, dual.bias[None]])
+    def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
+        """The open site, and the candidates and held-out subjects of the past ones."""
+        edges, held = site.bank.inputs(model)["edges"], [lane.state[k] for k in self.row_keys]
+        rows = torch.cat([site.rows, *held]).unique()
+        rows = rows[rows >= 0]
+        place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
+        place[rows] = torch.arange(len(rows), device=rows.device)
+        t = 2.0 * site.y.double() - 1.0
+        mass = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
+        public = t.new_zeros(len(rows))
+        if (head := lane.state.get("public.head")) is not None:
+            parts = [edges[some].double() @ head[:-1] for some in rows.split(CHUNK)]
+            public = torch.cat(parts) + head[-1]
+        gram = site.bank.products(model, rows)
+        return Seen(rows, place, gram, public, place[site.rows], t, mass)
+
+    def _ridge(self, seen: Seen, state: State, n_features: int) -> tuple[Tensor, Dual]:
+        """Places of the open site's subjects and of those chosen now, and their solution."""
+        asked = self.targets(state, len(seen.t))
+        chosen = seen.place[state[ROWS][asked.slot]]
+        where = torch.cat([seen.own, chosen])
+        target = torch.cat([seen.t, asked.target]) - seen.public[where]  # what the public leave
+        mass, gram = torch.cat([seen.mass, asked.mass]), seen.gram[where[:, None], where]
+        return where, dual_ridge(gram, target, mass, self.penalty * n_features)
 
     def targets(self, state: State, n: int) -> Recall:
         """Targets and masses of the chosen subjects, at a site of `n` subjects.

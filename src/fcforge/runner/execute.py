@@ -65,11 +65,11 @@ def train(node: Node, dataset: Component, root: str) -> str:
     return node.key
 
 
-def fit_generator(node: Node, dataset: Component, root: str) -> None:
-    """Fit the generator of a node's last site into the run folder's cache."""
+def fit_generator(node: Node, dataset: Component, root: str, draw: bool = False) -> None:
+    """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
         shop = _workshop(dataset, root, node.spec.data_sha256)
-        shop.fit_generator(node.spec, node.spec.order[-1])
+        shop.fit_generator(node.spec, node.spec.order[-1], draw=draw)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -101,6 +101,9 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     jobs = min(jobs, len(work.todo))
     pool, root = _workers(jobs), str(work.store.root)
     try:
+        if jobs > 1:  # first in the queue: two workers that need one at a time would both fit it
+            for node in wanted_generators(work.todo).values():
+                pool.submit(fit_generator, node, dataset, root, draw=True)
         _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
         raise FCForgeError(

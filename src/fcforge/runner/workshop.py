@@ -147,9 +147,16 @@ class Workshop:
         """Scores on every site."""
         return _scored(spec, lambda labelled: self.evaluator(spec, labelled).scores(lane))
 
-    def fit_generator(self, spec: RunSpec, site: str) -> None:
-        """Fit the generator of (site, seed) into the store's cache, where it is not there yet."""
-        self.bench.fit_generator(self.sites(spec)[site], spec, self._start(spec))
+    def fit_generator(self, spec: RunSpec, site: str, draw: bool = False) -> None:
+        """Fit the generator of (site, seed) into the store's cache, where it is not there yet.
+
+        With `draw` the subjects that the method will ask for are drawn, too.
+        """
+        asked = (self.sites(spec)[site], spec)
+        if draw and (n := self.learner(spec).method.asks_for):
+            self.bench.synthetic(*asked, n, self._start(spec))
+        else:
+            self.bench.fit_generator(*asked, self._start(spec))
 
     def _start(self, spec: RunSpec) -> Start | None:
         return self.public(spec).start if spec.start else None

@@ -104,6 +104,11 @@ class SyntheticMemory(Method):
         return l1, l2, l3
 
     @property
+    def asks_for(self) -> int:
+        """Candidates and held-out subjects."""
+        return self.candidates + self.dev
+
+    @property
     def chooses(self) -> bool:
         """Whether there is anything to choose anew while a site is learned."""
         return self.sampling != "reservoir" and any(self.weights)
@@ -181,7 +186,7 @@ class SyntheticMemory(Method):
 
     def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
         """What the memory gains: candidates with their teacher's words, held-out subjects."""
-        rows, y = site.synthetic(self.candidates + self.dev), site.bank.y
+        rows, y = site.synthetic(self.asks_for), site.bank.y
         kept, held = (rows[places] for places in selection.even_split(y[rows], self.dev))
         inputs = gather(site.bank.inputs(model), kept)
         logits, embedding = teach(model, lane.params, lane.stats, inputs)
