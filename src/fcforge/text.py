@@ -36,11 +36,22 @@ def no_formula(cell: str) -> str:
     return f"'{cell}" if cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
+def rounded(value: float, digits: int) -> float:
+    """Rounded alike on every machine: a tie is seen as one although its last bit is noise.
+
+    Examples
+    --------
+    >>> rounded(0.6434375 + 1e-15, 6) == rounded(0.6434375 - 1e-15, 6)
+    True
+    """
+    return round(round(value, 10), digits) + 0.0
+
+
 def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
     """Fixed digits with a real minus sign; n/a for NaN, and never a negative zero."""
     if not math.isfinite(value):
         return NONE
-    value = round(value, digits) + 0.0
+    value = rounded(value, digits)
     text = f"{value:+.{digits}f}" if sign and value else f"{value:.{digits}f}"
     return text.replace("-", MINUS)
 

@@ -12,7 +12,7 @@ import pandas as pd
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
 from fcforge.stats import COLUMNS, Finding, Row
 from fcforge.stats.table import records
-from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable
+from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable, rounded
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,5 +173,5 @@ def as_json(rows: Sequence[Row]) -> str:
 def plain(value: str | float | int, missing: str | None) -> str | float | int | None:
     """A value every reader of CSV and JSON understands."""
     if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else missing
+        return rounded(value, 6) if math.isfinite(value) else missing
     return value
