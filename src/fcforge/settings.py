@@ -4,7 +4,6 @@ The same annotations are checked wherever a value comes from: a config (`checked
 `fcforge.components.build`) or Python (`Checked`).
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
@@ -63,7 +62,7 @@ _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
         "Use a whole number.",
     ),
     float: (
-        lambda v: isinstance(v, Real) and not isinstance(v, bool) and not math.isnan(v),
+        lambda v: isinstance(v, Real) and not isinstance(v, bool) and v == v,
         "is not a number",
         "Use a number.",
     ),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fcforge.capsule import learn, open_capsule, settings_for
-from fcforge.capsule.audit import as_seen, audit_capsule, site_as_learned
+from fcforge.capsule.audit import audit_capsule, gather, site_as_learned
 from fcforge.capsule.home import read_home, receipt_of
 from fcforge.errors import CapsuleError, DataError
 from fcforge.estimator import ForgeClassifier
@@ -161,7 +161,7 @@ def test_a_harmonised_capsule_is_attacked_with_harmonised_people(tmp_path) -> No
     audit = audited(path, site)
     assert audit.row("method state", "leverage in root").auc.value > 0.95
     assert audit.row("method state", "alignment with harmonisation")  # few edges: says little
-    seen, *_ = as_seen(open_capsule(path), site, None, None)
+    people, member = gather(open_capsule(path), site, None, None, PLAN)
     level = open_capsule(path).harmony.level
-    mean = to_z(seen.learning(with_val=True).fc.numpy()).mean(0)
+    mean = to_z(people.batch.fc.numpy()[member[0] == 1]).mean(0)
     assert np.abs(mean - level).max() < 0.05

@@ -94,29 +94,14 @@ def _outsiders(
     return both.select(torch.from_numpy(~mask)), rest, both.select(torch.from_numpy(mask))
 
 
-def as_seen(
-    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None
-) -> tuple[Site, FCBatch | None, Mapping[str, Tensor] | None]:
-    """All people as the network sees them: harmonised as those of the site are."""
-    if capsule.harmony is None:
-        return site, reference, other
-
-    def moved(batch: FCBatch) -> FCBatch:
-        return FCBatch.from_numpy(capsule.moved(batch.fc.numpy(), site.name), batch.y.numpy())
-
-    train, val, test = moved(site.train), moved(site.val), moved(site.test)
-    scans = other and {
-        who: torch.from_numpy(capsule.moved(fc.numpy()[None], site.name)[0])
-        for who, fc in other.items()
-    }
-    return replace(site, train=train, val=val, test=test), reference and moved(reference), scans
-
-
 def gather(
     capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None,
     plan: AuditPlan,
 ) -> tuple[People, np.ndarray]:  # fmt: skip
-    """Members, outsiders and reference of a site; `member` of shape (1, n)."""
+    """Members, outsiders and reference of a site; `member` of shape (1, n).
+
+    All are as the network sees them: harmonised as those of the site are.
+    """
     inside = site.learning(with_val=capsule.settings.learns_val)
     ids = [who for who, *_ in people_learned(capsule.settings, site)]
     outside, outside_ids, reference = _outsiders(site, reference, plan)
@@ -126,16 +111,19 @@ def gather(
             f"for an audit (at least {MIN_PEOPLE} each).",
             do="Give people outside the study with --reference.",
         )
-    batch = FCBatch.concat([inside, outside])
-    member = np.full((1, len(batch)), OUTSIDER)
-    member[0, : len(inside)] = MEMBER
+
+    def seen(people: FCBatch) -> FCBatch:
+        fc = capsule.moved(people.fc.numpy(), site.name)
+        return FCBatch.from_numpy(fc, people.y.numpy())
+
+    batch, reference = seen(FCBatch.concat([inside, outside])), seen(reference)
+    member = np.where(np.arange(len(batch)) < len(inside), MEMBER, OUTSIDER)[None]
     if other is None:
         return study.people(batch, reference, None), member
-    missing = [i for i in (*ids, *outside_ids) if i not in other]
-    if missing:
+    if missing := [i for i in (*ids, *outside_ids) if i not in other]:
         raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
     scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
-    return study.people(batch, reference, scans), member
+    return study.people(batch, reference, seen(FCBatch(scans, batch.y)).fc), member
 
 
 def state_scores(
@@ -194,7 +182,7 @@ def audit_capsule(
     started = time.perf_counter()
     with at(f"site '{site.name}'"):
         require_same_people(capsule, site, home)
-        who, member = gather(capsule, *as_seen(capsule, site, reference, other), plan)
+        who, member = gather(capsule, site, reference, other, plan)
     place = capsule.sites.index(site.name)
     both = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
     subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)

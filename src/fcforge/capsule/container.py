@@ -16,7 +16,6 @@ import stat
 import struct
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +29,8 @@ MAX_BYTES = 1 << 30  # a whole capsule; 32-bit zip offsets end at 4 GiB
 MAX_TEXT = 16 << 20  # one JSON part
 
 ASK_AGAIN = "Nothing of it was used; ask the sender for the capsule again."
-_LOCAL = struct.Struct("<4s5H3I2H")
+# All that reading a zip of other bytes was seen to raise.
+BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)
 
 
 class Form(NamedTuple):
@@ -63,28 +63,19 @@ def pack(parts: Mapping[str, bytes]) -> bytes:
 def unpack(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
     """The named parts of a canonical zip; anything else raises `CapsuleError`.
 
-    Members are walked from the first byte on, never beyond the end of `data`, and what they
-    would be packed into must be `data` itself: one comparison rules out every other trick.
+    What is found would be packed into `data` itself: one comparison rules out every other trick.
     """
-    parts: dict[str, bytes] = {}
-    place = 0
-    for name in names:
-        start = place + _LOCAL.size + len(name)
-        head = data[place:start]
-        if len(head) < _LOCAL.size + len(name):
-            raise CapsuleError(f"the file ends before part '{name}'.")
-        fields = _LOCAL.unpack_from(head)
-        if fields[0] != b"PK\3\4" or head[_LOCAL.size :] != name.encode():
-            raise CapsuleError(f"part '{name}' is not where it belongs; this is not a capsule.")
-        if fields[3] != 0:
-            raise CapsuleError(f"part '{name}' is compressed; capsules store their parts.")
-        size = fields[8]
-        if start + size > len(data):
-            raise CapsuleError(f"the file ends within part '{name}'.")
-        parts[name] = data[start : start + size]
-        if zlib.crc32(parts[name]) != fields[6]:
-            raise CapsuleError(f"part '{name}' was damaged or changed: its checksum is another.")
-        place = start + size
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if [m.filename for m in members] != [*names]:
+                raise CapsuleError("the file has other parts than such a capsule.")
+            size = sum(m.file_size for m in members)
+            if size > len(data) or any(m.compress_type for m in members):
+                raise CapsuleError("a part is compressed; capsules store their parts.")
+            parts = {m.filename: archive.read(m) for m in members}
+    except BROKEN as error:
+        raise CapsuleError(f"is damaged, cut off, or no capsule at all ({error}).") from error
     if pack(parts) != data:
         raise CapsuleError("the zip holds something other than the parts of a capsule.")
     return parts

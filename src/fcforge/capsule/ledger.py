@@ -128,36 +128,27 @@ def public_hex(key: PrivateKey | None) -> str:
     return "" if key is None else key.public_key().public_bytes_raw().hex()
 
 
-def sign(key: PrivateKey | None, digest: str) -> str:
-    """Signature of a SHA-256, as hex; empty without a key."""
-    return "" if key is None else key.sign(CONTEXT + digest.encode()).hex()
-
-
-def check_signature(public: str, signature: str, digest: str, what: str) -> None:
-    """Raise `CapsuleError` unless `signature` was made by `public` over that SHA-256."""
-    _, ed25519, wrong = library()
-    try:
-        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        key.verify(bytes.fromhex(signature), CONTEXT + digest.encode())
-    except (wrong.InvalidSignature, ValueError, TypeError) as error:
-        raise CapsuleError(f"the signature {what}: changed, or signed by another.") from error
-
-
-def _content(entry: Mapping[str, Any]) -> str:
-    """SHA-256 of what a line's author signs: all of it but the signature."""
-    return sha256(canonical({k: v for k, v in entry.items() if k != "signature"}))
+def _content(entry: Mapping[str, Any]) -> bytes:
+    """What a line's author signs: the SHA-256 of all of it but the signature."""
+    said = {k: v for k, v in entry.items() if k != "signature"}
+    return CONTEXT + sha256(canonical(said)).encode()
 
 
 def signed(entry: Mapping[str, Any], key: PrivateKey) -> Entry:
     """A line or record, signed by its author."""
     named = {**entry, "key": public_hex(key)}
-    return {**named, "signature": sign(key, _content(named))}
+    return {**named, "signature": key.sign(_content(named)).hex()}
 
 
 def check_signed(entry: Mapping[str, Any], what: str) -> None:
     """Raise `CapsuleError` unless the signature of a line or record fits its content."""
-    fits = f"of {what} does not fit its content"
-    check_signature(entry["key"], entry["signature"], _content(entry), fits)
+    _, ed25519, wrong = library()
+    try:
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(entry["key"]))
+        key.verify(bytes.fromhex(entry["signature"]), _content(entry))
+    except (wrong.InvalidSignature, ValueError, TypeError) as error:
+        said = f"the signature of {what} does not fit its content: changed, or signed by another."
+        raise CapsuleError(said) from error
 
 
 def first_new(entries: Sequence[Entry]) -> int:

@@ -1,7 +1,5 @@
 """Probabilities for new scans from a capsule; it abstains where a scan is unlike anything seen."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -219,19 +217,15 @@ def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
 
     `own_probability` is there where a hospital's own threshold was given.
     """
-    own = any(row.own is not None for row in rows)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    extra = ["own_probability"] if own else []
-    names = ["subject", "status", "probability", *extra, "strangeness", "note", "sites_learned"]
-    writer.writerow(names)
-    for row in rows:
-        shown = [row.probability, *([row.own] if own else []), row.strangeness]
-        numbers = ["" if v is None else v for v in shown]
-        texts = (row.subject, row.note, " ".join(model.sites))
-        subject, note, sites = (no_formula(printable(text)) for text in texts)
-        writer.writerow([subject, row.status, *numbers, note, sites])
-    return out.getvalue()
+    import pandas as pd
+
+    named = [{"own_probability": row.own, **asdict(row)} for row in rows]
+    own = ["own_probability"] if any(row.own is not None for row in rows) else []
+    names = ["subject", "status", "probability", *own, "strangeness", "note"]
+    table = pd.DataFrame(named, columns=names).assign(sites_learned=" ".join(model.sites))
+    for name in ("subject", "note", "sites_learned"):
+        table[name] = [no_formula(printable(text)) for text in table[name]]
+    return table.to_csv(index=False, lineterminator="\n")
 
 
 def as_json(rows: Sequence[Prediction], model: Predictor) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +17,16 @@ from fcforge.requests import AuditRequest, LearnRequest, PredictRequest
 from fcforge.writing import write_text
 
 
-def _write_card(out: Path | None) -> None:
-    """The model card beside a capsule; a release alone is read with `inspect`."""
-    if out is not None and out.suffix != ".release":
+def _wrote(said: str, out: Path, words: list[str] | None = None) -> None:
+    """Say that a capsule was written, with its model card, and print it in words.
+
+    A release alone has no card: it is read with `inspect`.
+    """
+    say(said)
+    if out.suffix != ".release":
         say(f"wrote {report.card.write_card(out)}, its model card.")
+    if words:
+        print("\n".join(words))
 
 
 def _trust(keys: list[Path] | None, required: bool = False) -> Any:
@@ -43,44 +48,29 @@ def start(
     names, taken = (consortium.turn.names_in(text) for text in (sites, remove))
     with at_work("making the start"):
         made = consortium.turn.start_file(source, names, taken, out, overrides or [], overwrite)
-    say(f"wrote {out}; give this file to every hospital.")
-    _write_card(out)
-    print("\n".join(report.consortium.start_words(made)))
+    said = f"wrote {out}; give this file to every hospital."
+    _wrote(said, out, report.consortium.start_words(made))
 
 
 @takes(LearnRequest)
 def learn(request: LearnRequest) -> None:
     """Learn one site: add its release to a consortium, or seal the next capsule of a chain."""
+    shown, out = report.hospital, request.out
     if request.state is not None and consortium.files.is_consortium(request.state):
-        _learn_release(request)
-    else:
-        _learn_link(request)
-
-
-def _learn_release(request: LearnRequest) -> None:
-    with ExitStack() as shown:
-
-        def agree(group: Any) -> None:
-            _agree(report.hospital.continued_group(group, request), request.yes)
-            shown.enter_context(at_work("making the release"))  # not while somebody is asked
-
         done = consortium.turn.take_turn(
-            request, lambda found: say("\n".join(report.hospital.found_words(found))), agree
+            request,
+            lambda found: say("\n".join(shown.found_words(found))),
+            lambda group: _agree(shown.continued_group(group, request), request.yes),
         )
-    say(f"wrote {request.out}, which may leave; the home file beside the data must not.")
-    _write_card(request.out)
-    print("\n".join(report.consortium.release_words(done.release)))
-
-
-def _learn_link(request: LearnRequest) -> None:
-    def agree(capsule: Any) -> None:
-        _agree(report.hospital.continued_chain(capsule), request.yes)
-
+        said = f"wrote {out}, which may leave; the home file beside the data must not."
+        _wrote(said, out, report.consortium.release_words(done.release))
+        return
     with progress_on_stderr("learning") as progress:
-        capsule = chain.learning.learn_site(request, progress=progress, say=say, agree=agree)
-    say(f"sealed {request.out}; send this one file on, nothing else.")
-    _write_card(request.out)
-    print("\n".join(report.inspect.inspect_words(capsule)))
+        told = {"progress": progress, "say": say}
+        told["agree"] = lambda capsule: _agree(shown.continued_chain(capsule), request.yes)
+        capsule = chain.learning.learn_site(request, **told)
+    said = f"sealed {out}; send this one file on, nothing else."
+    _wrote(said, out, report.inspect.inspect_words(capsule))
 
 
 def _agree(words: list[str], yes: bool) -> None:
@@ -106,9 +96,7 @@ def merge(
     """Join the releases of several capsules with one start; the order does not matter."""
     group = consortium.files.union_of(files, _trust(trust))
     consortium.files.write_consortium(group, out, overwrite=overwrite)
-    say(f"wrote {out}")
-    _write_card(out)
-    print("\n".join(report.consortium.consortium_words(group)))
+    _wrote(f"wrote {out}", out, report.consortium.consortium_words(group))
 
 
 def withdraw(
@@ -120,9 +108,8 @@ def withdraw(
 ) -> None:
     """Take a site's releases back: the model becomes what it would be without them."""
     group = consortium.turn.withdraw_file(site, state, out, sign, overwrite)
-    say(f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there.")
-    _write_card(out)
-    print("\n".join(report.consortium.consortium_words(group)))
+    said = f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there."
+    _wrote(said, out, report.consortium.consortium_words(group))
 
 
 def threshold(
@@ -154,7 +141,8 @@ def evaluate(
     positive: given.Positive = None,
 ) -> None:
     """Measure a capsule on people with known diagnoses, next to the majority class."""
-    sites, home = consortium.turn.names_in(site), consortium.turn.local_home(local)
+    home = chain.home.read_home(local, must_exist=True) if local else chain.home.Home()
+    sites = consortium.turn.names_in(site)
     cohort = studies.audit_inputs.load_sites(data, sites, kind, positive)
     opened = consortium.predicting.open_either(capsule, _trust(trust))
     with at_work("predicting"):
@@ -233,8 +221,7 @@ def audit(request: AuditRequest) -> None:
     with at_work("attacking"):
         found, audits = consortium.turn.audit_as_asked(request, say), report.audits
     if request.record is not None:
-        say(f"sealed {request.record} with the audit inside.")
-        _write_card(request.record)
+        _wrote(f"sealed {request.record} with the audit inside.", request.record)
     if request.out is not None:
         audits.write_files(found, request.out)
         say(f"wrote {request.out}/audit.json and audit.md")

@@ -8,8 +8,8 @@ than the whole site does: what is found here is more than the release itself giv
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Self
+from dataclasses import asdict, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,7 @@ MIN_PEOPLE = 32
 UNLIKELY = 1e-9
 
 
-@dataclass(frozen=True)
-class Contributors:
+class Contributors(NamedTuple):
     """What is known of n people: one row of each array per person (float64).
 
     Attributes
@@ -59,10 +58,6 @@ class Contributors:
     residual: np.ndarray
     moments: np.ndarray
     y: np.ndarray
-
-    def select(self, chosen: np.ndarray) -> Self:
-        """Those of them."""
-        return type(self)(**{f.name: getattr(self, f.name)[chosen] for f in fields(self)})
 
 
 def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
@@ -142,32 +137,27 @@ def audit_people(
         statistics, a release of strangers ("untrained"); then one release per epsilon.
     """
     begun = time.perf_counter()
-    who, reference = split_people(everybody, plan)
+    if len(everybody.y) < MIN_PEOPLE:
+        do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
+        raise DataError(f"{len(everybody.y)} people are too few to audit a release.", do=do)
+    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
+    who, reference = (Contributors(*(a[m] for a in everybody)) for m in (~mask, mask))
     member = halves(len(who.y), plan)
     evidence = references(start, who, reference, member, plan.seed)
     sums, sizes = (member == MEMBER).astype(float) @ who.rows, (member == MEMBER).sum(1)
     for epsilon in epsilons:
         noise = vector.noise_sd(start, epsilon, delta)
-        rng = numpy_rng(plan.seed, "audit noise", str(epsilon))
-        totals = sums + noise * rng.standard_normal(sums.shape)
-        evidence[release_name(epsilon)] = attack_totals(start, who, reference, totals, sizes, noise)
-    told = [summarise(name, e, member[: len(e)], plan) for name, e in evidence.items()]
+        drawn = numpy_rng(plan.seed, "audit noise", str(epsilon)).standard_normal(sums.shape)
+        found = attack_totals(start, who, reference, sums + noise * drawn, sizes, noise)
+        evidence[release_name(epsilon)] = found
+    told = [row for k, e in evidence.items() for row in summarise(k, e, member[: len(e)], plan)]
     about = {
         "what": "releases of random halves", "people": len(who.y),
         "trained_on": len(who.y) // 2, "reference_people": len(reference.y),
         "ceilings": {release_name(e): round(ceiling_of(e, delta), 4) for e in epsilons},
         "plan": asdict(plan), "seconds_total": round(time.perf_counter() - begun, 1),
     }  # fmt: skip
-    return Audit(tuple(row for rows in told for row in rows), about)
-
-
-def split_people(everybody: Contributors, plan: AuditPlan) -> tuple[Contributors, Contributors]:
-    """The audited people and the attacker's reference; `DataError` where they are too few."""
-    if len(everybody.y) < MIN_PEOPLE:
-        do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
-        raise DataError(f"{len(everybody.y)} people are too few to audit a release.", do=do)
-    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
-    return everybody.select(~mask), everybody.select(mask)
+    return Audit(tuple(told), about)
 
 
 def release_name(epsilon: float | None) -> str:

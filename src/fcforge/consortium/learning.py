@@ -14,7 +14,7 @@ from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
 from fcforge.capsule.judging import probability, quality, require_labels
 from fcforge.capsule.ledger import PrivateKey
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import PublicStart, beyond_public, likeness, without_covariates
+from fcforge.consortium.public import PublicStart, likeness
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError, at
 from fcforge.privacy.mechanisms import check_budget, epsilon_of, secret_rng
@@ -22,7 +22,6 @@ from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
-from fcforge.sites.confounds import missing
 
 GRAIN = 2.0**-10  # released numbers are rounded to about so much of the noise
 
@@ -127,7 +126,15 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Te
                 do="Leave them out: a start that shares a person proves nothing. If they are other "
                 "people, put the site before their ids.",
             )
-        require_covariates_known(start, mine)
+        told = start.wrong_covariates(mine.covariates, len(mine))
+        wrong = [pair for pair in zip(mine.subject_id, told, strict=True) if pair[1]]
+        if wrong:
+            raise DataError(
+                f"covariates of {len(wrong)} people cannot be used (first: {wrong[0][0]} "
+                f"{wrong[0][1]}).",
+                do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; age "
+                "in years; mean FD in mm), or leave these people out.",
+            )
         features = start.features(torch.from_numpy(mine.fc), mine.covariates)
         require_alike(start, features)
     return mine, features
@@ -136,30 +143,6 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Te
 def people_of(cohort: Cohort) -> People:
     """What receipts hold of people."""
     return fingerprints(cohort.fc, cohort.subject_id.tolist(), cohort.y)
-
-
-def require_covariates_known(start: PublicStart, mine: Cohort) -> None:
-    """Refuse people without a covariate that the start removes, or with one in another unit."""
-    lost = without_covariates(start, mine.covariates, len(mine))
-    if lost.any():
-        who = ", ".join(mine.subject_id[lost][:5].tolist())
-        known, n = mine.covariates, len(mine)
-        gaps = [k for k in start.removes if k not in known or missing(known, [k], n).any()]
-        raise DataError(
-            f"{int(lost.sum())} people have no {' or '.join(gaps)} (first: {who}), which "
-            "the start removes.",
-            do="Add these columns to the data, or leave the people out.",
-        )
-    for name, far in beyond_public(start, mine.covariates).items():
-        if far.any():
-            low, high = start.papers["ranges"][name]
-            values = mine.covariates[name][far][:5].tolist()
-            raise DataError(
-                f"{int(far.sum())} people have their {name} far outside the public people's "
-                f"({low:.4g} to {high:.4g}): {', '.join(f'{v:.4g}' for v in values)}.",
-                do="Check its unit and coding (ABIDE: sex 1 male, 2 female; age in years; mean "
-                "FD in mm), or leave these people out.",
-            )
 
 
 def require_alike(start: PublicStart, features: Tensor) -> None:

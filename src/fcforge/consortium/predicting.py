@@ -22,7 +22,7 @@ from fcforge.capsule.sealing import Trust, open_capsule
 from fcforge.consortium.files import is_consortium, read_consortium
 from fcforge.consortium.learning import people_of, scores
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.public import Covariates, beyond_public
+from fcforge.consortium.public import Covariates
 from fcforge.errors import DataError, at
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
@@ -30,7 +30,6 @@ from fcforge.models.attribution import Scorer
 from fcforge.runner import learners
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
-from fcforge.sites.confounds import as_numbers
 from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Where, find_scans
@@ -51,13 +50,12 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
         NaN where a value is missing.
     """
     n = len(fc)
-    known = {k: as_numbers(k, covariates[k]) for k in group.start.removes if k in covariates}
-    every = {k: known.get(k, np.full(n, np.nan)) for k in group.start.removes}
-    why = [_lacks(group, every, i) for i in range(n)]
+    why = group.start.wrong_covariates(covariates, n)
     here = np.array([not reason for reason in why], dtype=bool)
     odds, strange = np.full(n, np.nan), np.full(n, np.nan)
     if here.any():
-        x = group.start.features(torch.from_numpy(fc[here]), {k: v[here] for k, v in every.items()})
+        known = {k: v[here] for k, v in covariates.items()}
+        x = group.start.features(torch.from_numpy(fc[here]), known)
         apart = group.start.strangeness(x)
         strange[here], worst = (part.numpy() for part in torch.stack([*apart.values()]).max(0))
         odds[here] = scores(group, x)
@@ -65,16 +63,6 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
             if strange[i] > 1:
                 why[i], odds[i] = [*apart][which], np.nan
     return Judged(odds, strange, tuple(why))
-
-
-def _lacks(group: Consortium, covariates: Covariates, i: int) -> str:
-    """Which covariate of person i is missing or far outside the public people's."""
-    own = {name: values[i : i + 1] for name, values in covariates.items()}
-    lost = [name for name, value in own.items() if not np.isfinite(value[0])]
-    if lost:
-        return f"has no {' or '.join(lost)}, which the start removes"
-    far = [name for name, out in beyond_public(group.start, own).items() if out[0]]
-    return f"its {far[0]} {own[far[0]][0]:.4g} is far outside the public people's" if far else ""
 
 
 def predictor(model: Either, site: Sites = None, unseen: Unseen = "refuse") -> Predictor:

@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 
 from fcforge import __version__
-from fcforge.capsule.judging import side_distance
+from fcforge.capsule.judging import quality, side_distance
 from fcforge.capsule.ledger import canonical
 from fcforge.errors import CapsuleError, ConfigError
 from fcforge.graphs import log_features, n_rois_of
-from fcforge.metrics import cell_values
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
-from fcforge.sites.confounds import Confounds, fit_on_cohort, missing
+from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort
 from fcforge.speed import one_thread
 
 Covariates = Mapping[str, np.ndarray]
@@ -85,6 +84,26 @@ class PublicStart:
         if self.confounds is None:
             return found
         return found - torch.from_numpy(self.confounds.effect(covariates))
+
+    def wrong_covariates(self, covariates: Covariates, n: int) -> list[str]:
+        """What is wrong with the covariates of each of n people; empty where nothing is.
+
+        One may be missing, or far outside the public people's: age in months, sex counted 0 and 1
+        where the start has 1 and 2, motion in another unit would be removed as if they were meant.
+        """
+        ranges, told = self.papers["ranges"], []
+        every = {k: as_numbers(k, covariates.get(k, np.full(n, np.nan))) for k in self.removes}
+        for i in range(n):
+            own = {name: values[i] for name, values in every.items()}
+            why = " or ".join(name for name, value in own.items() if not np.isfinite(value))
+            why = why and f"has no {why}, which the start removes"
+            for name, value in own.items() if not why else ():
+                low, high = ranges[name]
+                if abs(value - (low + high) / 2) > (0.5 + BEYOND) * (high - low):
+                    why = f"its {name} {value:.4g} is far outside the public people's "
+                    why += f"({low:.4g} to {high:.4g})"
+            told.append(why)
+        return told
 
     def strangeness(self, features: Tensor) -> dict[str, Tensor]:
         """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
@@ -182,21 +201,15 @@ def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
 
 
 def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
-    """How far out, how unlike a scan and how unlike a site may be."""
+    """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
     size = float(start.standardise(features).square().mean(1).sqrt().max())
-    alike, site = float(likeness(features, start.mean).min()), _site_limit(features, cohort)
+    alike, site, names = float(likeness(features, start.mean).min()), 0.3, cohort.site_names
+    if len(names) > 1:
+        here = [torch.from_numpy(cohort.site == name) for name in names]
+        apart = [1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0))) for h in here]
+        site = min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
     found = {"size": SIZE_LIMIT * size, "likeness": LIKENESS * alike, "site": site}
     return {name: _bits(value) for name, value in found.items()}
-
-
-def _site_limit(features: Tensor, cohort: Cohort) -> float:
-    """Least correlation of a site's mean scan with the public mean at which it is believed."""
-    names = sorted(set(cohort.site.tolist()))
-    here = [torch.from_numpy(cohort.site == name) for name in names]
-    if len(names) < 2:
-        return 0.3
-    apart = [1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0))) for h in here]
-    return min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
 
 
 def _bits(value: float) -> float:
@@ -217,11 +230,9 @@ def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
     known = ~torch.isnan(score)
     if not bool(known.any()):
         return {"people": 0, "accuracy": None, "auroc": None, "majority": None}
-    truth, found = y[known].numpy(), score[known].numpy()
-    rates = {"accuracy": ((found > 0) == truth).mean()}
-    rates["auroc"] = cell_values(found[None], truth, "auroc")[0]
-    rates["majority"] = max(truth.mean(), 1 - truth.mean())
-    return {"people": int(known.sum()), **{k: round(float(v), 3) for k, v in rates.items()}}
+    found = quality(score[known].numpy(), y[known].numpy())
+    rates = {k: round(found[k], 3) for k in ("accuracy", "auroc", "majority")}
+    return {"people": int(known.sum()), **rates}
 
 
 def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> PublicStart:
@@ -266,25 +277,3 @@ def _check_shapes(start: Start, n_rois: int) -> None:
     positive = [start.clip, start.temperature, start.pull, start.scale.min()]
     if not all(float(v) > 0 for v in positive):
         raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")
-
-
-def without_covariates(start: PublicStart, covariates: Covariates, n: int) -> np.ndarray:
-    """Which of n scans lack a covariate that the start removes; (n,) bool."""
-    if any(name not in covariates for name in start.removes):
-        return np.ones(n, dtype=bool)
-    return missing(covariates, start.removes, n)
-
-
-def beyond_public(start: PublicStart, covariates: Covariates) -> dict[str, np.ndarray]:
-    """Which of n people have a covariate far outside the public people's; (n,) bool by name.
-
-    Age in months, sex counted 0 and 1 where the start has 1 and 2, motion in another unit: all
-    would be removed as if they were meant.
-    """
-    found = {}
-    for name in start.removes:
-        low, high = start.papers["ranges"][name]
-        room = BEYOND * (high - low)
-        values = np.asarray(covariates[name], dtype=float)
-        found[name] = (values < low - room) | (values > high + room)
-    return found

@@ -5,10 +5,8 @@ signed by its own hospital over all of its content, which names the start it bel
 rewrite another's record, and every number that left a hospital can be read on it.
 """
 
-import math
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -17,7 +15,7 @@ from fcforge.capsule.ledger import PrivateKey
 from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
 from fcforge.errors import CapsuleError, at
 from fcforge.releases.start import StartSettings
-from fcforge.settings import Bound, Count, NotNegative, Share
+from fcforge.settings import Bound, Count, NotNegative, Share, read_json
 from fcforge.studies.audit_result import Audit
 
 MAX_NUMBERS = 1_026
@@ -26,10 +24,8 @@ SiteName = Annotated[
     str,
     Bound(lambda v: v.strip() and len(v) <= 80 and v.isprintable(), "is not a printable name", ""),
 ]
-Version = Annotated[
-    str, Bound(lambda v: bool(re.fullmatch(r"[\w.+-]{1,40}", v)), "is not a version", "")
-]
-Finite = Annotated[float, Bound(math.isfinite, "is not finite", "")]
+Version = Annotated[str, lines.like(r"[\w.+-]{1,40}", "a version")]
+Finite = Annotated[float, Bound(lambda v: abs(v) <= 1e300, "is not finite", "")]
 Wave = Annotated[int, Bound(lambda v: 1 <= v <= 1_000, "is not a wave", "")]
 
 
@@ -82,7 +78,7 @@ class Record:
     def check(self) -> None:
         """Raise `CapsuleError` unless every field can be meant and the signature holds."""
         content = asdict(self)
-        lines.check_table(type(self), content, self.title)
+        lines.check(type(self), content, self.title)
         lines.check_sizes({**content, "numbers": ()}, self.title)
         if self.key and self.signature:
             ledger.check_signed(self.to_json(), f"the {self.title}")
@@ -185,7 +181,7 @@ def read_record(data: bytes, what: str) -> Record:
     cls = KINDS.get(str(value.get("kind")))
     if cls is None:
         raise CapsuleError(f"{what} is not a release, a withdrawal or an audit.")
-    lines.check_table(cls, {k: v for k, v in value.items() if k != "kind"}, what)
+    lines.check(cls, {k: v for k, v in value.items() if k != "kind"}, what)
     record = _made(value)
     record.check()
     return record
@@ -194,62 +190,30 @@ def read_record(data: bytes, what: str) -> Record:
 def _made(value: Mapping[str, Any]) -> Record:
     """A record whose fields are known to be of the right types."""
     cls = KINDS[value["kind"]]
-    content: dict[str, Any] = {f.name: value[f.name] for f in fields(cls)}
-    lists = {k: tuple(v) for k, v in content.items() if isinstance(v, list)}
-    return cls(**(content | lists))
+    return read_json(cls, {k: v for k, v in value.items() if k != "kind"})
 
 
 # -- the papers of a start: a file can hold these facts and nothing else -------------------------
 Rois = Annotated[int, Bound(lambda v: 2 <= v <= 2_000, "is not a number of ROIs", "")]
 Above = Annotated[float, Bound(lambda v: 0 < v <= 1e9, "would let every scan pass", "")]
 BelowOne = Annotated[float, Bound(lambda v: -1e9 < v < 1, "would let every scan pass", "")]
-
-
-@dataclass(frozen=True)
-class ScanLimits:
-    """How far out, and how unlike the public mean, a scan or a site may be."""
-
-    size: Above
-    likeness: BelowOne
-    site: BelowOne
-
-
-@dataclass(frozen=True)
-class UnseenSite:
-    """How good the public head is at a public site it has not seen."""
-
-    people: Count
-    accuracy: Share | None
-    auroc: Share | None
-    majority: Share | None
-
-
-@dataclass(frozen=True)
-class Papers:
-    """Who the public people are, and what is expected of every scan."""
-
-    fcforge: Text
-    dataset: Text
-    people_sha256: Text
-    left_out: list[Text]
-    people: Count
-    ids: list[Text]
-    patients: Count
-    sites: dict[Text, Count]
-    n_rois: Rois
-    roi_names: list[Text]
-    classes: tuple[Text, Text]
-    removes: list[Text]
-    ranges: dict[Text, tuple[Number, Number]]
-    settings: StartSettings
-    limits: ScanLimits
-    unseen_site: UnseenSite
+PAPERS = {
+    "fcforge": Text, "dataset": Text, "people_sha256": Text, "left_out": list[Text],
+    "people": Count, "ids": list[Text], "patients": Count, "sites": {Text: Count},
+    "n_rois": Rois, "roi_names": list[Text], "classes": tuple[Text, Text], "removes": list[Text],
+    "ranges": {Text: tuple[Number, Number]}, "settings": StartSettings,
+    # how far out, and how unlike the public mean, a scan or a site may be
+    "limits": {"size": Above, "likeness": BelowOne, "site": BelowOne},
+    # how good the public head is at a public site it has not seen
+    "unseen_site": {"people": Count}
+    | dict.fromkeys(("accuracy", "auroc", "majority"), Share | None),
+}  # fmt: skip
 
 
 def checked_papers(papers: Any) -> dict[str, Any]:
     """Papers of a start with exactly the fields they should have; else `CapsuleError`."""
     where = "the start's papers"
-    lines.check_table(Papers, papers, where)
+    lines.check(PAPERS, papers, where)
     if len(papers["roi_names"]) not in (0, papers["n_rois"]):
         raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")
     ranges = papers["ranges"]

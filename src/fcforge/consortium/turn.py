@@ -20,6 +20,7 @@ from fcforge.consortium.members import Consortium
 from fcforge.consortium.predicting import open_either
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.errors import ConfigError
+from fcforge.progress import at_work
 from fcforge.releases.start import StartSettings
 from fcforge.requests import AuditRequest, LearnRequest
 from fcforge.runner.config_files import override
@@ -97,8 +98,9 @@ def take_turn(
     key = read_private(request.sign) if request.sign is not None else None
     ledger.require_same_signing([record.key for record in group.records], key is not None)
     agree(group)
-    accept = request.accept_labels
-    done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
+    with at_work("making the release"):  # not while somebody is asked
+        accept = request.accept_labels
+        done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
     tell(done)
     write_own(done.home, place)
     write_either(done.group, done.release, request.out, overwrite=request.overwrite)
@@ -136,11 +138,6 @@ def _own_home(request: LearnRequest, group: Consortium) -> tuple[Home, Path]:
     return home, place
 
 
-def local_home(local: Path | None) -> Home:
-    """The home file that was named; an empty one where none was."""
-    return Home() if local is None else read_home(local, must_exist=True)
-
-
 def withdraw_file(
     site: str, state: Path, out: Path, sign: Path | None, overwrite: bool = False
 ) -> Consortium:
@@ -157,7 +154,7 @@ def own_threshold(local: Path | None, capsule: Capsule | Consortium) -> Threshol
     """The own threshold of a home file; `ConfigError` where it cannot be meant."""
     if local is not None and isinstance(capsule, Capsule):
         raise ConfigError("--local is for capsules of releases.", where=str(local))
-    own = local_home(local).threshold
+    own = read_home(local, must_exist=True).threshold if local is not None else None
     if local is not None and own is None:
         raise ConfigError("holds no threshold yet.", where=str(local), do="Learn a site first.")
     return own

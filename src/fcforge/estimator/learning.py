@@ -25,7 +25,6 @@ from fcforge.components import check_names
 from fcforge.consortium import Consortium, Home, PublicStart, read_consortium, write_consortium
 from fcforge.consortium.files import is_consortium
 from fcforge.consortium.learning import Budget, learn, scores
-from fcforge.consortium.public import without_covariates
 from fcforge.errors import ConfigError
 from fcforge.estimator.inputs import InputError, to_matrices
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters, from_settings
@@ -204,10 +203,10 @@ def add_release(
 
 def log_odds(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> np.ndarray:
     """Calibrated log odds (n,) of the consortium's head; every scan by itself."""
-    if without_covariates(group.start, covariates, len(fc)).any():
-        names = group.start.removes
-        do = f"Give covariates={{'{names[0]}': ...}}, one number per subject."
-        raise InputError(f"the start removes {', '.join(names)}, which X does not tell.", do=do)
+    told = enumerate(group.start.wrong_covariates(covariates, len(fc)))
+    if wrong := [f"subject {k + 1} {why}." for k, why in told if why]:
+        do = f"Give covariates={{'{group.start.removes[0]}': ...}}, one number per subject."
+        raise InputError(wrong[0], do=do)
     found = []
     for one in (slice(i, i + 1) for i in range(len(fc))):
         own = {name: values[one] for name, values in covariates.items()}

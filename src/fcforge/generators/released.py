@@ -12,7 +12,7 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_share
 from fcforge.generators.layers import N_CLASSES, RNG
 from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
-from fcforge.releases import synthetic, vector
+from fcforge.releases import vector
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
 
@@ -21,7 +21,7 @@ from fcforge.settings import Fraction, Positive
 class Released(Generator):
     """Subjects as the public people have them, with diagnoses as the site's release says.
 
-    The state is the release itself: q + 2 numbers. See `fcforge.releases.synthetic`.
+    The state is the release itself: q + 2 numbers. See `fcforge.releases.vector`.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class Released(Generator):
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""
-        x = synthetic.draw_subjects(self.public, self.head(state), y, rng)
-        return synthetic.to_fc(self.public, x).to(y.device)
+        x = vector.draw_subjects(self.public, self.head(state), y, rng)
+        return vector.to_fc(self.public, x).to(y.device)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""

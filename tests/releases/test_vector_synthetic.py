@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fcforge.graphs import log_features
-from fcforge.releases import synthetic, vector
+from fcforge.releases import vector
 from fcforge.releases.start import StartSettings, make_start
 from fcforge.sites.simulated import simulate
 
@@ -19,15 +19,15 @@ def world():
 
 def test_drawn_features_have_the_public_moments_on_the_axes(world):
     start, _ = world
-    x = synthetic.draw_features(start, 40_000, torch.Generator().manual_seed(0))
+    x = vector.draw_features(start, 40_000, torch.Generator().manual_seed(0))
     z = x @ start.axes
     torch.testing.assert_close(z.T @ z / len(z), start.second[:4, :4], atol=0.02, rtol=0.05)
 
 
 def test_every_subject_is_a_correlation_matrix(world):
     start, _ = world
-    x = synthetic.draw_features(start, 50, torch.Generator().manual_seed(1))
-    fc = synthetic.to_fc(start, x)
+    x = vector.draw_features(start, 50, torch.Generator().manual_seed(1))
+    fc = vector.to_fc(start, x)
     assert fc.dtype == torch.float32
     assert fc.shape == (50, 8, 8)
     assert torch.equal(fc.diagonal(dim1=1, dim2=2), torch.ones(50, 8))
@@ -39,10 +39,10 @@ def test_subjects_have_the_diagnoses_asked_for(world):
     start, _ = world
     head = vector.Head(start.weight * 3, start.bias)
     y = torch.arange(400) % 2
-    x = synthetic.draw_subjects(start, head, y, torch.Generator().manual_seed(2))
+    x = vector.draw_subjects(start, head, y, torch.Generator().manual_seed(2))
     score = x @ head.weight + head.bias
     assert float(score[y == 1].mean()) > float(score[y == 0].mean()) + 0.1
-    again = synthetic.draw_subjects(start, head, y, torch.Generator().manual_seed(2))
+    again = vector.draw_subjects(start, head, y, torch.Generator().manual_seed(2))
     assert torch.equal(x, again)
 
 
@@ -53,8 +53,8 @@ def test_the_head_of_many_synthetic_subjects_is_the_head(world):
     head = vector.Head(*vector.head(start, beta))
     small = vector.Head(head.weight * 0.5, head.bias * 0.5)  # no score leaves [-1, 1]
     rng = torch.Generator().manual_seed(3)
-    x = synthetic.draw_features(start, 60_000, rng)
-    patient = torch.rand(len(x), generator=rng).double() < synthetic.patient_probability(small, x)
+    x = vector.draw_features(start, 60_000, rng)
+    patient = torch.rand(len(x), generator=rng).double() < vector.patient_probability(small, x)
     t = 2.0 * patient.double() - 1.0
     value, vectors = torch.linalg.eigh(x.T @ x / len(x))
     kept = vectors[:, value > 1e-6 * value.max()]
