@@ -220,7 +220,7 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
         learn_site(LearnRequest(**common, method="analytics"))
     with pytest.raises(ConfigError, match="--learner was given without --config"):
         learn_site(LearnRequest(**common, method="analytic", learner="analytic/linear"))
-    with pytest.raises(ConfigError, match=r"calibration 'inner'.*mean 'inner_val'"):
+    with pytest.raises(ConfigError, match=r"calibrate = 'inner'.*mean 'inner_val'"):
         learn_site(LearnRequest(**common, method="analytic", calibrate="inner"))
     learn_site(LearnRequest(**common, state=path))
     assert open_capsule(tmp_path / "x.capsule").sites == SITES

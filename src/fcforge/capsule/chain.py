@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from fcforge.capsule.ledger import canonical, sha256
-from fcforge.components import check_names, look_up
+from fcforge.components import look_up
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, ConfigError, FCForgeError
 from fcforge.generators import GENERATORS
@@ -73,9 +73,8 @@ class ChainSettings(Checked):
         return RunSpec(dataset=Component("capsule"), order=tuple(order), **known)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain nested dict; "none" is not written: such a capsule reads as it always did."""
-        found = asdict(self)
-        return {k: v for k, v in found.items() if (k, v) != ("harmonise", "none")}
+        """Plain nested dict."""
+        return asdict(self)
 
     @property
     def digest(self) -> str:
@@ -106,12 +105,11 @@ class ChainSettings(Checked):
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; odd names, types or sizes raise `CapsuleError`."""
+        if missing := [f.name for f in fields(cls) if f.name not in data]:
+            raise CapsuleError(f"its settings do not say {missing[0]}.")
+        if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
+            raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
         try:
-            if max(_largest(v) for k, v in data.items() if k != "seed") > MAX_NUMBER:
-                raise CapsuleError(f"a setting is larger than {MAX_NUMBER}.")
-            missing = [f.name for f in fields(cls) if f.name not in {*data, "harmonise"}]
-            if missing:
-                raise CapsuleError(f"its settings do not say {missing[0]}.")
             settings = read_json(cls, data)
             settings.check()
         except CapsuleError:
@@ -186,8 +184,6 @@ def first_settings(
         rest |= {name: getattr(experiment, name) for name in alike}
     own = ("seed", "held_out", "calibrate", "harmonise")
     rest |= {k: given[k] for k in own if k in given}
-    if "calibrate" in rest:
-        check_names("calibration", [rest["calibrate"]], ("inner_val", "synthetic", "none"))
     return settings_for(learner_of(experiment, given), cohort.n_rois, **rest)
 
 

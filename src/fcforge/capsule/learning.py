@@ -53,8 +53,8 @@ def check_turn(before: Capsule, site_name: str, n_rois: int) -> None:
 
 def learn_next(
     before: Capsule, site: Site, *, template: str | Path | None = None,
-    weight: Tensor | None = None, tick: Tick = lambda: None, time_stamp: str | None = None,
-    flags: Sequence[str] = (), public: FCBatch | None = None,
+    weight: Tensor | None = None, tick: Tick = lambda: None, flags: Sequence[str] = (),
+    public: FCBatch | None = None,
 ) -> Capsule:  # fmt: skip
     """The capsule after one more site (not sealed yet).
 
@@ -70,8 +70,6 @@ def learn_next(
         What each learned subject counts, for methods that weigh; recorded as a flag.
     tick : callable
         Called after every epoch.
-    time_stamp : str, optional
-        UTC; now, unless given.
     flags : sequence of str
         What was accepted, to be recorded.
     public : FCBatch, optional
@@ -88,7 +86,7 @@ def learn_next(
     receipt = Receipt(site.name, people_learned(settings, site))
     entry: ledger.Entry = {
         "kind": "learn", "site": site.name, "settings": settings.digest, "seconds": seconds,
-        "time": time_stamp or ledger.now(), "parent": before.id, "commitment": receipt.commitment,
+        "time": ledger.now(), "parent": before.id, "commitment": receipt.commitment,
         "arrays": "", "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
         "environment": describe("cpu"), **turn.measured(lane, synthetic),
     }  # fmt: skip
@@ -241,11 +239,9 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
     options = LearnOptions(
         key=read_private(request.sign) if request.sign is not None else None,
         trust=Trust.of(request.trust, request.require_signature or None),
-        template=request.template or template,
-        public=public,
-        **{name: getattr(request, name) for name in ALIKE},
-        **told,
-    )
+        template=request.template or template, public=public,
+        **{name: getattr(request, name) for name in ALIKE}, **told,
+    )  # fmt: skip
     site, rois = request.site, cohort.n_rois
     options.say(f"learning site '{site}' ({len(cohort)} subjects, {rois} ROIs)")
     return learn(request.state, site, cohort, request.out, settings=settings, options=options)

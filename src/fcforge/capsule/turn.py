@@ -217,6 +217,7 @@ def require_alike(
         f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} on "
         f"the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
         f"{found['auroc']:.3f}."
+        + (" WARNING: that is below chance; are diagnoses swapped?" if found["auroc"] < 0.5 else "")
     )
     turned = judging.require_labels(odds, y, ACCEPT_LABELS in accept)
     return [*flags, ACCEPT_LABELS] if turned else flags

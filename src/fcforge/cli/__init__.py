@@ -14,12 +14,9 @@ from fcforge.errors import FCForgeError
 from fcforge.progress import say
 
 app = typer.Typer(
-    name="fcforge",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    name="fcforge", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
-)
+)  # fmt: skip
 for room in (experiments, capsules, keys, imaging):
     for command in room.COMMANDS:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own

@@ -133,13 +133,9 @@ def evaluate(
     capsule: given.Capsule,
     data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
     site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
-    local: given.Local = None,
-    unseen: given.Unseen = "refuse",
-    kind: given.FileKind = "auto",
-    trust: given.Trust = None,
-    as_json: given.AsJson = False,
-    positive: given.Positive = None,
-) -> None:
+    local: given.Local = None, unseen: given.Unseen = "refuse", kind: given.FileKind = "auto",
+    trust: given.Trust = None, as_json: given.AsJson = False, positive: given.Positive = None,
+) -> None:  # fmt: skip
     """Measure a capsule on people with known diagnoses, next to the majority class."""
     home = chain.home.read_home(local, must_exist=True) if local else chain.home.Home()
     sites = consortium.turn.names_in(site)
@@ -203,11 +199,9 @@ def inspect(
 
 
 def verify(
-    capsule: given.Capsule,
-    trust: given.Trust = None,
-    require_signature: given.RequireSignature = False,
-    as_json: given.AsJson = False,
-) -> None:
+    capsule: given.Capsule, trust: given.Trust = None,
+    require_signature: given.RequireSignature = False, as_json: given.AsJson = False,
+) -> None:  # fmt: skip
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
     checks, ok = consortium.files.verify_either(capsule, _trust(trust, require_signature))
     shown = report.terminal.verify_json if as_json else report.terminal.verify_text

@@ -27,10 +27,8 @@ BUDGET = (
 
 def demo(
     out: Annotated[Path, Option(help="Run folder to write.")] = Path("runs/demo"),
-    jobs: given.Jobs = 0,
-    device: given.Device = "auto",
-    as_json: given.AsJson = False,
-) -> None:
+    jobs: given.Jobs = 0, device: given.Device = "auto", as_json: given.AsJson = False,
+) -> None:  # fmt: skip
     """Let four simulated hospitals learn in turn and write a report; minutes on a laptop."""
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out, jobs=jobs, device=device, as_json=as_json)
@@ -64,15 +62,10 @@ def check(
 
 
 def run(
-    config: given.Config,
-    overrides: given.Overrides = None,
-    out: given.Out = None,
-    dry_run: given.DryRun = False,
-    jobs: given.Jobs = 0,
-    device: given.Device = "auto",
-    cluster: given.Cluster = "",
-    as_json: given.AsJson = False,
-) -> None:
+    config: given.Config, overrides: given.Overrides = None, out: given.Out = None,
+    dry_run: given.DryRun = False, jobs: given.Jobs = 0, device: given.Device = "auto",
+    cluster: given.Cluster = "", as_json: given.AsJson = False,
+) -> None:  # fmt: skip
     """Train every learner over all site orders; the same command again continues."""
     experiment = runner.config.load_experiment(config, overrides or [])
     folder = out or Path("runs", config.stem)
@@ -173,11 +166,9 @@ def list_things(
 
 
 def judge(
-    config: given.Config,
-    overrides: given.Overrides = None,
-    out: given.Out = None,
+    config: given.Config, overrides: given.Overrides = None, out: given.Out = None,
     device: given.Device = "auto",
-) -> None:
+) -> None:  # fmt: skip
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     folder = out or Path("runs") / config.stem
     where = runner.environment.pick_device(device)

@@ -127,11 +127,8 @@ class Evaluation:
 
 
 def evaluate(
-    model: Either,
-    cohort: Cohort,
-    home: Home = Home(),  # noqa: B008
-    unseen: Unseen = "refuse",
-) -> Evaluation:
+    model: Either, cohort: Cohort, home: Home = Home(), unseen: Unseen = "refuse",  # noqa: B008 (frozen)
+) -> Evaluation:  # fmt: skip
     """Evaluate a capsule on people whose diagnoses are known; nothing is learned or written.
 
     People who were learned are counted and told: a model that has seen them flatters. `unseen` is

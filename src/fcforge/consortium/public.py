@@ -136,11 +136,9 @@ def likeness(features: Tensor, mean: Tensor) -> Tensor:
 
 
 def make_public(
-    cohort: Cohort,
-    sites: Sequence[str] | None = None,
-    remove: Sequence[str] = (),
+    cohort: Cohort, sites: Sequence[str] | None = None, remove: Sequence[str] = (),
     settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
-) -> PublicStart:
+) -> PublicStart:  # fmt: skip
     """Start from public people; the same people give the same start on every machine.
 
     Parameters
@@ -187,14 +185,13 @@ def _made(
 
 def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
     """Who the public people are."""
-    names = sorted(set(cohort.site.tolist()))
     return {
         "fcforge": __version__, "dataset": str(cohort.provenance.get("dataset", cohort.name)),
         "people_sha256": cohort.content_sha256(),
         "left_out": twice,  # look like another of the public people
         "ids": sorted(cohort.subject_id.tolist()),  # of public people: nobody else may be one
         "people": len(cohort), "patients": int(cohort.y.sum()),
-        "sites": {name: int((cohort.site == name).sum()) for name in names},
+        "sites": {name: int((cohort.site == name).sum()) for name in cohort.site_names},
         "n_rois": cohort.n_rois, "roi_names": list(cohort.roi_names),
         "classes": list(CLASSES if cohort.classes == NUMBERED else cohort.classes),
     }  # fmt: skip
@@ -218,9 +215,8 @@ def _bits(value: float) -> float:
 
 def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings) -> dict[str, Any]:
     """How good the public head is at a public site it has not seen: leave one site out."""
-    names = sorted(set(cohort.site.tolist()))
     score = torch.full((len(y),), torch.nan, dtype=torch.float64)
-    for name in names:
+    for name in cohort.site_names:
         here = torch.from_numpy(cohort.site == name)
         rest, fewest = ~here, min(int((y[~here] == c).sum()) for c in (0, 1))
         if fewest >= 5 and int(rest.sum()) >= settings.axes + 4:
@@ -272,8 +268,6 @@ def _check_shapes(start: Start, n_rois: int) -> None:
     for name, array in start.arrays().items():
         if tuple(array.shape) != wanted[name]:
             raise CapsuleError(f"the start's array '{name}' has the shape {tuple(array.shape)}.")
-        if not bool(torch.isfinite(array).all()):
-            raise CapsuleError(f"the start's array '{name}' holds NaN or infinity.")
     positive = [start.clip, start.temperature, start.pull, start.scale.min()]
     if not all(float(v) > 0 for v in positive):
         raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")

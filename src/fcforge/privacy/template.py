@@ -37,15 +37,10 @@ def public_template(fc: Tensor, rank: int = 64, shrink: float = 0.02) -> dict[st
     logs = log_matrix(fc, shrink)
     log_mean, log_axes, log_spread, log_own = principal_frame(edges(logs), rank)
     arrays = {
-        "edge_mean": mean,
-        "edge_axes": axes,
-        "edge_spread": spread,
-        "log_mean": log_mean,
-        "log_axes": log_axes,
-        "log_spread": log_spread,
-        "log_diagonal": log_own,
+        "edge_mean": mean, "edge_axes": axes, "edge_spread": spread, "log_mean": log_mean,
+        "log_axes": log_axes, "log_spread": log_spread, "log_diagonal": log_own,
         "log_start": logs.diagonal(dim1=-2, dim2=-1).mean(0),
-    }
+    }  # fmt: skip
     return {name: value.numpy().astype(np.float32) for name, value in arrays.items()}
 
 

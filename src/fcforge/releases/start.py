@@ -227,11 +227,8 @@ def between(z: Tensor, site: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 def make_start(
-    features: Tensor,
-    y: Tensor,
-    site: Sequence[str],
-    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
-) -> Start:
+    features: Tensor, y: Tensor, site: Sequence[str], settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+) -> Start:  # fmt: skip
     """Start from the features (n, p) of public people, their diagnoses (n,) and sites (n,).
 
     Confounds are removed before, by whoever calls. Deterministic: no random number but a fixed
@@ -247,14 +244,10 @@ def make_start(
     pca = settings.directions == "pca"
     raw = principal_axes(x0, settings.axes) if pca else pls_axes(x0, t, settings.axes)
     return Start(
-        mean=mean,
-        scale=scale,
-        factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
-        shrink=_number(settings.shrink, 24),
-        pull=_number(settings.pull, 24),
-        **head,
+        mean=mean, scale=scale, factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
+        shrink=_number(settings.shrink, 24), pull=_number(settings.pull, 24), **head,
         **_along(x, raw, t - left_out, site, settings.clip),
-    )
+    )  # fmt: skip
 
 
 def _public_head(
@@ -283,12 +276,9 @@ def _along(
     u = torch.cat([z, torch.full((len(x), 1), 0.5, dtype=z.dtype)], 1)
     size = (u * residual.clamp(-2.0, 2.0)[:, None]).norm(dim=1)
     return {
-        "axes": axes,
-        "second": rounded(u.T @ u / len(x)),
-        "clip": rounded(size.quantile(clip)),
-        "persons": rounded(persons),
-        "sites": rounded(sites),
-    }
+        "axes": axes, "second": rounded(u.T @ u / len(x)), "clip": rounded(size.quantile(clip)),
+        "persons": rounded(persons), "sites": rounded(sites),
+    }  # fmt: skip
 
 
 def _sketch(residual: Tensor, y: Tensor) -> Tensor:

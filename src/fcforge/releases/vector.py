@@ -90,13 +90,9 @@ def people(start: Start, last: float) -> float:
 
 
 def release_vector(
-    start: Start,
-    features: Tensor,
-    y: Tensor,
-    epsilon: float | None,
-    delta: float,
+    start: Start, features: Tensor, y: Tensor, epsilon: float | None, delta: float,
     rng: torch.Generator,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The q + 2 numbers of a release, float64.
 
     Parameters
