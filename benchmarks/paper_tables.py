@@ -22,12 +22,12 @@ from fcforge.metrics import finite
 from fcforge.report.contents import curves
 from fcforge.report.table import Table
 from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
-from fcforge.stats.bootstrap import split_batches
+from fcforge.stats.resampling import split_batches
 from fcforge.text import number, p_value, with_interval
 from fcforge.types import RunResult
 
 if TYPE_CHECKING:
-    from fcforge.studies.judge.panel import Interval
+    from fcforge.studies.judge.summary import Interval
 
 Runs = list[RunResult]
 
@@ -326,7 +326,7 @@ JUDGED = {
 
 def judged(path: Path, heads: Sequence[str]) -> str:
     """Generators by some numbers of the judge, the paper's accuracy in round brackets."""
-    from fcforge.studies.judge.panel import summarise  # needs torch, the other tables do not
+    from fcforge.studies.judge.summary import summarise
 
     summary = summarise(json.loads(path.read_text())["records"])
     lines = []
@@ -344,7 +344,7 @@ def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
     Without `rows` those of all others. Brackets are 95 % t intervals over seeds; Holm's
     correction is over all cells.
     """
-    from fcforge.studies.judge.panel import by_seed
+    from fcforge.studies.judge.summary import by_seed
 
     means = by_seed(json.loads(path.read_text())["records"])
     heads = {h: m for h, m in JUDGED.items() if m.startswith("aug_")}
@@ -373,7 +373,7 @@ def _judged(found: "Interval | None") -> str:
 
 
 def _paper(metric: str, row: str) -> str:
-    from fcforge.studies.judge.paper import published
+    from fcforge.studies.judge.summary import published
 
     classifier = metric.removeprefix("aug_").removesuffix("_acc")
     printed = published(classifier, row) if metric.startswith("aug_") else "–"

@@ -27,7 +27,7 @@ from fcforge.privacy.template import write_template
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import split_site
-from fcforge.studies.audit import attack_records, people, stratified
+from fcforge.studies.audit import People, attack_records, stratified
 from fcforge.types import Component, FCBatch, Site
 
 NO_DP = "no DP"
@@ -91,7 +91,7 @@ def records_leak(released: Mapping[str, FCBatch], sites: Sites, seed: int) -> fl
         test = sites[name].test
         mask = stratified(test.y.numpy(), 0.5, numpy_rng(seed, "reference", name))
         batch = FCBatch.concat([inside, test.select(torch.from_numpy(~mask))])
-        who, n = people(batch, test.select(torch.from_numpy(mask))), len(inside)
+        who, n = People(batch, test.select(torch.from_numpy(mask))), len(inside)
         scores = attack_records(who, released[name], 30).scores
         found.append({k: auc(v[:n], v[n:]) for k, v in scores.items()})
     return max(float(np.mean([f[k] for f in found])) for k in found[0])

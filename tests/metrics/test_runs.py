@@ -91,7 +91,7 @@ def test_order_of_some_sites_only():
 def test_all_orders_of_one_stack_equal_single_runs():
     runs = fake_learner("x", forgets=0.4, seeds=(0,), orders=list(permutations(SITES))[::7])
     labels = runs[0].y
-    stacked = m.stack(runs, lambda s, p: m.cell_values(p, labels[s], "auroc"))
+    stacked = m.Batch.of(runs).stack(lambda s, p: m.cell_values(p, labels[s], "auroc"))
     for r, matrix in zip(runs, stacked, strict=True):
         assert matrix[1:] == pytest.approx(m.score_matrix(r, "auroc"))
 

@@ -18,9 +18,9 @@ from fcforge.report import judge, quality
 from fcforge.report.consortium import consortium_page
 from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
-from fcforge.studies.judge.experiment import Judgement
-from fcforge.studies.judge.panel import Interval, Panel
-from fcforge.studies.judge.portraits import Portrait
+from fcforge.studies.judge.experiment import Judgement, Portrait
+from fcforge.studies.judge.panel import Panel
+from fcforge.studies.judge.summary import Interval
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,7 @@ import pytest
 
 from fcforge.consortium.predicting import Evaluation
 from fcforge.privacy.measures import Measured
-from fcforge.report import hospital
+from fcforge.report import consortium as hospital
 
 KEY = "0123456789abcdef" * 4
 

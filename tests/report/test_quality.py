@@ -39,7 +39,7 @@ def test_subject_page_shows_everything():
     names = aal116().roi_names
     assert page.row(names[2]) == [names[2], "0.31"]  # lowest first
     assert page.rows.index(page.row(names[2])) < page.rows.index(page.row(names[5]))
-    assert f"1 ROIs without signal, FC set to 0: {names[3]}." in page.text
+    assert f"1 ROI without signal, FC set to 0: {names[3]}." in page.text
     assert page.row("kept") == ["kept", "motion, wm_csf"]
     assert page.row("HighPassHz") == ["HighPassHz", "none"]
     assert page.row("Detrend") == ["Detrend", "yes"]

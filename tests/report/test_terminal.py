@@ -77,23 +77,22 @@ def test_predictions_are_counted():
         Prediction("b", "unlike anything seen"),
         Prediction("c", "cannot be used"),
     ]
-    text = terminal.prediction_text(rows, ("NYU", "UM"))
+    text = spoken("prediction", rows=rows, sites=("NYU", "UM"))
     assert text == "3 scans; 1 unlike anything seen at NYU, UM; 1 cannot be used."
 
 
 def test_verify_needs_every_step():
     good = [Check(name, True, "fine") for name in STEPS]
-    assert terminal.verify_text(good, True).splitlines()[-1] == "intact"
+    assert spoken("verify", checks=good, ok=True).splitlines()[-1] == "intact"
     cut = [*good[:2], Check(STEPS[2], False, "forged")]
-    lines = terminal.verify_text(cut, False).splitlines()
+    lines = spoken("verify", checks=cut, ok=False).splitlines()
     assert lines[-2:] == [f"BAD  {STEPS[2]}: forged", "DO NOT USE THIS CAPSULE"]
-    assert '"ok": false' in terminal.verify_json(good[:-1], False)
 
 
 def test_nothing_that_cannot_be_seen_reaches_the_terminal():
     """A capsule's damage, a subject's name and a title are somebody else's text."""
     bad = [Check("seal", False, "site '\x1b[31m\u202e\u200b' is odd")]
-    assert "site '?[31m??' is odd" in terminal.verify_text(bad, False)
+    assert "site '?[31m??' is odd" in spoken("verify", checks=bad, ok=False)
     fault = Fault("error", "FC holds \x1b NaN.", subject="s\u2066")
     for text, _ in terminal.check_lines(verdict(fault)):
         assert text.isprintable()

@@ -119,11 +119,11 @@ def gather(
     batch, reference = seen(FCBatch.concat([inside, outside])), seen(reference)
     member = np.where(np.arange(len(batch)) < len(inside), MEMBER, OUTSIDER)[None]
     if other is None:
-        return study.people(batch, reference, None), member
+        return study.People(batch, reference), member
     if missing := [i for i in (*ids, *outside_ids) if i not in other]:
         raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
     scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
-    return study.people(batch, reference, seen(FCBatch(scans, batch.y)).fc), member
+    return study.People(batch, reference, seen(FCBatch(scans, batch.y)).fc), member
 
 
 def state_scores(

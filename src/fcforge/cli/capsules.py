@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,7 +56,7 @@ def start(
 @takes(LearnRequest)
 def learn(request: LearnRequest) -> None:
     """Learn one site: add its release to a consortium, or seal the next capsule of a chain."""
-    shown, out = report.hospital, request.out
+    shown, out = report.consortium, request.out
     if request.state is not None and consortium.files.is_consortium(request.state):
         done = consortium.turn.take_turn(
             request,
@@ -145,7 +146,7 @@ def evaluate(
         found = consortium.predicting.evaluate(opened, cohort, home, unseen)
     if found.warning:
         say(found.warning, style="red")
-    shown = report.hospital.evaluation_text
+    shown = report.consortium.evaluation_text
     print(json.dumps(found.to_json(), indent=1) if as_json else shown(found))
 
 
@@ -162,7 +163,7 @@ def predict(asked: PredictRequest) -> int:
         rows = chain.prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
-    say(report.terminal.prediction_text(rows, model.sites))
+    say(report.frame.spoken("prediction", rows=rows, sites=model.sites))
     written = chain.prediction.as_json if asked.as_json else chain.prediction.as_csv
     text = written(rows, model).rstrip()
     if asked.out is None:
@@ -204,8 +205,10 @@ def verify(
 ) -> None:  # fmt: skip
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
     checks, ok = consortium.files.verify_either(capsule, _trust(trust, require_signature))
-    shown = report.terminal.verify_json if as_json else report.terminal.verify_text
-    print(shown(checks, ok))
+    if as_json:
+        print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
+    else:
+        print(report.frame.spoken("verify", checks=checks, ok=ok))
     raise typer.Exit(0 if ok else 1)
 
 

@@ -27,6 +27,7 @@ from fcforge.errors import DataError, at
 from fcforge.graphs import from_log_features, log_features
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer
+from fcforge.privacy.measures import Measured
 from fcforge.runner import learners
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
@@ -34,7 +35,7 @@ from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind
 from fcforge.sites.scans import Where, find_scans
 from fcforge.speed import one_thread
-from fcforge.stats.model import Measured, measure
+from fcforge.stats.table import measure
 
 Either = Capsule | Consortium
 

@@ -26,7 +26,6 @@ from fcforge.metrics.runs import (
     majority_result,
     score_matrix,
     score_matrix_with_initial,
-    stack,
     summary,
 )
 
@@ -34,5 +33,5 @@ __all__ = [
     "METRICS", "SUMMARIES", "Batch", "aaa", "acc", "accuracy_curve", "bwt", "cell_values",
     "constant_predictor", "finite", "fm", "fm_split", "for_literal", "for_triangular",
     "forgetting_curve", "fwt", "intransigence", "majority_result", "metric_named", "score_matrix",
-    "score_matrix_with_initial", "stack", "summaries_of", "summary",
+    "score_matrix_with_initial", "summaries_of", "summary",
 ]  # fmt: skip

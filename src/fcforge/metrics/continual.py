@@ -153,12 +153,7 @@ def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
 SUMMARIES: tuple[str, ...] = ("acc", "aaa", "for_literal", "for_triangular", "fm", "bwt", "fwt")
 
 _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "acc": acc,
-    "aaa": aaa,
-    "for_literal": for_literal,
-    "for_triangular": for_triangular,
-    "fm": fm,
-    "bwt": bwt,
+    f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
 }
 _LEVELS = ("acc", "aaa")
 

@@ -59,8 +59,6 @@ class Batch:
         before = [baseline(r, kind) for r in runs]
         scores, place = {}, {}
         for site in runs[0].sites:
-            if not any(site in r.spec.order for r in runs):
-                continue
             rows = [
                 row for r, b in zip(runs, before, strict=True) for row in (b[site], *r.scores[site])
             ]
@@ -126,15 +124,6 @@ class Batch:
         return np.moveaxis(full, (1, 2), (-1, -2))
 
 
-def stack(
-    results: Sequence[RunResult],
-    cells: Callable[[str, np.ndarray], np.ndarray],
-    kind: Baseline = "initial",
-) -> np.ndarray:
-    """Cells of many runs on the same splits, see `Batch.stack`."""
-    return Batch.of(results, kind).stack(cells)
-
-
 def score_matrix_with_initial(
     result: RunResult, metric: str, kind: Baseline = "initial"
 ) -> np.ndarray:
@@ -198,7 +187,7 @@ def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, 
         one = (said.all(-1) | ~said.any(-1)) & both
         return np.stack([one, p.std(-1) < tolerance], axis=-1)
 
-    one, flat = stack([result], cells)[0, :, 1:]
+    one, flat = Batch.of([result]).stack(cells)[0, :, 1:]
     return {"one_class": one, "flat": flat}
 
 

@@ -1,4 +1,4 @@
-"""A capsule of releases in words and as a page: the start, every release, what was withdrawn."""
+"""A capsule of releases in words and as a page, and what a hospital reads at its own turn."""
 
 import json
 import math
@@ -6,26 +6,31 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fcforge.capsule.contents import Capsule, summary
+from fcforge.capsule.contents import Capsule, budget, summary
+from fcforge.capsule.keys import read_keyring
 from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.files import signer
+from fcforge.consortium.learning import Budget, Learned
+from fcforge.consortium.predicting import Evaluation
 from fcforge.consortium.records import AuditRecord, Record
 from fcforge.errors import ConfigError
+from fcforge.metrics import METRICS
 from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.releases import vector
 from fcforge.report.audits import verdict
-from fcforge.report.frame import render, text_lines
+from fcforge.report.frame import render, spoken, text_lines
 from fcforge.report.inspect import COMMONEST, Answer, answer, inspect_words
 from fcforge.report.table import Bar, Table
+from fcforge.requests import LearnRequest
 from fcforge.studies.audit_result import Audit
-from fcforge.text import number
+from fcforge.text import number, with_interval
 
 PER_ROW = 5  # numbers of a release on one line
 
 
 def start_words(start: PublicStart) -> list[str]:
     """What a start is made of, in words."""
-    return text_lines("start.txt.j2", **start_facts(start))
+    return text_lines("start.txt.j2", start=start, most=vector.sensitivity(start.arrays))
 
 
 def release_words(release: Release) -> list[str]:
@@ -47,45 +52,16 @@ def record_words(record: Record) -> list[str]:
 
 def consortium_words(group: Consortium) -> list[str]:
     """Who gave what around which start, and what follows for trust."""
-    return text_lines(
-        "consortium.txt.j2",
-        group=group,
-        answers=consortium_answers(group),
-        releases=release_table(group),
-        start=start_words(group.start),
-    )
+    shown = {"answers": consortium_answers(group), "releases": release_table(group)}
+    return text_lines("consortium.txt.j2", group=group, **shown, start=start_words(group.start))
 
 
 def consortium_page(group: Consortium, name: str, home: str = "") -> str:
     """The page of a capsule of releases as text."""
-    return render(
-        "consortium.html.j2",
-        group=group,
-        name=name,
-        home=home,
-        answers=consortium_answers(group),
-        releases=release_table(group),
-        each=[(r, "\n".join(release_words(r))) for r in group.releases],
-        words=consortium_words(group),
-        **start_facts(group.start),
-    )
-
-
-def start_facts(start: PublicStart) -> dict[str, Any]:
-    """Papers, arrays and settings of a start, for the templates."""
-    return {
-        "start": start,
-        "papers": start.papers,
-        "settings": start.papers["settings"],
-        "arrays": {name: tuple(a.shape) for name, a in start.tensors().items()},
-        "clip": float(start.arrays.clip),
-        "most": vector.sensitivity(start.arrays),
-        "temperature": float(start.arrays.temperature),
-        "spreads": {
-            "persons of a site": start.arrays.persons.tolist(),
-            "sites": start.arrays.sites.tolist(),
-        },
-    }
+    shown = {"answers": consortium_answers(group), "releases": release_table(group)}
+    each = [(r, "\n".join(release_words(r))) for r in group.releases]
+    about = {"group": group, "name": name, "home": home, "words": consortium_words(group)}
+    return render("consortium.html.j2", **about, **shown, each=each)
 
 
 def release_table(group: Consortium) -> Table:
@@ -174,3 +150,53 @@ def either_text(opened: Capsule | Consortium, site: str | None, as_json: bool) -
     if site is None:
         return "\n".join(consortium_words(opened))
     return "\n\n".join("\n".join(release_words(r)) for r in shown.releases)
+
+
+# -- the turn of a hospital ------------------------------------------------------------------------
+def found_words(done: Learned) -> list[str]:
+    """What was found at the site and what its release spends, before anything is written."""
+    return spoken("found", release=done.release, before=done.before).splitlines()
+
+
+def continued_chain(capsule: Capsule) -> list[str]:
+    """What a hospital is about to continue: a chained capsule."""
+    asked, learner = capsule.settings, capsule.settings.learner
+    settings = [learner.title, f"{asked.n_rois} ROIs", f"seed {asked.seed}"]
+    settings += [f"{asked.training.epochs} epochs", f"patients are '{asked.classes[1]}'"]
+    signers = [(e.get("site", e["kind"]), e["key"]) for e in capsule.entries]
+    what = f"chained capsule {capsule.id[:16]}"
+    return _continued(what, capsule.sites, signers, settings, budget(capsule))
+
+
+def continued_group(group: Consortium, asked: LearnRequest) -> list[str]:
+    """What a hospital is about to add its release to."""
+    papers, keys = group.start.papers, ("mechanism", "epsilon", "delta")
+    settings = [f"{papers['people']} public people of {', '.join(papers['sites'])}"]
+    settings += [f"{papers['n_rois']} ROIs", f"{papers['settings']['axes']} axes"]
+    settings.append(f"removes {', '.join(papers['removes']) or 'nothing'}")
+    given = Budget(**{k: v for k, v in asked.release.items() if k in keys})
+    signers = [(r.site, r.key) for r in group.releases]
+    what = f"capsule of releases {group.digest[:16]} around start {group.start.digest[:16]}"
+    spends = None if given.limit is None else (given.epsilon, given.delta)
+    return _continued(what, group.sites, signers, settings, spends)
+
+
+def _continued(
+    what: str, sites: Sequence[str], signers: list[Any], settings: list[str], spends: Any
+) -> list[str]:
+    keyring = read_keyring()
+    known = [(who, keyring.said(key) if key else "") for who, key in signers]
+    asked: dict[str, Any] = {"sites": sites, "signers": known, "settings": settings}
+    return spoken("continued", about=what, **asked, budget=spends).splitlines()
+
+
+def evaluation_text(found: Evaluation) -> str:
+    """Metrics with intervals, one row per model, and the majority class."""
+    names = tuple(METRICS[m].title for m in next(iter(found.rows.values())))
+    rows = [
+        (title, *(with_interval(v.value, v.low, v.high) for v in row.values()))
+        for title, row in found.rows.items()
+    ]
+    rows.append(("majority class", number(found.majority), "0.500", "0.500", "", ""))
+    table = Table.of(("model", *names), rows).text()
+    return "\n".join([spoken("evaluated", found=found), table, *found.notes])

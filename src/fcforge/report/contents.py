@@ -10,10 +10,11 @@ from fcforge import stats
 from fcforge.metrics import accuracy_curve, cell_values, finite, forgetting_curve, score_matrix
 from fcforge.report.figures import span
 from fcforge.stats import Comparison, Estimate, Finding, Row
-from fcforge.stats.bootstrap import interval
+from fcforge.stats.resampling import interval
 from fcforge.types import RunResult
 
 MORE_METRICS = ("sensitivity", "specificity", "precision", "f1", "brier", "ece")
+MORE = ("aaa", "acc", "fm")
 Groups = Mapping[str, list[RunResult]]
 
 
@@ -23,24 +24,6 @@ class Curve(NamedTuple):
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
-
-
-@dataclass(frozen=True)
-class Forest:
-    """Differences of learners from one reference (or from each one's own).
-
-    The permutation p-value is left out against the majority class, see `fcforge.stats.compare`.
-    """
-
-    title: str
-    note: str
-    differences: tuple[tuple[str, str, Comparison], ...]
-    with_p: bool
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Common axis of all differences, zero on it."""
-        return span([np.array([c.low, c.high, 0.0]) for _, _, c in self.differences])
 
 
 class Matrices(NamedTuple):
@@ -58,7 +41,7 @@ class Contents:
     rows: list[Row]
     findings: list[Finding]
     leaks: dict[str, tuple[str, ...]]
-    forests: list[Forest]
+    forests: dict[str, list[tuple[str, str, Comparison]]]
     accuracy: dict[str, Curve]
     forgetting: dict[str, Curve]
     since: dict[str, dict[str, np.ndarray]]
@@ -74,7 +57,11 @@ class Contents:
     @property
     def against_majority(self) -> dict[str, Comparison]:
         """Difference of every learner from the majority class."""
-        return {k: c for f in self.forests if not f.with_p for k, _, c in f.differences}
+        return {k: c for k, _, c in self.forests.get("majority", ())}
+
+    def limits(self, against: str) -> tuple[float, float]:
+        """Common axis of all differences from one reference, zero on it."""
+        return span([np.array([c.low, c.high, 0.0]) for _, _, c in self.forests[against]])
 
     @property
     def heat_limits(self) -> tuple[float, float]:
@@ -142,49 +129,26 @@ def _own_finetune(groups: Groups) -> dict[str, str]:
     }
 
 
-def _asked(groups: Groups, learners: Sequence[str], majority: str) -> list[tuple]:
-    """Title, note and partner of every learner, of each comparison."""
-    best, tuned = learners[0], _own_finetune(groups)
-    return [
-        (
-            "Against the majority class",
-            "Is a learner better than always naming the commonest class?",
-            dict.fromkeys(learners, majority),
-        ),
-        (
-            "Against fine-tuning",
-            "What does a method add to plain fine-tuning of the same model (where it was run)?",
-            {k: tuned[k] for k in learners if k in tuned},
-        ),
-        (
-            f"Against the highest AAA, {best}",
-            "The best of many looks better than it is; read the intervals.",
-            {k: best for k in learners if k != best},
-        ),
-    ]
-
-
-def _forests(groups: Groups, learners: Sequence[str], majority: str, n_draws: int) -> list[Forest]:
-    comparer, forests = stats.Comparer(n_draws=n_draws), []
-    for title, note, partners in _asked(groups, learners, majority) if learners else ():
-        items = [
-            (learner, other, comparer.compare(groups[learner], groups[other]))
-            for learner, other in partners.items()
-            if _pairs(groups[learner]) & _pairs(groups[other])
-        ]
-        corrected = stats.holm([c for _, _, c in items])
-        items = [(*item[:2], c) for item, c in zip(items, corrected, strict=True)]
-        if items:
-            forests.append(Forest(title, note, tuple(items), majority not in partners.values()))
+def _forests(
+    groups: Groups, learners: Sequence[str], majority: str, n_draws: int
+) -> dict[str, list[tuple[str, str, Comparison]]]:
+    """Learner, partner and difference against the majority class, fine-tuning, and the best."""
+    comparer, forests, tuned = stats.Comparer(n_draws=n_draws), {}, _own_finetune(groups)
+    partners = {
+        "majority": dict.fromkeys(learners, majority),
+        "finetune": {k: tuned[k] for k in learners if k in tuned},
+        "best": dict.fromkeys(learners[1:], *learners[:1]),
+    }
+    for against, asked in partners.items():
+        pairs = [p for p in asked.items() if _pairs(groups[p[0]]) & _pairs(groups[p[1]])]
+        found = stats.holm([comparer.compare(groups[a], groups[b]) for a, b in pairs])
+        if pairs:
+            forests[against] = [(*pair, c) for pair, c in zip(pairs, found, strict=True)]
     return forests
 
 
 def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
     return {(r.spec.seed, r.spec.order) for r in runs}
-
-
-def _more(runs: Sequence[RunResult]) -> dict[str, dict[str, float]]:
-    return {name: stats.means(runs, name, ("aaa", "acc", "fm")) for name in MORE_METRICS}
 
 
 def contents(
@@ -199,8 +163,9 @@ def contents(
     majority = next(r.learner for r in ranking if r.is_majority and r.learner in groups)
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
-    against = {k: c for f in forests if not f.with_p for k, _, c in f.differences}
+    against = {k: c for k, _, c in forests.get("majority", ())}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
+    more = {k: {m: stats.means(v, m, MORE) for m in MORE_METRICS} for k, v in groups.items()}
     return Contents(
         rows=ranking,
         findings=stats.findings(results, expected=expected, against_majority=against),
@@ -211,5 +176,5 @@ def contents(
         since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
         sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
-        more={k: _more(runs) for k, runs in groups.items()},
+        more=more,
     )

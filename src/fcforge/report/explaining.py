@@ -10,20 +10,13 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.explanation import (
-    IN_RUNS,
-    NOBODY,
-    Explanation,
-    Stability,
-    atlas_for,
-    by_network,
-    networks_of,
-)
+from fcforge.capsule import explanation
+from fcforge.capsule.explanation import Explanation, by_network, networks_of
 from fcforge.capsule.prediction import Prediction
 from fcforge.graphs import n_rois_of
 from fcforge.report import figures
 from fcforge.report.figures import png
-from fcforge.report.frame import Section, macro, picture, render, spoken
+from fcforge.report.frame import Section, macro, picture, sections_page, spoken
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import Weights
 from fcforge.text import counted, number
@@ -153,20 +146,16 @@ def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: st
         sections.append(Section("Not explained", table, "No answer was given for these scans."))
     left = len(found.subjects) - SHOWN
     notes = [("caution", said("caution"))]
-    if found.reference == NOBODY:
+    if found.reference == explanation.NOBODY:
         notes.append(("caution", said("shared")))
     if left > 0:
         notes.append(("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz."))
-    return render(
-        "sections.html.j2",
-        title="Why it said so",
-        kind=f"explanation of capsule {capsule[:12]}",
-        home="",
-        lead=f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
-        f"against {found.reference} ({how}).",
-        warnings=notes,
-        sections=sections,
+    lead = (
+        f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
+        f"against {found.reference} ({how})."
     )
+    kind = f"explanation of capsule {capsule[:12]}"
+    return sections_page("Why it said so", kind, sections, lead, warnings=notes)
 
 
 def _scan_section(found: Explanation, k: int) -> Section:
@@ -191,18 +180,12 @@ def _sum_words(found: Explanation, k: int) -> str:
     """How the edges add up to the log odds, and over how many of them that is spread."""
     base, total, gap, each = found.base[k], found.score[k], found.gap[k], found.contribution[k]
     size = -np.sort(-np.abs(each))
-    return said(
-        "summed",
-        total=total,
-        base=base,
-        speaks=each.clip(0, None).sum(),
-        against=each.clip(None, 0).sum(),
-        gap=gap if abs(gap) > 0.01 * max(abs(total - base), 1e-9) else 0,
-        listed=LISTED,
-        share=100 * size[:LISTED].sum() / max(size.sum(), 1e-12),
-        half=int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1,
-        n=len(size),
-    )
+    gap = gap if abs(gap) > 0.01 * max(abs(total - base), 1e-9) else 0
+    ways = {"speaks": each.clip(0, None).sum(), "against": each.clip(None, 0).sum(), "gap": gap}
+    share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
+    half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
+    spread = {"listed": LISTED, "share": share, "half": half, "n": len(size)}
+    return said("summed", total=total, base=base, **ways, **spread)
 
 
 def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
@@ -212,21 +195,15 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
         Heading("edge", words=True),
         *map(Heading, ("adds to the log odds", "FC", "reference")),
     ]
-    rows: list[list[Any]] = [
-        [
-            f"{row.roi_a} – {row.roi_b}",
-            Cell(number(row.contribution, 3, sign=True), value=row.contribution),
-            number(row.fc, 2, sign=True),
-            number(row.reference_fc, 2, sign=True),
-        ]
-        for row in table.itertuples()
-    ]
-    note = said("not_measured")
-    if found.stability is not None:
+    note, measured, rows = said("not_measured"), found.stability is not None, []
+    if measured:
         heads.append(Heading("to be believed", words=True))
-        for row, cells in zip(table.itertuples(), rows, strict=True):
-            cells.append(belief(row.believed, row.same_sign, row.in_top))
         note = said("believed", found=found.stability)
+    for row in table.itertuples():
+        adds = Cell(number(row.contribution, 3, sign=True), value=row.contribution)
+        both = (number(x, 2, sign=True) for x in (row.fc, row.reference_fc))
+        sure = [belief(row.believed, row.same_sign, row.in_top)] if measured else []
+        rows.append((f"{row.roi_a} – {row.roi_b}", adds, *both, *sure))
     return Table.of(heads, rows, title="Strongest edges", note=note, sortable=True)
 
 
@@ -264,7 +241,7 @@ def stability_section(
     if not learners:
         return []
     n_edges = next(iter(learners.values())).values.shape[1]
-    names = atlas_for(n_rois_of(n_edges), roi_names).roi_names
+    names = explanation.atlas_for(n_rois_of(n_edges), roi_names).roi_names
     body = tuple(_stability_part(title, found, names) for title, found in learners.items())
     return [Section("Edges that linear learners use", body, said("weights"))]
 
@@ -273,7 +250,7 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
     splits = f"{counted(found.n_seeds, 'split')} of the people"
     if found.n_seeds < 2:
         return f"{title}: {splits} cannot say which edges are to be believed. Use more seeds."
-    stable = Stability.of(found.values, f"{splits}, in all orders", IN_RUNS)
+    stable = explanation.Stability.of(found.values, f"{splits}, in all orders", explanation.IN_RUNS)
     i, j = np.triu_indices(len(names), 1)
     rows = []
     for k in strongest(stable.weight, LISTED):

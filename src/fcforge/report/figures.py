@@ -165,28 +165,22 @@ def stage_lines(
     """Lines over the stages on a given axis; `learned_at` is marked by a vertical line."""
     named = any(line.name for line in lines)
     figure = canvas(3.5, 2.3, left=0.135, right=0.74 if named else 0.97, top=0.97, bottom=0.215)
-    axes = figure.subplots()
-    place = np.arange(len(stages))
+    axes, place = figure.subplots(), np.arange(len(stages))
     if learned_at is not None:
         axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
     for line in lines:
-        _draw(axes, line)
+        known = np.isfinite(line.values)
+        look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
+        look |= {} if line.thin or line.dashed else {"marker": "o", "ms": 4}
+        axes.plot(place[known], line.values[known], "--" if line.dashed else "-", **look)
+        if line.band is not None:
+            axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
     axes.set_xticks(place, [s if len(s) <= 8 else f"{s[:7]}…" for s in stages])
     axes.grid(axis="y")
     axes.tick_params(length=0)
     _name_ends(axes, [line for line in lines if line.name], limits)
     return figure
-
-
-def _draw(axes: Axes, line: StageLine) -> None:
-    place, shown = np.arange(len(line.values)), np.isfinite(line.values)
-    look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
-    if not (line.thin or line.dashed):
-        look.update(marker="o", ms=4)
-    axes.plot(place[shown], line.values[shown], "--" if line.dashed else "-", **look)
-    if line.band is not None:
-        axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
 
 
 def _name_ends(axes: Axes, lines: Sequence[StageLine], limits: tuple[float, float]) -> None:

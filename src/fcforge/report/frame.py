@@ -160,3 +160,11 @@ def render(template: str, **values: Any) -> str:
     """A page as text, written now."""
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return templates().get_template(template).render(now=now, **values)
+
+
+def sections_page(
+    title: str, kind: str, sections: Sequence[Section], lead: str = "", home: str = "", **more: Any
+) -> str:
+    """A page of sections under a title; `kind` says above it what the page is."""
+    about = {"title": title, "kind": kind, "lead": lead, "home": home}
+    return render("sections.html.j2", **about, sections=sections, **more)

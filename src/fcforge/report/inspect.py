@@ -1,17 +1,32 @@
-"""A capsule in plain words: four questions, answered the same way on its page and by `inspect`."""
+"""A chained capsule in plain words and as a page: four questions, answered the same way on both."""
 
+import json
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+
 from fcforge.capsule.contents import Capsule, OwnTest, arrays, audited_sites, budget, own_tests
-from fcforge.capsule.ledger import SMALL_CELL, learned
+from fcforge.capsule.contents import summary as summary_of
+from fcforge.capsule.ledger import SMALL_CELL, Entry, canonical, learned, sha256
+from fcforge.capsule.sealing import STEPS, Check, Trust, open_capsule, verify
+from fcforge.consortium.predicting import explain_model
 from fcforge.methods import METHODS
-from fcforge.report.audits import budget_words, sentences, verdict
-from fcforge.report.frame import spoken, text_lines
+from fcforge.report import figures
+from fcforge.report.audits import budget_words, section, sentences, verdict
+from fcforge.report.explaining import average_parts
+from fcforge.report.frame import picture, render, short, spoken, text_lines
+from fcforge.report.shelf import BROKEN, Chain, Item, reason
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
 
+MOST_BYTES = 256 << 20
+MOST_SUBJECTS, MOST_ROIS = 16, 500  # of a picture of what the model uses
+MOST_SHOWN, MOST_LINES = 4_000, 400  # characters of one ledger line; lines
 COMMONEST = "always naming the commonest class"
 EXACT = ("analytic",)  # second moments without noise: leverage finds every member (docs/privacy.md)
 
@@ -35,42 +50,29 @@ def answer(what: str, *bars: Bar, **facts: Any) -> Answer:
 
 def answers(capsule: Capsule) -> tuple[Answer, ...]:
     """Who signed it, what travels, does it work on real people, what can an attacker learn."""
-    tests = own_tests(capsule.entries)
+    tests, spent = own_tests(capsule.entries), budget(capsule)
+    # the state's arrays come largest first, with those whose rows look like scans
+    state = [a for a in arrays(capsule) if a["name"].startswith(("state/", "harmony/"))]
+    travels = {
+        "n_params": sum(p.numel() for p in capsule.lane.params.values()),
+        "state": sorted(state, key=lambda a: -a["bytes"]),
+        "real": int(capsule.remembered.real.sum()),
+        "budget": budget_words(*spent) if spent is not None else "",
+        "exact": capsule.settings.learner.method.name in EXACT or capsule.harmony is not None,
+    }
     return (
         answer("chain_signed", key=capsule.signed_by),
-        _travels(capsule),
-        answer("chain_works", *_bars(tests), tests=tests, commonest=COMMONEST),
+        answer("chain_travels", capsule=capsule, **travels),
+        answer("chain_works", *map(_bar, tests), tests=tests, commonest=COMMONEST),
         _attacked(capsule),
     )
 
 
-def _travels(capsule: Capsule) -> Answer:
-    """The arrays of the state come largest first, with those whose rows look like scans."""
-    state = [a for a in arrays(capsule) if a["name"].startswith(("state/", "harmony/"))]
-    spent = budget(capsule)
-    return answer(
-        "chain_travels",
-        capsule=capsule,
-        n_params=sum(p.numel() for p in capsule.lane.params.values()),
-        state=sorted(state, key=lambda a: -a["bytes"]),
-        real=int(capsule.remembered.real.sum()),
-        budget=budget_words(*spent) if spent is not None else "",
-        exact=capsule.settings.learner.method.name in EXACT or capsule.harmony is not None,
-    )
-
-
-def _bars(tests: list[OwnTest]) -> list[Bar]:
-    bars = []
-    for t in tests:
-        small = f"{t.n} test subjects" if t.n else "rounded, fewer than 10 in a class: no interval"
-        low, high = (math.nan if v is None else v for v in (t.low, t.high))
-        line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
-        bars.append(Bar(t.site, t.accuracy, low, high, line, named, small))
-    return bars
-
-
-def _percent(value: float | None) -> str:
-    return "n/a" if value is None else f"{100 * value:.1f} %"
+def _bar(t: OwnTest) -> Bar:
+    small = f"{t.n} test subjects" if t.n else "rounded, fewer than 10 in a class: no interval"
+    low, high = (math.nan if v is None else v for v in (t.low, t.high))
+    line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
+    return Bar(t.site, t.accuracy, low, high, line, named, small)
 
 
 def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit]]:
@@ -94,20 +96,16 @@ def _attacked(capsule: Capsule) -> Answer:
 
 def inspect_words(capsule: Capsule) -> list[str]:
     """Lines that say who contributed, when, what is kept, and how well it works."""
-    stages, learner = learned(capsule.entries), capsule.settings.learner
-    return text_lines(
-        "inspect.txt.j2",
-        capsule=capsule,
-        method=METHODS[learner.method.name].title,
-        learner=learner,
-        answers=answers(capsule),
-        stages=stages,
-        people=people,
-        held_out=held_out_table(capsule),
-        abstains=any(e["reference"]["inside"] is not None for e in stages),
-        audits=[_audit_words(capsule, *found) for found in audits_of(capsule)],
-        missing=_not_audited(capsule),
-    )
+    stages, audits = learned(capsule.entries), []
+    for number, time, site, audit in audits_of(capsule):
+        later = ", ".join(e["site"] for e in learned(capsule.entries[number:]))
+        about = f"site {site}" if site else "no site named"
+        about += f"; {later} came after it" if later else ""
+        audits.append((time, about, sentences(audit)))
+    method = METHODS[capsule.settings.learner.method.name].title
+    facts = {"capsule": capsule, "method": method, "stages": stages, "people": people}
+    found = {"answers": answers(capsule), "held_out": held_out_table(capsule), "audits": audits}
+    return text_lines("inspect.txt.j2", **facts, **found, missing=_not_audited(capsule))
 
 
 def people(counts: dict[str, int | None]) -> str:
@@ -122,23 +120,116 @@ def held_out_table(capsule: Capsule) -> Table | None:
     if not stages[-1]["metrics"]["held_out"]:
         return None
     found = [entry["metrics"]["held_out"] for entry in stages]
+
+    def cell(value: float | None) -> str:
+        return "n/a" if value is None else f"{100 * value:.1f} %"
+
     rows = [
-        (site, *(_percent(stage[site]["accuracy"]) if site in stage else "-" for stage in found))
+        (site, *(cell(stage[site]["accuracy"]) if site in stage else "-" for stage in found))
         for site in capsule.sites
     ]
     return Table.of(["tested on", *(f"after {entry['site']}" for entry in stages)], rows)
 
 
-def _audit_words(
-    capsule: Capsule, number: int, time: str, site: str, audit: Audit
-) -> tuple[str, str, list[str]]:
-    """When, of which site and state of the capsule, and what was found."""
-    later = [e["site"] for e in learned(capsule.entries[number:])]
-    about = f"site {site}" if site else "no site named"
-    about += f"; {', '.join(later)} came after it" if later else ""
-    return time, about, sentences(audit)
-
-
 def _not_audited(capsule: Capsule) -> list[str]:
     done = audited_sites(capsule)
     return [site for site in capsule.sites if site not in done]
+
+
+# -- its page --------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class CapsuleView:
+    """What is shown of a capsule, without its arrays.
+
+    Attributes
+    ----------
+    item : Item
+    damage : str
+        Why it must not be used; empty for a sound capsule.
+    checks : sequence of Check
+    facts : mapping
+        `fcforge.capsule.contents.summary` and the learner; empty when damaged.
+    answers : tuple of Answer
+    words : list of str
+        What ``fcforge inspect`` prints.
+    ancestry : tuple of (id, label)
+        This capsule and all it was made from, oldest first, as its ledger says.
+    """
+
+    item: Item
+    damage: str = ""
+    checks: Sequence[Check] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    answers: tuple[Answer, ...] = ()
+    words: Sequence[str] = ()
+    ancestry: tuple[tuple[str, str], ...] = ()
+
+
+def view_capsule(item: Item) -> CapsuleView:
+    """Open and check a capsule; whatever is wrong with it becomes `damage`."""
+    try:
+        capsule = open_capsule(item.path, trusted=Trust.of(()), max_bytes=MOST_BYTES)
+        # Line k of the ledger was written into a capsule made from that of line k - 1, whose id
+        # is the parent that line k names.
+        ids = [str(entry["parent"]) for entry in capsule.entries[1:]] + [capsule.id]
+        labels = [str(e["site"]) if e["kind"] == "learn" else "audit" for e in capsule.entries]
+        line = tuple((i, label) for i, label in zip(ids, labels, strict=True) if i)
+        said = {"learner": capsule.settings.learner.title, "holds_real": capsule.holds_real}
+        facts, passed = {**summary_of(capsule), **said}, [Check(name, True) for name in STEPS]
+        words = answers(capsule), inspect_words(capsule)
+        return CapsuleView(item, "", passed, facts, *words, line)
+    except BROKEN as error:
+        checks: Sequence[Check] = ()
+        with suppress(*BROKEN):
+            checks = verify(item.path, trusted=Trust.of(()), max_bytes=MOST_BYTES)
+        return CapsuleView(item, reason(error), checks)
+
+
+def capsule_page(view: CapsuleView, chains: Sequence[Chain], home: str) -> str:
+    """The page of a capsule as text."""
+    values: dict[str, Any] = {"view": view, "home": home, "chains": chains}
+    if view.damage:
+        return render("damaged.html.j2", **values)
+    capsule = open_capsule(view.item.path, max_bytes=MOST_BYTES)
+    ledger = [(e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]]
+    audits = []
+    for _, time, site, found in audits_of(capsule):
+        audits.append(section(found, ", ".join(filter(None, (short(site, 60), time)))))
+    shown = {"held_out": _held_out(capsule), "uses": _uses(capsule), "audits": audits}
+    return render("capsule.html.j2", **values, **shown, ledger=ledger, people=people)
+
+
+def _held_out(capsule: Capsule) -> Markup | str:
+    """Accuracy on the synthetic held-out sets over the chain, on an axis from 0 to 1."""
+    stages = [entry["metrics"]["held_out"] for entry in learned(capsule.entries)]
+    if not stages[-1]:
+        return ""
+    found = {
+        site: np.array([(s.get(site) or {}).get("accuracy") for s in stages], dtype=float)
+        for site in capsule.sites
+    }
+    lines = figures.named_lines(found)
+    figure = figures.stage_lines(lines, capsule.sites, "after learning", (0.0, 1.02))
+    return picture(figure, "accuracy on each site's synthetic held-out set after every site")
+
+
+def _written(entry: Entry) -> str:
+    text = json.dumps(entry, indent=1, sort_keys=True)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n... (cut here)"
+
+
+def _uses(capsule: Capsule) -> dict[str, Any]:
+    """What the model uses, in pictures; never a reason not to show the page."""
+    if capsule.settings.n_rois > MOST_ROIS:
+        return {"problem": f"pictures are drawn for up to {MOST_ROIS} ROIs."}
+    fc = capsule.held_out.batch().fc.numpy()
+    # evenly, so that every site is among them; without any, the weights at no connectivity
+    some = np.linspace(0, len(fc) - 1, min(len(fc), MOST_SUBJECTS)).round().astype(int)
+    fc = fc[some] if len(fc) else np.eye(capsule.settings.n_rois)[None]
+    try:
+        found = explain_model(capsule, fc)
+    except BROKEN as error:
+        return {"problem": reason(error)}
+    if not found.strength.any():
+        return {"problem": "the model's answer does not depend on the scan."}
+    return average_parts(found)

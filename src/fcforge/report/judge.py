@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from markupsafe import Markup
 
 from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
-from fcforge.report.frame import Section, macro, picture, render
+from fcforge.report.frame import Section, macro, picture, sections_page
 from fcforge.report.table import Cell, Table, interval_cell
-from fcforge.studies.judge import paper
-from fcforge.studies.judge.experiment import Judgement
-from fcforge.studies.judge.panel import Interval, Panel, Requirement, summarise
-from fcforge.studies.judge.portraits import Portrait, read_portraits
+from fcforge.studies.judge import summary as judged
+from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits
+from fcforge.studies.judge.panel import Panel
+from fcforge.studies.judge.summary import Interval, Requirement
 from fcforge.text import number
 from fcforge.writing import write_text
 
@@ -63,10 +62,9 @@ TITLES = {
 def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:
     """Headings and their tables, empty ones left out."""
     # the paper's five options, then ours; its ablation where anything was ablated
-    ours = {r: r for r in summary if r not in {*paper.OPTIONS, *paper.ABLATIONS}}
-    options: Mapping[str, str] = {**paper.OPTIONS, **ours}
-    _, *without = paper.ABLATIONS
-    ablated = paper.ABLATIONS if any(row in summary for row in without) else {}
+    ours = {r: r for r in summary if r not in {*judged.OPTIONS, *judged.ABLATIONS}}
+    options: Mapping[str, str] = {**judged.OPTIONS, **ours}
+    ablated = judged.ABLATIONS if any(row in summary for row in judged.WITHOUT) else {}
     groups = [
         ("Fidelity and use", fidelity_tables(summary)),
         ("1:1 augmentation", _by_classifier(summary, panel.augment, options)),
@@ -115,15 +113,9 @@ def page_of(found: Judgement) -> str:
     sections.append(figure_section(found.portraits or {}, found.where))
     for heading, group in groups_of(found.panel, found.summary):
         sections.append(Section(heading, tuple(group), READING))
-    return render(
-        "sections.html.j2",
-        title=found.title,
-        home="",
-        kind="fcforge judge",
-        lead=headline(found.findings, found.warnings),
-        warnings=[("serious", text) for text in found.warnings],
-        sections=sections,
-    )
+    lead, warnings = headline(found.findings, found.warnings), found.warnings
+    said = [("serious", text) for text in warnings]
+    return sections_page(found.title, "fcforge judge", sections, lead, warnings=said)
 
 
 def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table) -> Section:
@@ -137,8 +129,14 @@ def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table
         "subjects: share the page only where those may be seen. Last, the mean eigenvalues: a "
         "correlation matrix has none below zero."
     )
+    real, cards = next(iter(portraits.values())), []
+    low = lowest_edge(portraits)
+    for name, found in portraits.items():
+        r = np.corrcoef(real.edge_mean, found.edge_mean)[0, 1]
+        alt = f"FC of a typical control and patient of {name}; edge means"
+        cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
     spectra = picture(spectra_figure(portraits), "mean eigenvalues by rank")
-    return Section(FIGURES, (*before, portrait_cards(portraits), spectra), note.strip())
+    return Section(FIGURES, (*before, macro("portraits", cards), spectra), note.strip())
 
 
 def folder_section(folder: Path) -> Section:
@@ -152,7 +150,7 @@ def folder_section(folder: Path) -> Section:
         )
     stored = json.loads(store.read_text(encoding="utf-8"))["sites"]
     records = [record for site in stored.values() for record in site]
-    first = fidelity_tables(summarise(records))[0]
+    first = fidelity_tables(judged.summarise(records))[0]
     return figure_section(read_portraits(pictures), READING, first)
 
 
@@ -189,7 +187,7 @@ def _by_classifier(
             values = summary.get(row, {})
             if f"aug_{model}_acc" in values:
                 four = (cell(values.get(f"aug_{model}_{m}")) for m in ACCURACY)
-                body.append((title, *four, paper.published(model, row)))
+                body.append((title, *four, judged.published(model, row)))
         if body:
             out.append(Table.of(heads, body, title=TITLES.get(model, model)))
     return out
@@ -247,14 +245,3 @@ def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
     axes.set(xlabel="rank", ylabel="mean eigenvalue")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def portrait_cards(portraits: Mapping[str, Portrait]) -> Markup:
-    """One card per generator; the first portrait is the real one."""
-    real = next(iter(portraits.values()))
-    low, cards = lowest_edge(portraits), []
-    for name, found in portraits.items():
-        r = np.corrcoef(real.edge_mean, found.edge_mean)[0, 1]
-        alt = f"FC of a typical control and patient of {name}; edge means"
-        cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
-    return macro("portraits", cards)

@@ -12,10 +12,10 @@ from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
 from fcforge.report import shelf
 from fcforge.report.audits import section, verdict
-from fcforge.report.capsules import CapsuleView, capsule_page, view_capsule
 from fcforge.report.consortium import consortium_answers, consortium_page
 from fcforge.report.explaining import stability_section
-from fcforge.report.frame import Section, render
+from fcforge.report.frame import Section, render, sections_page
+from fcforge.report.inspect import CapsuleView, capsule_page, view_capsule
 from fcforge.report.judge import folder_section
 from fcforge.report.results import as_csv, as_markdown
 from fcforge.report.run import About, numbers_of, page_of
@@ -28,7 +28,7 @@ from fcforge.text import counted, with_interval
 from fcforge.types import RunResult
 from fcforge.writing import write_text
 
-INDEX = "index.html"
+INDEX, KINDS = "index.html", ("run", "capsule", "consortium", "audit")
 Say = Callable[[str], object]
 
 
@@ -114,7 +114,9 @@ def write_pages(
         say(f"capsule {view.item.name}")
         own = shelf.chain_of(chains, view.facts.get("id", ""))
         write_text(to / view.item.page, capsule_page(view, own, INDEX))
-    _remove_old(to, {item.page for item in items})
+    for path in (p for kind in KINDS for p in to.glob(f"{kind}-*-????????.html")):
+        if path.name not in {item.page for item in items}:  # of a thing that is gone
+            path.unlink()
     about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
     counts = _counts(views, others)
     page = render("overview.html.j2", **about, capsules=views, others=others, counts=counts)
@@ -172,13 +174,6 @@ def _write_audit(item: Item, to: Path) -> Listed:
     audit = read_audit(item.path)
     told, shown = verdict(audit), section(audit)
     lines = [told.short, told.full] if told else []
-    about = {"title": shown.title, "kind": "privacy audit", "lead": " ".join(lines)}
-    write_text(to / item.page, render("sections.html.j2", **about, home=INDEX, sections=[shown]))
+    page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
+    write_text(to / item.page, page)
     return Listed(item, shown.title, lines)
-
-
-def _remove_old(to: Path, pages: set[str]) -> None:
-    for kind in ("run", "capsule", "consortium", "audit"):
-        for path in to.glob(f"{kind}-*-????????.html"):
-            if path.name not in pages:
-                path.unlink()

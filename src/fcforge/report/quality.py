@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +13,16 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.imaging.people import mixed_trs, numbers, outliers, site_rows
 from fcforge.report.figures import FAINT, MUTED, SERIES, canvas, drawn, fc_figure
-from fcforge.report.frame import Section, render, short
+from fcforge.report.frame import Section, sections_page, short
 from fcforge.report.table import Cell, Table
-from fcforge.text import number
+from fcforge.text import counted, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FD_LINE_MM, LOW_COVERAGE = 0.5, 0.8
 GROUP = "group.html"
+_page = partial(sections_page, kind="quality of functional connectivity", home_name="All subjects")
 
 
 def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
@@ -46,8 +48,11 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     warnings = [w for run in result.runs for w in run.warnings]
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
-        warnings.append(f"{len(result.empty)} ROIs without signal, FC set to 0: {names}.")
-    return _page(f"sub-{result.subject}", sections, warnings=_cautions(warnings), facts=facts)
+        warnings.append(
+            f"{counted(len(result.empty), 'ROI')} without signal, FC set to 0: {names}."
+        )
+    said = [("caution", text) for text in warnings]
+    return _page(f"sub-{result.subject}", sections=sections, home=GROUP, warnings=said, facts=facts)
 
 
 def preprocess_page(
@@ -70,7 +75,8 @@ def preprocess_page(
         sections.append(Section(f"Motion: {name}", _motion_figure(parameters)))
         outlines = f"Mean scan with the atlas' outlines: {name}"
         sections.append(Section(outlines, _mean_figure(mean, edges)))
-    return _page(f"sub-{subject}", [*sections, Section("What was done", _words(facts))], home="")
+    sections.append(Section("What was done", _words(facts)))
+    return _page(f"sub-{subject}", sections=sections)
 
 
 def group_page(
@@ -89,29 +95,12 @@ def group_page(
         ]
         sections.append(Section("Subjects", Table.of(columns, body, sortable=True)))
     warnings = [("serious", f"{who}: {why}") for who, why in failed]
-    warnings += _cautions([*mixed_trs(rows), *outliers(rows)])
+    warnings += [("caution", text) for text in (*mixed_trs(rows), *outliers(rows))]
     cited = [f"[{i}] {work}" for i, work in enumerate(methods.references, 1)]
     note = "Free to copy into a paper as it is; the same is in methods.md."
     sections.append(Section("Methods", (methods.text, methods.software, *cited), note))
     title = f"{len(rows)} of {len(rows) + len(failed)} subjects have FC"
-    return _page(title, sections, warnings=warnings, home="")
-
-
-def _page(title: str, sections: Sequence[Section], home: str = GROUP, **more: Any) -> str:
-    return render(
-        "sections.html.j2",
-        title=title,
-        home=home,
-        home_name="All subjects",
-        kind="quality of functional connectivity",
-        lead="",
-        sections=sections,
-        **more,
-    )
-
-
-def _cautions(texts: Sequence[str]) -> list[tuple[str, str]]:
-    return [("caution", text) for text in texts]
+    return _page(title, sections=sections, warnings=warnings)
 
 
 def _low_coverage(result: SubjectFC, atlas: Atlas) -> Table:
@@ -144,22 +133,16 @@ def _run_figure(run: Run, atlas: Atlas) -> Figure:
     else:
         axes[0].text(0.5, 0.5, "no motion table", ha="center", transform=axes[0].transAxes)
     axes[0].set(ylabel="FD, mm", xlim=(0, run.carpet.shape[1] - 1))
-    axes[1].imshow(
-        _standardised(run.carpet), aspect="auto", cmap="gray", vmin=-2, vmax=2,
-        interpolation="nearest",
-    )  # fmt: skip
+    x = np.nan_to_num(run.carpet - np.nanmean(np.nan_to_num(run.carpet), axis=1, keepdims=True))
+    spread = x.std(axis=1, keepdims=True)
+    scale: dict[str, Any] = {"cmap": "gray", "vmin": -2, "vmax": 2, "interpolation": "nearest"}
+    axes[1].imshow(x / np.where(spread > 0, spread, 1.0), aspect="auto", **scale)
     rows = "voxels, ROI by ROI" if has_coverage else "ROIs"
     axes[1].set(ylabel=rows, xlabel="volume", yticks=[])
     if has_coverage:
         axes[2].fill_between(np.arange(atlas.n_rois), run.coverage, step="mid", color=SERIES[0])
         axes[2].set(ylabel="coverage", xlabel="ROI", ylim=(0, 1), xlim=(-0.5, atlas.n_rois - 0.5))
     return figure
-
-
-def _standardised(carpet: np.ndarray) -> np.ndarray:
-    x = np.nan_to_num(carpet - np.nanmean(np.nan_to_num(carpet), axis=1, keepdims=True))
-    spread = x.std(axis=1, keepdims=True)
-    return x / np.where(spread > 0, spread, 1.0)
 
 
 @drawn

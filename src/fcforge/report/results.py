@@ -7,8 +7,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
 from fcforge.stats import COLUMNS, Finding, Row
 from fcforge.stats.table import records
@@ -61,14 +59,14 @@ def results_table(
         cells += [_cell(row, k, k in bare, spread, row.learner in best[k]) for k in keys]
         if "intransigence" in shown:
             cells.append(Cell(number(row.intransigence), value=row.intransigence))
-        made.append((*cells, *_ends(row)))
-    return Table(
-        columns=(*_heads(shown), *END_HEADS),
-        rows=tuple(made),
-        quiet=frozenset(k for k, row in enumerate(rows) if row.is_majority),
-        sortable=True,
-        falling_by="AAA",
-    )
+        look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
+        cells.append(Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look))
+        left_out = [f"{row.n_left_out} diverged"] if row.n_left_out else []
+        runs = counted(row.n_runs, "run"), *left_out
+        made.append((*cells, Cell(duration(row.seconds), runs, row.seconds)))
+    quiet = frozenset(k for k, row in enumerate(rows) if row.is_majority)
+    heads = (*_heads(shown), *END_HEADS)
+    return Table(heads, tuple(made), quiet=quiet, sortable=True, falling_by="AAA")
 
 
 INTRANSIGENCE = Heading(
@@ -102,17 +100,6 @@ def _cell(row: Row, key: str, bare: bool, spread: bool, best: bool) -> Cell:
     sd = f"± {number(e.sd_orders)}" if spread and math.isfinite(e.sd_orders) else ""
     below = () if bare else tuple(filter(None, (bracket(e.low, e.high), sd)))
     return Cell(number(e.mean), below, e.mean, "best" if best else "")
-
-
-def _ends(row: Row) -> tuple[Cell, Cell]:
-    """What is kept and its memory; time and number of runs."""
-    look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
-    below = [counted(row.n_runs, "run")]
-    below += [f"{row.n_left_out} diverged"] if row.n_left_out else []
-    return (
-        Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look),
-        Cell(duration(row.seconds), tuple(below), row.seconds),
-    )
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
@@ -158,20 +145,21 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """CSV with a mean, SD, low and high column per number; empty where undefined."""
-    found = [{k: plain(v, None) for k, v in r.items()} for r in records(rows)]
-    table = pd.DataFrame(found, dtype=object)
+    import pandas as pd
+
+    table = pd.DataFrame([{k: plain(v) for k, v in r.items()} for r in records(rows)], dtype=object)
     safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
     return safe.to_csv(index=False, lineterminator="\n")
 
 
 def as_json(rows: Sequence[Row]) -> str:
     """JSON list of records; null where undefined."""
-    found = [{k: plain(v, None) for k, v in r.items()} for r in records(rows)]
+    found = [{k: plain(v) for k, v in r.items()} for r in records(rows)]
     return json.dumps(found, indent=2, allow_nan=False) + "\n"
 
 
-def plain(value: str | float | int, missing: str | None) -> str | float | int | None:
+def plain(value: str | float | int) -> str | float | int | None:
     """A value every reader of CSV and JSON understands."""
     if isinstance(value, float):
-        return rounded(value, 6) if math.isfinite(value) else missing
+        return rounded(value, 6) if math.isfinite(value) else None
     return value

@@ -16,7 +16,7 @@ from fcforge.report.contents import MORE_METRICS, Contents, Curve, contents
 from fcforge.report.frame import Section, picture, render
 from fcforge.report.results import EVERYTHING, as_csv, name_cell, results_table
 from fcforge.report.table import Cell, Heading, Table
-from fcforge.stats.bootstrap import N_DRAWS
+from fcforge.stats.resampling import N_DRAWS
 from fcforge.text import number
 from fcforge.types import RunResult
 from fcforge.writing import write_text
@@ -77,24 +77,24 @@ def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
     levels = {f.learner: f.level for f in reversed(c.findings)}
     known = any(np.isfinite(r.intransigence) for r in c.rows)
     shown = (*EVERYTHING, *(["intransigence"] if known else []))
+    first, sites = results[0], []
+    for s in first.sites:
+        tested = {i for r in results for i in r.subject_ids[s]}
+        sites.append((s, len(first.y[s]), len(tested), float(first.y[s].mean())))
     return render(
         "run.html.j2",
         about=about,
         c=c,
+        results=results,
         levels=levels,
-        results=results_table(c.rows, shown, levels=levels),
+        shown=results_table(c.rows, shown, levels=levels),
         more=_more_table(c, levels),
-        facts=_facts(results, about.expected),
         accuracy=_curve_panels(c.accuracy, c.majority, "accuracy"),
         forgetting=_curve_panels(c.forgetting, c.majority, "forgetting"),
         since=_since_panels(c.since),
-        extra=[(f"extra-{k}", s.title) for k, s in enumerate(about.sections, 1)],
-        positions=[str(t + 1) for t in range(len(results[0].sites))],
-        site_names=[s for s in results[0].sites if any(s in r.spec.order for r in results)],
-        honest=[r for r in c.rows if not r.is_majority and r.n_runs and r.learner not in c.leaks],
-        first=results[0],
+        sites=sites,
+        learned=[s for s in first.sites if any(s in r.spec.order for r in results)],
         settings=about.settings or _settings_of(results),
-        environment=about.environment or results[0].environment,
         csv=base64.b64encode(as_csv(c.rows).encode()).decode(),
     )
 
@@ -108,35 +108,13 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
     shown = [r for r in c.rows if r.learner in c.more]
     rows = []
     for r in shown:
-        found = c.more[r.learner]
-        rows.append((name_cell(r.learner, levels), *(_more_cell(found[k]) for k in MORE_METRICS)))
+        cells = [name_cell(r.learner, levels)]
+        for m in (c.more[r.learner][k] for k in MORE_METRICS):
+            below = f"final {number(m['acc'])}", f"FM {number(m['fm'])}"
+            cells.append(Cell(number(m["aaa"]), below, m["aaa"]))
+        rows.append(tuple(cells))
     quiet = frozenset(k for k, r in enumerate(shown) if r.is_majority)
     return Table(tuple(heads), tuple(rows), quiet=quiet, sortable=True)
-
-
-def _more_cell(m: Mapping[str, float]) -> Cell:
-    return Cell(number(m["aaa"]), (f"final {number(m['acc'])}", f"FM {number(m['fm'])}"), m["aaa"])
-
-
-def _facts(results: Sequence[RunResult], expected: int | None) -> dict[str, Any]:
-    first = results[0]
-    sites = []
-    for s in first.sites:
-        tested = {i for r in results for i in r.subject_ids[s]}
-        sites.append((s, len(first.y[s]), len(tested), float(first.y[s].mean())))
-    specs = [r.spec for r in results]
-    return {
-        "learners": list(dict.fromkeys(s.learner.title for s in specs)),
-        "datasets": list(dict.fromkeys(s.dataset.name for s in specs)),
-        "protocols": sorted({s.protocol for s in specs}),
-        "leaks": sorted({x for s in specs for x in s.leaks.active()}),
-        "n_orders": len({s.order for s in specs}),
-        "n_seeds": len({s.seed for s in specs}),
-        "n_done": len(results),
-        "n_asked": max(expected or 0, len(results)),
-        "n_tested": sum(len(y) for y in first.y.values()),
-        "sites": sites,
-    }
 
 
 def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
@@ -178,8 +156,8 @@ def _since_panels(found: Mapping[str, Mapping[str, np.ndarray]]) -> Panels:
     for title, sites in found.items():
         half = len(next(iter(sites.values()))) // 2
         stages = [number(k, 0, sign=True) for k in range(-half, half + 1)]
-        title_x = "sites learned since this one"
-        figure = figures.stage_lines(figures.named_lines(sites), stages, title_x, limits, half)
+        about = stages, "sites learned since this one", limits, half
+        figure = figures.stage_lines(figures.named_lines(sites), *about)
         alt = f"{title}: accuracy at each site before and after it was learned"
         panels.append((title, picture(figure, alt)))
     return panels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPE_WIDTH = 140  # columns where the terminal is a file
+
+
+def in_a_row(cell: str) -> str:
+    """Text that ends neither its cell nor the table: no line break, bars escaped."""
+    return " ".join(cell.split()).replace("\\", "\\\\").replace("|", "\\|")
 
 
 @dataclass(frozen=True)
@@ -108,11 +113,13 @@ class Table:
         made = (tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows)
         return cls(columns, tuple(made), **rest)
 
-    def markdown(self) -> str:
+    def markdown(self, escaped: Callable[[str], str] = in_a_row) -> str:
         """GitHub table, title and note around it."""
         lines = [f"{self.title}\n"] if self.title else []
-        lines += [_row([c.title for c in self.columns]), "|" + "---|" * len(self.columns)]
-        lines += [_row([cell.line() for cell in row]) for row in self.rows]
+        rows = [[in_a_row(c.title) for c in self.columns]]
+        rows += [[escaped(c.line()) for c in row] for row in self.rows]
+        made = [f"| {' | '.join(row)} |" for row in rows]
+        lines += [made[0], "|" + "---|" * len(self.columns), *made[1:]]
         return "\n".join([*lines, *([f"\n{self.note}"] if self.note else [])]) + "\n"
 
     def text(self, width: int = PIPE_WIDTH) -> str:
@@ -145,12 +152,6 @@ class Table:
             ]
             found.add_row(*cells, style="italic" if k in self.quiet else "")
         console.print(found)
-
-
-def _row(cells: Iterable[str]) -> str:
-    # A cell that holds a bar or a line break would end the cell or the table.
-    safe = (" ".join(c.split()).replace("\\", "\\\\").replace("|", "\\|") for c in cells)
-    return "| " + " | ".join(safe) + " |"
 
 
 def interval_cell(mean: float, low: float, high: float, *, digits: int = 3, **rest: Any) -> Cell:

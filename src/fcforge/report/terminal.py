@@ -1,20 +1,15 @@
-"""What the commands print: checks of data, predictions and capsules, studies of runs."""
+"""What the commands print besides templates of words: checks of data, studies of runs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fcforge.report.frame import spoken
 from fcforge.report.results import plain
 from fcforge.report.table import interval_table
 from fcforge.text import counted, printable
 
 if TYPE_CHECKING:
-    from fcforge.capsule.prediction import Prediction
-    from fcforge.capsule.sealing import Check
     from fcforge.studies.check import Verdict
     from fcforge.studies.unseen import Study
 
@@ -40,21 +35,6 @@ def check_lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield f"{found}: nothing would be trained", "red"
 
 
-def prediction_text(rows: Sequence[Prediction], sites: Sequence[str]) -> str:
-    """How many scans were predicted, how many were not and why."""
-    return spoken("prediction", rows=rows, sites=sites)
-
-
-def verify_text(checks: Sequence[Check], ok: bool) -> str:
-    """Every check of a capsule on a line, then what follows from them."""
-    return spoken("verify", checks=checks, ok=ok)
-
-
-def verify_json(checks: Sequence[Check], ok: bool) -> str:
-    """The checks of a capsule for a program."""
-    return json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1)
-
-
 def study_markdown(study: Study) -> str:
     """A study as a GitHub table under its title."""
     return interval_table(study.title, study.columns, study.rows).markdown()
@@ -64,6 +44,6 @@ def study_json(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
     """Plain numbers of a study; null where undefined."""
     keys = ("mean", "low", "high")
     return {
-        name: {c: {k: plain(getattr(e, k), None) for k in keys} for c, e in cells.items()}
+        name: {c: {k: plain(getattr(e, k)) for k in keys} for c, e in cells.items()}
         for name, cells in study.rows.items()
     }

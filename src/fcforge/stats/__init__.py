@@ -1,6 +1,8 @@
 """Intervals over subjects, paired comparisons over orders and seeds, the results table."""
 
-from fcforge.stats.bootstrap import (
+from fcforge.stats.compare import Comparer, Comparison, compare, holm
+from fcforge.stats.findings import Finding, findings, leaks_on
+from fcforge.stats.resampling import (
     Estimate,
     at_site,
     bootstrap,
@@ -9,8 +11,6 @@ from fcforge.stats.bootstrap import (
     per_site,
     subject_weights,
 )
-from fcforge.stats.compare import Comparer, Comparison, compare, holm
-from fcforge.stats.findings import Finding, findings, leaks_on
 from fcforge.stats.table import COLUMNS, Row, group, longest, rows, table, with_majority
 
 __all__ = [

@@ -9,14 +9,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.metrics import Batch, metric_named, summaries_of
 from fcforge.metrics.cells import swapped_values
-from fcforge.stats.bootstrap import (
-    N_DRAWS,
-    draws_of,
-    interval,
-    split_runs,
-    subject_draws,
-    training_weights,
-)
+from fcforge.stats import resampling
 from fcforge.types import RunResult
 
 
@@ -136,7 +129,7 @@ class Comparer:
 
     metric: str = "accuracy"
     summary: str = "aaa"
-    n_draws: int = N_DRAWS
+    n_draws: int = resampling.N_DRAWS
     seed: int = 0
     # The runs are kept beside their draws, so that their ids cannot be given to others.
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
@@ -147,13 +140,13 @@ class Comparer:
         place = {id(x): k for k, x in enumerate(left)}
         points, nulls = np.empty(len(left)), np.zeros(self.n_draws)
         draws = np.empty((len(left), self.n_draws))
-        for runs in split_runs(left):
+        for runs in resampling.split_runs(left):
             rows = [place[id(r)] for r in runs]
             a, b = self._drawn(runs), self._drawn([right[k] for k in rows])
             points[rows], draws[rows] = a.points - b.points, a.draws - b.draws
             value = self._reduce(a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch)))
             nulls += (value[:, 0] - value[:, 1]).sum(0)
-        draws *= training_weights(left, self.n_draws, self.seed)
+        draws *= resampling.training_weights(left, self.n_draws, self.seed)
         return _conclude(points, draws.mean(0), nulls / len(left))
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
@@ -161,7 +154,9 @@ class Comparer:
         if key not in self._known:
             batch = Batch.of(runs)
             points = self._reduce(batch.values(self.metric))
-            draws = self._reduce(draws_of(batch, self.metric, self.n_draws, self.seed))
+            draws = self._reduce(
+                batch.values(self.metric, resampling.weights_of(batch, self.n_draws, self.seed))
+            )
             self._known[key] = _Drawn(batch, points, draws)
         return self._known[key]
 
@@ -171,7 +166,7 @@ class Comparer:
 
         def cells(site: str, pairs: np.ndarray) -> np.ndarray:
             ours, theirs = a.features(site, metric), b.features(site, metric)
-            swap = subject_draws("swap", site, ids[site], self.n_draws, self.seed) < 0.5
+            swap = resampling.subject_draws("swap", site, ids[site], self.n_draws, self.seed) < 0.5
             swapped = swapped_values(ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, swap)
             return np.stack(swapped, axis=1)
 
@@ -184,7 +179,7 @@ class Comparer:
 
 def _conclude(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
     difference = points.mean()
-    low, high = interval(difference, draws)
+    low, high = resampling.interval(difference, draws)
     # Rounding must not make an exactly equal permutation look smaller.
     extreme = np.abs(nulls) >= abs(difference) - 1e-6
     return Comparison(

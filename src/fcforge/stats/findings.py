@@ -52,21 +52,28 @@ def _constant(runs: Sequence[RunResult]) -> Iterator[str]:
         yield f"gives identical scores to all subjects in {flat} of {cells} learned cells."
 
 
-def _diverged(runs: Sequence[RunResult]) -> Iterator[str]:
-    if bad := [r.spec for r in runs if not finite(r)]:
-        yield (
-            f"{len(bad)} of {len(runs)} runs diverged (scores that are not finite, e.g. seed "
-            f"{bad[0].seed}, order {' → '.join(bad[0].order)}); they are left out of its "
-            "numbers, which flatters it."
-        )
-
-
-def _gaps(runs: Sequence[RunResult], asked: int) -> Iterator[str]:
-    own = {(r.spec.seed, r.spec.order) for r in runs}
-    if len(own) < asked:
-        yield f"lacks {asked - len(own)} of {asked} (order, seed) pairs that others have."
-    if len(own) < len(runs):
-        yield "has more than one run of the same order and seed: give each setting a label."
+def _serious(results: Sequence[RunResult], expected: int | None) -> Iterator[tuple[str, str]]:
+    for title, active in leaks_on(results).items():
+        yield title, f"was run with test data leaking in: {', '.join(active)}."
+    if expected is not None and len(results) < expected:
+        missing = expected - len(results)
+        yield "", f"{missing} of {expected} runs are missing: the numbers are provisional."
+    asked = len({(r.spec.seed, r.spec.order) for r in results})
+    for title, runs in group(results).items():
+        own = {(r.spec.seed, r.spec.order) for r in runs}
+        if len(own) < asked:
+            text = f"lacks {asked - len(own)} of {asked} (order, seed) pairs that others have."
+            yield title, text
+        if len(own) < len(runs):
+            yield title, "has more than one run of the same order and seed: give each a label."
+        if bad := [r.spec for r in runs if not finite(r)]:
+            yield (
+                title,
+                f"{len(bad)} of {len(runs)} runs diverged (scores that are not finite, e.g. seed "
+                f"{bad[0].seed}, order {' → '.join(bad[0].order)}); they are left out of its "
+                "numbers, which flatters it.",
+            )
+        yield from ((title, text) for text in _constant([r for r in runs if finite(r)] or runs))
 
 
 def findings(
@@ -86,30 +93,15 @@ def findings(
     against_majority : mapping of learner title to Comparison, optional
         AAA of each learner minus the majority class's.
     """
-    groups, done = group(results), len(results)
-    serious = [
-        (title, f"was run with test data leaking in: {', '.join(active)}.")
-        for title, active in leaks_on(results).items()
-    ]
-    if expected is not None and done < expected:
-        text = f"{expected - done} of {expected} runs are missing: the numbers are provisional."
-        serious.append(("", text))
-    asked = len({(r.spec.seed, r.spec.order) for r in results})
-    serious += [(title, text) for title, runs in groups.items() for text in _gaps(runs, asked)]
-    for title, runs in groups.items():
-        good = [r for r in runs if finite(r)] or runs
-        serious += [(title, text) for text in (*_diverged(runs), *_constant(good))]
-    cautions = []
+    found = [Finding("serious", *said) for said in _serious(results, expected)]
     for title, c in (against_majority or {}).items():
         if c.low <= 0:
             word = "below" if c.high < 0 else "not distinguishable from"
             gap = f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
             text = f"is {word} always naming the commonest class: AAA {gap}."
-            cautions.append((title, text))
+            found.append(Finding("caution", title, text))
     seeds = len({r.spec.seed for r in results})
     if seeds < FEW_SEEDS:
         text = f"only {counted(seeds, 'seed')}: differences may come from one lucky split."
-        cautions.append(("", text))
-    return [Finding("serious", *said) for said in serious] + [
-        Finding("caution", *said) for said in cautions
-    ]
+        found.append(Finding("caution", "", text))
+    return found

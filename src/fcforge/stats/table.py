@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Batch, finite, intransigence, majority_result, metric_named
+from fcforge.metrics import Batch, cell_values, finite, intransigence, majority_result, metric_named
 from fcforge.metrics.runs import OWN_MAJORITY
-from fcforge.stats.bootstrap import N_DRAWS, Estimate, estimate, split_batches
+from fcforge.privacy.measures import Measured
+from fcforge.stats import resampling
+from fcforge.stats.resampling import N_DRAWS, Estimate
 from fcforge.types import RunResult
 
 if TYPE_CHECKING:
@@ -38,24 +40,15 @@ COLUMNS: tuple[Column, ...] = (
     Column("bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
     Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
     Column("fm", "FM", "accuracy", "fm", False, "forgetting (Chaudhry 2018): best minus final"),
-    Column(
-        "fm_split",
-        "FM unb.",
-        "accuracy",
-        "fm_split",
-        False,
-        "FM without luck: the best stage chosen on half of the subjects, measured on the others",
-        extra=True,
-    ),
-    Column(
-        "bacc_fm", "bACC FM", "balanced_accuracy", "fm", False, "balanced accuracy lost", extra=True
-    ),
+    Column("fm_split", "FM unb.", "accuracy", "fm_split", False, "FM without luck: the best stage "
+           "chosen on half of the subjects, measured on the others", extra=True),
+    Column("bacc_fm", "bACC FM", "balanced_accuracy", "fm", False, "balanced accuracy lost", True),
     Column("auroc_fm", "AUROC FM", "auroc", "fm", False, "AUROC lost", extra=True),
     Column("for_triangular", "FOR tri.", "accuracy", "for_triangular", False, "FM × (T-1)/T"),
     Column("for_literal", "FOR lit.", "accuracy", "for_literal", False, "FOR as in the paper"),
     Column("bwt", "BWT", "accuracy", "bwt", True, "backward transfer: final minus just learned"),
     Column("fwt", "FWT", "accuracy", "fwt", True, "zero-shot gain over the untrained network"),
-)
+)  # fmt: skip
 
 
 def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
@@ -149,41 +142,31 @@ def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np
         for runs in groups.values():
             learner = runs[0].spec.learner
             if learner.method.name == method and learner.model.name == model:
-                return {key: np.diag(a) for key, a in _matrices(split_batches(runs))}
+                return {key: np.diag(a) for key, a in _matrices(resampling.split_batches(runs))}
     return {}
 
 
-def _intransigence(batches: Sequence[Batch], star: dict[tuple, np.ndarray]) -> float:
-    found = [intransigence(a, star[key]) for key, a in _matrices(batches) if key in star]
-    return float(np.mean(found)) if found else float("nan")
-
-
 def _row(
-    title: str,
-    runs: list[RunResult],
-    keeps: Mapping[str, str],
-    star: dict[tuple, np.ndarray],
-    columns: Sequence[Column],
-    draws: Mapping[str, int],
+    runs: list[RunResult], keeps: str, star: dict, columns: Sequence[Column], **draws: int
 ) -> Row:
     good = [r for r in runs if finite(r)]
-    batches, majority = split_batches(good), is_majority(runs[0])
-    nothing = Estimate(*[float("nan")] * 4)
-    estimates = {c.key: nothing for c in columns}
+    batches, majority = resampling.split_batches(good), is_majority(runs[0])
+    costs = [intransigence(a, star[key]) for key, a in _matrices(batches) if key in star]
+    counts = {"n_runs": len(good), "n_left_out": len(runs) - len(good)}
+    counts |= {"n_orders": len({r.spec.order for r in good})}
+    counts |= {"n_seeds": len({r.spec.seed for r in good})}
+    estimates = dict.fromkeys((c.key for c in columns), Estimate(*[float("nan")] * 4))
     for metric in dict.fromkeys(c.metric for c in columns) if good else ():
         same = [c for c in columns if c.metric == metric]
-        names = tuple(dict.fromkeys(c.summary for c in same))
-        found = estimate(good, metric, names, batches=batches, **draws)
+        names = dict.fromkeys(c.summary for c in same)
+        found = resampling.estimate(good, metric, tuple(names), batches=batches, **draws)
         estimates.update({c.key: found[c.summary] for c in same})
     return Row(
-        learner=title,
-        keeps=keeps.get(title, "statistics" if majority else "not stated"),
-        n_runs=len(good),
-        n_left_out=len(runs) - len(good),
-        n_orders=len({r.spec.order for r in good}),
-        n_seeds=len({r.spec.seed for r in good}),
+        learner=runs[0].spec.learner.title,
+        keeps=keeps or ("statistics" if majority else "not stated"),
+        **counts,
         estimates=estimates,
-        intransigence=_intransigence(batches, star),
+        intransigence=float(np.mean(costs)) if costs else float("nan"),
         memory_bytes=float(np.mean([np.max(r.memory_bytes) for r in runs])),
         seconds=float(np.mean([np.sum(r.seconds) for r in runs])),
         is_majority=majority,
@@ -210,19 +193,17 @@ def rows(
         Of the bootstrap.
     """
     groups = group(with_majority(results, own=True))
-    columns, draws = (*COLUMNS, *columns_for(metrics)), {"n_draws": n_draws, "seed": seed}
+    columns, found = (*COLUMNS, *columns_for(metrics)), []
     models = {runs[0].spec.learner.model.name for runs in groups.values()}
     stars = {model: _a_star(groups, model) for model in models}
-    found = []
     for title, runs in groups.items():
-        star = stars[runs[0].spec.learner.model.name]
-        found.append(_row(title, runs, keeps or {}, star, columns, draws))
-    return sorted(found, key=_rank)
-
-
-def _rank(row: Row) -> tuple[bool, str, float]:
-    own = row.learner if row.is_majority else ""  # "of each site" is second
-    return not row.is_majority, own, -np.nan_to_num(row.estimates["aaa"].mean)
+        kept, star = (keeps or {}).get(title, ""), stars[runs[0].spec.learner.model.name]
+        found.append(_row(runs, kept, star, columns, n_draws=n_draws, seed=seed))
+    # the majority class, that of each site, the learners by falling AAA
+    references = [row for row in found if row.is_majority]
+    learners = [row for row in found if not row.is_majority]
+    learners.sort(key=lambda row: -np.nan_to_num(row.estimates["aaa"].mean))
+    return [*sorted(references, key=lambda row: row.learner), *learners]
 
 
 def table(results: Sequence[RunResult], **options: Any) -> pd.DataFrame:
@@ -243,9 +224,31 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
     for row in found:
         record: dict[str, str | float | int] = {"learner": row.learner, "keeps": row.keeps}
         for key, e in row.estimates.items():
-            record |= {key: e.mean, f"{key}_sd": e.sd_orders}
-            record |= {f"{key}_low": e.low, f"{key}_high": e.high}
+            names = (key, f"{key}_sd", f"{key}_low", f"{key}_high")
+            record |= dict(zip(names, (e.mean, e.sd_orders, e.low, e.high), strict=True))
         record |= {"intransigence": row.intransigence, "memory_bytes": row.memory_bytes}
         record |= {"seconds": row.seconds, "runs": row.n_runs, "runs_left_out": row.n_left_out}
         out.append(record | {"orders": row.n_orders, "seeds": row.n_seeds})
     return out
+
+
+# -- one model, one group of people ----------------------------------------------------------------
+MEASURES = ("accuracy", "balanced_accuracy", "auroc", "brier", "ece")
+
+
+def measure(
+    p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
+) -> dict[str, Measured]:
+    """Metrics of P(patient) `p` (n,) against diagnoses `y` (n,).
+
+    Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
+    where a metric needs both classes and there is one.
+    """
+    weights = resampling.subject_weights(site, ids, y)
+    found = {}
+    for name in MEASURES:
+        value = cell_values(p[None], y, name)[0]
+        draws = cell_values(p[None], y, name, weights)[0].astype(float)
+        low, high = resampling.interval(value, draws) if np.isfinite(value) else (np.nan, np.nan)
+        found[name] = Measured(float(value), float(low), float(high))
+    return found

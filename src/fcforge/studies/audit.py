@@ -19,34 +19,11 @@ from fcforge.graphs import edges, fisher_z
 from fcforge.privacy import attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER, UNUSED, identification, membership
 from fcforge.randomness import numpy_rng, torch_rng
-from fcforge.studies.audit_result import (
-    BOOTSTRAP,
-    REFERENCES,
-    UNTRAINED,
-    Audit,
-    AuditPlan,
-    AuditRow,
-)
+from fcforge.studies.audit_result import REFERENCES, UNTRAINED, Audit, AuditPlan, AuditRow
 from fcforge.types import Component, FCBatch
 
 Say = Callable[[str], Any]
 RECORD_ATTACKS = ("distance ratio", "DOMIAS", "class mean")
-
-
-@dataclass(frozen=True)
-class People:
-    """Audited people and the attacker's reference, as Fisher-z edges (float64).
-
-    `half` is another scan of the audited people, where there is one.
-    """
-
-    batch: FCBatch
-    x: np.ndarray
-    y: np.ndarray
-    reference: FCBatch
-    ref_x: np.ndarray
-    ref_y: np.ndarray
-    half: np.ndarray | None = None
 
 
 def vectors(fc: torch.Tensor) -> np.ndarray:
@@ -54,17 +31,19 @@ def vectors(fc: torch.Tensor) -> np.ndarray:
     return fisher_z(edges(fc)).double().numpy()
 
 
-def people(batch: FCBatch, reference: FCBatch, half: torch.Tensor | None = None) -> People:
-    """Audited people and reference with their edge vectors."""
-    return People(
-        batch,
-        vectors(batch.fc),
-        batch.y.numpy(),
-        reference,
-        vectors(reference.fc),
-        reference.y.numpy(),
-        vectors(half) if half is not None else None,
-    )
+class People:
+    """Audited people and the attacker's reference, with their Fisher-z edges (float64).
+
+    `half` is another scan of the audited people, where there is one.
+    """
+
+    def __init__(
+        self, batch: FCBatch, reference: FCBatch, half: torch.Tensor | None = None
+    ) -> None:
+        self.batch, self.x, self.y = batch, vectors(batch.fc), batch.y.numpy()
+        self.reference = reference
+        self.ref_x, self.ref_y = vectors(reference.fc), reference.y.numpy()
+        self.half = vectors(half) if half is not None else None
 
 
 def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -79,10 +58,8 @@ def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
 
 def world_members(y: np.ndarray, plan: AuditPlan) -> np.ndarray:
     """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
-    halves = [
-        stratified(y, 0.5, numpy_rng(plan.seed, "audit world", k)) for k in range(plan.worlds)
-    ]
-    return np.where(np.stack(halves), MEMBER, OUTSIDER)
+    draws = (numpy_rng(plan.seed, "audit world", k) for k in range(plan.worlds))
+    return np.where(np.stack([stratified(y, 0.5, rng) for rng in draws]), MEMBER, OUTSIDER)
 
 
 def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -160,17 +137,15 @@ def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> 
             do="At least 24 are needed, and a hundred for numbers worth reading.",
         )
     index, rest = torch.from_numpy(mask), torch.from_numpy(~mask)
-    return people(batch.select(rest), batch.select(index), half[rest] if half is not None else None)
+    other = half[rest] if half is not None else None
+    return People(batch.select(rest), batch.select(index), other)
 
 
 def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, Any]:
     """How many people an audit had, and how it was made."""
-    return {
-        "people": len(who.batch),
-        "trained_on": int((member == MEMBER).sum(1).mean()),
-        "reference_people": len(who.reference),
-        "plan": asdict(plan),
-    }
+    trained = int((member == MEMBER).sum(1).mean())
+    counts = {"people": len(who.batch), "trained_on": trained}
+    return {**counts, "reference_people": len(who.reference), "plan": asdict(plan)}
 
 
 @dataclass(frozen=True)
@@ -242,16 +217,11 @@ def audit_generators(
     who = split_people(batch, other, plan)
     member = world_members(who.y, plan)
     asked = {
-        BOOTSTRAP: Component("bootstrap"),
+        "bootstrap": Component("bootstrap"),
         UNTRAINED: untrained or Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
     rows, seconds = _Worlds(who, member, plan, device).rows(asked, say)
-    about = {
-        "what": "generators",
-        **about_people(who, member, plan),
-        "generators": {name: asdict(c) for name, c in asked.items()},
-        "seconds": seconds,
-        "seconds_total": round(sum(seconds.values()), 1),
-    }
-    return Audit(tuple(rows), about)
+    made = {"what": "generators", "generators": {name: asdict(c) for name, c in asked.items()}}
+    took = {"seconds": seconds, "seconds_total": round(sum(seconds.values()), 1)}
+    return Audit(tuple(rows), {**made, **about_people(who, member, plan), **took})

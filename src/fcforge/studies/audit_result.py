@@ -8,19 +8,15 @@ from typing import Any
 
 from fcforge.privacy.measures import Measured
 
-REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS = (
-    "bootstrap", "untrained", "exact ridge statistics",
-)  # fmt: skip
+BOOTSTRAP, UNTRAINED, STATISTICS = "bootstrap", "untrained", "exact ridge statistics"
+REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
 SHARES = {
     "auc": "auc", "tpr": "tpr_at_1pct_fpr", "identified": "identified", "control": "control_auc",
 }  # fmt: skip
 LEDGER_KEYS: dict[str, Any] = {
-    "what": str,
-    "not_attacked": list,
-    "epsilon_of_method": (int, float),
-    "delta_of_method": (int, float),
-    "noise_is_secret": bool,
-}
+    "what": str, "not_attacked": list, "noise_is_secret": bool,
+    "epsilon_of_method": (int, float), "delta_of_method": (int, float),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,12 +101,8 @@ class Audit:
 
     def to_ledger(self) -> dict[str, Any]:
         """What a capsule's ledger keeps: every number, what was covered, no count of people."""
-        return {
-            "site": self.about.get("site", ""),
-            "seed": self.about["plan"]["seed"],
-            "about": _known_kinds(self.about),
-            "rows": [row.to_json() for row in self.rows],
-        }
+        where = {"site": self.about.get("site", ""), "seed": self.about["plan"]["seed"]}
+        return {**where, "about": _known_kinds(self.about), "rows": self.to_json()["rows"]}
 
     @classmethod
     def from_ledger(cls, result: Mapping[str, Any]) -> Audit | None:

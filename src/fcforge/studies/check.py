@@ -34,14 +34,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {
-            "what": self.what,
-            "ok": self.ok,
-            "n_rois": self.cohort.n_rois,
-            "sites": self.sites(),
-            "findings": [asdict(f) for f in self.findings],
-            "notes": self.notes,
-        }
+        about = {"what": self.what, "ok": self.ok, "n_rois": self.cohort.n_rois}
+        found = {"findings": [asdict(f) for f in self.findings], "notes": self.notes}
+        return {**about, "sites": self.sites(), **found}
 
 
 def check_target(target: Path, settings: Sequence[str] = ()) -> Verdict:

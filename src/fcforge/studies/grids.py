@@ -39,40 +39,29 @@ def _powers(low: int, high: int) -> list[float]:
 
 
 RIDGE: dict[str, Any] = {"default": {"penalty": 0.5}, "penalty": [0.1, 0.2, 0.5, 1.0, 2.0]}
+UGCL = ("logits_weight", "global_weight", "local_weight")
 MAMMOTH, ALPHA = "Mammoth's best arguments, domain-incremental", [0.1, 0.2, 0.5, 1.0]
 GRIDS: dict[str, Grid] = {
-    "er": _grid(
-        "1 is Mammoth's one mean over both batches; half and double of it are ours",
-        {"strength": 1.0}, strength=[0.5, 1.0, 2.0],
-    ),
+    "er": _grid("1 is Mammoth's one mean over both batches; half and double of it are ours",
+                {"strength": 1.0}, strength=[0.5, 1.0, 2.0]),
     "der": _grid(MAMMOTH, {"alpha": 0.5}, alpha=ALPHA),
     "derpp": _grid(MAMMOTH, {"alpha": 0.5, "beta": 0.5}, alpha=ALPHA, beta=[0.5, 1.0]),
-    "ewc": _grid(
-        "0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale hangs on the kind of Fisher",
-        {"strength": 1e3}, strength=_powers(0, 7),
-    ),
+    "ewc": _grid("0.7 (Mammoth) to 1e10 (van de Ven) are in use: the scale hangs on the kind of "
+                 "Fisher", {"strength": 1e3}, strength=_powers(0, 7)),
     "si": _grid("0.5 (Mammoth) to 5e4 (van de Ven)", {"strength": 1.0}, strength=_powers(-2, 4)),
-    "lwf": _grid(
-        "0.5 (Mammoth), 1 (Avalanche, BeGin, van de Ven); temperature 2 in all",
-        {"strength": 1.0}, strength=[0.1, 0.5, 1.0, 2.0],
-    ),
-    "packnet": _grid(
-        "0.5 and 0.75 are Mallya and Lazebnik's", {"prune_first": 0.5, "prune_later": 0.75},
-        prune_first=[0.5, 0.75], prune_later=[0.5, 0.75],
-    ),
-    "twp": _grid(
-        "1e4 / 100 (Liu et al., CGLB), 1e4 / 1e4 (BeGin, PDGNN's repository)",
-        {"loss_strength": 1e4, "topology_strength": 100.0},
-        loss_strength=_powers(1, 6), topology_strength=[1e2, 1e4],
-    ),
-    "ugcl": Grid(
-        tuple({"logits_weight": w, "global_weight": w, "local_weight": w} for w in (0.5, 0.1, 1.0)),
-        "a reconstruction: three weights, kept equal to bound the search",
-    ),
+    "lwf": _grid("0.5 (Mammoth), 1 (Avalanche, BeGin, van de Ven); temperature 2 in all",
+                 {"strength": 1.0}, strength=[0.1, 0.5, 1.0, 2.0]),
+    "packnet": _grid("0.5 and 0.75 are Mallya and Lazebnik's",
+                     {"prune_first": 0.5, "prune_later": 0.75},
+                     prune_first=[0.5, 0.75], prune_later=[0.5, 0.75]),
+    "twp": _grid("1e4 / 100 (Liu et al., CGLB), 1e4 / 1e4 (BeGin, PDGNN's repository)",
+                 {"loss_strength": 1e4, "topology_strength": 100.0},
+                 loss_strength=_powers(1, 6), topology_strength=[1e2, 1e4]),
+    "ugcl": Grid(tuple(dict.fromkeys(UGCL, w) for w in (0.5, 0.1, 1.0)),
+                 "a reconstruction: three weights, kept equal to bound the search"),
     "replay_ridge": _grid("as forge_ridge", **RIDGE),
-    "forge_ridge": _grid(
-        "around the value chosen on inner and development splits (docs/results/history.md)", **RIDGE
-    ),
+    "forge_ridge": _grid("around the value chosen on inner and development splits "
+                         "(docs/results/history.md)", **RIDGE),
 }  # fmt: skip
 
 

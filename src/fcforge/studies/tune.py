@@ -127,28 +127,14 @@ def inner_experiment(
         raise ConfigError("no learner of this config has anything to tune.")
     if experiment.val_fraction == 0:
         raise ConfigError("tuning needs a validation part.", do="Set val_fraction = 0.2.")
-    return replace(
-        experiment,
-        title=f"tuning: {experiment.title}",
-        learners=tuple(tried),
-        orders=first_sites(sites),
-        seeds=tuple(range(repeats)),
-        leaks=Leaks(),
-        test_fraction=experiment.val_fraction,
-        folds=0,
-    )
+    small = replace(experiment, orders=first_sites(sites), seeds=tuple(range(repeats)), folds=0)
+    honest = replace(small, leaks=Leaks(), test_fraction=experiment.val_fraction)
+    return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))
 
 
 def _tries(learner: LearnerSpec, budget: int) -> list[LearnerSpec]:
     found = candidates(learner, budget)
     return found if len(found) > 1 else []
-
-
-def write_cohort(cohort: Cohort, path: Path) -> None:
-    """Subjects as one .npz that dataset `folder` reads, so that workers can load them."""
-    who = {"site": cohort.site, "subject_id": cohort.subject_id, "label": cohort.y}
-    with whole_file(path) as part:
-        np.savez(part, fc=cohort.fc, **who)  # type: ignore[arg-type]
 
 
 def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: int = 0) -> Prepared:
@@ -158,7 +144,10 @@ def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: i
     inner = inner_experiment(experiment, cohort.site_names, repeats, budget)
     assert isinstance(inner.orders, tuple)
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
-    write_cohort(training_parts(cohort, names, experiment), folder / DATA)
+    parts = training_parts(cohort, names, experiment)
+    who = {"site": parts.site, "subject_id": parts.subject_id, "label": parts.y}
+    with whole_file(folder / DATA) as file:  # as dataset `folder` reads it: workers load it
+        np.savez(file, fc=parts.fc, **who)  # type: ignore[arg-type]
     data = Component("folder", {"path": str((folder / DATA).resolve()), "sites": names})
     return prepare(replace(inner, dataset=data))
 
@@ -263,13 +252,10 @@ def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     ]
     blocks = ["\n".join(head)]
     for item in tuned:
-        best = item.chosen
-        note = "# nothing to tune"
-        if best is not None:
-            note = (
-                f"# best of {len(item.trials)} on validation: AAA {best.aaa:.3f} "
-                f"(default {item.trials[0].aaa:.3f})"
-            )
+        note, n = "# nothing to tune", len(item.trials)
+        if best := item.chosen:
+            default = f"(default {item.trials[0].aaa:.3f})"
+            note = f"# best of {n} on validation: AAA {best.aaa:.3f} {default}"
         blocks.append(f"{note}\n{learner_toml(item.learner)}")
     return "\n\n".join(blocks) + "\n"
 

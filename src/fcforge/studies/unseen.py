@@ -20,7 +20,7 @@ from fcforge.metrics import finite, metric_named
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
 from fcforge.stats import Estimate, at_site, bootstrap, group, longest, per_site, with_majority
-from fcforge.stats.bootstrap import N_DRAWS, interval, sd_over_orders
+from fcforge.stats.resampling import N_DRAWS, estimates
 from fcforge.text import counted
 from fcforge.types import RunResult
 
@@ -47,10 +47,7 @@ def after_k_sites(
     runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
 ) -> list[Estimate]:
     """Zero-shot value of one learner after 1, 2, ... T - 1 sites."""
-    points, draws = bootstrap(runs, metric, zero_shot, n_draws=n_draws)
-    mean, sd = points.mean(0), sd_over_orders(runs, points)
-    low, high = interval(mean, draws)
-    return [Estimate(*(float(x[k]) for x in (mean, sd, low, high))) for k in range(1, len(mean))]
+    return estimates(runs, *bootstrap(runs, metric, zero_shot, n_draws=n_draws))[1:]
 
 
 def leave_one_out(

@@ -5,7 +5,7 @@ import pytest
 
 from fcforge.graphs import edges, fisher_z
 from fcforge.studies.judge import utility
-from fcforge.studies.judge.two_sample import ridge_scores
+from fcforge.studies.judge.measures import ridge_scores
 from fcforge.studies.judge.utility import Task, _train_together, classify, network_scores
 from fcforge.types import Component, FCBatch, Training
 

@@ -1,19 +1,22 @@
 """`fcforge judge`: a config in, all generators judged on all sites; the same call again goes on."""
 
+import io
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_together
+from fcforge.generators.corr_gauss import class_means
+from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
 from fcforge.runner.config import read_component, read_table, read_tables, resolve_dataset
@@ -21,24 +24,14 @@ from fcforge.runner.config_files import read_config
 from fcforge.runner.experiment import Seeds
 from fcforge.settings import Size
 from fcforge.sites import Cohort, load_dataset, split_site
-from fcforge.studies.judge.panel import (
-    REAL,
-    Interval,
-    Maker,
-    Panel,
-    Requirement,
-    acceptance,
-    judge_site,
-    summarise,
-    synthesise,
-    to_device,
-)
-from fcforge.studies.judge.portraits import Portrait, portrait, write_portraits
-from fcforge.types import Component, Training
-from fcforge.writing import write_text
+from fcforge.studies.judge import summary as judged
+from fcforge.studies.judge.measures import spectrum
+from fcforge.studies.judge.panel import Maker, Panel, judge_site, synthesise, to_device
+from fcforge.studies.judge.summary import REAL, Interval, Requirement, acceptance
+from fcforge.types import Component, FCBatch, Training
+from fcforge.writing import write_bytes, write_text
 
 Say = Callable[[str], Any]
-Record = dict[str, Any]
 RECORDS = "records.json"
 
 
@@ -65,13 +58,56 @@ class JudgeFile:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class JudgeExperiment:
-    """What is judged, on which data, and what the config's ``[judge]`` says of it."""
+class Portrait(NamedTuple):
+    """What the figures need of one row: an example of each class, means and spectrum.
 
-    panel: Panel
-    dataset: Component
-    asked: JudgeTable
+    `systems` names the brain system of every ROI; empty where the atlas is not known.
+    """
+
+    control: np.ndarray
+    patient: np.ndarray
+    edge_mean: np.ndarray
+    spectrum: np.ndarray
+    systems: np.ndarray = np.empty(0, dtype=np.str_)
+
+
+def portrait(batch: FCBatch) -> Portrait:
+    """The most typical subject of each class (nearest to its class mean), means and spectrum."""
+    e = edges(batch.fc)
+    means = class_means(e, batch.y)
+    typical = []
+    for label in (0, 1):
+        members = (batch.y == label).nonzero().flatten()
+        members = members if members.numel() else (batch.y >= 0).nonzero().flatten()
+        nearest = members[(e[members] - means[label]).norm(dim=1).argmin()]
+        typical.append(_array(batch.fc[nearest]))
+    return Portrait(typical[0], typical[1], _array(e.mean(0)), _array(spectrum(batch.fc)))
+
+
+def _array(x: Tensor) -> np.ndarray:
+    return x.detach().cpu().numpy()
+
+
+def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
+    """Keep what the figures show, for ``fcforge report --judge``."""
+    arrays = {
+        f"{i}|{name}|{field}": value if value.dtype.kind == "U" else value.astype(np.float32)
+        for i, (name, p) in enumerate(portraits.items())
+        for field, value in p._asdict().items()
+    }
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    write_bytes(path, stream.getvalue())
+
+
+def read_portraits(path: Path) -> dict[str, Portrait]:
+    """Inverse of `write_portraits`."""
+    parts: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(path, allow_pickle=False) as found:
+        for key in sorted(found.files, key=lambda k: int(k.split("|")[0])):
+            _, name, field = key.split("|")
+            parts.setdefault(name, {})[field] = found[key]
+    return {name: Portrait(**fields) for name, fields in parts.items()}
 
 
 @dataclass(frozen=True)
@@ -98,8 +134,10 @@ class Judgement:
     portraits: Mapping[str, Portrait] | None = None
 
 
-def load_judge(path: str | Path, overrides: Sequence[str] = ()) -> JudgeExperiment:
-    """What a config asks to be judged; mistakes name the nearest known thing."""
+def load_judge(
+    path: str | Path, overrides: Sequence[str] = ()
+) -> tuple[Panel, Component, JudgeTable]:
+    """Generators, dataset and ``[judge]`` of a config; mistakes name the nearest known thing."""
     files = read_config(path, overrides)
     config = read_tables(JudgeFile, files)
     asked = read_table(JudgeTable, config.judge, files, "judge")
@@ -115,7 +153,7 @@ def load_judge(path: str | Path, overrides: Sequence[str] = ()) -> JudgeExperime
         check_names("row to check", [asked.check], panel.rows)
     folder = Path(path).resolve().parent
     dataset = resolve_dataset(config.dataset, files.where(("dataset",)), folder)
-    return JudgeExperiment(panel, dataset, asked)
+    return panel, dataset, asked
 
 
 def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Component]:
@@ -152,30 +190,25 @@ def judge_config(
     say : callable
         Told what is going on.
     """
-    experiment = load_judge(path, overrides)
-    cohort, asked = load_dataset(experiment.dataset), experiment.asked
+    panel, dataset, asked = load_judge(path, overrides)
+    cohort = load_dataset(dataset)
     names = asked.sites or cohort.site_names
     check_names("site", names, cohort.site_names)
-    court = _Court(experiment, cohort, names, out, device, say)
+    court = _Court(panel, asked.seeds, cohort, names, out, device, say)
     records = court.records()
-    summary, portraits = summarise(records), court.portraits()
+    summary, portraits = judged.summarise(records), court.portraits()
     write_portraits(out / "portraits.npz", portraits)
-    return Judgement(
-        asked.title,
-        experiment.panel,
-        summary,
-        acceptance(summary, asked.check) if asked.check else [],
-        collapse_list(records),
-        f"Site {names[0]}, seed {asked.seeds[0]}.",
-        portraits,
-    )
+    findings = acceptance(summary, asked.check) if asked.check else []
+    where, collapsed = f"Site {names[0]}, seed {asked.seeds[0]}.", judged.collapse_list(records)
+    return Judgement(asked.title, panel, summary, findings, collapsed, where, portraits)
 
 
 @dataclass(frozen=True)
 class _Court:
-    """An experiment with its people, the sites asked for, and where to work."""
+    """Generators, seeds, people and the sites asked for, and where to work."""
 
-    experiment: JudgeExperiment
+    panel: Panel
+    seeds: Sequence[int]
     cohort: Cohort
     names: Sequence[str]
     out: Path
@@ -185,14 +218,14 @@ class _Court:
     @property
     def make(self) -> Maker:
         """Synthetic subjects of a generator, which is fitted once."""
-        multiple = self.experiment.panel.multiple
-        return partial(synthesise, multiple=multiple, folder=self.out / "generators")
+        return partial(synthesise, multiple=self.panel.multiple, folder=self.out / "generators")
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[dict[str, Any]]:
         """Records of all sites; those that are in the folder already are not made again."""
-        panel, seeds = self.experiment.panel, self.experiment.asked.seeds
         # All that records depend on, but the sites: another stamp, and they are made anew.
-        stamp = json.dumps([asdict(panel), seeds, self.cohort.content_sha256()], sort_keys=True)
+        stamp = json.dumps(
+            [asdict(self.panel), self.seeds, self.cohort.content_sha256()], sort_keys=True
+        )
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         done = stored["sites"] if stored.get("stamp") == stamp else {}
@@ -202,17 +235,16 @@ class _Court:
             if name in done:
                 self.say(f"{name}: already judged")
                 continue
-            sites = {seed: split_site(self.cohort, name, seed) for seed in seeds}
-            done[name] = judge_site(panel, sites, self.device, self.make, self.say)
+            sites = {seed: split_site(self.cohort, name, seed) for seed in self.seeds}
+            done[name] = judge_site(self.panel, sites, self.device, self.make, self.say)
             write_text(path, json.dumps({"stamp": stamp, "sites": done}))
         return [record for name in self.names for record in done[name]]
 
     def fit_together(self) -> None:
         """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
-        seeds = self.experiment.asked.seeds
-        sites = [(split_site(self.cohort, n, s), s) for n in self.names for s in seeds]
+        sites = [(split_site(self.cohort, n, s), s) for n in self.names for s in self.seeds]
         asked = [(site.learning(with_val=True), (seed, site.name)) for site, seed in sites]
-        for row, component in self.experiment.panel.rows.items():
+        for row, component in self.panel.rows.items():
             if component is not None:
                 folder = self.out / "generators"
                 n = fit_together(make_generator(component), asked, folder, self.device)
@@ -220,30 +252,14 @@ class _Court:
 
     def portraits(self) -> dict[str, Portrait]:
         """What the figures show of the first site and seed, the real subjects first."""
-        name, seed = self.names[0], self.experiment.asked.seeds[0]
+        name, seed = self.names[0], self.seeds[0]
         site = split_site(self.cohort, name, seed)
         train = to_device(site.learning(with_val=True), self.device)
         made = {REAL: portrait(train)}
-        for row, component in self.experiment.panel.rows.items():
+        for row, component in self.panel.rows.items():
             if component is not None:
                 made[row] = portrait(self.make(component, train, name, seed)[0])
         if atlas := atlas_of_names(self.cohort.roi_names):
             systems = np.array(atlas.systems)
             made = {row: found._replace(systems=systems) for row, found in made.items()}
         return made
-
-
-def collapse_list(records: Sequence[Record]) -> list[str]:
-    """Collapse warnings, one line per row: how often, and what."""
-    total = Counter(record["row"] for record in records)
-    found: Counter[tuple[str, str]] = Counter()
-    for record in records:
-        for text in record["numbers"]["warnings"]:
-            what = "no latent unit is active"
-            if "variance" in text:
-                what = "within-class edge variance is below a fifth of the real one"
-            found[record["row"], what] += 1
-    return [
-        f"{row} COLLAPSED in {n} of {total[row]} site-seeds: {what}."
-        for (row, what), n in found.items()
-    ]

@@ -1,34 +1,24 @@
-"""All generators on all sites and seeds: records, then a table with intervals over seeds."""
+"""Generators judged: one synthetic set (`judge`), or all rows and seeds of a site."""
 
-import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from scipy.stats import t as student
 
+from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.generators.cache import fit_cached
-from fcforge.randomness import torch_rng
-from fcforge.studies.judge.core import collapse_warnings, judge_fidelity
+from fcforge.randomness import numpy_rng, torch_rng
+from fcforge.studies.judge import measures
+from fcforge.studies.judge.summary import REAL
 from fcforge.studies.judge.utility import Task, add_utility
 from fcforge.types import Component, FCBatch, Site, Training
 
-REAL = "real"
 REFERENCES = {"bootstrap": Component("bootstrap"), "corr_gauss": Component("corr_gauss")}
-
-
-class Interval(NamedTuple):
-    """Mean over seeds of the mean over sites, with its 95 % t interval over seeds."""
-
-    mean: float
-    low: float
-    high: float
+COLLAPSED_VARIANCE = 0.2
 
 
 @dataclass(frozen=True)
@@ -87,6 +77,42 @@ def synthesise(
     )
 
 
+class Judged(NamedTuple):
+    """A synthetic set beside the subjects it was learnt from and held-out ones.
+
+    The real row is its own training part: nothing is added to it.
+    """
+
+    train: FCBatch
+    test: FCBatch
+    synthetic: FCBatch
+    seed: int
+    diagnostics: Mapping[str, Any]
+    is_real: bool = False
+
+    @property
+    def augmented(self) -> FCBatch:
+        """Real subjects plus as many synthetic ones."""
+        added = [] if self.is_real else [self.synthetic.select(slice(0, len(self.train)))]
+        return FCBatch.concat([self.train, *added])
+
+
+def judge_all(
+    sets: Sequence[Judged], panel: Panel, device: torch.device | str = "cpu"
+) -> list[dict[str, Any]]:
+    """Numbers of every set; classifiers of equal size are trained side by side on a GPU."""
+    out: list[dict[str, Any]] = []
+    tasks: dict[str, list[Task]] = {"tstr": [], "aug": []}
+    for s in sets:
+        numbers = judge_fidelity(s.train, s.test, s.synthetic, seed=s.seed)
+        out.append({**numbers, "warnings": collapse_warnings(numbers, s.diagnostics)})
+        tasks["tstr"].append(Task(s.synthetic, s.test, s.seed))
+        tasks["aug"].append(Task(s.augmented, s.test, s.seed))
+    for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
+        add_utility(out, prefix, tasks[prefix], models, panel.training, device, panel.lanes)
+    return out
+
+
 def judge_site(
     panel: Panel,
     sites: Mapping[int, Site],
@@ -110,30 +136,17 @@ def judge_site(
     """
     make = make or partial(synthesise, multiple=panel.multiple)
     records: list[dict[str, Any]] = []
-    tasks: dict[str, list[Task]] = {"tstr": [], "aug": []}
+    sets = []
     for seed, site in sites.items():
         train, test = (to_device(b, device) for b in (site.learning(with_val=True), site.test))
         for row, component in panel.rows.items():
-            made = make(component, train, site.name, seed) if component else (train, {})
-            synthetic = to_device(made[0], device)
-            numbers = judge_fidelity(train, test, synthetic, seed=seed)
-            said = {**numbers, "warnings": collapse_warnings(numbers, made[1])}
+            fc, said = make(component, train, site.name, seed) if component else (train, {})
+            sets.append(Judged(train, test, to_device(fc, device), seed, dict(said), row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
-            records.append({**place, "diagnostics": dict(made[1]), "numbers": said})
-            tasks["tstr"].append(Task(synthetic, test, seed))
-            tasks["aug"].append(Task(augment(row, train, synthetic), test, seed))
-            say(f"{site.name} seed {seed} {row}: judged")
-    found = [record["numbers"] for record in records]
-    for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
-        add_utility(found, prefix, tasks[prefix], models, panel.training, device, panel.lanes)
-    return records
-
-
-def augment(row: str, train: FCBatch, synthetic: FCBatch) -> FCBatch:
-    """Real subjects plus as many synthetic ones; the real row stays as it is."""
-    if row == REAL:
-        return train
-    return FCBatch.concat([train, synthetic.select(slice(0, len(train)))])
+            records.append({**place, "diagnostics": dict(said)})
+            say(f"{site.name} seed {seed} {row}: made")
+    found = judge_all(sets, panel, device)
+    return [{**record, "numbers": numbers} for record, numbers in zip(records, found, strict=True)]
 
 
 def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
@@ -141,69 +154,97 @@ def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
     return FCBatch(batch.fc.to(device), batch.y.to(device))
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % t interval of independent values; no interval from one value."""
-    x = np.asarray(values, dtype=np.float64)
-    x = x[np.isfinite(x)]
-    mean = float(x.mean()) if len(x) else math.nan
-    if len(x) < 2:
-        return Interval(mean, math.nan, math.nan)
-    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1)) / math.sqrt(len(x))
-    return Interval(mean, mean - half, mean + half)
+def judge(
+    real_train: FCBatch,
+    real_test: FCBatch,
+    synthetic: FCBatch,
+    *,
+    seed: int = 0,
+    classifiers: Sequence[str] = ("linear", "gcn"),
+    augment: Sequence[str] = (),
+    training: Training | None = None,
+    diagnostics: Mapping[str, Any] | None = None,
+    device: torch.device | str = "cpu",
+) -> dict[str, Any]:
+    """Judge a synthetic set.
+
+    Parameters
+    ----------
+    real_train : FCBatch
+        Subjects the generator learnt from.
+    real_test : FCBatch
+        Held-out subjects of the same site.
+    synthetic : FCBatch
+        Judge ``real_train`` itself for the real/real reference.
+    seed : int
+        Of subsampling and of classifiers.
+    classifiers : sequence of str
+        Models for train-on-synthetic-test-on-real (``linear`` is ridge in closed form).
+    augment : sequence of str
+        Models for the paper's 1:1 augmentation: real subjects plus as many synthetic ones.
+    training : Training, optional
+        Of the network classifiers.
+    diagnostics : mapping, optional
+        The generator's own; ``active_units`` of 0 is a collapse.
+
+    Returns
+    -------
+    dict
+        Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
+        ``warnings``, a list of sentences.
+    """
+    asked = Panel({}, tuple(classifiers), tuple(augment), training=training or Training())
+    one = Judged(real_train, real_test, synthetic, seed, dict(diagnostics or {}))
+    return judge_all([one], asked, device)[0]
 
 
-def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, float]]:
-    """Row and metric to its mean over sites, seed by seed."""
-    cells: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for record in records:
-        for name, value in {**record["diagnostics"], **record["numbers"]}.items():
-            if isinstance(value, int | float):
-                seeds = cells.setdefault((record["row"], name), defaultdict(list))
-                seeds[record["seed"]].append(float(value))
-    return {k: {s: float(np.mean(v)) for s, v in seeds.items()} for k, seeds in cells.items()}
+def judge_fidelity(
+    real_train: FCBatch, real_test: FCBatch, synthetic: FCBatch, *, seed: int = 0
+) -> dict[str, float]:
+    """All numbers that need no classifier of the diagnosis.
+
+    Means, variances and the class effect use all of `synthetic`; measures that depend on the
+    number of subjects (MMD, C2ST, coverage, topology) use as many as there are training
+    subjects, against the held-out ones, in at most 50 dimensions and at most half as many as
+    the smaller set has subjects: beyond that every subject has a dimension of its own.
+    """
+    _check(real_train, real_test, synthetic)
+    rng = numpy_rng(seed, "judge")
+    pick = rng.permutation(len(synthetic))[: len(real_train)]
+    some = synthetic.fc[torch.from_numpy(pick).to(synthetic.fc.device)]
+    dimensions = min(50, min(len(real_test), len(some)) // 2)
+    held, fake = measures.embed(real_test.fc, some, dimensions)
+    return {
+        **measures.validity(synthetic.fc),
+        **measures.moments(real_train, real_test, synthetic),
+        **measures.class_effect(real_train, real_test, synthetic),
+        **measures.shape_of_graphs(real_test.fc, some),
+        **measures.mmd(held, fake, rng),
+        "c2st_auc": measures.classifier_test(held, fake, rng),
+        **measures.coverage(held, fake),
+    }
 
 
-def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
-    """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
-    summary: dict[str, dict[str, Interval]] = {}
-    for (row, name), seeds in by_seed(records).items():
-        summary.setdefault(row, {})[name] = interval(list(seeds.values()))
-    return summary
+def collapse_warnings(numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]) -> list[str]:
+    """Sentences on collapse: no active unit, or next to no variance within a class."""
+    found = []
+    if diagnostics.get("active_units") == 0:
+        found.append("COLLAPSED: no latent unit is active; samples do not depend on z.")
+    if numbers["variance_ratio"] < COLLAPSED_VARIANCE:
+        found.append(
+            f"COLLAPSED: within-class edge variance is {numbers['variance_ratio']:.3f} of the "
+            "real one; all subjects of a class are nearly the same."
+        )
+    return found
 
 
-def best_tstr(summary: Mapping[str, Mapping[str, Interval]], row: str) -> float:
-    """Best train-on-synthetic accuracy over classifiers (the same rule for the real row)."""
-    found = [
-        v.mean
-        for k, v in summary[row].items()
-        if k.startswith("tstr_") and k.endswith("_acc") and math.isfinite(v.mean)
-    ]
-    return max(found, default=math.nan)
-
-
-class Requirement(NamedTuple):
-    """One requirement on a generator: what was asked, what was found."""
-
-    what: str
-    found: float
-    asked: str
-    ok: bool
-
-
-def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[Requirement]:
-    """The careful generator's requirements on the means over sites and seeds."""
-    mine, real = summary[row], summary[REAL]
-    ratio = mine["class_difference_r"].mean / real["class_difference_r"].mean
-    gap = best_tstr(summary, REAL) - best_tstr(summary, row)
-    checks = [
-        ("within-class edge variance ratio", mine["variance_ratio"].mean, 0.6, 1.4),
-        ("edge-mean r with the training subjects", mine["edge_mean_r"].mean, 0.98, math.inf),
-        ("class-difference r / real sample's", ratio, 0.8, math.inf),
-        ("train-on-real minus train-on-synthetic accuracy", gap, -math.inf, 0.02),
-        ("positive semidefinite share", mine["psd_share"].mean, 0.95, math.inf),
-    ]
-    if "active_units" in mine:
-        checks.insert(0, ("active units", mine["active_units"].mean, 8, math.inf))
-    return [
-        Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi)) for what, x, lo, hi in checks
-    ]
+def _check(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> None:
+    for name, batch in (("training", train), ("held-out", test), ("synthetic", synthetic)):
+        if len(batch) < 4:
+            raise DataError(
+                f"{len(batch)} {name} subjects are too few to judge (at least 4).", where="judge"
+            )
+        if not bool(torch.isfinite(batch.fc).all()):
+            raise DataError(f"{name} FC holds NaN or infinity.", where="judge")
+        if batch.n_rois != train.n_rois:
+            raise DataError(f"{name} FC has {batch.n_rois} ROIs, not {train.n_rois}.")

@@ -15,7 +15,7 @@ from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import make_model
 from fcforge.runner.bench import Bench
-from fcforge.studies.judge.two_sample import ridge_scores
+from fcforge.studies.judge.measures import ridge_scores
 from fcforge.types import Component, FCBatch, Training
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.

@@ -27,10 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, Batch, cell_values, fm_split, metric_named, summaries_of
+from fcforge.metrics import SUMMARIES, Batch, fm_split, metric_named, summaries_of
+from fcforge.metrics.cells import combined
 from fcforge.randomness import numpy_rng
 from fcforge.types import RunResult
 
+Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS = 1000
 LEVEL = 0.95
 
@@ -121,14 +123,10 @@ def split_batches(results: Sequence[RunResult]) -> list[Batch]:
     return [Batch.of(runs) for runs in split_runs(results)]
 
 
-def draws_of(batch: Batch, metric: str, n_draws: int, seed: int) -> np.ndarray:
-    """Score matrices of every draw, (n_runs, n_draws, T + 1, T)."""
+def weights_of(batch: Batch, n_draws: int, seed: int) -> Weights:
+    """Bootstrap weights of a batch's test subjects, site by site."""
     y, ids = batch.runs[0].y, batch.runs[0].subject_ids
-
-    def weights(site: str) -> np.ndarray:
-        return subject_weights(site, ids[site], y[site], n_draws, seed)
-
-    return batch.values(metric, weights)
+    return lambda site: subject_weights(site, ids[site], y[site], n_draws, seed)
 
 
 def bootstrap(
@@ -158,16 +156,31 @@ def bootstrap(
         In the order of `results`.
     draws : ndarray of shape (n_draws, *shape)
     """
+
+    def value(batch: Batch, weights: Weights | None) -> np.ndarray:
+        return statistic(batch.values(metric, weights))
+
+    return _resampled(results, value, n_draws, seed, batches)
+
+
+def _resampled(
+    results: Sequence[RunResult],
+    value: Callable[[Batch, Weights | None], np.ndarray],
+    n_draws: int,
+    seed: int,
+    batches: Sequence[Batch] = (),
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
     place = {id(r): k for k, r in enumerate(results)}
-    weights = training_weights(results, n_draws, seed)
+    trainings = training_weights(results, n_draws, seed)
     points: list[np.ndarray] = [np.empty(0)] * len(results)
     total = 0.0
     for batch in batches or split_batches(results):
         rows = [place[id(r)] for r in batch.runs]
-        for k, value in zip(rows, statistic(batch.values(metric)), strict=True):
-            points[k] = value
-        drawn = statistic(draws_of(batch, metric, n_draws, seed))
-        total = total + np.einsum("rd,rd...->d...", weights[rows], drawn)
+        for k, point in zip(rows, value(batch, None), strict=True):
+            points[k] = point
+        drawn = value(batch, weights_of(batch, n_draws, seed))
+        total = total + np.einsum("rd,rd...->d...", trainings[rows], drawn)
     return np.stack(points), np.asarray(total) / len(results)
 
 
@@ -215,6 +228,15 @@ def interval(mean: np.ndarray, draws: np.ndarray, level: float = LEVEL) -> np.nd
     tail = (1 - level) / 2
     low, middle, high = np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)
     return np.stack([low, high]) + (mean - middle)
+
+
+def estimates(
+    results: Sequence[RunResult], points: np.ndarray, draws: np.ndarray
+) -> list[Estimate]:
+    """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m)."""
+    mean = points.mean(0)
+    found = np.stack([mean, sd_over_orders(results, points), *interval(mean, draws)])
+    return [Estimate(*map(float, column)) for column in found.T]
 
 
 def sd_over_orders(results: Sequence[RunResult], values: np.ndarray) -> np.ndarray:
@@ -269,12 +291,7 @@ def estimate(
     if "fm_split" in names:
         split = split_forgetting(results, metric, seed=seed, batches=batches)
         points[:, names.index("fm_split")] = split
-    mean, sd = points.mean(0), sd_over_orders(results, points)
-    bounds = interval(mean, draws)
-    return {
-        n: Estimate(*(float(x[k]) for x in (mean, sd, bounds[0], bounds[1])))
-        for k, n in enumerate(names)
-    }
+    return dict(zip(names, estimates(results, points, draws), strict=True))
 
 
 def means(
@@ -300,20 +317,13 @@ def at_site(
     seed: int = 0,
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
-    batches = split_runs(runs)
-    ordered = [r for batch in batches for r in batch]
-    weights = iter(training_weights(ordered, n_draws, seed))
-    points, total = [], np.zeros(n_draws)
-    for batch in batches:
-        y, ids = batch[0].y[site], batch[0].subject_ids[site]
-        p = np.stack([r.scores[site][stage] for r in batch])
-        points.append(cell_values(p, y, metric))
-        drawn = cell_values(p, y, metric, subject_weights(site, ids, y, n_draws, seed))
-        total += sum(next(weights) * row for row in drawn)
-    values = np.concatenate(points)
-    low, high = interval(values.mean(), total / len(ordered))
-    sd = sd_over_orders(ordered, values)
-    return Estimate(float(values.mean()), float(sd), float(low), float(high))
+
+    def value(batch: Batch, weights: Weights | None) -> np.ndarray:
+        m = metric_named(metric)
+        values = combined(batch.features(site, m), m, weights(site) if weights else None)
+        return values[batch.place[site][:, stage]][..., None]
+
+    return estimates(runs, *_resampled(runs, value, n_draws, seed))[0]
 
 
 def per_site(

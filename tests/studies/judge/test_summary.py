@@ -1,6 +1,6 @@
 from fcforge.generators import GENERATORS
 from fcforge.models import MODELS
-from fcforge.studies.judge import paper
+from fcforge.studies.judge import summary as paper
 
 
 def test_numbers_are_those_of_the_appendix() -> None:

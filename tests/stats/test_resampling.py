@@ -8,7 +8,7 @@ import pytest
 from fake_runs import SITES, fake_learner, run
 from fcforge import metrics as m
 from fcforge import stats
-from fcforge.stats.bootstrap import halves, training_weights
+from fcforge.stats.resampling import halves, training_weights
 
 
 def test_weights_belong_to_the_subject():
