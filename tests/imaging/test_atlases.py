@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.imaging.atlases import EXAMPLES, FAMILIES, load_atlas
-from fcforge.imaging.parcellate import roi_means
+from fcforge.imaging.extract import roi_means
 from fcforge.imaging.scan import open_scan
 
 AFFINE = np.diag([12.0, 12, 12, 1])

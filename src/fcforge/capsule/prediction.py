@@ -13,8 +13,7 @@ from fcforge.capsule.home import Threshold
 from fcforge.capsule.judging import Known, Reference, probability, scores, strangeness
 from fcforge.capsule.ledger import learned, rounded
 from fcforge.sites.harmonise import Unseen
-from fcforge.sites.reading import Kind
-from fcforge.sites.scans import Scan, Where, find_scans
+from fcforge.sites.reading import Kind, Scan, Where, find_scans
 from fcforge.speed import one_thread
 from fcforge.text import no_formula, printable
 

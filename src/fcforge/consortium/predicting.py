@@ -32,8 +32,7 @@ from fcforge.runner import learners
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
 from fcforge.sites.harmonise import Unseen
-from fcforge.sites.reading import Kind
-from fcforge.sites.scans import Where, find_scans
+from fcforge.sites.reading import Kind, Where, find_scans
 from fcforge.speed import one_thread
 from fcforge.stats.table import measure
 

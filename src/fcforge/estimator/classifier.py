@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -187,13 +188,24 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         self.classes_, self._layout, self._scan_sites = known, layout, scans
         self._second_is_patient = bool(patient == known[1])
         self.sites_, self.n_rois_ = tuple(self.capsule_.sites), fc.shape[1]
-        fc, seen = self._moved(fc, names), 0 if first else self._n_seen
+        self._look_back(subjects, 0 if first else self._n_seen)
+        return self
+
+    def _look_back(self, subjects: people.OwnPeople, seen: int) -> None:
+        """Mean of all that were learned; warn where those of this call are called the same."""
+        fc = self._moved(subjects.fc, subjects.site)
         self._n_seen = seen + len(fc)
         total = fc.sum(0, dtype=np.float64) + (seen * self.mean_fc_ if seen else 0.0)
         self.mean_fc_ = total / self._n_seen
-        who = f"ForgeClassifier({self.method!r})"
-        people.warn_of_one_class(self._odds(fc, columns, len(fc)), labels, known, who)
-        return self
+        called = self._odds(fc, subjects.columns, len(fc)) > 0
+        if len(np.unique(subjects.code)) == 2 and len(np.unique(called)) == 1:
+            named = self.classes_.tolist()[int(called[0])]
+            what = f"ForgeClassifier({self.method!r}) calls all {len(fc)} people it has just"
+            why = f"learned {named!r}: it has found nothing that tells them apart;"
+            do = (
+                "give it more people, weaken its penalty, train it longer, or choose another model."
+            )
+            warnings.warn(f"{what} {why} {do}", stacklevel=4)
 
     # -- using what was learnt ------------------------------------------------------------------
     def decision_function(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:

@@ -187,15 +187,6 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     return known
 
 
-def warn_of_one_class(odds: np.ndarray, labels: np.ndarray, known: np.ndarray, who: str) -> None:
-    """Warn where people of both classes were learned and all are given the same one."""
-    if len(np.unique(labels)) == 2 and len(np.unique(odds > 0)) == 1:
-        named = known.tolist()[int(odds[0] > 0)]
-        what = f"{who} calls all {len(odds)} people it has just learned {named!r}: it has found "
-        do = "give it more people, weaken its penalty, train it longer, or choose another model."
-        warnings.warn(f"{what}nothing that tells them apart; {do}", stacklevel=4)
-
-
 def _words(known: np.ndarray) -> Mapping[int, Any]:
     """Control (0) and patient (1) among two classes that say it by themselves, else nothing."""
     values = known.tolist()

@@ -129,12 +129,11 @@ class ConfoundRemover(_OfSubjects):
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> ConfoundRemover:
         """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
         X = self._numbers(X, reset=True)
-        columns = columns_of(covariates, len(X))
-        names = tuple(columns if self.remove is None else self.remove)
+        names = tuple(columns_of(covariates, len(X)) if self.remove is None else self.remove)
         if not names:
             raise InputError("there is nothing to remove.", do="Give covariates={'age': ...}.")
         with as_input_error():
-            require_covariates(columns, names, _rows(X), "covariates")
+            columns = _columns(covariates, names, len(X))
             self.confounds_ = Confounds.from_features(X, columns, names, 0.0)
         return self
 
@@ -142,10 +141,8 @@ class ConfoundRemover(_OfSubjects):
         """X (n, p) without what the covariates explain."""
         check_is_fitted(self, "confounds_")
         X = self._numbers(X, reset=False)
-        columns = columns_of(covariates, len(X))
         with as_input_error():
-            require_covariates(columns, self.confounds_.names, _rows(X), "covariates")
-            return X - self.confounds_.effect(columns)
+            return X - self.confounds_.effect(_columns(covariates, self.confounds_.names, len(X)))
 
 
 @dataclass(repr=False, eq=False)
@@ -211,12 +208,9 @@ class SiteHarmoniser(_OfSubjects):
 
     def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
         """Design (n, k) of the covariates to keep."""
-        columns = columns_of(covariates, len(X))
-        if not self._covariates:
-            return np.zeros((len(X), 0))
         with as_input_error():
-            require_covariates(columns, self._covariates, _rows(X), "covariates")
-            return design(columns, self._covariates)
+            columns, names = _columns(covariates, self._covariates, len(X)), self._covariates
+            return design(columns, names) if names else np.zeros((len(X), 0))
 
     def transform(self, X: Any, site: Any = None, covariates: Any = None) -> np.ndarray:
         """X (n, p) without the effects of the sites."""
@@ -232,5 +226,8 @@ class SiteHarmoniser(_OfSubjects):
         return out
 
 
-def _rows(X: np.ndarray) -> list[str]:
-    return [f"row {i}" for i in range(len(X))]
+def _columns(covariates: Any, names: Sequence[str], n: int) -> dict[str, np.ndarray]:
+    """Covariates by name, (n,) each; those of `names` must be known of every subject."""
+    columns = columns_of(covariates, n)
+    require_covariates(columns, names, [f"row {i}" for i in range(n)], "covariates")
+    return columns

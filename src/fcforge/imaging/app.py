@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ def fc_folder(
         what = f"lists none of the {len(found)} subjects found ({seen})."
         do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
         raise DataError(what, where=table.path or "", do=do)
-    subjects = _distinct(people.wanted(request.participant_label, table.rows, found))
+    subjects = people.wanted(request.participant_label, table.rows, found)
+    _refuse_one_name(subjects)
     outputs.write_dataset(request.out, atlas, request.source)
     recorded = {**recorded, "atlas": atlas.describe(), "fcforge": outputs.software()["fcforge"]}
     maker = _Maker(request, atlas, found, recorded, say, pages if request.report else None)
@@ -93,16 +95,25 @@ class _Maker:
             return False
         _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
-        for line in _remarks(result, self.atlas):
-            self.remarks[line] += 1
-            if self.remarks[line] == 1:
-                self.say(f"sub-{subject}: {line}")
+        self._remark(result)
         if self.pages:
             page = self.pages.subject_page(result, self.atlas, self.recorded)
             write_text(self.request.out / f"sub-{outputs.bids_label(subject)}.html", page)
         # The FC sidecar is written last: it marks the subject as done.
         outputs.write_subject(self.request.out, result, self.atlas, self.recorded, key)
         return True
+
+    def _remark(self, result: SubjectFC) -> None:
+        """Say what is odd, the first time it is met."""
+        lines = [w for run in result.runs for w in run.warnings]
+        if result.empty:
+            names = ", ".join(self.atlas.roi_names[i] for i in result.empty[:5])
+            more = ", ..." if len(result.empty) > 5 else ""
+            lines.append(f"{len(result.empty)} ROIs without signal, FC 0 ({names}{more})")
+        for line in lines:
+            if line not in self.remarks:
+                self.say(f"sub-{result.subject}: {line}")
+        self.remarks.update(lines)
 
     def finish(self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
@@ -119,25 +130,15 @@ class _Maker:
             outputs.write_table(out / "participants.tsv", list(rows[0]), cells)
         for line in people.mixed_trs(rows):
             self.say(line)
-        try:
+        tool = ""
+        with suppress(DataError):  # a damaged description does not undo what was made
             tool = made_by(self.request.source)
-        except DataError:  # a damaged description does not undo what was made
-            tool = ""
         one, done = next(iter(self.sources.values()))[0], (len(rows), len(rows) + len(failed))
         methods = describe_methods(self.request, self.atlas, one, tool, done)
         write_text(out / "methods.md", methods.markdown())
         self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
             write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
-
-
-def _remarks(result: SubjectFC, atlas: Atlas) -> list[str]:
-    lines = [w for run in result.runs for w in run.warnings]
-    if result.empty:
-        names = ", ".join(atlas.roi_names[i] for i in result.empty[:5])
-        more = ", ..." if len(result.empty) > 5 else ""
-        lines.append(f"{len(result.empty)} ROIs without signal, FC 0 ({names}{more})")
-    return lines
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
@@ -163,16 +164,12 @@ def _one_scan_per_run(own: Sequence[Source], session: str) -> None:
         raise DataError(what, do=do)
 
 
-def _distinct(subjects: list[str]) -> list[str]:
+def _refuse_one_name(subjects: Sequence[str]) -> None:
     """BIDS names keep letters and digits alone; two subjects must not end in one file."""
-    seen: dict[str, str] = {}
-    for subject in subjects:
-        label = outputs.bids_label(subject)
-        twin = seen.setdefault(label, subject)
-        if twin != subject:
-            what = f"subjects '{twin}' and '{subject}' would both be sub-{label}."
+    for one, other in pairwise(sorted(subjects, key=outputs.bids_label)):
+        if (label := outputs.bids_label(one)) == outputs.bids_label(other):
+            what = f"subjects '{one}' and '{other}' would both be sub-{label}."
             raise DataError(what, do="Rename one of them.")
-    return subjects
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
@@ -184,10 +181,8 @@ def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
         return names_only(name, tuple(read_lut(request.atlas_lut)["name"].astype(str)))
     columns = parse_columns(request.columns) or slice(None)
     for source in sources:
-        try:
+        with suppress(DataError):
             series = read_series(source.path, variable=request.variable)
-        except DataError:
-            continue
-        n = series.values[:, columns].shape[1]
-        return names_only(name, series.names[columns] or tuple(f"ROI_{i + 1}" for i in range(n)))
+            numbers = range(1, series.values[:, columns].shape[1] + 1)
+            return names_only(name, series.names[columns] or tuple(f"ROI_{i}" for i in numbers))
     raise DataError("no time series could be read.", where=sources[0].path.parent)

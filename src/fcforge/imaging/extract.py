@@ -1,16 +1,19 @@
-"""One run -> ROI series and its quality; one subject -> FC."""
+"""One run -> ROI series and its quality; one subject -> FC.
+
+Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
+"""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging import denoise
-from fcforge.imaging.atlas import Atlas
+from fcforge.imaging.atlas import Atlas, maps_on, seen_from
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.parcellate import roi_means
-from fcforge.imaging.scan import open_scan, repetition_time
+from fcforge.imaging.scan import ScanHeader, open_scan, read_mask, read_voxels, repetition_time
 from fcforge.imaging.series import (
     empty_rois,
     join_runs,
@@ -24,6 +27,8 @@ from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
 DPABI_ALL_ATLASES = (1568, 1569, 1833)
+CARPET_VOXELS = 1500
+Signals = tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]  # see `roi_means`
 MORE_DOF = (
     "Take out fewer confounds or filter less (--denoise, --high-pass, --low-pass); FC of so short "
     "a scan is mostly chance."
@@ -188,3 +193,96 @@ def _confounds(source: Source, settings: FCRequest, n_volumes: int) -> denoise.C
             what = f"the scan has {n_volumes} volumes, its confounds have {len(confounds)} rows."
             raise DataError(what, where=source.path)
     return confounds, kept
+
+
+# -- from voxels to ROIs ---------------------------------------------------------------------------
+def roi_means(scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float) -> Signals:
+    """Mean signal of every ROI over its good voxels.
+
+    A voxel is good when it lies in the field of view and the brain mask, is finite in every
+    volume and is not constant. The voxels of the ROIs alone are held in memory.
+
+    Returns
+    -------
+    series : ndarray of shape (n_volumes, n_rois), float64
+        NaN columns where coverage is below `min_coverage`.
+    coverage : ndarray of shape (n_rois,)
+        Share of the ROI's volume (atlas voxels) that falls on a good voxel.
+    carpet : ndarray of shape (<= CARPET_VOXELS, n_volumes), float32
+    notes : dict
+        ``NaNVoxels`` and ``VoxelsInROIs``.
+
+    Raises
+    ------
+    DataError
+        The affine puts the scan outside MNI space.
+    """
+    weights = maps_on(atlas, scan.grid) if atlas.probabilistic else None
+    if weights is None:
+        label = atlas.on_grid(scan.shape, scan.affine).ravel(order="F")
+    else:
+        label = np.where((weights > 0).any(axis=1), weights.argmax(axis=1), -1)
+    if mask is not None:
+        label = np.where(read_mask(mask, scan).ravel(order="F"), label, -1)
+    flat = np.flatnonzero(label >= 0)
+    column, own = label[flat], None if weights is None else weights[flat]
+    _in_mni(scan, atlas, len(np.unique(column)) if own is None else int((own > 0).any(0).sum()))
+    voxels = read_voxels(scan, flat)
+    finite = np.isfinite(voxels).all(axis=1)
+    good = np.flatnonzero(finite)[np.ptp(voxels[finite], axis=1) > 0]
+    good = good[np.argsort(column[good], kind="stable")]
+    if own is None:
+        series = _means(voxels, good, column[good], atlas.n_rois)
+        coverage = _seen(scan, atlas, flat[good])
+    else:
+        series, coverage = _map_signals(voxels[good], own[good], scan, atlas)
+    series[:, coverage < min_coverage] = np.nan
+    carpet = voxels[good[:: max(1, len(good) // CARPET_VOXELS)][:CARPET_VOXELS]]
+    return series, coverage, carpet, {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
+
+
+def _means(voxels: np.ndarray, rows: np.ndarray, column: np.ndarray, n_rois: int) -> np.ndarray:
+    """Mean of the `rows` of each column, which ascend; NaN where a column has none."""
+    series = np.full((voxels.shape[1], n_rois), np.nan)
+    starts = np.searchsorted(column, np.arange(n_rois + 1))
+    for roi in np.flatnonzero(np.diff(starts)):
+        own = voxels[rows[starts[roi] : starts[roi + 1]]]
+        series[:, roi] = own.mean(axis=0, dtype=np.float64)
+    return series
+
+
+def _map_signals(
+    voxels: np.ndarray, weights: np.ndarray, scan: ScanHeader, atlas: Atlas
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Signals s of weighted maps W by least squares, as nilearn's ``NiftiMapsMasker``; coverage.
+
+    .. math:: \min_s \lVert x_t - W s_t \rVert^2
+
+    for the good voxels x of every volume t.
+    """
+    own = weights.astype(np.float64)
+    series = np.linalg.lstsq(own, voxels.astype(np.float64), rcond=None)[0].T
+    share = own.sum(axis=0) * abs(np.linalg.det(scan.affine[:3, :3]))
+    return series, np.clip(share / np.maximum(atlas.map_volumes, 1e-12), 0, 1)
+
+
+def _seen(scan: ScanHeader, atlas: Atlas, good: np.ndarray) -> np.ndarray:
+    """Share of each ROI's atlas voxels that fall on a good voxel."""
+    is_good = np.zeros(int(np.prod(scan.shape[:3])) + 1, dtype=bool)  # the last one is "outside"
+    is_good[good] = True
+    column, flat = atlas.voxels[0], seen_from(atlas, scan.grid)
+    total = np.bincount(column, minlength=atlas.n_rois)
+    hits = np.bincount(column[is_good[flat]], minlength=atlas.n_rois)
+    return hits / np.maximum(total, 1)
+
+
+def _in_mni(scan: ScanHeader, atlas: Atlas, n_inside: int) -> None:
+    if n_inside >= atlas.n_rois / 2:
+        return
+    corner = scan.affine[:3, 3]
+    other = scan.affine[:3, :3] @ (np.array(scan.shape[:3]) - 1) + corner
+    box = ", ".join(f"{a:.0f}..{b:.0f}" for a, b in zip(corner, other, strict=True))
+    few = f"only {n_inside} of {atlas.n_rois} ROIs lie; it is not in MNI space"
+    what = f"wrong affine: it places the scan at x, y, z = {box} mm, where {few}."
+    do = "Use the MNI-space output, or `fcforge preprocess` for a raw scan."
+    raise DataError(what, where=scan.path, do=do)

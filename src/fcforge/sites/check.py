@@ -12,10 +12,11 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
+from fcforge.text import counted
 from fcforge.types import Site
 
 MIN_PER_SITE, MIN_PER_CLASS = 8, 4  # below these a site cannot be split in three
-TOLERANCE = 1e-4
+TOLERANCE, SHOWN = 1e-4, 5
 ALIKE = 0.9  # edge correlation; two people are below it, two halves of one scan often above
 ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
 MIN_ROIS = 10
@@ -45,18 +46,17 @@ def check_cohort(cohort: Cohort, *, n_rois: int | None = None) -> list[Fault]:
     return sorted(found, key=lambda f: f.severity != "error")
 
 
-def require_valid(cohort: Cohort, *, n_rois: int | None = None, show: int = 5) -> None:
-    """Raise one `DataError` with the first `show` errors of `check_cohort`, if there are any."""
+def require_valid(cohort: Cohort, *, n_rois: int | None = None) -> None:
+    """Raise one `DataError` with the first errors of `check_cohort`, if there are any."""
     key = f"errors, {n_rois} ROIs"
     if key not in cohort.known:  # a run asks at every seed
         found = check_cohort(cohort, n_rois=n_rois)
         cohort.known[key] = [f for f in found if f.severity == "error"]
     errors = cohort.known[key]
     if errors:
-        lines = "".join(f"\n  - {f}" for f in errors[:show])
-        more = f"\n  ... and {len(errors) - show} more" if len(errors) > show else ""
-        count = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-        what = f"dataset '{cohort.name}' has {count}:{lines}{more}\n"
+        lines = "".join(f"\n  - {f}" for f in errors[:SHOWN])
+        more = f"\n  ... and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
+        what = f"dataset '{cohort.name}' has {counted(len(errors), 'error')}:{lines}{more}\n"
         do = "See all with `fcforge check`; nothing was trained."
         raise DataError(what, where=cohort.provenance.get("path", ""), do=do)
 

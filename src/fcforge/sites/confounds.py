@@ -170,7 +170,7 @@ def _require_of_site(site: Site, names: Sequence[str], parts: Iterable[str]) -> 
         require_covariates(known, names, ids, f"site '{site.name}' ({part})")
 
 
-def fit_on_training(sites: Iterable[Site], names: Sequence[str], shrink: float = 0.4) -> Confounds:
+def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     """Confound step fitted on the training parts (train and val) of some sites."""
     sites = list(sites)
     for site in sites:
@@ -178,7 +178,7 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str], shrink: float =
     people = [site.covariates[part] for site in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
     values = {name: np.concatenate([own[name] for own in people]) for name in names}
-    return Confounds.fit(everyone.fc, values, names, shrink)
+    return Confounds.fit(everyone.fc, values, names)
 
 
 def fit_on_cohort(cohort: Cohort, names: Sequence[str], shrink: float = 0.4) -> Confounds:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -96,19 +97,21 @@ def split_site(
     rng = numpy_rng(repeat, *["folds"] * bool(folds), "split", site_name)
     part = (fold, folds) if folds else None
     rows = split_rows(members.y, rng, test_fraction, val_fraction, part)
+    fractions = {"test_fraction": test_fraction, "val_fraction": val_fraction}
     parts = {name: members.select(r) for name, r in rows.items()}
-    ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
-    about = {"site": site_name, "split_seed": seed, "split_sha256": split_sha256(ids)}
-    about |= {"test_fraction": test_fraction, "val_fraction": val_fraction}
-    site = Site(
-        site_name,
-        **{name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()},
-        subject_ids=ids,
-        provenance={**members.provenance, **about},
-        covariates={name: dict(part.covariates) for name, part in parts.items()},
-    )
+    site = _site(members, parts, {"site": site_name, "split_seed": seed, **fractions})
     refuse_twins(cohort, [site])
     return site
+
+
+def _site(members: Cohort, parts: dict[str, Cohort], about: dict[str, Any]) -> Site:
+    """Site of these people for train, val and test."""
+    ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
+    batches = {name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()}
+    said = {**members.provenance, **about, "split_sha256": split_sha256(ids)}
+    covariates = {name: dict(part.covariates) for name, part in parts.items()}
+    name = about["site"]
+    return Site(name, **batches, subject_ids=ids, provenance=said, covariates=covariates)
 
 
 def make_sites(

@@ -52,10 +52,8 @@ def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
     return times
 
 
-def correct_slice_timing(
-    data: np.ndarray, times: np.ndarray, tr: float, reference: float | None = None
-) -> np.ndarray:
-    """Signal each slice would have had at the reference moment of every volume.
+def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.ndarray:
+    """Signal each slice would have had in the middle of the acquisition of every volume.
 
     Parameters
     ----------
@@ -64,8 +62,6 @@ def correct_slice_timing(
         Seconds after the start of a volume.
     tr : float
         Seconds.
-    reference : float, optional
-        Moment within a volume; the middle of the acquisition by default.
 
     Returns
     -------
@@ -84,12 +80,11 @@ def correct_slice_timing(
         raise DataError(what, do="Check SliceTiming in the sidecar (seconds, not milliseconds).")
     from scipy.interpolate import CubicSpline
 
-    reference = float(times.max() / 2) if reference is None else reference
-    volume = np.arange(data.shape[3]) * tr
+    volume, middle = np.arange(data.shape[3]) * tr, float(times.max() / 2)
     out = np.empty(data.shape, dtype=np.float32)
     for k, offset in enumerate(times):  # one slice at a time keeps the spline small
         spline = CubicSpline(volume + offset, data[:, :, k].astype(np.float64), axis=-1)
-        ask = np.clip(volume + reference, volume[0] + offset, volume[-1] + offset)
+        ask = np.clip(volume + middle, volume[0] + offset, volume[-1] + offset)
         out[:, :, k] = spline(ask)
     return out
 

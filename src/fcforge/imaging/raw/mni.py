@@ -31,17 +31,18 @@ def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
     return (x, y, z), affine
 
 
-def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.ndarray:
+def register_to_mni(mean: np.ndarray, affine: np.ndarray) -> np.ndarray:
     """Affine from MNI mm to the scan's mm.
+
+    ANTs samples points for mutual information by a fixed seed. It does not make the result
+    repeatable: runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one
+    thread, too.
 
     Parameters
     ----------
     mean : ndarray of shape (x, y, z)
         Mean of the realigned scan.
     affine : ndarray of shape (4, 4)
-    seed : int
-        ANTs samples points for mutual information by it. It does not make the result repeatable:
-        runs on one scan were 0.1 to 0.3 mm apart at the edge of the brain, with one thread, too.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def register_to_mni(mean: np.ndarray, affine: np.ndarray, seed: int = 1) -> np.n
     image = nib.Nifti1Image(np.asarray(mean, dtype=np.float32), affine)
     mask = compute_epi_mask(image, opening=1, exclude_zeros=False)
     moving = to_ants(np.where(np.asarray(mask.dataobj) > 0, mean, 0.0), affine)
-    found = ants.registration(fixed, moving, type_of_transform="Affine", random_seed=seed)
+    found = ants.registration(fixed, moving, type_of_transform="Affine", random_seed=1)
     matrix = affine_of_transform(found["fwdtransforms"][0])
     stretch = np.linalg.svd(matrix[:3, :3])[1]
     if stretch.min() < 0.5 or stretch.max() > 2.0:
@@ -188,8 +189,10 @@ def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -
     return pd.DataFrame(columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)})
 
 
-def cosines(n_volumes: int, tr: float, cut_s: float = HIGH_PASS_S) -> np.ndarray:
-    """Discrete cosines slower than `cut_s`, the high-pass of SPM and fMRIPrep, (k, n_volumes)."""
+def cosines(n_volumes: int, tr: float) -> np.ndarray:
+    """Discrete cosines slower than `HIGH_PASS_S`, as SPM and fMRIPrep have, (k, n_volumes)."""
     from nilearn.glm.first_level.design_matrix import create_cosine_drift
 
-    return create_cosine_drift(1 / cut_s, np.arange(n_volumes) * tr)[:, :-1].T  # last: a constant
+    return create_cosine_drift(1 / HIGH_PASS_S, np.arange(n_volumes) * tr)[
+        :, :-1
+    ].T  # last: a constant

@@ -43,7 +43,7 @@ def parameters_of(matrix: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return np.concatenate([shift, Rotation.from_matrix(turn).as_euler("xyz")])
 
 
-def framewise_displacement(parameters: np.ndarray, radius: float = HEAD_RADIUS_MM) -> np.ndarray:
+def framewise_displacement(parameters: np.ndarray) -> np.ndarray:
     """FD of Power et al. 2012: sum of absolute changes, rotations as arcs on a 50 mm sphere.
 
     Parameters
@@ -56,22 +56,20 @@ def framewise_displacement(parameters: np.ndarray, radius: float = HEAD_RADIUS_M
         NaN for the first volume, as in fMRIPrep.
     """
     change = np.abs(np.diff(parameters, axis=0))
-    change[:, 3:] *= radius
+    change[:, 3:] *= HEAD_RADIUS_MM
     return np.concatenate([[np.nan], change.sum(axis=1)])
 
 
-def estimate_motion(data: np.ndarray, affine: np.ndarray, reference: int = 0) -> Motion:
-    """Motion of every volume against the reference, then once more against the mean.
+def estimate_motion(data: np.ndarray, affine: np.ndarray) -> Motion:
+    """Motion of every volume against the first, then once more against the mean.
 
     Parameters
     ----------
     data : ndarray of shape (x, y, z, n_volumes)
     affine : ndarray of shape (4, 4)
-    reference : int
-        Volume that defines the frame.
     """
     centre = centre_of(data, affine)
-    first = _Target(data[..., reference], affine, centre)
+    first = _Target(data[..., 0], affine, centre)
     matrices = first.align_all(data, [np.eye(4)] * data.shape[3])
     mean = mean_volume(data, affine, matrices)
     matrices = _Target(mean, affine, centre).align_all(data, matrices)

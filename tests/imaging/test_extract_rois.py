@@ -9,7 +9,7 @@ import pytest
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas
 from fcforge.imaging.atlases import load_atlas
-from fcforge.imaging.parcellate import CARPET_VOXELS, roi_means
+from fcforge.imaging.extract import CARPET_VOXELS, roi_means
 from fcforge.imaging.scan import open_scan
 
 SHAPE, AFFINE = (6, 4, 2), np.diag([10.0, 10, 10, 1])

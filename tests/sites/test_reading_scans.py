@@ -6,7 +6,7 @@ import pytest
 from fcforge.errors import DataError
 from fcforge.privacy.mechanisms import read_template
 from fcforge.sites.folder import load_folder
-from fcforge.sites.scans import find_scans
+from fcforge.sites.reading import find_scans
 
 R = 6
 
