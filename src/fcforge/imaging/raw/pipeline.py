@@ -51,7 +51,7 @@ def preprocess_folder(
         return _subject([r for r in runs if r.source.subject == subject], request, pages, say)
 
     outcome = people.walk(subjects, make, progress, say)
-    outputs.write_table(out / "logs" / "failed.tsv", ["participant_id", "reason"], outcome.failed)
+    outputs.write_failed(out, outcome.failed, subjects)
     for line in outcome.summary(out, "are preprocessed"):
         say(line)
     return outcome
