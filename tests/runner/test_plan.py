@@ -181,10 +181,10 @@ def test_a_resumed_plan_starts_below_what_is_stored(tmp_path):
 
 
 def store_with(folder, nodes: list[Node]) -> Store:
+    store = Store(folder)
     for node in nodes:
-        (folder / "nodes" / node.key).mkdir(parents=True)
-        (folder / "nodes" / node.key / "lane.safetensors").touch()
-    return Store(folder)
+        store.write_node(node.key, {}, {}, {})
+    return store
 
 
 def test_only_states_that_a_missing_node_starts_from_are_kept(tmp_path):

@@ -104,6 +104,19 @@ def test_unfinished_nodes_are_not_done(tmp_path):
     assert not store.has("other")
 
 
+@pytest.mark.parametrize("name", ["scores.npz", "meta.json"])
+def test_a_node_that_was_cut_short_is_not_whole_and_is_swept(name, tmp_path):
+    store = filled(tmp_path)
+    assert store.whole() == {"k"}
+    assert store.sweep() == 0
+    path = store.folder("k") / name
+    for kept in (-1, 30, 0):
+        path.write_bytes(path.read_bytes()[:kept])
+        assert (store.done(), store.whole()) == ({"k"}, set())
+    assert store.sweep() == 1
+    assert not store.has("k")
+
+
 DAMAGE = [
     (name, damage)
     for name in ("meta.json", "scores.npz", LANE)

@@ -170,7 +170,7 @@ Progress = Callable[[int, int, str], Any]  # (site trainings done, in all, what 
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
     """Nodes that are not in the store yet, shallow first."""
-    done = store.done()
+    done = store.whole()
     return [node for key, node in plan.nodes.items() if key not in done]
 
 

@@ -17,6 +17,7 @@ whole node or nothing, and the same command again continues with the nodes that 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 import zlib
@@ -76,12 +77,36 @@ class Store:
             return set()
         return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
 
+    def whole(self) -> set[str]:
+        """Keys of the complete nodes whose scores and facts have an end.
+
+        A full disk or a broken copy may cut files short. A zip archive ends with a record of 22
+        bytes, JSON with a brace.
+        """
+        return {key for key in self.done() if self._ends(self.folder(key))}
+
+    @staticmethod
+    def _ends(folder: Path) -> bool:
+        for name, back, mark in (("scores.npz", 22, b"PK\5\6"), ("meta.json", 1, b"}")):
+            try:
+                with (folder / name).open("rb") as stream:
+                    stream.seek(-back, os.SEEK_END)
+                    if stream.read(len(mark)) != mark:
+                        return False
+            except OSError:
+                return False
+        return True
+
     def sweep(self, older_than: float = 3600.0) -> int:
         """Delete what a killed run was writing when it died; returns how many there were.
 
-        Younger ones stay: another process may be writing them now.
+        Younger ones stay: another process may be writing them now. Nodes that were cut short
+        after they were written go, too.
         """
-        before, swept = time.time() - older_than, 0
+        broken = self.done() - self.whole()
+        for key in broken:
+            shutil.rmtree(self.folder(key), ignore_errors=True)
+        before, swept = time.time() - older_than, len(broken)
         for folder in (self.root, self.root / "nodes", self.generators):
             for path in folder.glob(".*") if folder.is_dir() else ():
                 if path.stat().st_mtime >= before:
