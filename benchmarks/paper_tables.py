@@ -43,6 +43,7 @@ class Printed:
     of: str = ""
     of_row: Mapping[str, str] = field(default_factory=dict)
     leaks: str = ""
+    rest: str = ""
     second: str = ""
 
 
@@ -71,9 +72,9 @@ def printed_tables() -> dict[str, Printed]:
         found[name] = one
         if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
             rows = {k: on_529(v) for k, v in one.of_row.items()}
-            there = {"of": on_529(one.of), "of_row": rows, "leaks": on_529(one.leaks)}
+            there = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
             title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
-            found[on_529(name)] = replace(one, title=title, second=second, **there)
+            found[on_529(name)] = replace(one, title=title, second=second, of_row=rows, **there)
     return found
 
 
@@ -151,6 +152,7 @@ def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, R
 def beside(name: str, found: Found) -> str:
     """The paper's AAA and FOR, ours, the paired difference, and the same with leaks on."""
     asked, mine = printed_tables()[name], found[name]
+    ours = {**(found[asked.rest].rows if asked.rest in found else {}), **mine.rows}
     compared = differences(partners(name, asked, found), mine.n_draws)
     leaky, second = found.get(asked.leaks), found.get(asked.second)
     order = list(mine.rows) if asked.ranked else list(mine.groups)
@@ -161,7 +163,7 @@ def beside(name: str, found: Found) -> str:
     heads += ["AAA, leaks on", "FM, leaks on"] * bool(leaky) + ["AAA, the 444"] * bool(second)
     lines = []
     for learner in [*order, *more]:
-        line = [learner, _printed(printed.get(learner)), *numbers(mine.rows.get(learner))]
+        line = [learner, _printed(printed.get(learner)), *numbers(ours.get(learner))]
         if compared:
             line += _compared(compared.get(learner))
         if leaky:
