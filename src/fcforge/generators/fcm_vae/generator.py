@@ -11,7 +11,7 @@ from torch import Tensor
 from fcforge.generators import corr_gauss
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, RNGs
 from fcforge.generators.coordinates import clip_to_correlation
-from fcforge.generators.corr_gauss import class_means, residual_factors
+from fcforge.generators.corr_gauss import class_means, residual_factors, residual_noise
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train, train_together
@@ -69,9 +69,9 @@ class FCMVAE(VAESettings, Generator):
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
             omega = net.interaction(params, mu, batch.n_rois, self)
-            state["residual_factors"], state["residual_diagonal"] = residual_factors(
-                target - omega, batch.y, self.covariance_shrink, None
-            )
+            factors, diagonal = residual_factors(target - omega, batch.y, self.covariance_shrink)
+            # nearly all of the state, so in half precision
+            state["residual_factors"], state["residual_diagonal"] = factors.half(), diagonal
         state |= frozen(params, "net.")
         if self.variance_match:
             shrink = SHRINK if self.coordinates == "off_log" else 0.0
@@ -87,8 +87,7 @@ class FCMVAE(VAESettings, Generator):
         move = net.interaction(params, z, int(state["rois"]), self)
         if self.residual_noise:
             factors, diagonal = state["residual_factors"], state["residual_diagonal"]
-            low = normal(len(y), len(factors), rng=rng, to=y.device) @ factors
-            move = move + low + normal(*move.shape, rng=rng, to=y.device) * diagonal
+            move = move + residual_noise(factors, diagonal, y, rng)
         baseline = params["baseline"][y if self.class_baseline else torch.zeros_like(y)]
         x = baseline + state["scale"] * move
         if self.gate == "class":
