@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fcforge.errors import FCForgeError, at
+from fcforge.errors import FCForgeError, at, optional
 from fcforge.writing import write_bytes
 
 SUFFIX = ".age"
@@ -68,13 +68,7 @@ def write_identity(path: str | Path) -> str:
 
 
 def _pyrage() -> Any:
-    try:
-        import pyrage
-    except ImportError as error:
-        raise FCForgeError(
-            "encryption needs the package 'pyrage'.", do="pip install 'fcforge[age]'"
-        ) from error
-    return pyrage
+    return optional("pyrage", "age")
 
 
 def _recipients(said: str) -> list[Any]:

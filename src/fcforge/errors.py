@@ -2,8 +2,10 @@
 
 import contextlib
 import difflib
+import importlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fcforge.text import printable
 
@@ -68,6 +70,15 @@ def at(where: object, do: str = "") -> Iterator[None]:
     except FCForgeError as error:
         inner = f": {error.where}" if error.where not in ("", str(where)) else ""
         raise type(error)(error.what, where=f"{where}{inner}", do=error.do or do) from error
+
+
+def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:
+    """A module of a package that not everybody installs; else an error that names the extra."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as missing:
+        what = f"this needs the package '{module.split('.')[0]}'."
+        raise error(what, do=f"pip install 'fcforge[{extra}]'") from missing
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "") -> ConfigError:

@@ -211,26 +211,16 @@ class Subjects:
         return type(self)(*both)
 
 
-def read_subjects(data: bytes, n_rois: int, name: str) -> Subjects:
-    """Subjects of a part, shapes and types checked."""
+def read_subjects(data: bytes, n_rois: int, n_sites: int, name: str) -> Subjects:
+    """Subjects of a part: correlation matrices of a known class and site, else `CapsuleError`."""
     found = load_arrays(data, name)
     n = found["y"].numel() if "y" in found else 0
     like = vars(Subjects.none(n_rois))
     expected = {k: ((n, *v.shape[1:]), v.dtype) for k, v in like.items()}
     if {k: (tuple(v.shape), v.dtype) for k, v in found.items()} != expected:
         raise CapsuleError(f"part '{name}' has other arrays than {n_rois} ROIs need.")
-    return Subjects(**found)
-
-
-def check_subjects(subjects: Subjects, n_sites: int) -> None:
-    """Raise unless every subject is a correlation matrix of a known class and site."""
-    if not len(subjects):
-        return
-    inside = (
-        float(subjects.upper.abs().max()) <= 1.0
-        and 0 <= int(subjects.y.min()) <= int(subjects.y.max()) <= 1
-        and 0 <= int(subjects.site.min()) <= int(subjects.site.max()) < n_sites
-        and int(subjects.real.max()) <= 1
-    )
-    if not inside:
+    most = {"upper": 1.0, "y": 1, "site": n_sites - 1, "real": 1}
+    least = {"upper": -1.0, "y": 0, "site": 0, "real": 0}
+    if n and not all(least[k] <= v.min() and v.max() <= most[k] for k, v in found.items()):
         raise CapsuleError("a subject has an impossible edge, label or site.")
+    return Subjects(**found)

@@ -159,10 +159,19 @@ def _largest(value: Any) -> float:
 
 
 def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
-    """Settings whose held-out sets come from the learner's own generator, if it has one."""
+    """Settings whose held-out sets come from the learner's own generator, if it has one.
+
+    Templates are named by their content.
+    """
     if learner.generator is not None and learner.generator.name not in GENERATORS:
         raise ConfigError(f"unknown generator '{learner.generator.name}'.")
-    learner = pinned(learner)
+
+    def content(part: Component) -> str:
+        named = str(part.params[SETTING])
+        return named if named.startswith(PREFIX) else _digest(named)
+
+    # a path means another file at every hospital, and would carry a user's name along
+    learner = _renamed(learner, content)
     judge = learner.generator or Component("corr_gauss")
     return ChainSettings(learner=learner, n_rois=n_rois, **{"judge": judge, **rest})
 
@@ -232,19 +241,6 @@ def _renamed(learner: LearnerSpec, name: Callable[[Component], str]) -> LearnerS
         if part is not None and part.params.get(SETTING, "")
     }
     return replace(learner, **new)
-
-
-def pinned(learner: LearnerSpec) -> LearnerSpec:
-    """The learner with its templates named by content.
-
-    A path means another file at every hospital, and would carry a user's name along.
-    """
-
-    def content(part: Component) -> str:
-        named = str(part.params[SETTING])
-        return named if named.startswith(PREFIX) else _digest(named)
-
-    return _renamed(learner, content)
 
 
 def unpinned(learner: LearnerSpec, template: str | Path | None) -> LearnerSpec:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy import ndarray as Array
 
@@ -21,9 +22,6 @@ from fcforge.models.attribution import Deletion, Scorer, attribute, delete
 from fcforge.randomness import torch_rng
 from fcforge.text import no_formula, printable
 from fcforge.writing import write_text
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BELIEVED = 0.7  # share of trainings on random halves that must agree about an edge
 IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
@@ -160,16 +158,12 @@ class Explanation:
 
         One row and column per network (or lobe) of the atlas; empty where it has none.
         """
-        import pandas as pd
-
         names, total = list(networks_of(self.atlas)), by_network(self.atlas, self.matrix(scan))
         total[np.diag_indices_from(total)] /= 2  # an edge is two entries
         return pd.DataFrame(total, index=names, columns=names)
 
     def edges(self, scan: int = 0, n: int | None = None) -> pd.DataFrame:
         """The `n` edges (all, unless given) that moved one scan's score most, strongest first."""
-        import pandas as pd
-
         found = self.contribution[scan]
         order = np.argsort(-np.abs(found), kind="stable")[:n]
         i, j = (side[order] for side in self.ends)
@@ -185,8 +179,6 @@ class Explanation:
 
     def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
         """Tables of all scans as CSV; written to `path` where one is given."""
-        import pandas as pd
-
         tables = [self.edges(k, n) for k in range(len(self.subjects))]
         text = pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
         if path is not None:

@@ -66,16 +66,15 @@ class Receipt(Checked):
         """Where the people of the receipt are among these; else `DataError` by name."""
         key = 0 if any(who for who, *_ in self.people) else 1  # without ids, by the scan
         place = {person[key]: k for k, person in enumerate(people)}
-        differ: dict[str, list[str]] = {}
-        for person in self.people:
-            mine = people[place[person[key]]] if person[key] in place else None
-            if mine is None:
-                differ.setdefault("are not in the data", []).append(person[0])
-            elif mine[1:] != person[1:]:
-                what = "diagnosis" if mine[1] == person[1] else "scan"
-                differ.setdefault(f"have another {what}", []).append(person[0])
-        if differ:
-            said = [f"{len(ids)} {what} (first: {ids[0]})" for what, ids in differ.items()]
+        gone = [who for who in self.people if who[key] not in place]
+        pairs = [(who, people[place[who[key]]]) for who in self.people if who[key] in place]
+        differ = {
+            "are not in the data": gone,
+            "have another scan": [who for who, mine in pairs if mine[1] != who[1]],
+            "have another diagnosis": [a for a, b in pairs if a[1] == b[1] and a[2] != b[2]],
+        }
+        said = [f"{len(who)} {what} (first: {who[0][0]})" for what, who in differ.items() if who]
+        if said:
             raise DataError(
                 f"these are not the {len(self.people)} people that were learned: "
                 f"{' and '.join(said)}.",

@@ -37,13 +37,9 @@ from torch import Tensor
 
 from fcforge.engine import Learner
 from fcforge.errors import DataError
-from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached
 from fcforge.graphs import edges, fisher_z, from_edges, n_rois_of
 from fcforge.methods import Lane
 from fcforge.metrics import cell_values
-from fcforge.randomness import torch_rng
-from fcforge.types import Component, FCBatch
 
 DISTANCES = ("inside", "outside", "pattern")  # with limits in the ledger
 SIDES = "sides"  # its limit is always 1
@@ -56,19 +52,6 @@ TURNED = 0.05
 MIN_ROIS = 20  # fewer make pairs by chance
 PAIRED = 0.9  # of a ROI's edges, how many the one to its partner exceeds (median)
 SWAPPED = -0.1  # correlation of the asymmetries below which left and right are swapped
-
-
-def held_out_set(judge: Component, learning: FCBatch, seed: int, site: str, n: int) -> FCBatch:
-    """`n` synthetic subjects of a site that are nobody's training data.
-
-    The generator is the one replay uses where both are the same (fitted once per site and
-    seed); the draw is another one.
-    """
-    generator = make_generator(judge)
-    names = (seed, "generator", site)
-    state = fit_cached(generator, learning, names, None)
-    y = generator.diagnoses(state, learning.y, n)
-    return generator.sample(state, y, torch_rng(*names, "held-out", n))
 
 
 def scores(learner: Learner, lane: Lane, fc: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fcforge.errors import CapsuleError
+from fcforge.errors import CapsuleError, optional
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey as PrivateKey
@@ -113,14 +113,9 @@ def append(entries: Sequence[Entry], content: Mapping[str, Any]) -> tuple[Entry,
 
 def library() -> Any:
     """What is used of the optional package: serialization, ed25519, exceptions."""
-    try:
-        from cryptography import exceptions
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError as error:
-        do = "pip install 'fcforge[signing]'"
-        raise CapsuleError("signatures need the package 'cryptography'.", do=do) from error
-    return serialization, ed25519, exceptions
+    base = "cryptography.hazmat.primitives"
+    rooms = (f"{base}.serialization", f"{base}.asymmetric.ed25519", "cryptography.exceptions")
+    return [optional(room, "signing", CapsuleError) for room in rooms]
 
 
 def public_hex(key: PrivateKey | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from fcforge.capsule.contents import Capsule, Sites, wrong_rois
@@ -216,8 +217,6 @@ def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
 
     `own_probability` is there where a hospital's own threshold was given.
     """
-    import pandas as pd
-
     named = [{"own_probability": row.own, **asdict(row)} for row in rows]
     own = ["own_probability"] if any(row.own is not None for row in rows) else []
     names = ["subject", "status", "probability", *own, "strangeness", "note"]

@@ -253,18 +253,16 @@ class _Opening:
         return f"{counted(len(said), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:
-        n_rois = self.settings.n_rois
-        self.lane, learner, self.harmony = arrays.read_lane(self.parts[box.LANE], self.settings)
+        n_rois, sites, parts = self.settings.n_rois, len(self.sites), self.parts
+        self.lane, learner, self.harmony = arrays.read_lane(parts[box.LANE], self.settings)
         arrays.check_harmony(self.harmony, n_rois, ledger.learned(self.entries))
-        self.remembered = arrays.read_subjects(self.parts[box.REMEMBERED], n_rois, box.REMEMBERED)
-        arrays.check_lane(self.lane, learner, len(self.remembered), len(self.sites))
+        both = (box.REMEMBERED, box.HELD_OUT)
+        found = [arrays.read_subjects(parts[part], n_rois, sites, part) for part in both]
+        self.remembered, self.held_out = found
+        arrays.check_lane(self.lane, learner, len(self.remembered), sites)
         return f"{sum(p.numel() for p in self.lane.params.values())} parameters, all finite"
 
     def _subjects(self) -> str:
-        held_out, n_rois = self.parts[box.HELD_OUT], self.settings.n_rois
-        self.held_out = arrays.read_subjects(held_out, n_rois, box.HELD_OUT)
-        for subjects in (self.remembered, self.held_out):
-            arrays.check_subjects(subjects, len(self.sites))
         capsule = self.capsule()
         if bool(capsule.held_out.real.any()):
             raise CapsuleError("a held-out set holds real subjects.")

@@ -20,8 +20,11 @@ from fcforge.capsule.home import People, fingerprints
 from fcforge.capsule.prediction import references
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import ConfigError, DataError
+from fcforge.generators import make_generator
+from fcforge.generators.cache import fit_cached
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane, make_method
+from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
 from fcforge.speed import one_thread
@@ -107,8 +110,13 @@ class Turn:
         settings, before = self.settings, self.before.held_out
         if not settings.held_out:
             return before
-        learned, name = self.site.learning(with_val=settings.learns_val), self.site.name
-        batch = judging.held_out_set(self.judge, learned, settings.seed, name, settings.held_out)
+        # the generator is the one replay uses where both are the same (fitted once per site and
+        # seed); the draw is another one
+        learned, n = self.site.learning(with_val=settings.learns_val), settings.held_out
+        generator, names = make_generator(self.judge), (settings.seed, "generator", self.site.name)
+        state = fit_cached(generator, learned, names, None)
+        y = generator.diagnoses(state, learned.y, n)
+        batch = generator.sample(state, y, torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.before.sites), dtype=torch.int64)
         return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 

@@ -204,7 +204,9 @@ def verify(
     require_signature: given.RequireSignature = False, as_json: given.AsJson = False,
 ) -> None:  # fmt: skip
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
-    checks, ok = consortium.files.verify_either(capsule, _trust(trust, require_signature))
+    room = consortium.files if consortium.files.is_consortium(capsule) else chain.sealing
+    checks = room.verify(capsule, _trust(trust, require_signature))
+    ok = all(check.ok for check in checks)
     if as_json:
         print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
     else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fcforge.capsule import container as box
-from fcforge.capsule import ledger, sealing
+from fcforge.capsule import ledger
 from fcforge.capsule.arrays import load_arrays, save_arrays
 from fcforge.capsule.keys import Keyring
 from fcforge.capsule.ledger import require_signed
@@ -50,21 +50,17 @@ def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
     With `trust`, every record must be signed by one of its keys, if it has any.
     """
     with at(path, do="Nothing of it was used."):
-        group = _opened(box.read_parts(path, box.RELEASES, MAX_BYTES))
+        parts = box.read_parts(path, box.RELEASES, MAX_BYTES)
+        papers = checked_papers(box.opened(parts, box.RELEASES))
+        start = from_parts(load_arrays(parts[box.START], box.START), papers)
+        lines = parts[box.RECORDS].split(b"\n")
+        if lines.pop():
+            raise CapsuleError("its list of records is cut off.")
+        found = [read_record(line, f"record {i + 1}") for i, line in enumerate(lines)]
+        group = Consortium(start).joined(found)
+        if [r.digest for r in found] != [r.digest for r in group.records]:
+            raise CapsuleError("its records repeat each other, are withdrawn or in disorder.")
         require_trusted(group.records, trust)
-    return group
-
-
-def _opened(parts: dict[str, bytes]) -> Consortium:
-    papers = checked_papers(box.opened(parts, box.RELEASES))
-    start = from_parts(load_arrays(parts[box.START], box.START), papers)
-    lines = parts[box.RECORDS].split(b"\n")
-    if lines.pop():
-        raise CapsuleError("its list of records is cut off.")
-    found = [read_record(line, f"record {i + 1}") for i, line in enumerate(lines)]
-    group = Consortium(start).joined(found)
-    if [r.digest for r in found] != [r.digest for r in group.records]:
-        raise CapsuleError("its records repeat each other, are withdrawn, or stand in disorder.")
     return group
 
 
@@ -132,12 +128,12 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
     for record in group.records:
         wave = f", wave {record.wave}" if isinstance(record, Release) else ""
-        said, known = signer(record, trust.keyring), True
+        name = f"{record.kind} of {record.site}{wave}"
         try:
             trust.require(record.key, f"the {record.title}", record.site)
+            found.append(Check(name, True, signer(record, trust.keyring)))
         except CapsuleError as error:
-            said, known = error.what, False
-        found.append(Check(f"{record.kind} of {record.site}{wave}", known, said))
+            found.append(Check(name, False, error.what))
     try:
         require_signed([(f"the {r.title}", r.key) for r in group.records], trust.required)
     except CapsuleError as error:
@@ -145,12 +141,6 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     made = f"computed anew from {counted(len(group.releases), 'release')}"
     step = f"{float(group.beta.norm()):.4f} away from the public head"
     return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]
-
-
-def verify_either(path: str | Path, trust: Trust) -> tuple[list[Check], bool]:
-    """What was checked of either kind of capsule, and whether it may be used."""
-    checks = (verify if is_consortium(path) else sealing.verify)(path, trust)
-    return checks, all(check.ok for check in checks)
 
 
 def signer(record: Record, keyring: Keyring | None = None) -> str:

@@ -108,7 +108,11 @@ class Consortium:
         _require_one_voice(list(every.values()))
         withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
         gone = {d for w in withdrawals for d in w.releases}
-        _require_own(every, withdrawals)
+        for own, d in ((w.site, d) for w in withdrawals for d in w.releases if d in every):
+            if every[d].site != own:  # a hospital takes back what it has given itself
+                what = f"site '{own}' cannot withdraw a release of site '{every[d].site}'."
+                do = "A hospital withdraws what it has given itself; nothing was changed."
+                raise CapsuleError(what, do=do)
         releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
         return replace(
             self,
@@ -180,16 +184,6 @@ class Consortium:
                 f"its numbers are larger than {people:.0f} people can give.",
                 do="It was not made by `fcforge learn`; ask the hospital for a new release.",
             )
-
-
-def _require_own(every: Mapping[str, Record], withdrawals: Sequence[Withdrawal]) -> None:
-    """A site takes back its own releases alone."""
-    for record in withdrawals:
-        others = [every[d].site for d in record.releases if d in every]
-        if any(site != record.site for site in others):
-            what = f"site '{record.site}' cannot withdraw a release of site '{others[0]}'."
-            do = "A hospital withdraws what it has given itself; nothing was changed."
-            raise CapsuleError(what, do=do)
 
 
 def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord, ...]:
