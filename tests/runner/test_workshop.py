@@ -238,6 +238,19 @@ def _several_seeds():
     return plan_of(*(replace(base, seed=s) for s in range(5)))
 
 
+def test_folds_of_unequal_size_do_not_train_together(tmp_path):
+    base = run_spec(learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16))
+    plan = plan_of(*(replace(base, seed=s, folds=3) for s in range(3)))
+    sizes = {len(make_sites(cohort(), s, folds=3)[base.order[0]].train.y) for s in range(3)}
+    assert len(sizes) > 1
+    run_plan(plan, tmp_path / "alone", group=1)
+    run_plan(plan, tmp_path / "together", group=3)
+    together = stored_lanes(plan, tmp_path / "together")
+    for key, tensors in stored_lanes(plan, tmp_path / "alone").items():
+        for name in tensors:
+            torch.testing.assert_close(together[key][name], tensors[name], rtol=1e-4, atol=1e-5)
+
+
 def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):
     plan = _several_seeds()
     run_plan(plan, tmp_path / "plain", group=1)

@@ -245,7 +245,9 @@ class Workshop:
         for node in (n for n in ours if n.depth > 0):
             lane = self.load_lane(node)
             alike = replace(node.spec, order=node.spec.order[-1:], seed=0)
-            signature = (alike.key, node.depth, engine.shapes(lane))
+            site = self.sites(node.spec)[node.spec.order[-1]]  # folds differ by a subject
+            sizes = len(site.train.y), len(site.val.y)
+            signature = (alike.key, node.depth, engine.shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
             self._run_alike(members, tick)
