@@ -2,11 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from fcforge import graphs
 from fcforge.errors import DataError
+from fcforge.graphs import centre_edges, edges, log_edges
 from fcforge.randomness import torch_rng
 
 FC = torch.tensor([[[1.0, 0.4, -0.6], [0.4, 1.0, 0.2], [-0.6, 0.2, 1.0]]])
@@ -183,3 +185,21 @@ def test_eigenvectors_in_threads_are_those_of_one_call() -> None:
     assert torch.equal(together.eigenvalues, threaded[0])
     assert torch.equal(together.eigenvectors, threaded[1])
     assert torch.equal(graphs._eigh_in_threads(matrices[0])[0], together.eigenvalues[0])
+
+
+def test_centred_edges_have_no_strength_left_but_the_diagonals():
+    rng = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 3, 45, generator=rng, dtype=torch.float64)
+    # symmetric: <Ba, b> = <a, Bb>, so weights map back with the same function
+    torch.testing.assert_close((centre_edges(a) * b).sum(), (a * centre_edges(b)).sum())
+    strength = torch.rand(10, generator=rng, dtype=torch.float64)
+    i, j = torch.triu_indices(10, 10, 1)
+    pure = (strength[i] + strength[j])[None]
+    assert centre_edges(pure).abs().max() < 0.5 * pure.abs().max()
+
+
+def test_log_edges_of_a_diagonalised_matrix_by_hand():
+    c = torch.tensor([[[1.0, 0.6], [0.6, 1.0]]], dtype=torch.float64)
+    expected = 0.5 * (np.log(1.6) - np.log(0.4))  # eigenvalues 1.6 and 0.4
+    assert float(log_edges(c, shrink=0.0)) == pytest.approx(expected)
+    assert edges(c).shape == log_edges(c).shape

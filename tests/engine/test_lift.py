@@ -1,4 +1,4 @@
-"""A lane in a group is the same run alone: parameters, batch-norm statistics, dropout, state."""
+"""A lane in a group is the same run alone; Adam and clipping are torch's; which epoch is kept."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,10 +7,23 @@ import pytest
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
-from fcforge.engine.lift import Adam, shapes, stack, unstack, where_better
+from fcforge.engine.lift import (
+    Adam,
+    Keeper,
+    clip_by_norm,
+    flatten,
+    lift,
+    shapes,
+    stack,
+    unflatten,
+    unstack,
+    where_better,
+)
 from fcforge.engine.loop import make_step
 from fcforge.methods import Lane, Method, make_method
+from fcforge.methods.finetune import Finetune
 from fcforge.models import make_model
+from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
 from fcforge.sites import make_sites
 from fcforge.speed import Graphed
@@ -209,3 +222,138 @@ def test_where_better_picks_per_lane(n):
     picked = where_better(better, new, old)["w"]
     means = picked.reshape(n, -1).mean(1)
     assert means.tolist() == ([1.0, 0.0, 1.0] if n > 1 else [1.0])
+
+
+SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
+
+
+def draw(seed: int, dtype: torch.dtype, size: float = 1.0) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(seed)
+    return {k: size * torch.randn(s, generator=rng, dtype=dtype) for k, s in SHAPES.items()}
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 2e-4, 0.3])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5)])
+def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
+    params, lr = draw(0, dtype), 0.05
+    theirs = {k: v.clone().requires_grad_() for k, v in params.items()}
+    optimiser = torch.optim.Adam(theirs.values(), lr=lr, weight_decay=weight_decay)
+    opt = Adam.start(params)
+    for step in range(12):
+        # gradients of very different size, so that eps and both corrections matter
+        grads = draw(step + 1, dtype, size=10.0 ** (step % 4 - 3))
+        for k, p in theirs.items():
+            p.grad = grads[k].clone()
+        optimiser.step()
+        params, opt = opt.step(params, grads, lr=lr, weight_decay=weight_decay)
+        for k, p in theirs.items():
+            torch.testing.assert_close(params[k], p.detach(), rtol=0, atol=tolerance * lr * 12)
+            assert params[k].dtype == dtype
+    assert opt.t == 12
+
+
+def test_first_adam_step_is_the_learning_rate():
+    """m / sqrt(v) is the sign of the gradient after one step, whatever its size."""
+    params, grads = draw(0, torch.float64), draw(1, torch.float64, size=1e-3)
+    new, _ = Adam.start(params).step(params, grads, lr=0.01, weight_decay=0.0)
+    for k in params:
+        # g / (|g| + 1e-8) is not quite one for gradients this small
+        moved = params[k] - 0.01 * grads[k] / (grads[k].abs() + 1e-8)
+        torch.testing.assert_close(new[k], moved, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("limit", [0.1, 1.0, 1e3])
+def test_clipping_is_torch_clipping(limit):
+    grads = draw(3, torch.float64, size=2.0)
+    leaves = [torch.zeros_like(g).requires_grad_() for g in grads.values()]
+    for leaf, g in zip(leaves, grads.values(), strict=True):
+        leaf.grad = g.clone()
+    torch.nn.utils.clip_grad_norm_(leaves, limit)
+    clipped = unflatten(clip_by_norm(flatten(grads), limit), grads)
+    for leaf, g in zip(leaves, clipped.values(), strict=True):
+        torch.testing.assert_close(g, leaf.grad, rtol=1e-12, atol=0)
+    norm = torch.sqrt(sum(g.square().sum() for g in clipped.values()))
+    whole = torch.sqrt(sum(g.square().sum() for g in grads.values()))
+    assert norm == pytest.approx(min(limit, float(whole)), rel=1e-5)
+
+
+def test_clipping_does_not_depend_on_the_order_of_names():
+    grads = draw(4, torch.float32, size=3.0)
+    backwards = dict(reversed(grads.items()))
+    a, b = clip_by_norm(flatten(grads), 1.0), clip_by_norm(flatten(backwards), 1.0)
+    assert torch.equal(a, b)
+    assert list(unflatten(b, backwards)) == list(backwards)
+
+
+def test_lifted_adam_is_adam_per_lane():
+    """Lanes clip and step on their own: a loud lane does not silence a quiet one."""
+    params = [draw(i, torch.float64) for i in range(3)]
+    grads = [draw(i + 9, torch.float64, size=10.0**i) for i in range(3)]
+
+    def step(p, g, o):
+        return o.step(p, g, lr=0.1, weight_decay=0.01, clip=1.0)
+
+    alone = [step(p, g, Adam.start(p)) for p, g in zip(params, grads, strict=True)]
+    starts = stack([Adam.start(p) for p in params])
+    together = unstack(lift(step, 3)(stack(params), stack(grads), starts), 3)
+    for (p, o), (q, r) in zip(alone, together, strict=True):
+        for k in p:
+            torch.testing.assert_close(q[k], p[k], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(r.v, o.v, rtol=1e-12, atol=1e-12)
+        assert r.t == o.t == 1
+
+
+def test_a_restart_is_a_new_optimiser_at_another_rate():
+    """Two steps, a restart at a tenth: the third step is the first of a fresh Adam at lr / 10."""
+    rng = torch_rng(0, "restart")
+    params = {"w": torch.randn(4, generator=rng, dtype=torch.float64)}
+    grads = [{"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)]
+    opt = Adam.start(params)
+    for g in grads[:2]:
+        params, opt = opt.step(params, g, lr=1e-2, weight_decay=0.1)
+    again, fresh = opt.restart(0.1), Adam.start(params)
+    a = b = params
+    for g in grads[2:]:
+        a, again = again.step(a, g, lr=1e-2, weight_decay=0.1)
+        b, fresh = fresh.step(b, g, lr=1e-3, weight_decay=0.1)
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+    assert not torch.equal(a["w"], params["w"])
+
+
+FC = torch.tensor([[[1.0, 0.5], [0.5, 1.0]], [[1.0, -0.5], [-0.5, 1.0]]])
+LEARNER = Learner(Finetune(), make_model(Component("linear"), 2))
+
+
+def lane(slope: float) -> Lane:
+    """Patients have a positive edge where the slope is positive."""
+    weight = torch.tensor([[-slope], [slope]])
+    return Lane({"head.0.weight": weight, "head.0.bias": torch.zeros(2)}, {}, {})
+
+
+def keeper(selection: str, y: list[int], peek: bool = False) -> Keeper:
+    bank = Bank()
+    rows = bank.add(PoolName("real", "A", 0, "val"), FCBatch(FC, torch.tensor(y)))
+    view = SiteView("A", 0, bank, rows, rows)
+    seen = (LEARNER.model.prepare(FC), torch.tensor(y)) if peek else None
+    training = Training(selection=selection)
+    return Keeper(LEARNER, [Job(lane(0.0), view, 0, ("A",), seen)], training, bank)
+
+
+def slopes(which: Keeper, epochs: list[float]) -> float:
+    for slope in epochs:
+        which.see(lane(slope))
+    return float(which.kept(lane(epochs[-1])).params["head.0.weight"][1, 0])
+
+
+def test_nothing_is_chosen_where_epochs_are_fixed():
+    assert slopes(keeper("fixed", [1, 0]), [0.3, -0.2]) == torch.tensor(-0.2)
+
+
+def test_inner_validation_goes_by_cross_entropy():
+    """Labels 1, 0 want a steep positive slope; the later of two equal epochs does not win."""
+    assert slopes(keeper("inner_val", [1, 0]), [0.1, 0.3, 0.2]) == torch.tensor(0.3)
+    assert slopes(keeper("inner_val", [0, 1]), [0.1, 0.3, -0.2]) == torch.tensor(-0.2)
+
+
+def test_the_leak_goes_by_accuracy_and_keeps_the_first_of_equals():
+    assert slopes(keeper("fixed", [1, 0], peek=True), [-0.1, 0.1, 0.3]) == torch.tensor(0.1)

@@ -1,9 +1,22 @@
+"""Gaussians of matrix logarithms: moments by hand, class means that are met, what is kept."""
+
 import pytest
 import torch
 
 from fcforge.errors import ConfigError
-from fcforge.generators.corr_gauss import CorrGauss, within_class_variance
-from fcforge.graphs import edges, log_edges
+from fcforge.generators.corr_gauss import (
+    FEW,
+    CorrGauss,
+    class_means,
+    decode,
+    matched_scale,
+    mirrored_normal,
+    residual_factors,
+    residual_noise,
+    target_means,
+    within_class_variance,
+)
+from fcforge.graphs import edges, from_edges, log_edges
 from fcforge.randomness import torch_rng
 
 
@@ -83,3 +96,125 @@ def test_antithetic_draws_have_the_exact_mean_in_coordinates(small_site) -> None
 def test_settings_out_of_range_are_refused(setting, words) -> None:
     with pytest.raises(ConfigError, match=words):
         CorrGauss(**setting)
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    rng = torch.Generator().manual_seed(0)
+    y = torch.tensor([0, 1] * 10)
+    return torch.randn(20, 30, generator=rng) @ torch.randn(30, 30, generator=rng) + y[:, None], y
+
+
+def test_class_means_by_hand() -> None:
+    x = torch.tensor([[0.0], [2.0], [4.0]])
+    assert class_means(x, torch.tensor([0, 0, 1])).flatten().tolist() == [1.0, 4.0]
+    assert class_means(x, torch.tensor([0, 0, 1]), keep=0.0).flatten().tolist() == [2.5, 2.5]
+    assert class_means(x, torch.tensor([1, 1, 1])).flatten().tolist() == [2.0, 2.0]
+
+
+def test_factors_give_the_pooled_covariance() -> None:
+    x, y = data()
+    residual = torch.cat([x[y == c] - x[y == c].mean(0) for c in (0, 1)])
+    cov = residual.T @ residual / 18
+    factors, diagonal = residual_factors(x, y, shrink=0.0)
+    assert factors.shape[0] == 18
+    # The diagonal absorbs rounding only.
+    assert torch.allclose(factors.T @ factors + diagonal.square().diag(), cov, rtol=1e-3, atol=1e-2)
+
+
+def test_shrinkage_and_rank_keep_every_variance() -> None:
+    x, y = data()
+    for shrink, rank in ((0.4, None), (0.1, 3)):
+        factors, diagonal = residual_factors(x, y, shrink, rank)
+        variance = factors.square().sum(0) + diagonal.square()
+        assert torch.allclose(variance, within_class_variance(x, y), rtol=1e-4)
+        assert rank is None or factors.shape[0] == rank
+
+
+def test_shrinkage_scales_correlations() -> None:
+    x, y = data()
+    full, _ = residual_factors(x, y, 0.0)
+    less, _ = residual_factors(x, y, 0.4)
+    assert torch.allclose(0.6 * full.T @ full, less.T @ less, rtol=1e-3, atol=1e-2)
+
+
+def test_antithetic_pairs_mirror_within_a_class() -> None:
+    groups = torch.tensor([0, 1, 0, 1, 1])
+    noise = mirrored_normal(groups, 3, torch.Generator().manual_seed(0), True)
+    assert torch.equal(noise[0], -noise[2])
+    assert torch.equal(noise[1], -noise[3])
+    assert not torch.equal(noise[4].abs(), noise[1].abs())
+
+
+def test_samples_have_the_moments() -> None:
+    x, y = data()
+    means = class_means(x, y)
+    factors, diagonal = residual_factors(x, y, 0.2)
+    asked = torch.arange(8000) % 2
+    rng = torch.Generator().manual_seed(3)
+    out = means[asked] + residual_noise(factors, diagonal, asked, rng, mirrored=True)
+    assert torch.allclose(class_means(out, asked), means, atol=1e-4)
+    ratio = within_class_variance(out, asked) / within_class_variance(x, y)
+    assert ratio.min() > 0.85
+    assert ratio.max() < 1.15
+
+
+def test_class_means_of_a_small_set_are_moved_to_the_target(small_site) -> None:
+    gen = CorrGauss(mean_match=False)
+    state = gen.fit(small_site, torch_rng(0))
+    labels = torch.tensor([0, 1] * 10)
+    errors = {}
+    for match in (False, True):
+        out = CorrGauss(mean_match=match).sample(state, labels, torch_rng(1)).fc
+        gap = [(out[labels == c].mean(0) - state["class_fc"][c]).abs().mean() for c in (0, 1)]
+        errors[match] = float(sum(gap))
+    assert errors[True] < 0.25 * errors[False]
+
+
+def test_few_subjects_are_left_alone(small_site) -> None:
+    state = CorrGauss().fit(small_site, torch_rng(0))
+    labels = torch.tensor([0, 1, 1])
+    a = CorrGauss(mean_match=True).sample(state, labels, torch_rng(1)).fc
+    b = CorrGauss(mean_match=False).sample(state, labels, torch_rng(1)).fc
+    assert torch.equal(a, b)
+
+
+def test_target_is_the_shrunk_class_mean(small_site) -> None:
+    means = target_means(small_site, 0.1)
+    expected = 0.9 * small_site.fc[small_site.y == 1].mean(0) + 0.1 * torch.eye(12)
+    assert torch.allclose(means[1], expected, atol=1e-6)
+
+
+def test_decode_without_target_is_the_inverse_map(small_site) -> None:
+    state = CorrGauss().fit(small_site, torch_rng(0))
+    fc = decode(state["mean"], torch.tensor([0, 1]), state["start"])
+    assert torch.linalg.eigvalsh(fc).min() > 0
+
+
+def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
+    """Edges whose variance is scale^2 times a known one: two secant steps find the root."""
+    sd = 0.02
+    noise = 2 * (torch.arange(64) % 4 >= 2).float() - 1  # +-1 within either class
+
+    def draw(scale, y):
+        return from_edges(scale * sd * noise[:, None] * torch.ones(64, 66))
+
+    spread = within_class_variance(edges(draw(1.0, None)), torch.arange(64) % 2).mean()
+    real = within_class_variance(edges(small_site.fc), small_site.y).mean()
+    expected = min(float((0.9**2 * real / spread).sqrt()), 4.0)
+    assert float(matched_scale(draw, small_site, 0.1)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_scale_is_bounded_where_all_samples_are_alike(small_site) -> None:
+    flat = matched_scale(lambda scale, y: torch.eye(12).expand(64, 12, 12), small_site, 0.0)
+    assert float(flat) == 4.0
+
+
+def test_only_a_class_of_enough_subjects_is_moved(small_site) -> None:
+    state = CorrGauss().fit(small_site, torch_rng(0))
+    y = torch.tensor([0] * FEW + [1] * (FEW - 1))
+    x = state["mean"][y] + 0.1
+    plain = decode(x, y, state["start"])
+    moved = decode(x, y, state["start"], state["class_fc"])
+    assert torch.allclose(moved[y == 1], plain[y == 1], atol=1e-3)
+    gap = (moved[y == 0].mean(0) - state["class_fc"][0]).abs().mean()
+    assert gap < 0.1 * (plain[y == 0].mean(0) - state["class_fc"][0]).abs().mean()

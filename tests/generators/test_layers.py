@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fcforge.generators import layers
+from fcforge.generators.layers import device_rng
 from fcforge.randomness import torch_rng
 
 
@@ -63,3 +64,8 @@ def test_a_step_goes_down_the_gradient() -> None:
     for _ in range(3):
         layers.step(optimiser, p["w"].square().sum())
     assert p["w"].item() == pytest.approx(1.5, abs=0.05)  # Adam's steps have the size of the rate
+
+
+def test_a_generator_on_its_own_device_is_itself() -> None:
+    rng = torch_rng(0)
+    assert device_rng(rng, torch.device("cpu")) is rng

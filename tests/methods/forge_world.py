@@ -3,14 +3,25 @@
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.methods import make_method
 from fcforge.methods.base import Lane
+from fcforge.models import make_model
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.types import FCBatch, Training
+from fcforge.types import Component, FCBatch, Training
 
 N_ROIS = 8
 SITES = ("A", "B", "C")
 TRAINING = Training(epochs=3, batch_size=8)
+SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
+VARIANTS = {
+    "default": {},
+    "paper": {"preset": "paper"},
+    "official": {"preset": "official", "sampler": {"limits": [3, 8]}},
+    "uniform": {"sampling": "uniform"},
+    "reservoir": {"sampling": "reservoir"},
+    "quota": {"site_weight": "quota"},
+}
 
 
 def subjects(n: int, site: str, kind: str, patients: float = 0.4) -> FCBatch:
@@ -23,6 +34,12 @@ def subjects(n: int, site: str, kind: str, patients: float = 0.4) -> FCBatch:
     series = series - series.mean(-1, keepdim=True)
     series = series / series.norm(dim=-1, keepdim=True)
     return FCBatch(series @ series.transpose(1, 2), y)
+
+
+def learner(model: str = "mlp", **settings) -> Learner:
+    """FORGE of a size for these sites."""
+    method = make_method(Component("forge", {**SIZES, **settings}))
+    return Learner(method, make_model(Component(model), N_ROIS))
 
 
 class World:

@@ -1,10 +1,13 @@
 """Every registered method, by a contract it did not write (found through the table)."""
 
+import tomllib
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 import torch
 
+import fcforge.methods
 from fcforge import graphs
 from fcforge.engine import Job, learn_site
 from fcforge.errors import SealedError
@@ -33,7 +36,6 @@ from subject_scanner import closest, kept_subjects
 
 METHODS = dict(sorted(METHODS.items()))
 every_method = pytest.mark.parametrize("method", METHODS)
-
 # Settings at which a method must be plain fine-tuning, bit for bit.
 ZERO: dict[str, dict] = {
     "er": {"strength": 0.0},
@@ -285,3 +287,26 @@ def test_zero_strength_is_fine_tuning_bitwise(method, model, tmp_path):
 def test_quick_settings_name_real_methods():
     assert set(QUICK_METHODS) <= set(METHODS)
     assert cohort().n_rois == R
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def independent_modules() -> set[str]:
+    """Modules that import-linter keeps from importing each other."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = (c for c in config["contracts"] if c["type"] == "independence")
+    return set(contract["modules"])
+
+
+def test_every_file_of_a_method_is_in_the_import_contract():
+    folder = Path(fcforge.methods.__file__).parent
+    files = {f"fcforge.methods.{p.stem}" for p in folder.glob("[a-z]*.py")} - {
+        "fcforge.methods.base"
+    }
+    assert independent_modules() == files
+
+
+def test_every_method_is_found_by_its_own_name():
+    assert {cls.__module__ for cls in METHODS.values()} <= independent_modules()
+    assert all(METHODS[name].name == name for name in METHODS)

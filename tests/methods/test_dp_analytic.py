@@ -9,7 +9,6 @@ import torch
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane
 from fcforge.methods.dp_analytic import DPAnalytic
-from fcforge.methods.shared.ridge import private_ridge
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features
 from fcforge.privacy.mechanisms import gaussian_sigma
@@ -60,20 +59,6 @@ def test_with_hardly_any_noise_it_is_ridge_on_the_projection(site, template) -> 
     logits = edges @ lane.params["head.0.weight"].T + lane.params["head.0.bias"]
     np.testing.assert_allclose(logits[:, 1].numpy(), expected, atol=5e-2)
     assert np.corrcoef(logits[:, 1].numpy(), expected)[0, 1] > 0.9999
-
-
-def test_private_ridge_by_hand() -> None:
-    # two people x = -1, 1 with labels -1, 1: w = 2 / (2 + 2 penalty), no noise
-    moments = torch.tensor([[2.0, 0, 0], [0, 2, 2], [0, 2, 2]], dtype=torch.float64)
-    weight, bias = private_ridge(moments, 0.0, 1.0)
-    assert float(weight) == pytest.approx(0.5)
-    assert float(bias) == pytest.approx(0.0)
-    weight, _ = private_ridge(moments, 1.0, 0.0)
-    assert float(weight) == pytest.approx(2 / (2 + math.sqrt(2)))
-    # noise has made X'X negative: still finite, still shrunk
-    moments[1, 1] = -5.0
-    weight, _ = private_ridge(moments, 1.0, 1.0)
-    assert float(weight) == pytest.approx(2 / (2 + math.sqrt(2)))
 
 
 def test_released_row_is_never_longer_than_its_bound(site) -> None:

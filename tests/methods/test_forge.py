@@ -1,37 +1,21 @@
-"""FORGE in the engine: its loss by hand, what it keeps, and that lanes do not feel each other."""
+"""FORGE in the engine: its loss by hand, its settings, and that lanes do not feel each other."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from forge_world import N_ROIS, SITES, TRAINING, World, subjects
+from forge_world import N_ROIS, SITES, TRAINING, VARIANTS, World, learner
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
-from fcforge.errors import ConfigError, SealedError
+from fcforge.errors import ConfigError
 from fcforge.methods import make_method
 from fcforge.methods.base import Batch, Replay
 from fcforge.methods.forge import Forge
 from fcforge.models import make_model
 from fcforge.replay.bandit import Bandit
-from fcforge.replay.bank import PoolName
 from fcforge.replay.hcts import HCTS
 from fcforge.types import Component
-
-SIZES = {"memory": 12, "candidates": 10, "dev": 6, "replay": 8, "refresh": 2}
-VARIANTS = {
-    "default": {},
-    "paper": {"preset": "paper"},
-    "official": {"preset": "official", "sampler": {"limits": [3, 8]}},
-    "uniform": {"sampling": "uniform"},
-    "reservoir": {"sampling": "reservoir"},
-    "quota": {"site_weight": "quota"},
-}
-
-
-def learner(model: str = "mlp", **settings) -> Learner:
-    method = make_method(Component("forge", {**SIZES, **settings}))
-    return Learner(method, make_model(Component(model), N_ROIS))
 
 
 def same(a: dict, b: dict) -> bool:
@@ -119,109 +103,6 @@ def test_each_weight_matters():
         assert not same(full, World().learn(learner(**{off: 0}), SITES[:2])[-1].params)
 
 
-# -- what it keeps -----------------------------------------------------------------------
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_memory_is_synthetic_and_within_budget(variant):
-    world = World()
-    for t, lane in enumerate(world.learn(learner(**VARIANTS[variant]), SITES), start=1):
-        state = lane.state
-        for key in Forge.row_keys:
-            assert len(world.bank.real_rows(state[key])) == 0
-        filled = state["memory.row"] >= 0
-        assert int(filled.sum()) == (min(12, 10 * t) if variant == "reservoir" else 10 * t)
-        active = state["replay.active"]
-        most = min(12, (8 if variant == "official" else 10) * t)
-        assert len(set(active.tolist())) == most == int(state["replay.quota"].sum())
-        assert filled[active].all()
-        assert torch.equal(state["memory.y"][filled], world.bank.y[state["memory.row"][filled]])
-        site = active // 10
-        assert torch.bincount(site, minlength=t).tolist() == state["replay.quota"].tolist()
-        assert site.tolist() == sorted(site.tolist())
-
-
-def test_engine_refuses_a_generator_that_hands_out_real_subjects():
-    world = World()
-    view = world.view("A", 0)
-    cheat = view.__class__("A", 0, world.bank, view.train, view.val, lambda n: torch.arange(n))
-    chosen = learner()
-    job = Job(start_lane(chosen, 0), cheat, 0, ("A",))
-    with pytest.raises(SealedError, match="real subjects"):
-        learn_site(chosen, [job], world.bank, TRAINING)
-
-
-def test_candidates_and_held_out_subjects_are_different_people():
-    state = World().learn(learner(), SITES)[-1].state
-    assert not set(state["memory.row"].tolist()) & set(state["dev.row"].tolist())
-    assert len(set(state["dev.row"].tolist())) == 18
-    assert state["dev.y"].reshape(3, 6).sum(1).tolist() == [2, 2, 2]  # .4 of 6
-
-
-@pytest.mark.parametrize("variant", ["default", "uniform"])
-def test_teacher_outputs_are_those_at_the_end_of_the_site(variant):
-    world, chosen = World(), learner("gcn", **VARIANTS[variant])
-    lanes = world.learn(chosen, SITES)
-    last = lanes[-1].state
-    for t, lane in enumerate(lanes):
-        rows = last["memory.row"][10 * t : 10 * t + 10]
-        x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
-        out = chosen.model.apply(lane.params, lane.stats, x)
-        assert torch.equal(last["memory.logits"][10 * t : 10 * t + 10], out.logits)
-        assert torch.equal(last["memory.embedding"][10 * t : 10 * t + 10], out.embedding)
-        assert (last["memory.site"][10 * t : 10 * t + 10] == t).all()
-
-
-def test_reservoir_wipes_what_it_does_not_keep():
-    state = World().learn(learner(sampling="reservoir"), SITES)[-1].state
-    gone = state["memory.row"] < 0
-    assert int(gone.sum()) == 18
-    assert not state["memory.logits"][gone].any()
-    assert not state["memory.embedding"][gone].any()
-    assert not len(state["dev.row"])
-
-
-# -- the sampler in the engine -----------------------------------------------------------
-def test_best_accuracy_is_that_at_the_ends_of_sites():
-    world, chosen = World(), learner("gcn")
-    lanes = world.learn(chosen, SITES)
-    rows, y = lanes[-1].state["dev.row"][:6], lanes[-1].state["dev.y"][:6]
-    x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
-    right = [
-        (chosen.method.logits(chosen.model, lane, x).argmax(-1) == y).float().mean()
-        for lane in lanes
-    ]
-    assert float(lanes[-1].state["hcts.best"][0]) == pytest.approx(float(max(right)), abs=1e-6)
-
-
-def test_refresh_happens_every_so_many_epochs():
-    chosen = Forge(refresh=3)
-    assert [e for e in range(8) if chosen.wakes(e, 8)] == [0, 3, 6]
-    assert not Forge(sampling="reservoir").wakes(0, 8)
-    assert not Forge(l1=0, l2=0, l3=0).wakes(0, 8)
-    literal = Forge.paper()
-    assert [e for e in range(100) if literal.wakes(e, 100)] == [0, 80]
-
-
-def test_rewards_arrive_only_for_sites_that_were_replayed():
-    lanes = World().learn(learner(), SITES)
-    assert lanes[0].state["hcts.seen"].tolist() == [False]
-    assert lanes[2].state["hcts.seen"].tolist() == [True, True, False]
-    assert lanes[2].state["hcts.site.s"][0].any()
-    assert not lanes[2].state["hcts.site.s"][2].any()
-
-
-def test_contexts_come_from_test_subjects_only_under_the_leak():
-    world, chosen = World(), learner()
-    test = world.bank.add(PoolName("test", "A", 0, "test"), subjects(4, "A", "test"))
-    view = world.view("A", 0)
-    leaky = view.__class__("A", 0, world.bank, view.train, view.val, view.synthesise, test)
-    for site, expected in ((leaky, [*test.tolist(), -1, -1]), (view, None)):
-        job = Job(start_lane(chosen, 0), site, 0, ("A",))
-        (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
-        held = lane.state["dev.row"].tolist()
-        assert len(world.bank.real_rows(lane.state["dev.row"])) == (4 if expected else 0)
-        assert held == expected if expected else not set(held) & set(test.tolist())
-
-
 # -- lanes -------------------------------------------------------------------------------
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("model", ["mlp", "gcn"])
@@ -239,12 +120,6 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
         assert torch.allclose(together.params[k], v, rtol=0, atol=1e-10)
     for k in ("memory.row", "replay.active", "replay.quota"):
         assert torch.equal(together.state[k], alone[2].state[k])
-
-
-def test_shapes_depend_on_the_number_of_sites_alone():
-    world, chosen = World(), learner()
-    a, b = (world.learn(chosen, order)[-1].state for order in (("A", "B"), ("C", "A")))
-    assert {k: v.shape for k, v in a.items()} == {k: v.shape for k, v in b.items()}
 
 
 # -- settings ----------------------------------------------------------------------------

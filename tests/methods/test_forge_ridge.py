@@ -1,19 +1,17 @@
-"""FORGE in closed form: the solver by hand, the objective's gradient, and what it keeps."""
+"""FORGE in closed form: the objective's gradient, what is recalled, and what it keeps."""
 
 import pytest
 import torch
 from forge_world import N_ROIS, SITES, World
 
 import small_world
-from fcforge import graphs
 from fcforge.engine import Learner
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane
 from fcforge.methods.forge_ridge import ForgeRidge
-from fcforge.methods.shared.ridge import balance_classes, dual_ridge, ridge_from_root
 from fcforge.methods.shared.synthetic import seen_by
 from fcforge.models import make_model
-from fcforge.models.edge import edge_features, n_features
+from fcforge.models.edge import n_features
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PoolName, PublicView
 from fcforge.runner.public import make_run_start
@@ -25,49 +23,6 @@ SIZES = {"memory": 12, "candidates": 10, "dev": 6, "rounds": 3}
 def learner(features: str = "log", **settings) -> Learner:
     model = make_model(Component("linear", {"features": features}), N_ROIS)
     return Learner(ForgeRidge(**{**SIZES, **settings}), model)
-
-
-# -- the solver ----------------------------------------------------------------------------
-def test_two_subjects_by_hand():
-    """x = -1, 1 and t = -1, 1 with mass 2 and 2: w = 4 / (4 + alpha), b = 0."""
-    x = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
-    t, mass = x[:, 0], torch.full((2,), 2.0, dtype=torch.float64)
-    dual = dual_ridge(x @ x.T, t, mass, penalty=4.0)
-    assert float(dual.coefficient @ x[:, 0]) == pytest.approx(0.5)
-    assert float(dual.bias) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_mass_is_how_often_a_subject_is_there():
-    rng = torch.Generator().manual_seed(0)
-    x = torch.randn(5, 3, generator=rng, dtype=torch.float64)
-    t = torch.randn(5, generator=rng, dtype=torch.float64)
-    mass = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0], dtype=torch.float64)
-    copies = torch.repeat_interleave(torch.arange(5), mass.long())
-    weighted = dual_ridge(x @ x.T, t, mass, 0.7)
-    copied = dual_ridge(x[copies] @ x[copies].T, t[copies], torch.ones(7).double(), 0.7)
-    torch.testing.assert_close(weighted.coefficient @ x, copied.coefficient @ x[copies])
-    torch.testing.assert_close(weighted.bias, copied.bias)
-    assert float(weighted.coefficient.sum()) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_agrees_with_the_primal_and_with_analytic_ridge():
-    rng = torch.Generator().manual_seed(1)
-    x = torch.randn(12, 4, generator=rng, dtype=torch.float64) + 3.0
-    x = (x - x.mean(0)) / x.std(0, correction=0) + 3.0  # analytic ridge standardises: unit already
-    t, mass = torch.randn(12, generator=rng).double(), torch.rand(12, generator=rng).double()
-    dual = dual_ridge(x @ x.T, t, mass, 0.3)
-    full = torch.cat([x, torch.ones(12, 1).double()], 1)
-    normal = (
-        full.T @ (mass[:, None] * full) + 0.3 * torch.diag(torch.tensor([1.0] * 4 + [0])).double()
-    )
-    primal = torch.linalg.solve(normal, full.T @ (mass * t))
-    torch.testing.assert_close(dual.coefficient @ x, primal[:-1])
-    torch.testing.assert_close(dual.bias, primal[-1])
-    ones = torch.ones(12, 1).double()
-    root = ridge_from_root(torch.cat([ones, x, t[:, None]], 1), [0.3])
-    dual = dual_ridge(x @ x.T, t, ones[:, 0], 0.3)
-    torch.testing.assert_close(dual.coefficient @ x, root.weight)
-    torch.testing.assert_close(dual.bias, root.bias)
 
 
 # -- the objective -------------------------------------------------------------------------
@@ -151,20 +106,6 @@ def test_recall_by_hand():
     assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
 
 
-def test_balance_by_hand():
-    """Three controls and one patient, then one of each with twice the mass: sites stay 4 and 4."""
-    mass = torch.tensor([1.0, 1.0, 1.0, 1.0, 2.0, 2.0], dtype=torch.float64)
-    y, site = torch.tensor([0, 0, 0, 1, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1])
-    assert balance_classes(mass, y, site, 0.0) is mass
-    whole = balance_classes(mass, y, site, 1.0)
-    assert whole.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 2, 2])
-    half = balance_classes(mass, y, site, 0.5)  # a patient counts sqrt 3 times a control
-    one = 4 / (3 + 3**0.5)
-    assert half.tolist() == pytest.approx([one, one, one, one * 3**0.5, 2, 2])
-    alone = balance_classes(mass[:3], y[:3], site[:3], 0.5)  # a site of one class
-    assert alone.tolist() == pytest.approx([1, 1, 1])
-
-
 def test_balance_in_recall_by_hand():
     """Site 0 has one control, site 1 two controls and a patient: only the latter are moved."""
     state = {
@@ -231,30 +172,6 @@ def test_hcts_chooses_within_its_budget_and_learns():
     assert len(state["replay.active"]) == SIZES["memory"] == int(state["replay.quota"].sum())
     assert bool((state["hcts.site.s"][:2] != 0).any())  # two past sites earned rewards
     assert not world.bank.real_rows(state["memory.row"]).numel()
-
-
-def test_log_features_are_the_scaled_matrix_logarithm():
-    fc = World().bank.fc(torch.arange(3))
-    log = edge_features(fc, "log")
-    torch.testing.assert_close(log * graphs.LOG_SCALE, graphs.log_edges(fc))
-    assert torch.equal(log, edge_features(fc, "centred+log")[:, log.shape[1] :])
-    # two ROIs at correlation c: the log of (1 - a) C + a I has (log(1 + d) - log(1 - d)) / 2
-    # beside its diagonal, with d = 0.6 c
-    pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / graphs.LOG_SCALE, rel=1e-4)
-
-
-def test_log_with_diagonal_by_hand():
-    """Two ROIs at correlation 0.5: d = 0.3, the diagonal is (log(1 + d) + log(1 - d)) / 2."""
-    pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    edge, first, second = (edge_features(pair, "log+diagonal")[0] * graphs.LOG_SCALE).tolist()
-    assert edge == pytest.approx(0.30952, rel=1e-4)
-    assert [first, second] == pytest.approx([-0.04716 / 2**0.5] * 2, rel=1e-3)
-    fc = World().bank.fc(torch.arange(2))
-    x = edge_features(fc, "log+diagonal") * graphs.LOG_SCALE
-    assert x.shape[1] == n_features(N_ROIS, "log+diagonal")
-    apart = (graphs.log_matrix(fc[0]) - graphs.log_matrix(fc[1])).square().sum()
-    torch.testing.assert_close((x[0] - x[1]).square().sum(), apart / 2)
 
 
 def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from fcforge.models import layers, make_model
+from fcforge.models import layers
 from fcforge.randomness import torch_rng
-from fcforge.types import Component
 
 
 def key(n: int) -> torch.Tensor:
@@ -107,31 +106,3 @@ def test_heads_split_and_join():
     assert parts.shape == (2, 3, 5, 4)
     assert torch.equal(parts[:, 1], h[..., 4:8])
     assert torch.equal(layers.join_heads(parts), h)
-
-
-@pytest.mark.parametrize("name", ["gcn", "gat", "sage", "gae"])
-def test_no_dropout_after_the_last_convolution(name):
-    """One convolution: the readout of a training step is that without any dropout."""
-    fc = torch.corrcoef(torch.randn(8, 40, generator=torch_rng(5))).expand(4, 8, 8)
-    key, readouts, logits = torch.tensor(3, dtype=torch.int32), [], []
-    for p in (0.9, 0.0):
-        settings = {"hidden": 8, "depth": 1, "dropout": p, "tau": 0.1}
-        model = make_model(Component(name, settings), 8)
-        params = model.init(torch_rng(1))
-        out = model.apply(params, model.init_stats(), model.prepare(fc), train=True, key=key)
-        readouts.append(out.embedding)
-        logits.append(out.logits)
-    assert torch.equal(*readouts)
-    assert not torch.equal(*logits)  # the head has its own
-
-
-def test_dropout_goes_by_the_key_and_batch_norm_by_the_mode():
-    model = make_model(Component("mlp", {"hidden": 8, "norm": "batch"}), 8)
-    params, stats = model.init(torch_rng(1)), model.init_stats()
-    inputs = {"edges": torch.randn(5, 28, generator=torch_rng(2))}
-    key = torch.tensor(3, dtype=torch.int32)
-    plain = model.apply(params, stats, inputs)
-    frozen = model.apply(params, stats, inputs, key=key)
-    assert torch.equal(frozen.embedding, plain.embedding)
-    assert not torch.equal(frozen.logits, plain.logits)
-    assert all(torch.equal(frozen.stats[k], v) for k, v in stats.items())

@@ -1,11 +1,7 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.errors import ConfigError
-from fcforge.generators import make_generator
 from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
@@ -13,7 +9,6 @@ from fcforge.generators.fcm_vae.generator import _draw_latent, from_coordinates,
 from fcforge.generators.layers import with_prefix
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
-from fcforge.types import Component
 
 SMALL = {"d_model": 16, "d_ff": 16, "d_z": 8, "batch_size": 16}
 
@@ -56,11 +51,6 @@ def test_careful_carries_the_diagnosis_and_is_valid(fitted) -> None:
     assert torch.corrcoef(torch.stack(pair))[0, 1] > 0.95
 
 
-def test_unknown_preset_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="careful"):
-        make_generator(Component("fcm_vae", {"preset": "carefull"}))
-
-
 @pytest.mark.parametrize("kind", ["off_log", "fisher"])
 def test_coordinates_are_standardised_and_undone(kind, small_site) -> None:
     s = FCMVAE(coordinates=kind, mean_match=False)
@@ -93,30 +83,3 @@ def test_diagnostics_are_plain_numbers(fitted) -> None:
     assert found["epochs"] == 40
     assert found["noise_scale"] == 1.0
     assert all(isinstance(v, int | float) for v in found.values())
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be shared among 4 heads"),
-        ({"dropout": 1.0}, "dropout = 1.0 is not a share below 1"),
-        ({"likelihood": "bernoulli"}, "likelihood = 'bernoulli' is unknown"),
-        ({"epochs": 0}, "epochs = 0 is too small"),
-        ({"preset": "authors", "gate": "clas"}, "class"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(settings, words) -> None:
-    with pytest.raises(ConfigError, match=words):
-        make_generator(Component("fcm_vae", settings))
-
-
-def test_presets_are_what_the_documents_say() -> None:
-    authors, paper, careful = FCMVAE.authors(), FCMVAE.paper(), FCMVAE()
-    assert FCMVAE.careful() == careful
-    assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (1e-4, 0.01, 0.1)
-    assert (authors.d_model, authors.d_z, authors.heads, authors.batch_size) == (256, 116, 4, 8)
-    switches = ("degree_share", "attention_bias", "bound_log_var", "zero_diagonal", "drawn_biases")
-    assert [getattr(authors, s) for s in switches] == [False, False, False, True, True]
-    assert (authors.dropout_at, paper.dropout_at) == ("inside", "branches")
-    made = make_generator(Component("fcm_vae", {"preset": "authors", "epochs": 7}))
-    assert made == replace(authors, epochs=7)

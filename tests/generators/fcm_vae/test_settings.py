@@ -1,0 +1,42 @@
+"""Settings and presets of FCM-VAE."""
+
+from dataclasses import replace
+
+import pytest
+
+from fcforge.errors import ConfigError
+from fcforge.generators import make_generator
+from fcforge.generators.fcm_vae import FCMVAE
+from fcforge.types import Component
+
+
+def test_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="careful"):
+        make_generator(Component("fcm_vae", {"preset": "carefull"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"d_model": 10, "heads": 4}, "d_model = 10 cannot be shared among 4 heads"),
+        ({"dropout": 1.0}, "dropout = 1.0 is not a share below 1"),
+        ({"likelihood": "bernoulli"}, "likelihood = 'bernoulli' is unknown"),
+        ({"epochs": 0}, "epochs = 0 is too small"),
+        ({"preset": "authors", "gate": "clas"}, "class"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, words) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make_generator(Component("fcm_vae", settings))
+
+
+def test_presets_are_what_the_documents_say() -> None:
+    authors, paper, careful = FCMVAE.authors(), FCMVAE.paper(), FCMVAE()
+    assert FCMVAE.careful() == careful
+    assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (1e-4, 0.01, 0.1)
+    assert (authors.d_model, authors.d_z, authors.heads, authors.batch_size) == (256, 116, 4, 8)
+    switches = ("degree_share", "attention_bias", "bound_log_var", "zero_diagonal", "drawn_biases")
+    assert [getattr(authors, s) for s in switches] == [False, False, False, True, True]
+    assert (authors.dropout_at, paper.dropout_at) == ("inside", "branches")
+    made = make_generator(Component("fcm_vae", {"preset": "authors", "epochs": 7}))
+    assert made == replace(authors, epochs=7)
