@@ -91,7 +91,7 @@ def test_order_of_some_sites_only():
 def test_all_orders_of_one_stack_equal_single_runs():
     runs = fake_learner("x", forgets=0.4, seeds=(0,), orders=list(permutations(SITES))[::7])
     labels = runs[0].y
-    stacked = m.Batch.of(runs).stack(lambda s, p: m.cell_values(p, labels[s], "auroc"))
+    stacked = m.Runs.of(runs).stack(lambda s, p: m.cell_values(p, labels[s], "auroc"))
     for r, matrix in zip(runs, stacked, strict=True):
         assert matrix[1:] == pytest.approx(m.score_matrix(r, "auroc"))
 
@@ -105,7 +105,7 @@ def test_own_majority_is_the_same_at_every_stage():
 
 def test_equal_scores_of_orders_are_held_once():
     runs = [two_site_run("AB"), two_site_run("AB"), two_site_run("BA")]
-    batch = m.Batch.of(runs)
+    batch = m.Runs.of(runs)
     assert (batch.place["A"][0] == batch.place["A"][1]).all()
     assert len(batch.scores["A"]) == len({row.tobytes() for row in batch.scores["A"]})
     for k, r in enumerate(runs):
@@ -115,7 +115,7 @@ def test_equal_scores_of_orders_are_held_once():
 
 def test_a_partner_stands_beside_each_run():
     left, right = [two_site_run("AB"), two_site_run("BA")], [two_site_run("AB")] * 2
-    ours, theirs = m.Batch.of(left), m.Batch.of(right)
+    ours, theirs = m.Runs.of(left), m.Runs.of(right)
     both = ours.beside(theirs)
     mine, other = both.scores["B"][both.place["B"][1, 2]]
     assert ours.scores["B"][mine].tolist() == left[1].scores["B"][1].tolist()

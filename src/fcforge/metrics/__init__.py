@@ -20,7 +20,7 @@ from fcforge.metrics.continual import (
     summaries_of,
 )
 from fcforge.metrics.runs import (
-    Batch,
+    Runs,
     constant_predictor,
     finite,
     majority_result,
@@ -30,7 +30,7 @@ from fcforge.metrics.runs import (
 )
 
 __all__ = [
-    "METRICS", "SUMMARIES", "Batch", "aaa", "acc", "accuracy_curve", "bwt", "cell_values",
+    "METRICS", "SUMMARIES", "Runs", "aaa", "acc", "accuracy_curve", "bwt", "cell_values",
     "constant_predictor", "finite", "fm", "fm_split", "for_literal", "for_triangular",
     "forgetting_curve", "fwt", "intransigence", "majority_result", "metric_named", "score_matrix",
     "score_matrix_with_initial", "summaries_of", "summary",

@@ -33,7 +33,7 @@ def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndar
 
 
 @dataclass(frozen=True)
-class Batch:
+class Runs:
     """Runs tested on the same subjects, with orders of one length T.
 
     Orders share their first stages and an order-free method all of them: equal scores are held
@@ -54,7 +54,7 @@ class Batch:
     _known: dict[tuple[str, object], np.ndarray] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Batch":
+    def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Runs":
         """Runs with equal sites, equal test subjects and orders of one length."""
         before = [baseline(r, kind) for r in runs]
         scores, place = {}, {}
@@ -69,7 +69,7 @@ class Batch:
             place[site] = at.reshape(len(runs), -1)
         return cls(list(runs), scores, place)
 
-    def beside(self, other: "Batch") -> "Batch":
+    def beside(self, other: "Runs") -> "Runs":
         """These runs with a partner each: `scores` (m, 2) says which of ours, which of theirs."""
         scores, place = {}, {}
         for site, theirs in other.scores.items():
@@ -77,7 +77,7 @@ class Batch:
             found, at = np.unique(pairs, return_inverse=True)
             scores[site] = np.stack(np.divmod(found, len(theirs)), axis=1)
             place[site] = at.reshape(pairs.shape)
-        return Batch(self.runs, scores, place)
+        return Runs(self.runs, scores, place)
 
     def features(self, site: str, metric: Metric) -> np.ndarray:
         """`features_of` the site's scores, computed once. (k, m, n_test)."""
@@ -128,7 +128,7 @@ def score_matrix_with_initial(
     result: RunResult, metric: str, kind: Baseline = "initial"
 ) -> np.ndarray:
     """Matrix of shape (T + 1, T): row 0 the baseline, then ``a[t, i]``."""
-    return Batch.of([result], kind).values(metric)[0]
+    return Runs.of([result], kind).values(metric)[0]
 
 
 def score_matrix(result: RunResult, metric: str = "accuracy") -> np.ndarray:
@@ -187,7 +187,7 @@ def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, 
         one = (said.all(-1) | ~said.any(-1)) & both
         return np.stack([one, p.std(-1) < tolerance], axis=-1)
 
-    one, flat = Batch.of([result]).stack(cells)[0, :, 1:]
+    one, flat = Runs.of([result]).stack(cells)[0, :, 1:]
     return {"one_class": one, "flat": flat}
 
 

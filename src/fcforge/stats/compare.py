@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Batch, metric_named, summaries_of
+from fcforge.metrics import Runs, metric_named, summaries_of
 from fcforge.metrics.cells import swapped_values
 from fcforge.stats import resampling
 from fcforge.types import RunResult
@@ -110,7 +110,7 @@ def compare(
 class _Drawn(NamedTuple):
     """Runs tested on the same people, their summary (n_runs,) and its draws (n_runs, n_draws)."""
 
-    batch: Batch
+    batch: Runs
     points: np.ndarray
     draws: np.ndarray
 
@@ -152,7 +152,7 @@ class Comparer:
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
         key = tuple(map(id, runs))
         if key not in self._known:
-            batch = Batch.of(runs)
+            batch = Runs.of(runs)
             points = self._reduce(batch.values(self.metric))
             draws = self._reduce(
                 batch.values(self.metric, resampling.weights_of(batch, self.n_draws, self.seed))
@@ -160,7 +160,7 @@ class Comparer:
             self._known[key] = _Drawn(batch, points, draws)
         return self._known[key]
 
-    def _swapped(self, a: Batch, b: Batch) -> Callable[[str, np.ndarray], np.ndarray]:
+    def _swapped(self, a: Runs, b: Runs) -> Callable[[str, np.ndarray], np.ndarray]:
         """Cells of A and of B after each permutation's exchanges, (m, 2, n_draws)."""
         metric, ids = metric_named(self.metric), a.runs[0].subject_ids
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, Batch, fm_split, metric_named, summaries_of
+from fcforge.metrics import SUMMARIES, Runs, fm_split, metric_named, summaries_of
 from fcforge.metrics.cells import combined
 from fcforge.randomness import numpy_rng
 from fcforge.types import RunResult
@@ -118,12 +118,12 @@ def split_runs(results: Sequence[RunResult]) -> list[list[RunResult]]:
     return list(groups.values())
 
 
-def split_batches(results: Sequence[RunResult]) -> list[Batch]:
+def split_batches(results: Sequence[RunResult]) -> list[Runs]:
     """The groups of `split_runs` as batches."""
-    return [Batch.of(runs) for runs in split_runs(results)]
+    return [Runs.of(runs) for runs in split_runs(results)]
 
 
-def weights_of(batch: Batch, n_draws: int, seed: int) -> Weights:
+def weights_of(batch: Runs, n_draws: int, seed: int) -> Weights:
     """Bootstrap weights of a batch's test subjects, site by site."""
     y, ids = batch.runs[0].y, batch.runs[0].subject_ids
     return lambda site: subject_weights(site, ids[site], y[site], n_draws, seed)
@@ -136,7 +136,7 @@ def bootstrap(
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
-    batches: Sequence[Batch] = (),
+    batches: Sequence[Runs] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Any statistic of the score matrices, per run and as draws of the mean over runs.
 
@@ -147,7 +147,7 @@ def bootstrap(
     statistic : callable
         ``(..., T + 1, T) -> (..., *shape)``, row 0 being the baseline.
     n_draws, seed : int
-    batches : sequence of Batch
+    batches : sequence of Runs
         Of `split_batches(results)`, where they are at hand.
 
     Returns
@@ -157,7 +157,7 @@ def bootstrap(
     draws : ndarray of shape (n_draws, *shape)
     """
 
-    def value(batch: Batch, weights: Weights | None) -> np.ndarray:
+    def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         return statistic(batch.values(metric, weights))
 
     return _resampled(results, value, n_draws, seed, batches)
@@ -165,10 +165,10 @@ def bootstrap(
 
 def _resampled(
     results: Sequence[RunResult],
-    value: Callable[[Batch, Weights | None], np.ndarray],
+    value: Callable[[Runs, Weights | None], np.ndarray],
     n_draws: int,
     seed: int,
-    batches: Sequence[Batch] = (),
+    batches: Sequence[Runs] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points and draws, as of `bootstrap`, of a value of batches with and without weights."""
     place = {id(r): k for k, r in enumerate(results)}
@@ -205,7 +205,7 @@ def split_forgetting(
     *,
     n_draws: int = 100,
     seed: int = 0,
-    batches: Sequence[Batch] = (),
+    batches: Sequence[Runs] = (),
 ) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
@@ -256,7 +256,7 @@ def estimate(
     *,
     n_draws: int = N_DRAWS,
     seed: int = 0,
-    batches: Sequence[Batch] = (),
+    batches: Sequence[Runs] = (),
 ) -> dict[str, Estimate]:
     """Continual-learning summaries of one learner's runs, each with its interval.
 
@@ -268,7 +268,7 @@ def estimate(
     names : tuple of str
         Summaries of `fcforge.metrics.SUMMARIES`, and ``fm_split``.
     n_draws, seed : int
-    batches : sequence of Batch
+    batches : sequence of Runs
         Of `split_batches(results)`, where they are at hand.
 
     Returns
@@ -318,7 +318,7 @@ def at_site(
 ) -> Estimate:
     """Value at one site after a stage, mean over orders and seeds, with its interval."""
 
-    def value(batch: Batch, weights: Weights | None) -> np.ndarray:
+    def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         m = metric_named(metric)
         values = combined(batch.features(site, m), m, weights(site) if weights else None)
         return values[batch.place[site][:, stage]][..., None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Batch, cell_values, finite, intransigence, majority_result, metric_named
+from fcforge.metrics import Runs, cell_values, finite, intransigence, majority_result, metric_named
 from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.privacy.measures import Measured
 from fcforge.stats import resampling
@@ -129,7 +129,7 @@ def is_majority(result: RunResult) -> bool:
     return result.spec.learner.method.name == "majority"
 
 
-def _matrices(batches: Sequence[Batch]) -> Iterator[tuple[tuple, np.ndarray]]:
+def _matrices(batches: Sequence[Runs]) -> Iterator[tuple[tuple, np.ndarray]]:
     """(Seed, order) and accuracy matrix (T, T) of every run."""
     for batch in batches:
         keys = [(r.spec.seed, r.spec.order) for r in batch.runs]
