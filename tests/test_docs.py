@@ -1,5 +1,6 @@
 """The documentation says what is there: tables are whole, links lead somewhere, examples run."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -132,28 +133,33 @@ def test_the_drawing_of_the_rooms_is_the_import_contract():
 
 def test_one_fc_is_followed_in_files_that_exist():
     text = (DOCS / "architecture.md").read_text()
-    steps = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| `(\w+)` \|", text, flags=re.MULTILINE)
+    steps = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| (`.*?`) \|", text, flags=re.MULTILINE)
     assert [int(number) for number, _, _ in steps] == list(range(1, len(steps) + 1))
     assert 15 < len({file for _, file, _ in steps}) == len(steps) <= 25
-    for _, file, name in steps:
-        source = (SRC / "fcforge" / file).read_text()
-        assert re.search(rf"^\s*(def|class) {name}\b", source, flags=re.MULTILINE), (file, name)
+    for _, file, names in steps:
+        tree = ast.walk(ast.parse((SRC / "fcforge" / file).read_text()))
+        # lines of code by name: a docstring alone does no work
+        bodies = {f.name: len(f.body) for f in tree if isinstance(f, ast.FunctionDef)}
+        for name in re.findall(r"\w+", names):
+            assert bodies.get(name, 0) > 1, (file, name)
 
 
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
     terms = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
     assert len(set(terms)) == len(terms) > 40
     anchors = {term.lower().replace(" ", "-") for term in terms}
-    linked = set()
-    for page in [*PAGES, ROOT / "README.md"]:
+    for page in {*PAGES, ROOT / "README.md"} - {DOCS / "glossary.md"}:
+        if page.parent.name != "results":  # mostly made from results/
+            assert re.search(r"\]\((docs/|\.\./)?glossary\.md", page.read_text()), page.name
         for anchor in re.findall(r"glossary\.md#([\w-]+)", page.read_text()):
             assert anchor in anchors, (page.name, anchor)
-            linked.add(page.name)
-    assert {"quickstart.md", "methods.md", "capsules.md", "privacy.md"} <= linked
 
 
 def test_the_readme_fits_on_a_screen_and_a_half():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 60
+    text = (ROOT / "README.md").read_text()
+    prose = [line for line in text.splitlines() if not line.startswith(("|", "!["))]
+    assert len(text) <= 5_500
+    assert max(map(len, prose)) <= 130
 
 
 def test_files_named_in_the_docs_exist():

@@ -122,7 +122,7 @@ def _content(path: str | Path) -> bytes:
         do = "Write the capsule as one file: --out NAME.capsule."
         raise FCForgeError("is a folder.", where=path, do=do)
     if not Path(path).is_file():
-        raise FCForgeError("is not there, or no plain file.", where=path)
+        raise FCForgeError("does not exist, or is not a plain file.", where=path)
     return Path(path).read_bytes()
 
 

@@ -213,7 +213,7 @@ def read_json(hint: Any, value: Any) -> Any:
     """What JSON has made of a `hint` (a dataclass, or a type of its fields), as it was.
 
     Inverse of `dataclasses.asdict` and ``json.dumps``: a field that is missing has its default, as
-    in files of before there was one; a name that is no field raises `ValueError`.
+    in files of before there was one; a name that is not a field raises `ValueError`.
     """
     kinds = (hint, *get_args(hint))
     table: Any = next((h for h in kinds if is_dataclass(h)), None)

@@ -81,7 +81,7 @@ def test_another_start_is_refused():
 def test_the_same_site_with_other_numbers_is_refused():
     group = empty().joined([release_of(HOSPITALS[0])])
     again = learn(empty(), people(), HOSPITALS[0], Home(), Budget()).release
-    with pytest.raises(CapsuleError, match=r"two different releases of wave 1"):
+    with pytest.raises(CapsuleError, match=r"two different releases with number 1"):
         group.joined([again])
 
 
@@ -96,7 +96,7 @@ def test_the_same_site_with_other_numbers_is_refused():
         ({"mechanism": "laplace"}, "is unknown"),
         ({"delta": 0.0}, "is not a budget"),
         ({"spent": 0.5}, "is not a budget"),
-        ({"wave": 0}, "is not a wave"),
+        ({"wave": 0}, "is not the number of a release"),
         ({"commitment": "abc"}, "commitment = 'abc' is not a SHA-256"),
         ({"site": ""}, "is not a printable name"),
         ({"site": "A\x1b[31m"}, "is not a printable name"),

@@ -34,7 +34,7 @@ def test_odd_values_are_refused(name, odd):
     if odd in FINE.get(name, ()):
         checked_papers(papers)
     else:
-        with pytest.raises(CapsuleError, match="start's papers"):
+        with pytest.raises(CapsuleError, match="start's description"):
             checked_papers(papers)
 
 

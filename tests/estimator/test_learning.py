@@ -128,7 +128,7 @@ def test_a_capsule_is_refused_until_the_patients_are_named(classes, tmp_path):
     cohort = simulate("easy", n_rois=12, n_sites=1, scale=0.3, seed=2)
     y = np.where(cohort.y == 1, *classes)
     model = ForgeClassifier().fit(cohort.fc, y)
-    with pytest.raises(ValueError, match=r"is the patients\?.*positive="):
+    with pytest.raises(ValueError, match=r"which means patient.*positive="):
         model.to_capsule(tmp_path / "a.capsule")
     assert not (tmp_path / "a.capsule").exists()
     with pytest.raises(ValueError, match="positive='c' is neither of"):
@@ -170,7 +170,7 @@ def test_one_harmonised_site_changes_nothing(subjects) -> None:
         ({"harmonise": "combat", "method": "dp_analytic"}, "breaks the promise"),
         ({"harmonise": "combat", "method": "forge_release"}, "promise of its release"),
         ({"harmonise": "combat", "harmonise_to": [[1.0]]}, "no FC matrices"),
-        ({"harmonise_to": "X"}, "public people to harmonise with"),
+        ({"harmonise_to": "X"}, "public people were given"),
     ],
 )
 def test_a_harmonisation_that_cannot_be_meant_is_refused(subjects, settings, message) -> None:

@@ -39,7 +39,7 @@ def test_what_was_found_and_what_is_spent():
     assert hospital.found_words(learned()) == [
         "site 'UM': 41 people. The model that came in reaches accuracy 0.625 here (majority "
         "class 0.500), AUROC n/a.",
-        "wave 2: 17 numbers leave. Each person spends epsilon 1 (delta 0.001).",
+        "release 2: 17 numbers leave. Each person spends epsilon 1 (delta 0.001).",
     ]
 
 
@@ -50,7 +50,9 @@ def test_a_second_release_adds_up():
 
 def test_exact_sums_promise_nothing():
     (_, leaves) = hospital.found_words(learned(mechanism="none"))
-    assert leaves == ("wave 2: 17 exact sums leave, without noise: no promise of privacy is made.")
+    assert leaves == (
+        "release 2: 17 exact sums leave, without noise: no promise of privacy is made."
+    )
 
 
 def test_a_name_cannot_add_a_line():

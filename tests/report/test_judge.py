@@ -41,7 +41,7 @@ def judgement() -> Judgement:
         Panel({"mine": Component("corr_gauss")}, augment=("gcn",)),
         SUMMARY,
         findings=met + missed,
-        warnings=[f"{EVIL} COLLAPSED in 1 of 2 site-seeds: no latent unit is active."],
+        warnings=[f"{EVIL} COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active."],
         where="Site NYU, seed 0.",
         portraits={"real": portrait(), EVIL: portrait(-1.0)},
     )

@@ -75,7 +75,7 @@ def unpack(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
                 raise CapsuleError("a part is compressed; capsules store their parts.")
             parts = {m.filename: archive.read(m) for m in members}
     except BROKEN as error:
-        raise CapsuleError(f"is damaged, cut off, or no capsule at all ({error}).") from error
+        raise CapsuleError(f"is damaged, cut off, or not a capsule ({error}).") from error
     if pack(parts) != data:
         raise CapsuleError("the zip holds something other than the parts of a capsule.")
     return parts

@@ -1,4 +1,4 @@
-"""What stays at home: whom a site learned or released, what each has spent, the own threshold.
+"""What stays at home: whom a site learned or released, what each has spent, the site's threshold.
 
 A ledger line or a release holds a salted hash of the learned people, their scans and diagnoses,
 in the order learned (the commitment). It tells nobody anything without the salt, which stays at
@@ -107,14 +107,14 @@ class Threshold(Checked):
         others = sorted({name for name in sites if name and self.site not in ("", name)})
         if others:
             raise DataError(
-                f"the own threshold in the home file is of site '{self.site}', these people are of "
+                f"the threshold in the home file is of site '{self.site}', these people are of "
                 f"{', '.join(others)}.",
                 do="Name the home file of their own hospital with --local, or leave --local out.",
             )
 
     def stale(self, capsule: str) -> list[str]:
         """What to say where it was fitted on another state of the consortium."""
-        said = "The own threshold was fitted with another state of the consortium; "
+        said = "The threshold was fitted with another state of the consortium; "
         again = "`fcforge threshold` fits it again at home, at no cost."
         return [] if self.capsule == capsule else [said + again]
 

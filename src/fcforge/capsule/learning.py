@@ -102,8 +102,8 @@ def _harmony(settings: ChainSettings, public: FCBatch | None) -> Harmony | None:
     if public is None:
         return None
     if settings.harmonise == "none":
-        do = "Set harmonise to 'site_demean' or 'combat'."
-        raise CapsuleError("public people to harmonise with were given.", do=do)
+        do = "Set harmonise to 'site_demean' or 'combat', or give no public people."
+        raise CapsuleError("public people were given, but nothing is harmonised.", do=do)
     rois = public.fc.shape[1]
     if rois != settings.n_rois:
         raise CapsuleError(f"the public people have {rois} ROIs, the site {settings.n_rois}.")

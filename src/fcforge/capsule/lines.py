@@ -93,8 +93,8 @@ def check_sizes(value: Any, where: str) -> None:
     """Raise for texts and lists that nobody would read."""
     inside = list(value.values()) + list(value) if isinstance(value, dict) else value
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise CapsuleError(f"{where} holds a text of {len(value)} letters.")
+        raise CapsuleError(f"{where} holds a text of {len(value)} characters: too long.")
     for item in inside if isinstance(inside, list) else ():
         if len(inside) > 2 * MAX_ITEMS:
-            raise CapsuleError(f"{where} holds a list of {len(inside)} things.")
+            raise CapsuleError(f"{where} holds a list of {len(inside)} items: too many.")
         check_sizes(item, where)

@@ -123,7 +123,7 @@ class Turn:
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """What the new ledger line says of the site and the network.
 
-        Accuracy on every site's held-out set, and on the own real test split: that one must not
+        Accuracy on every site's held-out set, and on the site's real test split: that one must not
         undo a small cell.
         """
         site, own, names = self.site, None, (*self.before.sites, self.site.name)

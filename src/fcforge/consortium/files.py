@@ -125,10 +125,10 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
         group = read_consortium(path)
     except CapsuleError as error:
         return [Check("capsule", False, str(error).removeprefix(f"{path}: "))]  # whose record, too
-    found = [Check("start", True, f"{group.start.digest[:16]}, as its papers and arrays say")]
+    found = [Check("start", True, f"{group.start.digest[:16]}, as its description and arrays say")]
     for record in group.records:
-        wave = f", wave {record.wave}" if isinstance(record, Release) else ""
-        name = f"{record.kind} of {record.site}{wave}"
+        number = f" {record.wave}" if isinstance(record, Release) else ""
+        name = f"{record.kind}{number} of {record.site}"
         try:
             trust.require(record.key, f"the {record.title}", record.site)
             found.append(Check(name, True, signer(record, trust.keyring)))

@@ -1,4 +1,4 @@
-"""A hospital's turn: check the data, make the release, fit the own threshold at home."""
+"""A hospital's turn: check the data, make the release, fit its threshold at home."""
 
 import math
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ class Learned:
     home : Home
         With the receipt and the hospital's own threshold.
     before, after : mapping
-        Accuracy, balanced accuracy and AUROC on the own people: of the head that came in, and
+        Accuracy, balanced accuracy and AUROC on its own people: of the head that came in, and
         of the new one with each person's own contribution left out. For the hospital's eyes.
     """
 
@@ -218,7 +218,7 @@ def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor, times: np.ndar
 
 
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Home:
-    """Home with the own threshold fitted anew for this state; costs nothing, sends nothing.
+    """Home with its threshold fitted anew for this state; costs nothing, sends nothing.
 
     Another hospital's home file is refused: it does not say which of these people are in releases,
     and what that hospital reads by its own threshold would be this one's.

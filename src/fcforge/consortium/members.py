@@ -198,7 +198,7 @@ def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord
 
 
 def _require_one_voice(records: Sequence[Record]) -> None:
-    """One release per site and wave, one key per site."""
+    """One release per site and number, one key per site."""
     seen: dict[tuple[str, int], Release] = {}
     voice: dict[str, str] = {}
     for record in records:
@@ -206,7 +206,7 @@ def _require_one_voice(records: Sequence[Record]) -> None:
             twin = seen.setdefault((record.site, record.wave), record)
             if twin.digest != record.digest:
                 raise CapsuleError(
-                    f"site '{record.site}' has two different releases of wave {record.wave}.",
+                    f"site '{record.site}' has two different releases with number {record.wave}.",
                     do="One of them is not the hospital's, or it must be withdrawn first; ask it.",
                 )
         if voice.setdefault(record.site, record.key) != record.key:

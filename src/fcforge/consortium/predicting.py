@@ -104,7 +104,7 @@ class Evaluation:
     majority : float
         Share of the larger class: what guessing reaches.
     rows : mapping of title to mapping of metric to Measured
-        The capsule, the public head alone, the own threshold where it was given.
+        The capsule, the public head alone, the site's threshold where it was given.
     notes : tuple of str
     warning : str
         Said where the diagnoses seem to be turned round; else empty.

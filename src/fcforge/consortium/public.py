@@ -249,7 +249,7 @@ def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> Publ
     if not np.allclose([settings.axes, settings.shrink, settings.pull], made, rtol=1e-6):
         raise CapsuleError("the start's settings are not those its arrays were made with.")
     if bool(removes) != (centre is not None) or (centre is None) != (coefficients is None):
-        raise CapsuleError("the start's confound step does not fit its papers.")
+        raise CapsuleError("the start's confound step does not fit its description.")
     confounds = None
     if centre is not None and coefficients is not None:
         if coefficients.shape != (len(centre), len(start.mean)):

@@ -26,7 +26,7 @@ SiteName = Annotated[
 ]
 Version = Annotated[str, lines.like(r"[\w.+-]{1,40}", "a version")]
 Finite = Annotated[float, Bound(lambda v: abs(v) <= 1e300, "is not finite", "")]
-Wave = Annotated[int, Bound(lambda v: 1 <= v <= 1_000, "is not a wave", "")]
+Wave = Annotated[int, Bound(lambda v: 1 <= v <= 1_000, "is not the number of a release", "")]
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ PAPERS = {
 
 def checked_papers(papers: Any) -> dict[str, Any]:
     """Papers of a start with exactly the fields they should have; else `CapsuleError`."""
-    where = "the start's papers"
+    where = "the start's description"
     lines.check(PAPERS, papers, where)
     if len(papers["roi_names"]) not in (0, papers["n_rois"]):
         raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")

@@ -151,7 +151,7 @@ def withdraw_file(
 
 
 def own_threshold(local: Path | None, capsule: Capsule | Consortium) -> Threshold | None:
-    """The own threshold of a home file; `ConfigError` where it cannot be meant."""
+    """The threshold of a home file; `ConfigError` where it cannot be meant."""
     if local is not None and isinstance(capsule, Capsule):
         raise ConfigError("--local is for capsules of releases.", where=str(local))
     own = read_home(local, must_exist=True).threshold if local is not None else None

@@ -212,4 +212,5 @@ def require_stated(known: np.ndarray, positive: Any) -> None:
     """Raise `InputError` where nobody said which class is the patients, before it leaves."""
     if positive is None and not _words(known):
         do = f"Say it: ForgeClassifier(positive={known.tolist()[1]!r})."
-        raise InputError(f"which of {known.tolist()} is the patients?", do=do)
+        what = f"of the classes {known.tolist()} it is not known which means patient."
+        raise InputError(what, do=do)

@@ -72,7 +72,7 @@ def release_table(group: Consortium) -> Table:
         budget = f"{r.epsilon:g}" if r.mechanism == "gaussian" else "none: exact"
         spent = f"{r.spent:g}" if r.mechanism == "gaussian" else "all"
         rows.append((r.site, str(r.wave), r.time, str(len(r.numbers)), budget, spent, signed))
-    heads = ("site", "wave", "time", "numbers", "epsilon", "spent per person", "signature")
+    heads = ("site", "release", "time", "numbers", "epsilon", "spent per person", "signature")
     return Table.of(heads, rows)
 
 

@@ -133,8 +133,8 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", f"subject id appears {times} times.", do, *who)
         if cohort.y[i] not in (0, 1):
-            do = "Say which is the patients': --positive VALUE."
-            yield Fault("error", f"unknown label {cohort.y[i]}.", do, *who)
+            what = f"unknown label {cohort.y[i]} (0 is control, 1 is patient)."
+            yield Fault("error", what, "Say which value means patient: --positive VALUE.", *who)
         digest = hashlib.blake2b(np.ascontiguousarray(cohort.fc[i]).data, digest_size=16).digest()
         twin = seen.setdefault(digest, subject)
         if twin != subject:

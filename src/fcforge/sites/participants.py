@@ -176,7 +176,7 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
         return known[text.lower()]
     what = f"unknown diagnosis '{text}'." if text else "has no diagnosis."
     do = f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)};"
-    raise DataError(what, do=f"{do} for others say which is the patients': --positive VALUE.")
+    raise DataError(what, do=f"{do} for others say which value means patient: --positive VALUE.")
 
 
 def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str, int]:

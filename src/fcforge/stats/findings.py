@@ -65,7 +65,7 @@ def _serious(results: Sequence[RunResult], expected: int | None) -> Iterator[tup
             text = f"lacks {asked - len(own)} of {asked} (order, seed) pairs that others have."
             yield title, text
         if len(own) < len(runs):
-            yield title, "has more than one run of the same order and seed: give each a label."
+            yield title, "has more than one run of the same order and seed: give each a title."
         if bad := [r.spec for r in runs if not finite(r)]:
             yield (
                 title,

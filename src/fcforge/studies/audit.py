@@ -176,7 +176,7 @@ class _Worlds:
             evidence = self.attacked(component, name == UNTRAINED)
             rows += summarise(name, evidence, self.member, self.plan)
             seconds[name] = round(time.perf_counter() - begun, 1)
-            say(f"{name}: {self.plan.worlds} worlds in {seconds[name]:.0f} s")
+            say(f"{name}: {self.plan.worlds} trainings in {seconds[name]:.0f} s")
         return rows, seconds
 
 

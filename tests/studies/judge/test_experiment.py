@@ -134,9 +134,9 @@ def test_collapse_is_counted_per_row() -> None:
         {"row": "gan", "numbers": {"warnings": [flat]}},
     ]
     assert collapse_list(records) == [
-        "vae COLLAPSED in 1 of 2 site-seeds: no latent unit is active.",
-        "gan COLLAPSED in 1 of 1 site-seeds: within-class edge variance is below a fifth of the "
-        "real one.",
+        "vae COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active.",
+        "gan COLLAPSED in 1 of 1 trainings (site, seed): within-class edge variance is "
+        "below a fifth of the real one.",
     ]
 
 

@@ -111,7 +111,7 @@ def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[str]:
                 what = "within-class edge variance is below a fifth of the real one"
             found[record["row"], what] += 1
     return [
-        f"{row} COLLAPSED in {n} of {total[row]} site-seeds: {what}."
+        f"{row} COLLAPSED in {n} of {total[row]} trainings (site, seed): {what}."
         for (row, what), n in found.items()
     ]
 
