@@ -166,7 +166,7 @@ def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path
     if tool == "cpac":  # C-PAC left one ROI out: a named reason, not a missing column
         expected[40] = expected[:, 40] = 0
         expected[40, 40] = 1
-        assert any("1 ROIs without signal" in line and aal.roi_names[40] in line for line in lines)
+        assert any("1 ROI without signal" in line and aal.roi_names[40] in line for line in lines)
     else:
         assert cohort.covariates["mean_fd"].min() > 0
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
@@ -374,7 +374,7 @@ def test_low_coverage_rois_are_named_and_their_fc_is_zero(tmp_path: Path, aal, a
     assert (row == 0).all()
     coverage = pd.read_csv(next((tmp_path / "out").rglob("*coverage_bold.tsv")), sep="\t")
     assert len(coverage) == 116
-    assert "ROIs without signal" in (tmp_path / "out" / "sub-01.html").read_text()
+    assert "ROI without signal" in (tmp_path / "out" / "sub-01.html").read_text()
 
 
 def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, lines):

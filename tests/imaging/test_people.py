@@ -191,7 +191,8 @@ def test_a_bug_is_not_a_failed_subject():
 )
 def test_exit_codes(outcome, code):
     assert outcome.code == code
-    lines = outcome.summary(Path("out"), "have FC")
+    lines: list[str] = []
+    outcome.tell(lines.append, Path("out"), "have FC")
     done = len(outcome.made) + len(outcome.kept)
     assert lines[0].startswith(f"{done} of {done + len(outcome.failed)} subjects have FC in out")
     assert len(lines) == 1 + bool(outcome.failed)

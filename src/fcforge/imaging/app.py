@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fcforge.errors import DataError
-from fcforge.imaging import outputs, people
+from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
 from fcforge.imaging.atlas import Atlas, names_only
-from fcforge.imaging.atlases import is_aal, load_atlas, read_lut
 from fcforge.imaging.extract import SubjectFC, subject_fc
-from fcforge.imaging.layouts import find_sources, made_by
-from fcforge.imaging.methods_text import describe_methods
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import Outcome, Pages, ParticipantTable, Progress, Say, no_progress
-from fcforge.imaging.series import parse_columns, read_series
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
+from fcforge.text import counted
 from fcforge.writing import write_text
 
 
@@ -45,7 +42,7 @@ def fc_folder(
     recorded = request.recorded  # an unknown method is said before the folder is searched
     outputs.refuse_foreign(request.out, request.source)
     table = people.find_people(request.source, request.participants)
-    sources = find_sources(request, say)
+    sources = layouts.find_sources(request, say)
     atlas = _resolve_atlas(request, sources)
     if table.path is None:
         say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
@@ -62,8 +59,7 @@ def fc_folder(
     maker = _Maker(request, atlas, found, recorded, say, pages if request.report else None)
     outcome = people.walk(subjects, maker.make, progress, say)
     maker.finish(table, outcome, subjects)
-    for line in outcome.summary(request.out, "have FC"):
-        say(line)
+    outcome.tell(say, request.out, "have FC")
     return outcome
 
 
@@ -109,7 +105,8 @@ class _Maker:
         if result.empty:
             names = ", ".join(self.atlas.roi_names[i] for i in result.empty[:5])
             more = ", ..." if len(result.empty) > 5 else ""
-            lines.append(f"{len(result.empty)} ROIs without signal, FC 0 ({names}{more})")
+            rois = counted(len(result.empty), "ROI")
+            lines.append(f"{rois} without signal, FC 0 ({names}{more})")
         for line in lines:
             if line not in self.remarks:
                 self.say(f"sub-{result.subject}: {line}")
@@ -132,9 +129,9 @@ class _Maker:
             self.say(line)
         tool = ""
         with suppress(DataError):  # a damaged description does not undo what was made
-            tool = made_by(self.request.source)
+            tool = layouts.made_by(self.request.source)
         one, done = next(iter(self.sources.values()))[0], (len(rows), len(rows) + len(failed))
-        methods = describe_methods(self.request, self.atlas, one, tool, done)
+        methods = methods_text.describe_methods(self.request, self.atlas, one, tool, done)
         write_text(out / "methods.md", methods.markdown())
         self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
@@ -173,16 +170,16 @@ def _refuse_one_name(subjects: Sequence[str]) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    if any(source.kind == "scan" for source in sources) or is_aal(request.atlas):
-        return load_atlas(request.atlas, image=request.atlas_image, lut=request.atlas_lut)
+    if any(source.kind == "scan" for source in sources) or atlases.is_aal(request.atlas):
+        return atlases.load_atlas(request.atlas, image=request.atlas_image, lut=request.atlas_lut)
     # Series made elsewhere need no volume: names come from the table or the first file.
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        return names_only(name, tuple(read_lut(request.atlas_lut)["name"].astype(str)))
-    columns = parse_columns(request.columns) or slice(None)
+        return names_only(name, tuple(atlases.read_lut(request.atlas_lut)["name"].astype(str)))
+    columns = series.parse_columns(request.columns) or slice(None)
     for source in sources:
         with suppress(DataError):
-            series = read_series(source.path, variable=request.variable)
-            numbers = range(1, series.values[:, columns].shape[1] + 1)
-            return names_only(name, series.names[columns] or tuple(f"ROI_{i}" for i in numbers))
+            values, names = series.read_series(source.path, variable=request.variable)
+            numbers = range(1, values[:, columns].shape[1] + 1)
+            return names_only(name, names[columns] or tuple(f"ROI_{i}" for i in numbers))
     raise DataError("no time series could be read.", where=sources[0].path.parent)

@@ -11,18 +11,10 @@ import numpy as np
 
 from fcforge.errors import DataError
 from fcforge.imaging import denoise
+from fcforge.imaging import series as of_rois
 from fcforge.imaging.atlas import Atlas, maps_on, seen_from
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.scan import ScanHeader, open_scan, read_mask, read_voxels, repetition_time
-from fcforge.imaging.series import (
-    empty_rois,
-    join_runs,
-    match_atlas,
-    parse_columns,
-    pearson_fc,
-    read_series,
-    refuse_gaps,
-)
 from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
@@ -120,8 +112,8 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         left = f"{max(dof, 0):.0f} degrees of freedom of {sum(len(r.carpet.T) for r in runs)}"
         what = f"denoising leaves {left} volumes, {settings.min_dof} are needed."
         raise DataError(what, where=where, do=MORE_DOF)
-    series = join_runs([run.series for run in runs])
-    empty = np.flatnonzero(empty_rois(series))
+    series = of_rois.join_runs([run.series for run in runs])
+    empty = np.flatnonzero(of_rois.empty_rois(series))
     if len(empty) > settings.max_empty * atlas.n_rois:
         names = ", ".join(atlas.roi_names[i] for i in empty[:3])
         nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
@@ -129,7 +121,7 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
         do = "Look at its coverage; or allow more: --max-empty."
         raise DataError(what, where=where, do=do)
-    fc = pearson_fc(series, atlas.roi_names, str(where))
+    fc = of_rois.pearson_fc(series, atlas.roi_names, str(where))
     return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
 
 
@@ -146,8 +138,8 @@ def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
 
 
 def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None) -> Run:
-    raw = read_series(source.path, variable=settings.variable)
-    columns, n = parse_columns(settings.columns), raw.values.shape[1]
+    raw = of_rois.read_series(source.path, variable=settings.variable)
+    columns, n = of_rois.parse_columns(settings.columns), raw.values.shape[1]
     warnings: tuple[str, ...] = ()
     side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
     if columns is None and side_by_side and atlas.name == "AAL116":
@@ -155,8 +147,8 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarr
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
     elif not raw.names and source.tool == "series":
         warnings = (f"columns without names were taken for the ROIs of {atlas.name}, in order",)
-    values = match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
-    refuse_gaps(values, atlas.roi_names, str(source.path))
+    values = of_rois.match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
+    of_rois.refuse_gaps(values, atlas.roi_names, str(source.path))
     done = {"Denoising": f"none by fcforge; as left by {source.tool}"}
     report = {**done, "VolumesKept": len(values), "Columns": settings.columns}
     tr = settings.tr or source.said_tr

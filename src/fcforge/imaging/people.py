@@ -153,13 +153,13 @@ class Outcome(NamedTuple):
         """Exit code: 0 all subjects done, 1 some failed, 2 all of them failed."""
         return 0 if not self.failed else 1 if self.made or self.kept else 2
 
-    def summary(self, out: Path, what: str) -> list[str]:
-        """How many are done, and where the reasons of the others are."""
+    def tell(self, say: Say, out: Path, what: str) -> None:
+        """Say how many are done, and where the reasons of the others are."""
         made, kept, failed = len(self.made), len(self.kept), len(self.failed)
         done = f"{made + kept} of {made + kept + failed} subjects {what} in {out}"
-        lines = [f"{done} ({made} made now, {kept} from before)"]
-        log = out / "logs" / "failed.tsv"
-        return lines + [f"{failed} failed; reasons above and in {log}"] * bool(failed)
+        say(f"{done} ({made} made now, {kept} from before)")
+        if failed:
+            say(f"{failed} failed; reasons above and in {out / 'logs' / 'failed.tsv'}")
 
 
 def no_progress(items: Iterable[Any], total: int) -> Iterable[Any]:

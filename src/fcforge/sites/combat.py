@@ -21,6 +21,8 @@ import numpy as np
 from fcforge.errors import DataError
 
 How = Literal["combat", "demean"]
+Maybe = np.ndarray | None
+Name = str | None
 CONVERGED = 1e-4
 MOST_STEPS = 500
 
@@ -97,13 +99,7 @@ class SiteEffects:
 
     @classmethod
     def fit(
-        cls,
-        z: np.ndarray,
-        site: np.ndarray,
-        d: np.ndarray,
-        y: np.ndarray | None = None,
-        how: How = "combat",
-        reference: str | None = None,
+        cls, z: np.ndarray, site: np.ndarray, d: np.ndarray, y: Maybe, how: How, reference: Name
     ) -> SiteEffects:
         """Effects of the sites of z (n, E), with covariates d (n, k) kept.
 

@@ -5,7 +5,8 @@ Not downloadable without an application, so this reads the folder as it is share
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -78,23 +79,23 @@ def load_rest_meta_mdd(
     if not files:
         do = "Unpack the shared archive."
         raise DataError("no ROISignals_S*-*-*.mat here.", where=folder, do=do)
-    (first, last), names = COLUMNS[atlas], aal116().roi_names if atlas == "aal" else ()
-
-    def read(person: Participant) -> Reading:
-        if (file := files.get(person.subject_id)) is None:
-            raise DataError("is listed, but has no file.")
-        values, _ = read_matrix_file(file, "ROISignals")
-        if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
-            known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
-            raise DataError(f"{n} columns; {known}.", where=file.name)
-        fc = pearson_fc(values[:, first - 1 : last], where=file.name)
-        return Reading(fc, {"n_volumes": len(values)}, names)
-
     ids, faults = _choose(list(listed or files), sites, duplicates)
     people = [Participant(i, _site(i), _label(i), extra=listed.get(i, {})) for i in ids]
-    cohort = assemble("rest_meta_mdd", people, read, faults=faults)
+    cohort = assemble("rest_meta_mdd", people, partial(_read, files, atlas), faults)
     about = {"global_signal": global_signal, "subjects": str(subjects or "")}
     return cohort.stamped(path=str(folder), atlas=atlas, **about)
+
+
+def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
+    if (file := files.get(person.subject_id)) is None:
+        raise DataError("is listed, but has no file.")
+    (first, last), (values, _) = COLUMNS[atlas], read_matrix_file(file, "ROISignals")
+    if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
+        known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
+        raise DataError(f"{n} columns; {known}.", where=file.name)
+    names = aal116().roi_names if atlas == "aal" else ()
+    fc = pearson_fc(values[:, first - 1 : last], where=file.name)
+    return Reading(fc, {"n_volumes": len(values)}, names)
 
 
 def read_subject_list(path: Path) -> dict[str, dict[str, float]]:

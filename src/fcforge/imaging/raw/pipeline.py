@@ -52,8 +52,7 @@ def preprocess_folder(
 
     outcome = people.walk(subjects, make, progress, say)
     outputs.write_failed(out, outcome.failed, subjects)
-    for line in outcome.summary(out, "are preprocessed"):
-        say(line)
+    outcome.tell(say, out, "are preprocessed")
     return outcome
 
 
