@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcforge import metrics as m
+from fcforge.metrics import continual as m
 
 GOLDEN = np.array([[0.70, 0.55, 0.50], [0.80, 0.75, 0.60], [0.58, 0.70, 0.78]])
 

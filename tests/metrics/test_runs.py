@@ -20,7 +20,7 @@ def test_columns_follow_arrival():
     ab, ba = two_site_run("AB"), two_site_run("BA")
     assert m.score_matrix(ab).tolist() == [[1.0, 0.0], [0.75, 1.0]]
     assert m.score_matrix(ba).tolist() == [[0.0, 1.0], [1.0, 0.75]]
-    assert m.score_matrix_with_initial(ab, "accuracy")[0].tolist() == [0.5, 0.5]
+    assert m.runs.score_matrix_with_initial(ab, "accuracy")[0].tolist() == [0.5, 0.5]
 
 
 def test_summary_of_a_run_by_hand():
@@ -49,14 +49,14 @@ def test_lower_is_better_keeps_the_meaning_of_forgetting():
 
 
 def test_constant_predictor_is_seen():
-    flags = m.constant_predictor(fake_learner("x", constant=True, seeds=(0,))[0])
+    flags = m.runs.constant_predictor(fake_learner("x", constant=True, seeds=(0,))[0])
     assert flags["one_class"].all()
     assert flags["flat"].all()
-    flags = m.constant_predictor(fake_learner("x", skill=1.5, seeds=(0,))[0])
+    flags = m.runs.constant_predictor(fake_learner("x", skill=1.5, seeds=(0,))[0])
     assert not flags["one_class"].any()
     assert not flags["flat"].any()
     shifted = run({"A": [[0.6, 0.7, 0.9]]}, {"A": [0, 1, 1]})
-    flags = m.constant_predictor(shifted)
+    flags = m.runs.constant_predictor(shifted)
     assert flags["one_class"].tolist() == [[True]]
     assert flags["flat"].tolist() == [[False]]
 

@@ -10,6 +10,7 @@ from page_parser import EVIL, Page, require_sound
 from fcforge.errors import DataError
 from fcforge.imaging.atlas import aal116
 from fcforge.report import judge
+from fcforge.report.frame import spoken
 from fcforge.studies.judge.experiment import Judgement, Portrait, write_portraits
 from fcforge.studies.judge.panel import Panel
 from fcforge.studies.judge.summary import Interval, Requirement
@@ -80,13 +81,15 @@ def test_requirements_that_are_missed_are_marked(judgement):
 
 
 def test_headline(judgement):
-    said = judge.headline(judgement.findings, judgement.warnings)
+    said = spoken("judged", findings=judgement.findings, warnings=judgement.warnings)
     assert said == (
         "1 of the generators collapsed. The checked generator misses 1 of 2 requirements: "
         "edge-mean r."
     )
-    assert judge.headline(judgement.findings[:1], []).endswith("meets all 1 requirements.")
-    assert judge.headline([], []) == "No generator collapsed."
+    assert spoken("judged", findings=judgement.findings[:1], warnings=[]).endswith(
+        "meets all 1 requirements."
+    )
+    assert spoken("judged", findings=[], warnings=[]) == "No generator collapsed."
 
 
 def test_page_and_tables_are_written(judgement, tmp_path):

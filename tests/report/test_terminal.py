@@ -6,7 +6,6 @@ import pytest
 
 from fcforge.capsule.prediction import Prediction
 from fcforge.capsule.sealing import STEPS, Check
-from fcforge.report import terminal
 from fcforge.report.frame import spoken
 from fcforge.runner.collect import RunProgress
 from fcforge.runner.environment import Place
@@ -21,8 +20,14 @@ def verdict(*findings: Fault) -> Verdict:
     return Verdict("x.toml", cohort, list(findings), ["a note"])
 
 
+def check_lines(found: Verdict) -> list[tuple[str, str]]:
+    """Lines of `fcforge check` and their colours."""
+    lines = [line.partition("|") for line in spoken("check", verdict=found).splitlines()]
+    return [(text, style) for style, _, text in lines]
+
+
 def test_check_without_findings():
-    lines = list(terminal.check_lines(verdict()))
+    lines = check_lines(verdict())
     n = len(verdict().cohort)
     assert lines[0] == (f"x.toml: {n} subjects, 6 ROIs", "")
     assert lines[-2:] == [("  a note", ""), ("ok", "green")]
@@ -33,10 +38,10 @@ def test_check_counts_what_it_found():
     warning = Fault("warning", "FC is odd.", subject="s2")
     found = verdict(error, warning, warning)
     assert not found.ok
-    lines = list(terminal.check_lines(found))
+    lines = check_lines(found)
     assert lines[-1] == ("1 error, 2 warnings: nothing would be trained", "red")
     assert [style for _, style in lines[-4:-1]] == ["red", "yellow", "yellow"]
-    assert list(terminal.check_lines(verdict(warning)))[-1] == ("ok, 1 warning", "green")
+    assert (check_lines(verdict(warning)))[-1] == ("ok, 1 warning", "green")
 
 
 @pytest.fixture
@@ -94,5 +99,5 @@ def test_nothing_that_cannot_be_seen_reaches_the_terminal():
     bad = [Check("seal", False, "site '\x1b[31m\u202e\u200b' is odd")]
     assert "site '?[31m??' is odd" in spoken("verify", checks=bad, ok=False)
     fault = Fault("error", "FC holds \x1b NaN.", subject="s\u2066")
-    for text, _ in terminal.check_lines(verdict(fault)):
+    for text, _ in check_lines(verdict(fault)):
         assert text.isprintable()

@@ -8,19 +8,19 @@ import pytest
 from fake_runs import SITES, fake_learner, run
 from fcforge import metrics as m
 from fcforge import stats
-from fcforge.stats.resampling import halves, training_weights
+from fcforge.stats.resampling import halves, subject_weights, training_weights
 
 
 def test_weights_belong_to_the_subject():
     y = np.array([0, 0, 1, 1])
-    w = stats.subject_weights("A", ["s1", "s2", "s3", "s4"], y, 500)
+    w = subject_weights("A", ["s1", "s2", "s3", "s4"], y, 500)
     assert w[:, :2].sum(1) == pytest.approx(2)
     assert w[:, 2:].sum(1) == pytest.approx(2)
     assert (w >= 0).all()
     # The ratio of two subjects of a class survives any change of the others.
-    v = stats.subject_weights("A", ["s4", "s9", "s3"], np.array([1, 0, 1]), 500)
+    v = subject_weights("A", ["s4", "s9", "s3"], np.array([1, 0, 1]), 500)
     assert v[:, 0] / v[:, 2] == pytest.approx(w[:, 3] / w[:, 2])
-    other_site = stats.subject_weights("B", ["s1", "s2", "s3", "s4"], y, 500)
+    other_site = subject_weights("B", ["s1", "s2", "s3", "s4"], y, 500)
     assert not np.allclose(other_site, w)
 
 

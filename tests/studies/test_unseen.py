@@ -11,7 +11,7 @@ from fcforge.cli import app
 from fcforge.errors import StoreError
 from fcforge.metrics import score_matrix
 from fcforge.report.pages import report_folder
-from fcforge.report.terminal import study_markdown
+from fcforge.report.table import interval_table
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.studies import unseen
@@ -51,7 +51,9 @@ def test_tables_name_every_learner_and_the_majority():
     assert sites.columns == fake_runs.SITES
     assert "majority class" in curve.rows
     assert len(curve.rows) == 7
-    assert "| finetune/gcn | 0." in study_markdown(curve)
+    assert (
+        "| finetune/gcn | 0." in interval_table(curve.title, curve.columns, curve.rows).markdown()
+    )
     brier, ece = unseen.calibration_tables(results, n_draws=20)
     constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
     y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]

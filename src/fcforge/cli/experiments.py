@@ -56,7 +56,8 @@ def check(
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
-        for text, style in shown.terminal.check_lines(verdict):
+        for line in shown.frame.spoken("check", verdict=verdict).splitlines():
+            style, _, text = line.partition("|")
             typer.secho(text, fg=style or None)
     raise typer.Exit(0 if verdict.ok else 1)
 
@@ -230,9 +231,10 @@ def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 def _show(tables: list[Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({t.title: shown.terminal.study_json(t) for t in tables}, indent=1))
+        print(json.dumps({t.title: shown.results.study_json(t.rows) for t in tables}, indent=1))
     else:
-        print("\n".join(map(shown.terminal.study_markdown, tables)), end="")
+        made = [shown.table.interval_table(t.title, t.columns, t.rows) for t in tables]
+        print("\n".join(table.markdown() for table in made), end="")
 
 
 def motion(

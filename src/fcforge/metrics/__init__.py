@@ -3,35 +3,12 @@
 Pure numpy functions of `fcforge.types.RunResult`.
 """
 
+from fcforge.metrics import continual
 from fcforge.metrics.cells import METRICS, cell_values, metric_named
-from fcforge.metrics.continual import (
-    SUMMARIES,
-    aaa,
-    acc,
-    accuracy_curve,
-    bwt,
-    fm,
-    fm_split,
-    for_literal,
-    for_triangular,
-    forgetting_curve,
-    fwt,
-    intransigence,
-    summaries_of,
-)
-from fcforge.metrics.runs import (
-    Runs,
-    constant_predictor,
-    finite,
-    majority_result,
-    score_matrix,
-    score_matrix_with_initial,
-    summary,
-)
+from fcforge.metrics.continual import SUMMARIES, aaa, accuracy_curve, fm, forgetting_curve
+from fcforge.metrics.runs import Runs, finite, majority_result, score_matrix, summary
 
 __all__ = [
-    "METRICS", "SUMMARIES", "Runs", "aaa", "acc", "accuracy_curve", "bwt", "cell_values",
-    "constant_predictor", "finite", "fm", "fm_split", "for_literal", "for_triangular",
-    "forgetting_curve", "fwt", "intransigence", "majority_result", "metric_named", "score_matrix",
-    "score_matrix_with_initial", "summaries_of", "summary",
+    "METRICS", "SUMMARIES", "Runs", "aaa", "accuracy_curve", "cell_values", "continual", "finite",
+    "fm", "forgetting_curve", "majority_result", "metric_named", "score_matrix", "summary",
 ]  # fmt: skip

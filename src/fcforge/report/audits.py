@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
-from fcforge.report.frame import Section, text_lines
+from fcforge.report.frame import Section, spoken, text_lines
 from fcforge.report.table import Bar, Cell, Heading, Table
 from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
 from fcforge.text import bracket, number
@@ -137,14 +137,4 @@ def _highest(rows: Iterable[AuditRow]) -> AuditRow:
 
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
     """What differential privacy covers in a capsule, and what it does not."""
-    if not noise_is_secret:
-        return (
-            f"Epsilon {epsilon:g} was asked for, but the noise was drawn from a known seed: there "
-            "is no guarantee."
-        )
-    with_delta = "" if delta is None else f" (delta {delta:g})"
-    return (
-        f"Differential privacy: method state and network carry epsilon {epsilon:g}{with_delta} per "
-        "person, smaller is safer, whatever the attack; synthetic held-out subjects, counts, "
-        "accuracies and temperature in the same file are outside that budget."
-    )
+    return spoken("budget", epsilon=epsilon, delta=delta, noise_is_secret=noise_is_secret)

@@ -12,7 +12,7 @@ from fcforge.consortium import Consortium, PublicStart, Release
 from fcforge.consortium.files import signer
 from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.predicting import Evaluation
-from fcforge.consortium.records import AuditRecord, Record
+from fcforge.consortium.records import Record
 from fcforge.errors import ConfigError
 from fcforge.metrics import METRICS
 from fcforge.privacy.mechanisms import ceiling_of
@@ -44,10 +44,7 @@ def record_words(record: Record) -> list[str]:
     """A ``.release`` file: a release, or the withdrawal of some."""
     if isinstance(record, Release):
         return release_words(record)
-    if isinstance(record, AuditRecord):
-        return [f"Audit by {record.site}, {record.time}, {signer(record)}, of {record.release}"]
-    names = [f"  {digest}" for digest in asdict(record).get("releases", ())]
-    return [f"Withdrawal by {record.site}, {record.time}, {signer(record)}, of", *names]
+    return spoken("record", record=record, signed=signer(record)).splitlines()
 
 
 def consortium_words(group: Consortium) -> list[str]:
@@ -160,34 +157,22 @@ def found_words(done: Learned) -> list[str]:
 
 def continued_chain(capsule: Capsule) -> list[str]:
     """What a hospital is about to continue: a chained capsule."""
-    asked, learner = capsule.settings, capsule.settings.learner
-    settings = [learner.title, f"{asked.n_rois} ROIs", f"seed {asked.seed}"]
-    settings += [f"{asked.training.epochs} epochs", f"patients are '{asked.classes[1]}'"]
     signers = [(e.get("site", e["kind"]), e["key"]) for e in capsule.entries]
-    what = f"chained capsule {capsule.id[:16]}"
-    return _continued(what, capsule.sites, signers, settings, budget(capsule))
+    return _continued(signers, budget(capsule), capsule=capsule)
 
 
 def continued_group(group: Consortium, asked: LearnRequest) -> list[str]:
     """What a hospital is about to add its release to."""
-    papers, keys = group.start.papers, ("mechanism", "epsilon", "delta")
-    settings = [f"{papers['people']} public people of {', '.join(papers['sites'])}"]
-    settings += [f"{papers['n_rois']} ROIs", f"{papers['settings']['axes']} axes"]
-    settings.append(f"removes {', '.join(papers['removes']) or 'nothing'}")
+    keys = ("mechanism", "epsilon", "delta")
     given = Budget(**{k: v for k, v in asked.release.items() if k in keys})
-    signers = [(r.site, r.key) for r in group.releases]
-    what = f"capsule of releases {group.digest[:16]} around start {group.start.digest[:16]}"
     spends = None if given.limit is None else (given.epsilon, given.delta)
-    return _continued(what, group.sites, signers, settings, spends)
+    return _continued([(r.site, r.key) for r in group.releases], spends, group=group)
 
 
-def _continued(
-    what: str, sites: Sequence[str], signers: list[Any], settings: list[str], spends: Any
-) -> list[str]:
-    keyring = read_keyring()
+def _continued(signers: list[Any], spends: Any, **what: Any) -> list[str]:
+    keyring, both = read_keyring(), {"group": None, "capsule": None, **what}
     known = [(who, keyring.said(key) if key else "") for who, key in signers]
-    asked: dict[str, Any] = {"sites": sites, "signers": known, "settings": settings}
-    return spoken("continued", about=what, **asked, budget=spends).splitlines()
+    return spoken("continued", **both, signers=known, budget=spends).splitlines()
 
 
 def evaluation_text(found: Evaluation) -> str:

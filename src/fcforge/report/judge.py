@@ -12,7 +12,7 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.report import figures
 from fcforge.report.figures import canvas, drawn
-from fcforge.report.frame import Section, macro, picture, sections_page
+from fcforge.report.frame import Section, macro, picture, sections_page, spoken
 from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits
@@ -73,19 +73,6 @@ def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:
     return [(heading, found) for heading, found in groups if found]
 
 
-def headline(findings: Sequence[Requirement], warnings: Sequence[str]) -> str:
-    """One sentence on top."""
-    collapsed = len({text.split(" COLLAPSED")[0] for text in warnings})
-    said = f"{collapsed} of the generators collapsed." if collapsed else "No generator collapsed."
-    missed = [f.what for f in findings if not f.ok]
-    if missed:
-        n = f"{len(missed)} of {len(findings)}"
-        said += f" The checked generator misses {n} requirements: {', '.join(missed)}."
-    elif findings:
-        said += f" The checked generator meets all {len(findings)} requirements."
-    return said
-
-
 def write_judgement(found: Judgement, folder: Path) -> str:
     """``judge.html`` and ``tables.md`` in `folder`; the latter is returned."""
     text = markdown(found)
@@ -113,8 +100,8 @@ def page_of(found: Judgement) -> str:
     sections.append(figure_section(found.portraits or {}, found.where))
     for heading, group in groups_of(found.panel, found.summary):
         sections.append(Section(heading, tuple(group), READING))
-    lead, warnings = headline(found.findings, found.warnings), found.warnings
-    said = [("serious", text) for text in warnings]
+    lead = spoken("judged", findings=found.findings, warnings=found.warnings)
+    said = [("serious", text) for text in found.warnings]
     return sections_page(found.title, "fcforge judge", sections, lead, warnings=said)
 
 
@@ -122,13 +109,6 @@ def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table
     """The pictures, after the given tables; the first portrait is the real one."""
     if not portraits:
         return Section(FIGURES, "No pictures were kept.")
-    note = (
-        f"{where} The most typical control and patient of every generator (nearest to its class "
-        "mean), ROIs ordered by brain system with lines between the systems; blue -1, red +1. "
-        "Below, the mean of every edge against the real one. Real and bootstrap show single real "
-        "subjects: share the page only where those may be seen. Last, the mean eigenvalues: a "
-        "correlation matrix has none below zero."
-    )
     real, cards = next(iter(portraits.values())), []
     low = lowest_edge(portraits)
     for name, found in portraits.items():
@@ -136,7 +116,9 @@ def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table
         alt = f"FC of a typical control and patient of {name}; edge means"
         cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
     spectra = picture(spectra_figure(portraits), "mean eigenvalues by rank")
-    return Section(FIGURES, (*before, macro("portraits", cards), spectra), note.strip())
+    return Section(
+        FIGURES, (*before, macro("portraits", cards), spectra), spoken("pictured", where=where)
+    )
 
 
 def folder_section(folder: Path) -> Section:

@@ -118,23 +118,8 @@ def write_pages(
         if path.name not in {item.page for item in items}:  # of a thing that is gone
             path.unlink()
     about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
-    counts = _counts(views, others)
-    page = render("overview.html.j2", **about, capsules=views, others=others, counts=counts)
-    write_text(to / INDEX, page)
+    write_text(to / INDEX, render("overview.html.j2", **about, capsules=views, others=others))
     return to / INDEX
-
-
-def _counts(views: Sequence[CapsuleView], others: Sequence[Listed]) -> list[tuple[str, int, str]]:
-    sound = [v for v in views if not v.damage]
-    damaged = len(views) - len(sound) + sum(bool(e.damage) for e in others)
-    return [
-        ("capsules", len(views), ""),
-        ("signed", sum(bool(v.facts["signed_by"]) for v in sound), ""),
-        ("audited", sum(bool(v.facts["audited"]) for v in sound), ""),
-        ("with real subjects", sum(v.facts["holds_real"] for v in sound), ""),
-        ("runs", sum(e.item.kind == "run" for e in others), ""),
-        ("damaged", damaged, ""),
-    ]
 
 
 def _write(item: Item, to: Path, say: Say) -> Listed:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
-from fcforge.stats import COLUMNS, Finding, Row
+from fcforge.stats import COLUMNS, Estimate, Finding, Row
 from fcforge.stats.table import records
 from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable, rounded
 
@@ -163,3 +163,12 @@ def plain(value: str | float | int) -> str | float | int | None:
     if isinstance(value, float):
         return rounded(value, 6) if math.isfinite(value) else None
     return value
+
+
+def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict[str, dict]]:
+    """Plain numbers of a study of runs; null where undefined."""
+    keys = ("mean", "low", "high")
+    return {
+        name: {c: {k: plain(getattr(e, k)) for k in keys} for c, e in cells.items()}
+        for name, cells in rows.items()
+    }

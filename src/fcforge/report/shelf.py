@@ -74,7 +74,12 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
         shown = [f for f in sorted(files) if not f.startswith(".")]
         plain = [f for f in shown if not os.path.islink(os.path.join(folder, f))]
         found = list(_items_of(Path(folder), {*names, *plain}, plain))
-        items += [_item(root, kind, path) for kind, path in found]
+        for kind, path in found:
+            relative = path.relative_to(root).as_posix()
+            name = printable(relative if relative != "." else root.resolve().name or "/")
+            slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
+            digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
+            items.append(Item(kind, path, name, f"{kind}-{slug}-{digest}.html"))
         if any(path == Path(folder) for _, path in found):
             names[:] = []  # what belongs to an item is not an item
     return sorted(items[:MOST_ITEMS], key=lambda i: i.name), cut
@@ -90,14 +95,6 @@ def _items_of(folder: Path, names: set[str], files: list[str]) -> Iterator[tuple
             yield "consortium" if is_consortium(path) else "capsule", path
         if "audit.json" in files:
             yield "audit", folder / "audit.json"
-
-
-def _item(root: Path, kind: ItemKind, path: Path) -> Item:
-    relative = path.relative_to(root).as_posix()
-    name = printable(relative) if relative != "." else printable(root.resolve().name or "/")
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
-    digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
-    return Item(kind, path, name, f"{kind}-{slug}-{digest}.html")
 
 
 def _is_capsule(path: Path) -> bool:

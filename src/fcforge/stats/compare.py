@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Runs, metric_named, summaries_of
+from fcforge.metrics import Runs, metric_named
 from fcforge.metrics.cells import swapped_values
+from fcforge.metrics.continual import summaries_of
 from fcforge.stats import resampling
 from fcforge.types import RunResult
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from fcforge.metrics import constant_predictor, finite
+from fcforge.metrics import finite
+from fcforge.metrics.runs import constant_predictor
 from fcforge.stats.compare import Comparison
 from fcforge.stats.table import group
 from fcforge.text import bracket, counted, number

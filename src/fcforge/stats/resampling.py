@@ -27,13 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from fcforge.metrics import SUMMARIES, Runs, fm_split, metric_named, summaries_of
+from fcforge.metrics import SUMMARIES, Runs, metric_named
 from fcforge.metrics.cells import combined
+from fcforge.metrics.continual import fm_split, summaries_of
 from fcforge.randomness import numpy_rng
 from fcforge.types import RunResult
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
-N_DRAWS = 1000
+N_DRAWS, N_HALVES = 1000, 100
 LEVEL = 0.95
 
 
@@ -200,17 +201,12 @@ def halves(
 
 
 def split_forgetting(
-    results: Sequence[RunResult],
-    metric: str,
-    *,
-    n_draws: int = 100,
-    seed: int = 0,
-    batches: Sequence[Runs] = (),
+    results: Sequence[RunResult], metric: str, batches: Sequence[Runs], seed: int = 0
 ) -> np.ndarray:
     """FM without the luck of its maximum, see `fcforge.metrics.fm_split`. (n_runs,)."""
     sign = -1.0 if metric_named(metric).lower_is_better else 1.0
-    found: dict[int, float] = {}
-    for batch in batches or split_batches(results):
+    n_draws, found = N_HALVES, dict[int, float]()
+    for batch in batches:
         labels, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
         def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
@@ -276,20 +272,19 @@ def estimate(
     dict of str to Estimate
     """
     lower = metric_named(metric).lower_is_better
-
-    drawn = tuple(dict.fromkeys("fm" if n == "fm_split" else n for n in names))
+    # FM's spread is that of its unbiased form, to whose value the interval is shifted.
+    drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summaries_of(full, lower_is_better=lower, names=drawn)
-        # FM's spread is that of its unbiased form, to whose value the interval is shifted.
-        return np.stack([found["fm" if n == "fm_split" else n] for n in names], axis=-1)
+        found = summaries_of(full, lower_is_better=lower, names=tuple(dict.fromkeys(drawn)))
+        return np.stack([found[n] for n in drawn], axis=-1)
 
     batches = batches or split_batches(results)
     points, draws = bootstrap(
         results, metric, statistic, n_draws=n_draws, seed=seed, batches=batches
     )
     if "fm_split" in names:
-        split = split_forgetting(results, metric, seed=seed, batches=batches)
+        split = split_forgetting(results, metric, batches, seed)
         points[:, names.index("fm_split")] = split
     return dict(zip(names, estimates(results, points, draws), strict=True))
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.metrics import Runs, cell_values, finite, intransigence, majority_result, metric_named
+from fcforge.metrics import Runs, cell_values, finite, majority_result, metric_named
+from fcforge.metrics.continual import intransigence
 from fcforge.metrics.runs import OWN_MAJORITY
 from fcforge.privacy.measures import Measured
 from fcforge.stats import resampling

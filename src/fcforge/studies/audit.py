@@ -148,36 +148,27 @@ def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, 
     return {**counts, "reference_people": len(who.reference), "plan": asdict(plan)}
 
 
-@dataclass(frozen=True)
-class _Worlds:
-    """The people of an audit, and who of them is trained on in each world, (K, n)."""
+def _attacked(
+    who: People, member: np.ndarray, plan: AuditPlan, asked: Mapping[str, Component],
+    device: str, say: Say,
+) -> tuple[list[AuditRow], dict[str, float]]:  # fmt: skip
+    """Rows of every release, and how long each took.
 
-    who: People
-    member: np.ndarray
-    plan: AuditPlan
-    device: str
-
-    def attacked(self, component: Component, untrained: bool) -> list[Evidence]:
-        """One release per world, attacked at once so that only scores stay in memory."""
-        found, who, plan = [], self.who, self.plan
-        for k, inside in enumerate(self.member == MEMBER):
+    There is one release per world, attacked at once so that only scores stay in memory.
+    """
+    rows, seconds = [], {}
+    for name, component in asked.items():
+        begun, untrained, evidence = time.perf_counter(), name == UNTRAINED, []
+        for k, inside in enumerate(member == MEMBER):
             train = who.batch.select(torch.from_numpy(inside))
             fitted_on, y = who.reference if untrained else train, train.y.repeat(plan.multiple)
             named = plan.seed, "reference" * untrained, k
-            released = synthetic(component, fitted_on, y, *named, device=self.device)
-            found.append(attack_records(who, released, plan.components))
-        return found
-
-    def rows(self, asked: Mapping[str, Component], say: Say) -> tuple[list, dict[str, float]]:
-        """Rows of every release, and how long each took."""
-        rows, seconds = [], {}
-        for name, component in asked.items():
-            begun = time.perf_counter()
-            evidence = self.attacked(component, name == UNTRAINED)
-            rows += summarise(name, evidence, self.member, self.plan)
-            seconds[name] = round(time.perf_counter() - begun, 1)
-            say(f"{name}: {self.plan.worlds} trainings in {seconds[name]:.0f} s")
-        return rows, seconds
+            released = synthetic(component, fitted_on, y, *named, device=device)
+            evidence.append(attack_records(who, released, plan.components))
+        rows += summarise(name, evidence, member, plan)
+        seconds[name] = round(time.perf_counter() - begun, 1)
+        say(f"{name}: {plan.worlds} trainings in {seconds[name]:.0f} s")
+    return rows, seconds
 
 
 def audit_generators(
@@ -221,7 +212,7 @@ def audit_generators(
         UNTRAINED: untrained or Component("corr_gauss"),
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
-    rows, seconds = _Worlds(who, member, plan, device).rows(asked, say)
+    rows, seconds = _attacked(who, member, plan, asked, device, say)
     made = {"what": "generators", "generators": {name: asdict(c) for name, c in asked.items()}}
     took = {"seconds": seconds, "seconds_total": round(sum(seconds.values()), 1)}
     return Audit(tuple(rows), {**made, **about_people(who, member, plan), **took})

@@ -163,14 +163,12 @@ def judge_trials(
         for k, candidate in enumerate(_tries(learner, budget)):
             runs = by_title[f"{learner.title} #{k}"]
             usable = all(finite(r) for r in runs)
-            score = {m: means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in METRICS}
-            trials.append(Trial(candidate, score["accuracy"], score["brier"]))
+            metrics = ("accuracy", "brier")
+            score = (means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in metrics)
+            trials.append(Trial(candidate, *score))
         best = best_trial(trials).learner if trials else learner
         tuned.append(Tuned(best, tuple(trials)))
     return tuned
-
-
-METRICS = ("accuracy", "brier")
 
 
 def tune(
@@ -204,11 +202,9 @@ def tune(
     orders = [" > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)]
     n = len(prepared.experiment.learners)
     say(f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings")
-    store = open_store(prepared, folder / "runs")
-    alone = 1 if place.jobs == 1 and place.device == "cpu" else None  # one worker: this process
-    run_experiment(
-        prepared, store, jobs=place.jobs, device=place.device, group=alone, progress=progress
-    )
+    store, jobs, device = open_store(prepared, folder / "runs"), place.jobs, place.device
+    alone = 1 if jobs == 1 and device == "cpu" else None  # one worker: this process
+    run_experiment(prepared, store, jobs=jobs, device=device, group=alone, progress=progress)
     tuned = judge_trials(experiment, collect(store)[0], budget)
     text = as_toml(tuned, orders, repeats)
     write_text(folder / "tuned.toml", text)
@@ -246,11 +242,9 @@ def learner_toml(learner: LearnerSpec) -> str:
 
 def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     """Frozen learners, each with how it was chosen."""
-    head = [
-        "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,",
-        f"# orders {', '.join(orders)}; {repeats} inner cuts.",
-    ]
-    blocks = ["\n".join(head)]
+    how = f"# orders {', '.join(orders)}; {repeats} inner cuts."
+    head = "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
+    blocks = [f"{head}\n{how}"]
     for item in tuned:
         note, n = "# nothing to tune", len(item.trials)
         if best := item.chosen:
