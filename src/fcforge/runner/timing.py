@@ -147,7 +147,7 @@ def _rate(shop: Workshop, node: Node) -> Rate:
     spec = replace(node.spec, order=order, training=short)
     depths = sorted({min(depth, deepest) for depth in DEPTHS})
     there = sum(map(_size, shop.store.generators.glob("*")))
-    first = _try(shop, spec.prefix(1))  # pays for caches and generators
+    first = _try(shop, spec.prefix(1), warm=False)  # pays for caches and generators
     stages = [_try(shop, spec.prefix(depth)) for depth in depths]
     if node.spec.learner.generator is None:
         return Rate(stages)
@@ -155,28 +155,32 @@ def _rate(shop: Workshop, node: Node) -> Rate:
     return Rate(stages, max(first.rest - stages[0].rest, 0.0), made)
 
 
-def _try(shop: Workshop, spec: RunSpec) -> Stage:
-    """Cost of learning the last site of a spec, after the others were shown."""
+def _try(shop: Workshop, spec: RunSpec, warm: bool = True) -> Stage:
+    """Cost of learning the last site of a spec, after the others were shown.
+
+    A `warm` trial has learned it before: what is done once per site is not counted.
+    """
     node, clock = Node(spec, None, shown=len(spec.order)), time.process_time
-    started, depth = clock(), len(spec.order)
+    depth, subjects = node.depth, _subjects(shop.cohort, _seen(node))
+    if warm:
+        shop.run([node])
+    started = clock()
     if pipeline_of(spec.learner):  # all it does goes with the subjects
         shop.run([node])
-        each = (clock() - started) / _subjects(shop.cohort, spec.order)
+        each = (clock() - started) / subjects
         return Stage(depth, epoch=each, scores=_bytes(shop, node)[1])
     lane = shop.load_lane(node)
     ticks = [clock()]
-    shown = (ticks[0] - started) / max(depth - 1, 1)
     shop.learn_group([(node, lane)], lambda: ticks.append(clock()))
     shop.store.read_lane(node.key)
-    spent, epochs = clock() - ticks[0], np.diff(ticks)
-    wakes = [shop.learner(spec).method.wakes(e, len(epochs)) for e in range(len(epochs))]
-    plain = float(
-        np.median([t for t, wake in zip(epochs, wakes, strict=True) if not wake] or [0.0])
-    )
-    waking = [t - plain for t, wake in zip(epochs, wakes, strict=True) if wake]
-    rest = spent - plain * len(epochs) - sum(waking)
-    epoch = plain / _subjects(shop.cohort, _seen(node))
-    return Stage(depth, epoch, waking[-1] if waking else 0.0, rest, shown, *_bytes(shop, node))
+    spent, epochs, method = clock() - ticks[0], np.diff(ticks), shop.learner(spec).method
+    woken = np.array([method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool)
+    plain = float(np.median(epochs[~woken])) if len(epochs) > woken.sum() else 0.0
+    waking = epochs[woken] - plain
+    rest, shown = spent - plain * len(epochs) - float(waking.sum()), ticks[0] - started
+    longer = float(waking[-1]) if len(waking) else 0.0
+    weighed = _bytes(shop, node)
+    return Stage(depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed)
 
 
 def _bytes(shop: Workshop, node: Node) -> tuple[int, int]:
