@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from fcforge import graphs, randomness
 from fcforge.capsule.ledger import Entry
 from fcforge.engine import Learner
 from fcforge.errors import CapsuleError, FCForgeError
-from fcforge.graphs import edges, from_edges
 from fcforge.methods import Lane
-from fcforge.randomness import torch_rng
 from fcforge.sites.harmonise import Harmony
 from fcforge.types import FCBatch
 
@@ -78,7 +77,7 @@ def read_lane(data: bytes, settings: "ChainSettings") -> tuple[Lane, Learner, Ha
     lane, model = Lane(**parts), learner.model
     stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
     with Allowance(2 * stored + 1_000):
-        described = Lane(model.init(torch_rng(0)), model.init_stats(), {})
+        described = Lane(model.init(randomness.torch_rng(0)), model.init_stats(), {})
     if _shapes(lane) != _shapes(described):
         raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
     return lane, learner, Harmony(how, **moves) if moves else None
@@ -183,8 +182,8 @@ class Subjects:
     @classmethod
     def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Self:
         """Subjects of a batch whose FC is exactly what its upper triangle says."""
-        upper = edges(batch.fc).float()
-        if len(batch) and not torch.equal(from_edges(upper), batch.fc):
+        upper = graphs.edges(batch.fc).float()
+        if len(batch) and not torch.equal(graphs.from_edges(upper), batch.fc):
             raise CapsuleError(
                 "an FC matrix is not symmetric with unit diagonal, so that it would change by "
                 "being sealed.",
@@ -198,7 +197,7 @@ class Subjects:
     def batch(self) -> FCBatch:
         """Their FC and labels."""
         n_rois = (1 + math.isqrt(1 + 8 * self.upper.shape[1])) // 2
-        fc = from_edges(self.upper) if len(self) else torch.zeros(0, n_rois, n_rois)
+        fc = graphs.from_edges(self.upper) if len(self) else torch.zeros(0, n_rois, n_rois)
         return FCBatch(fc, self.y)
 
     def of_site(self, place: int) -> FCBatch:

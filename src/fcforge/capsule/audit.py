@@ -18,14 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.capsule import judging, turn
 from fcforge.capsule.contents import Capsule, budget, require_fit
 from fcforge.capsule.home import Home
-from fcforge.capsule.judging import scores
-from fcforge.capsule.turn import people_learned
 from fcforge.engine import Learner
 from fcforge.errors import DataError, at
-from fcforge.privacy import attacks
-from fcforge.privacy.measures import MEMBER, OUTSIDER
+from fcforge.privacy import attacks, measures
 from fcforge.randomness import numpy_rng
 from fcforge.sites import Cohort, split_site
 from fcforge.studies import audit as study
@@ -66,7 +64,7 @@ def require_same_people(capsule: Capsule, site: Site, home: Home) -> None:
     """
     said = capsule.line(site.name)["commitment"]
     receipt = home.receipt_for(said, f"site '{site.name}'")
-    people = people_learned(capsule.settings, site)
+    people = turn.people_learned(capsule.settings, site)
     if len(receipt.places(people)) != len(people):
         raise DataError(
             f"{len(people)} people would be taken for members, {len(receipt.people)} were learned.",
@@ -103,7 +101,7 @@ def gather(
     All are as the network sees them: harmonised as those of the site are.
     """
     inside = site.learning(with_val=capsule.settings.learns_val)
-    ids = [who for who, *_ in people_learned(capsule.settings, site)]
+    ids = [who for who, *_ in turn.people_learned(capsule.settings, site)]
     outside, outside_ids, reference = _outsiders(site, reference, plan)
     if min(len(inside), len(outside), len(reference)) < MIN_PEOPLE:
         raise DataError(
@@ -117,7 +115,7 @@ def gather(
         return FCBatch.from_numpy(fc, people.y.numpy())
 
     batch, reference = seen(FCBatch.concat([inside, outside])), seen(reference)
-    member = np.where(np.arange(len(batch)) < len(inside), MEMBER, OUTSIDER)[None]
+    member = np.where(np.arange(len(batch)) < len(inside), measures.MEMBER, measures.OUTSIDER)[None]
     if other is None:
         return study.People(batch, reference), member
     if missing := [i for i in (*ids, *outside_ids) if i not in other]:
@@ -205,7 +203,7 @@ def _evidence(
 ) -> tuple[dict[str, Evidence], list[str]]:
     """What every attack found, the two references first, and arrays that no attack fits."""
     learner = capsule.settings.build()
-    inside = who.batch.select(torch.from_numpy(member[0] == MEMBER))
+    inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
     y = inside.y.repeat(plan.multiple)
     released = {
         BOOTSTRAP: study.synthetic(Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP),
@@ -214,7 +212,7 @@ def _evidence(
     }
     there = {name: batch for name, batch in released.items() if len(batch) >= 4}
     found = {name: study.attack_records(who, b, plan.components) for name, b in there.items()}
-    logits = scores(learner, capsule.lane, who.batch.fc).double()
+    logits = judging.scores(learner, capsule.lane, who.batch.fc).double()
     loss = F.cross_entropy(logits, who.batch.y, reduction="none")  # lower for who was trained on
     none = np.zeros((len(loss), 0))
     found["network"] = Evidence({"loss": -loss.numpy()}, {}, none)

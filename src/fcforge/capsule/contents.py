@@ -10,10 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fcforge.capsule import chain, home, ledger
 from fcforge.capsule.arrays import Subjects, named_harmony
-from fcforge.capsule.chain import ChainSettings
-from fcforge.capsule.home import Receipt
-from fcforge.capsule.ledger import Entry, learned
 from fcforge.errors import CapsuleError
 from fcforge.methods import Lane, make_method
 from fcforge.sites.cohort import NUMBERED, Cohort
@@ -88,19 +86,19 @@ class Capsule:
         Who was learned: known to the hospital that just did, and never sealed.
     """
 
-    settings: ChainSettings
+    settings: chain.ChainSettings
     sites: tuple[str, ...]
     lane: Lane
     remembered: Subjects
     held_out: Subjects
-    entries: tuple[Entry, ...]
+    entries: tuple[ledger.Entry, ...]
     id: str = ""
     parent: str = ""
     harmony: Harmony | None = None
-    receipts: tuple[Receipt, ...] = ()
+    receipts: tuple[home.Receipt, ...] = ()
 
     @classmethod
-    def empty(cls, settings: ChainSettings) -> Self:
+    def empty(cls, settings: chain.ChainSettings) -> Self:
         """What the first hospital of a chain is handed: settings, and nothing learned."""
         nobody = Subjects.none(settings.n_rois)
         return cls(settings, (), Lane({}, {}, {}), nobody, nobody, ())
@@ -120,9 +118,9 @@ class Capsule:
         names = [site] * len(fc) if isinstance(site, str) else list(site)
         return self.harmony.apply(fc, names, self.sites, unseen)
 
-    def line(self, site: str) -> Entry:
+    def line(self, site: str) -> ledger.Entry:
         """The ledger line in which a site was learned; else `CapsuleError`."""
-        for entry in learned(self.entries):
+        for entry in ledger.learned(self.entries):
             if entry["site"] == site:
                 return entry
         raise CapsuleError(f"site '{site}' was not learned; it holds {', '.join(self.sites)}.")
@@ -135,7 +133,7 @@ class Capsule:
     @property
     def temperature(self) -> float:
         """Geometric mean of the temperatures measured at the hospitals; 1 without any."""
-        found = [e["calibration"]["temperature"] for e in learned(self.entries)]
+        found = [e["calibration"]["temperature"] for e in ledger.learned(self.entries)]
         logs = [math.log(t) for t in found if t is not None]
         return math.exp(sum(logs) / len(logs)) if logs else 1.0
 
@@ -207,7 +205,7 @@ def budget(capsule: Capsule) -> tuple[float, float, bool] | None:
 
 def audited_sites(capsule: Capsule) -> list[str]:
     """Sites with an audit of what travels now, not of a state before the last site."""
-    last = max(entry["number"] for entry in learned(capsule.entries))
+    last = max(entry["number"] for entry in ledger.learned(capsule.entries))
     named = [e["result"].get("site") for e in capsule.entries[last + 1 :]]
     return [site for site in capsule.sites if site in named]
 
@@ -241,10 +239,10 @@ class OwnTest:
         return self.low is not None and self.majority is not None and self.low > self.majority
 
 
-def own_tests(entries: Sequence[Entry]) -> list[OwnTest]:
+def own_tests(entries: Sequence[ledger.Entry]) -> list[OwnTest]:
     """Accuracy on real test subjects, site by site, from the ledger."""
     found = []
-    for entry in learned(entries):
+    for entry in ledger.learned(entries):
         own, counts = entry["metrics"]["own_test"], entry["counts"]["test"]
         if own is None or own["accuracy"] is None:
             continue

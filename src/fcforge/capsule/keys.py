@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from fcforge.capsule.home import read_own, write_own
-from fcforge.capsule.ledger import PrivateKey, library, now, public_hex
+from fcforge.capsule import home, ledger
 from fcforge.errors import CapsuleError, ConfigError, at, unknown_name
 from fcforge.writing import write_bytes
 
@@ -23,7 +22,7 @@ PASSPHRASE, PLACE = "FCFORGE_PASSPHRASE", "FCFORGE_KEYRING"
 
 def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: str) -> Any:
     """What `load` makes of a PEM file; `CapsuleError` unless it is an Ed25519 key."""
-    _, ed25519, _ = library()
+    _, ed25519, _ = ledger.library()
     with at(path):
         try:
             key = load(Path(path).read_bytes())
@@ -34,12 +33,12 @@ def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: str) -> Any:
     return key
 
 
-def read_private(path: str | Path, passphrase: str = "") -> PrivateKey:
+def read_private(path: str | Path, passphrase: str = "") -> ledger.PrivateKey:
     """Private key from a PEM file (``openssl genpkey -algorithm ed25519``).
 
     The passphrase of an encrypted one may also be in ``$FCFORGE_PASSPHRASE``.
     """
-    serialization, *_ = library()
+    serialization, *_ = ledger.library()
     secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
 
     def load(data: bytes) -> Any:
@@ -54,13 +53,13 @@ def read_private(path: str | Path, passphrase: str = "") -> PrivateKey:
 
 def read_public(path: str | Path) -> str:
     """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
-    serialization, *_ = library()
+    serialization, *_ = ledger.library()
     return _loaded(path, serialization.load_pem_public_key, "public").public_bytes_raw().hex()
 
 
 def write_keys(path: str | Path, passphrase: str = "") -> str:
     """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
-    serialization, ed25519, _ = library()
+    serialization, ed25519, _ = ledger.library()
     if Path(path).exists() or Path(f"{path}.pub").exists():
         raise CapsuleError("exists already.", where=str(path), do="Choose another name.")
     key = ed25519.Ed25519PrivateKey.generate()
@@ -74,7 +73,7 @@ def write_keys(path: str | Path, passphrase: str = "") -> str:
         write_bytes(f"{path}.pub", public)
     except OSError as error:
         raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(path)) from error
-    return public_hex(key)
+    return ledger.public_hex(key)
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Keyring:
             raise ConfigError(f"'{name}' and key '{key[:20]}' cannot be added.")
         if key in self.names:
             raise ConfigError(f"this key is known already, as that of '{self.names[key]}'.")
-        return replace(self, keys=(*self.keys, KnownKey(name, key, now())))
+        return replace(self, keys=(*self.keys, KnownKey(name, key, ledger.now())))
 
     def revoke(self, name: str) -> Self:
         """All keys of a name, or the one that begins so, revoked from now on."""
@@ -113,7 +112,7 @@ class Keyring:
         mine = [k for k in self.keys if k.name == name or (long and k.key.startswith(name))]
         if not mine:
             raise unknown_name("key", name, {k.name for k in self.keys})
-        kept = tuple(replace(k, revoked=now()) if k in mine else k for k in self.keys)
+        kept = tuple(replace(k, revoked=ledger.now()) if k in mine else k for k in self.keys)
         return replace(self, keys=kept)
 
     def require_valid(self, key: str, what: str, site: str = "") -> None:
@@ -148,9 +147,9 @@ def keyring_file() -> Path:
 def read_keyring() -> Keyring:
     """The keyring; empty where there is none."""
     path = keyring_file()
-    return read_own(Keyring, path) if path.is_file() else Keyring()
+    return home.read_own(Keyring, path) if path.is_file() else Keyring()
 
 
 def write_keyring(keyring: Keyring) -> Path:
     """Write the keyring, whole or not at all, readable by its owner only."""
-    return write_own(keyring, keyring_file())
+    return home.write_own(keyring, keyring_file())

@@ -14,20 +14,14 @@ from typing import Any
 
 from torch import Tensor
 
-from fcforge.capsule import ledger
+from fcforge.capsule import container, home, keys, ledger
 from fcforge.capsule.chain import ChainSettings, first_settings, learner_of, template_of
-from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule, require_fit
-from fcforge.capsule.home import Receipt
-from fcforge.capsule.keys import read_private
-from fcforge.capsule.ledger import PrivateKey
 from fcforge.capsule.sealing import Trust, open_capsule, require_allowed, seal
 from fcforge.capsule.turn import Tick, Turn, people_learned, require_alike, require_budget
 from fcforge.errors import CapsuleError, ConfigError, at
 from fcforge.requests import LearnRequest
-from fcforge.runner.config import load_experiment
-from fcforge.runner.environment import describe
-from fcforge.runner.plan import Progress
+from fcforge.runner import config, environment, plan
 from fcforge.sites import Cohort, require_valid, split_site
 from fcforge.sites.harmonise import Harmony, arrive
 from fcforge.studies.audit_inputs import load_sites
@@ -83,12 +77,12 @@ def learn_next(
     lane = turn.train(with_val=settings.learns_val, tick=tick, weight=weight)
     seconds = round(time.perf_counter() - started, 3)
     (packed, remembered), synthetic = turn.packed(lane), turn.held_out()
-    receipt = Receipt(site.name, people_learned(settings, site))
+    receipt = home.Receipt(site.name, people_learned(settings, site))
     entry: ledger.Entry = {
         "kind": "learn", "site": site.name, "settings": settings.digest, "seconds": seconds,
         "time": ledger.now(), "parent": before.id, "commitment": receipt.commitment,
         "arrays": "", "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
-        "environment": describe("cpu"), **turn.measured(lane, synthetic),
+        "environment": environment.describe("cpu"), **turn.measured(lane, synthetic),
     }  # fmt: skip
     if harmony is not None:
         entry["harmonised"] = harmony.digest(len(before.sites))
@@ -138,7 +132,7 @@ class LearnOptions:
         Told what is about to be spent.
     """
 
-    key: PrivateKey | None = None
+    key: ledger.PrivateKey | None = None
     trust: Trust = field(default_factory=Trust)
     allow_real_subjects: bool = False
     overwrite: bool = False
@@ -147,7 +141,7 @@ class LearnOptions:
     accept: Sequence[str] = ()
     public: FCBatch | None = None
     agree: Callable[[Capsule], Any] = lambda capsule: None
-    progress: Progress = lambda done, total, last: None
+    progress: plan.Progress = lambda done, total, last: None
     say: Callable[[str], Any] = lambda text: None
 
 
@@ -181,7 +175,7 @@ def learn(
     mine = cohort.select_sites([site_name])
     require_valid(mine)
     site = split_site(mine, site_name, chain.seed, chain.test_fraction, chain.val_fraction)
-    require_place(out, overwrite=options.overwrite)
+    container.require_place(out, overwrite=options.overwrite)
     with at(where):
         flags = _accepted(before, site, options)
     epochs, total = count(1), chain.training.epochs
@@ -237,7 +231,7 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
         people = load_sites(request.harmonise_to, (), request.kind, request.positive)
         public = FCBatch.from_numpy(people.fc, people.y)
     options = LearnOptions(
-        key=read_private(request.sign) if request.sign is not None else None,
+        key=keys.read_private(request.sign) if request.sign is not None else None,
         trust=Trust.of(request.trust, request.require_signature or None),
         template=request.template or template, public=public,
         **{name: getattr(request, name) for name in ALIKE}, **told,
@@ -253,7 +247,7 @@ def _settings(
     """What a first site chooses, and its template; a later one may not choose."""
     chosen = request.chosen
     if request.state is None:
-        experiment = load_experiment(request.config) if request.config is not None else None
+        experiment = config.load_experiment(request.config) if request.config is not None else None
         template = template_of(learner_of(experiment, chosen))
         return first_settings(cohort, experiment, chosen), template
     if chosen:

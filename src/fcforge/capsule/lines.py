@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from fcforge.capsule.judging import DISTANCES
-from fcforge.capsule.ledger import Entry
+from fcforge.capsule import judging, ledger
 from fcforge.errors import CapsuleError
 from fcforge.settings import Bound, Count, NotNegative, Share, complaint, field_types
 from fcforge.studies.audit_result import Audit
@@ -49,12 +48,12 @@ LEARNED = {
     "calibration": {
         "how": Literal["inner_val", "synthetic", "none"], "temperature": Limit | None,
     },
-    "reference": dict.fromkeys(DISTANCES, Limit | None),
+    "reference": dict.fromkeys(judging.DISTANCES, Limit | None),
 }  # fmt: skip
 AUDITED = {**LINE, "result": Mapping[str, Any]}
 
 
-def check_line(entry: Entry) -> None:
+def check_line(entry: ledger.Entry) -> None:
     """Raise `CapsuleError` unless a line says what such a line may say."""
     learns, where = entry.get("kind") == "learn", f"ledger line {entry['number'] + 1}"
     more = {"harmonised": Sha256} if learns and "harmonised" in entry else {}

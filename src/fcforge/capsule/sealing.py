@@ -9,14 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from fcforge.capsule import arrays, ledger
+from fcforge.capsule import arrays, chain, home, ledger, lines
 from fcforge.capsule import container as box
-from fcforge.capsule.chain import ChainSettings
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.home import Home, receipt_of, write_own
 from fcforge.capsule.keys import Keyring, read_keyring, read_public
-from fcforge.capsule.ledger import PrivateKey
-from fcforge.capsule.lines import check_line
 from fcforge.errors import CapsuleError, at
 from fcforge.text import counted
 
@@ -25,7 +21,7 @@ STEPS = ("container", "ledger", "signatures", "network", "subjects")
 
 
 def seal(
-    capsule: Capsule, out: str | Path, *, key: PrivateKey | None = None,
+    capsule: Capsule, out: str | Path, *, key: ledger.PrivateKey | None = None,
     allow_real_subjects: bool = False, overwrite: bool = False,
 ) -> Capsule:  # fmt: skip
     """Write a capsule to a file (or a folder, when `out` has no suffix), whole or not at all.
@@ -67,7 +63,7 @@ def seal(
     )
     box.write_parts(whole, out, overwrite=overwrite)
     if capsule.receipts:
-        write_own(Home(capsule.receipts), receipt_of(out))
+        home.write_own(home.Home(capsule.receipts), home.receipt_of(out))
     return replace(capsule, entries=entries, id=ledger.sha256(whole[box.MANIFEST]))
 
 
@@ -77,7 +73,7 @@ def _sums(parts: Mapping[str, bytes]) -> str:
     return ledger.sha256(ledger.canonical(sums))
 
 
-def require_allowed(settings: ChainSettings, allowed: bool) -> None:
+def require_allowed(settings: chain.ChainSettings, allowed: bool) -> None:
     """Refuse to seal real subjects unless that was allowed by name."""
     if not allowed:
         raise CapsuleError(
@@ -211,7 +207,7 @@ class _Opening:
 
     def _container(self) -> str:
         said = box.opened(self.parts, box.CHAIN)
-        self.settings = ChainSettings.from_json(said if isinstance(said, dict) else {})
+        self.settings = chain.ChainSettings.from_json(said if isinstance(said, dict) else {})
         self.identity = ledger.sha256(self.parts[box.MANIFEST])
         size = f"{len(self.parts)} parts, {sum(map(len, self.parts.values()))} bytes"
         return f"id {self.identity[:16]}, {size}, all as they were sealed"
@@ -219,7 +215,7 @@ class _Opening:
     def _ledger(self) -> str:
         self.entries = ledger.read(self.parts[box.LEDGER])
         for entry in self.entries:
-            check_line(entry)
+            lines.check_line(entry)
         learned = ledger.learned(self.entries)
         if self.entries[0]["kind"] != "learn":
             raise CapsuleError("the ledger does not say which site was learned first.")

@@ -12,19 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.capsule import judging, ledger
+from fcforge import graphs, randomness
+from fcforge.capsule import home, judging, ledger, prediction
 from fcforge.capsule.arrays import Subjects
 from fcforge.capsule.chain import ChainSettings, unpinned
 from fcforge.capsule.contents import Capsule
-from fcforge.capsule.home import People, fingerprints
-from fcforge.capsule.prediction import references
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import ConfigError, DataError
-from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached
-from fcforge.graphs import edges, fisher_z
+from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane, make_method
-from fcforge.randomness import torch_rng
 from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
 from fcforge.speed import one_thread
@@ -38,12 +34,12 @@ ACCEPT_LABELS, ACCEPT_SCANS = "accept_labels", "accept_scans"
 UNLIKE = 0.75
 
 
-def people_learned(settings: ChainSettings, site: Site) -> People:
+def people_learned(settings: ChainSettings, site: Site) -> home.People:
     """The subjects of a site that are trained on, in order."""
     fixed = settings.learns_val
     ids = [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
     learning = site.learning(with_val=fixed)
-    return fingerprints(learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy())
+    return home.fingerprints(learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy())
 
 
 class Turn:
@@ -114,9 +110,9 @@ class Turn:
         # seed); the draw is another one
         learned, n = self.site.learning(with_val=settings.learns_val), settings.held_out
         generator, names = make_generator(self.judge), (settings.seed, "generator", self.site.name)
-        state = fit_cached(generator, learned, names, None)
+        state = cache.fit_cached(generator, learned, names, None)
         y = generator.diagnoses(state, learned.y, n)
-        batch = generator.sample(state, y, torch_rng(*names, "held-out", n))
+        batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.before.sites), dtype=torch.int64)
         return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
 
@@ -233,14 +229,14 @@ def require_alike(
 
 def _odd_scans(capsule: Capsule, fc: Tensor) -> str:
     """What is odd about a site's FC; empty where nothing is."""
-    known = [reference for _, reference, _ in references(capsule)]
+    known = [reference for _, reference, _ in prediction.references(capsule)]
     away = [float(r.distances(fc)["pattern"].median()) for r in known]
     if away and min(away) > UNLIKE:
         return (
             f"its FC does not resemble that of {', '.join(capsule.sites)} (correlation with the "
             f"nearest mean {1 - min(away):.2f})."
         )
-    mean = fisher_z(edges(fc)).double().mean(0)[None]
+    mean = graphs.fisher_z(graphs.edges(fc)).double().mean(0)[None]
     if any(float(judging.side_distance(r.mean, mean)) > 1 for r in known):
         return "its left and right hemispheres look swapped beside the sites before it."
     return ""

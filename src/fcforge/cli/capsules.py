@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from fcforge import requests, writing
 from fcforge.cli import _options as given
 from fcforge.cli._options import capsule as chain
 from fcforge.cli._options import consortium, report, studies, takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
-from fcforge.requests import AuditRequest, LearnRequest, PredictRequest
-from fcforge.writing import write_text
 
 
 def _wrote(said: str, out: Path, words: list[str] | None = None) -> None:
@@ -53,8 +52,8 @@ def start(
     _wrote(said, out, report.consortium.start_words(made))
 
 
-@takes(LearnRequest)
-def learn(request: LearnRequest) -> None:
+@takes(requests.LearnRequest)
+def learn(request: requests.LearnRequest) -> None:
     """Learn one site: add its release to a consortium, or seal the next capsule of a chain."""
     shown, out = report.consortium, request.out
     if request.state is not None and consortium.files.is_consortium(request.state):
@@ -150,8 +149,8 @@ def evaluate(
     print(json.dumps(found.to_json(), indent=1) if as_json else shown(found))
 
 
-@takes(PredictRequest)
-def predict(asked: PredictRequest) -> int:
+@takes(requests.PredictRequest)
+def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
     if asked.atlas and asked.explain is None:
         raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
@@ -169,7 +168,7 @@ def predict(asked: PredictRequest) -> int:
     if asked.out is None:
         print(text)
     else:
-        write_text(asked.out, f"{text}\n")
+        writing.write_text(asked.out, f"{text}\n")
     if asked.explain is not None:
         told = (asked.kind, places, asked.site, asked.unseen)
         with at_work("explaining"):
@@ -214,8 +213,8 @@ def verify(
     raise typer.Exit(0 if ok else 1)
 
 
-@takes(AuditRequest)
-def audit(request: AuditRequest) -> None:
+@takes(requests.AuditRequest)
+def audit(request: requests.AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
     with at_work("attacking"):
         found, audits = consortium.turn.audit_as_asked(request, say), report.audits

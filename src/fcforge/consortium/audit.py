@@ -20,9 +20,8 @@ from fcforge.consortium.learning import own_people, people_of
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.records import Release
 from fcforge.errors import DataError
-from fcforge.privacy import attacks, release_attacks
+from fcforge.privacy import attacks, mechanisms, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
-from fcforge.privacy.mechanisms import ceiling_of, epsilon_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
@@ -154,7 +153,7 @@ def audit_people(
     about = {
         "what": "releases of random halves", "people": len(who.y),
         "trained_on": len(who.y) // 2, "reference_people": len(reference.y),
-        "ceilings": {release_name(e): round(ceiling_of(e, delta), 4) for e in epsilons},
+        "ceilings": {release_name(e): round(mechanisms.ceiling_of(e, delta), 4) for e in epsilons},
         "plan": asdict(plan), "seconds_total": round(time.perf_counter() - begun, 1),
     }  # fmt: skip
     return Audit(tuple(told), about)
@@ -184,7 +183,7 @@ def audit_release(
     plan : AuditPlan
     """
     release, mine, features = released_people(group, cohort, site, home)
-    epsilon = epsilon_of(release.mechanism, release.epsilon)
+    epsilon = mechanisms.epsilon_of(release.mechanism, release.epsilon)
     everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
     require_numbers(release, everybody.rows)
     budgets = (None,) if epsilon is None else (None, epsilon)

@@ -8,18 +8,14 @@ file computes it.
 from collections.abc import Sequence
 from pathlib import Path
 
+from fcforge import text, writing
+from fcforge.capsule import arrays, keys, ledger
 from fcforge.capsule import container as box
-from fcforge.capsule import ledger
-from fcforge.capsule.arrays import load_arrays, save_arrays
-from fcforge.capsule.keys import Keyring
-from fcforge.capsule.ledger import require_signed
 from fcforge.capsule.sealing import Check, Trust
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import from_parts
 from fcforge.consortium.records import Record, Release, checked_papers, read_record
 from fcforge.errors import CapsuleError, at
-from fcforge.text import counted
-from fcforge.writing import write_bytes
 
 MAX_BYTES = 1 << 28
 MAX_RELEASE = 16 << 10  # bytes of one record
@@ -37,7 +33,7 @@ def is_consortium(path: str | Path) -> bool:
 def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write a capsule of releases whole or not at all; only its owner may read it."""
     parts = {
-        box.START: save_arrays(group.start.tensors()),
+        box.START: arrays.save_arrays(group.start.tensors()),
         box.RECORDS: b"".join(_line(r) for r in group.records),
     }
     whole = box.sealed(box.RELEASES, dict(group.start.papers), parts)
@@ -52,7 +48,7 @@ def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
     with at(path, do="Nothing of it was used."):
         parts = box.read_parts(path, box.RELEASES, MAX_BYTES)
         papers = checked_papers(box.opened(parts, box.RELEASES))
-        start = from_parts(load_arrays(parts[box.START], box.START), papers)
+        start = from_parts(arrays.load_arrays(parts[box.START], box.START), papers)
         lines = parts[box.RECORDS].split(b"\n")
         if lines.pop():
             raise CapsuleError("its list of records is cut off.")
@@ -75,7 +71,7 @@ def _line(record: Record) -> bytes:
 def write_release(record: Record, out: str | Path, *, overwrite: bool = False) -> Path:
     """Write one record alone: a few kilobytes that can be mailed and read."""
     box.require_place(out, overwrite=overwrite)
-    write_bytes(out, _line(record), private=True)
+    writing.write_bytes(out, _line(record), private=True)
     return Path(out)
 
 
@@ -96,7 +92,7 @@ def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
         return
     for record in records:
         trust.require(record.key, f"the {record.title}", record.site)
-    require_signed([(f"the {r.title}", r.key) for r in records], trust.required)
+    ledger.require_signed([(f"the {r.title}", r.key) for r in records], trust.required)
 
 
 def write_either(group: Consortium, record: Record, out: Path, *, overwrite: bool) -> None:
@@ -135,16 +131,16 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
         except CapsuleError as error:
             found.append(Check(name, False, error.what))
     try:
-        require_signed([(f"the {r.title}", r.key) for r in group.records], trust.required)
+        ledger.require_signed([(f"the {r.title}", r.key) for r in group.records], trust.required)
     except CapsuleError as error:
         found.append(Check("signatures", False, error.what))
-    made = f"computed anew from {counted(len(group.releases), 'release')}"
+    made = f"computed anew from {text.counted(len(group.releases), 'release')}"
     step = f"{float(group.beta.norm()):.4f} away from the public head"
     return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]
 
 
-def signer(record: Record, keyring: Keyring | None = None) -> str:
+def signer(record: Record, keyring: keys.Keyring | None = None) -> str:
     """Who signed a record, in words."""
     if not record.key:
         return "not signed: anybody can have made it"
-    return f"signed by key {(keyring or Keyring()).said(record.key)}"
+    return f"signed by key {(keyring or keys.Keyring()).said(record.key)}"

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.capsule import prediction
+from fcforge.capsule import explanation, prediction, sealing
 from fcforge.capsule.contents import Capsule, Sites, require_fit
-from fcforge.capsule.explanation import NOBODY, Explanation, atlas_for, explain
 from fcforge.capsule.home import Home, Threshold
 from fcforge.capsule.judging import probability
 from fcforge.capsule.prediction import Judged, Prediction, Predictor
-from fcforge.capsule.sealing import Trust, open_capsule
-from fcforge.consortium.files import is_consortium, read_consortium
-from fcforge.consortium.learning import people_of, scores
+from fcforge.consortium import files, learning
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import Covariates
 from fcforge.errors import DataError, at
@@ -58,7 +55,7 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
         x = group.start.features(torch.from_numpy(fc[here]), known)
         apart = group.start.strangeness(x)
         strange[here], worst = (part.numpy() for part in torch.stack([*apart.values()]).max(0))
-        odds[here] = scores(group, x)
+        odds[here] = learning.scores(group, x)
         for i, which in zip(np.flatnonzero(here), worst, strict=True):
             if strange[i] > 1:
                 why[i], odds[i] = [*apart][which], np.nan
@@ -77,11 +74,11 @@ def predictor(model: Either, site: Sites = None, unseen: Unseen = "refuse") -> P
     )  # fmt: skip
 
 
-def open_either(path: str | Path, trust: Trust) -> Either:
+def open_either(path: str | Path, trust: sealing.Trust) -> Either:
     """Open a capsule of either kind, everything checked."""
-    if is_consortium(path):
-        return read_consortium(path, trust)
-    return open_capsule(path, trusted=trust)
+    if files.is_consortium(path):
+        return files.read_consortium(path, trust)
+    return sealing.open_capsule(path, trusted=trust)
 
 
 def predict(
@@ -139,7 +136,7 @@ def evaluate(
     with at("the data"):
         require_fit(cohort, asked.roi_names, asked.classes)
     odds = asked.judge(cohort.fc, cohort.covariates).odds
-    seen = len(home.seen(people_of(cohort)))
+    seen = len(home.seen(learning.people_of(cohort)))
     if isinstance(model, Capsule):
         return _summed(cohort, {"the capsule": odds}, seen, _known(model, cohort, home, seen))
     rows, notes = {"consortium": odds}, list[str]()
@@ -221,14 +218,14 @@ def reference_of(model: Either) -> tuple[np.ndarray, str]:
     if len(model.held_out):
         fc = model.held_out.batch().fc.double().mean(0).numpy()
         return fc, "the mean of the capsule's synthetic subjects"
-    return np.eye(model.settings.n_rois), NOBODY
+    return np.eye(model.settings.n_rois), explanation.NOBODY
 
 
 def explain_model(
     model: Either, fc: np.ndarray, covariates: Covariates | None = None,
     subjects: Sequence[str] | None = None, atlas: Atlas | None = None,
     reference: tuple[np.ndarray, str] | None = None,
-) -> Explanation:  # fmt: skip
+) -> explanation.Explanation:  # fmt: skip
     """Explain what either kind of capsule says of scans (n, R, R).
 
     They are held against `reference`, a scan and who it is, by default that of `reference_of`.
@@ -242,9 +239,9 @@ def explain_model(
         offset = -(removed @ model.head.weight / arrays.temperature).numpy()
     scan, said = reference or reference_of(model)
     with one_thread():
-        return explain(
+        return explanation.explain(
             scorer_of(model), fc, scan, said=said, subjects=subjects, offset=offset,
-            atlas=atlas_for(asked.n_rois, tuple(asked.roi_names), atlas),
+            atlas=explanation.atlas_for(asked.n_rois, tuple(asked.roi_names), atlas),
             positive=str(asked.classes[1]),
         )  # fmt: skip
 
@@ -252,7 +249,7 @@ def explain_model(
 def explain_file(
     capsule: Either, scans: Sequence[Path], rows: Sequence[Prediction], kind: Kind = "auto",
     atlas: Atlas | None = None, site: str | None = None, unseen: Unseen = "refuse",
-) -> Explanation:  # fmt: skip
+) -> explanation.Explanation:  # fmt: skip
     """Explain the predictions of `predict_scans`: of the scans that got one, and no others.
 
     `site` and `unseen` are those of `predictor`.

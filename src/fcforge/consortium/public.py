@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fcforge import __version__
-from fcforge.capsule.judging import quality, side_distance
-from fcforge.capsule.ledger import canonical
+from fcforge import __version__, graphs
+from fcforge.capsule import judging, ledger
 from fcforge.errors import CapsuleError, ConfigError
-from fcforge.graphs import log_features, n_rois_of
 from fcforge.releases.start import Start, StartSettings, make_start, rounded
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
@@ -49,7 +47,7 @@ class PublicStart:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over arrays, confounds and papers: the start's name."""
-        hashed = hashlib.sha256(canonical(dict(self.papers)))
+        hashed = hashlib.sha256(ledger.canonical(dict(self.papers)))
         for name, array in sorted(self.tensors().items()):
             hashed.update(f"{name}{tuple(array.shape)}".encode())
             hashed.update(array.contiguous().numpy().astype("<f4").tobytes())
@@ -80,7 +78,7 @@ class PublicStart:
 
     def features(self, fc: Tensor, covariates: Covariates) -> Tensor:
         """Features (n, p) of scans (n, R, R), confounds removed."""
-        found = log_features(fc.double(), float(self.arrays.shrink))
+        found = graphs.log_features(fc.double(), float(self.arrays.shrink))
         if self.confounds is None:
             return found
         return found - torch.from_numpy(self.confounds.effect(covariates))
@@ -120,7 +118,7 @@ class PublicStart:
     def side(self, features: Tensor) -> Tensor:
         """Beyond 1 where left and right are swapped, (n,)."""
         n_edges = self.n_rois * (self.n_rois - 1) // 2
-        return side_distance(self.arrays.mean[:n_edges], features[:, :n_edges])
+        return judging.side_distance(self.arrays.mean[:n_edges], features[:, :n_edges])
 
 
 def likeness(features: Tensor, mean: Tensor) -> Tensor:
@@ -128,7 +126,7 @@ def likeness(features: Tensor, mean: Tensor) -> Tensor:
 
     The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
     """
-    rois = n_rois_of(len(mean)) - 1
+    rois = graphs.n_rois_of(len(mean)) - 1
     edges, mean = features[:, : len(mean) - rois], mean[: len(mean) - rois]
     a = edges - edges.mean(1, keepdim=True)
     b = mean - mean.mean()
@@ -163,7 +161,7 @@ def _made(
     cohort: Cohort, remove: tuple[str, ...], settings: StartSettings, twice: list[str]
 ) -> PublicStart:
     confounds = None
-    features = log_features(torch.from_numpy(cohort.fc).double(), settings.shrink)
+    features = graphs.log_features(torch.from_numpy(cohort.fc).double(), settings.shrink)
     if remove:
         fitted = fit_on_cohort(cohort, remove, settings.shrink)
         both = [rounded(torch.from_numpy(a)).numpy() for a in (fitted.centre, fitted.coefficients)]
@@ -226,7 +224,7 @@ def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
     known = ~torch.isnan(score)
     if not bool(known.any()):
         return {"people": 0, "accuracy": None, "auroc": None, "majority": None}
-    found = quality(score[known].numpy(), y[known].numpy())
+    found = judging.quality(score[known].numpy(), y[known].numpy())
     rates = {k: round(found[k], 3) for k in ("accuracy", "auroc", "majority")}
     return {"people": int(known.sum()), **rates}
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from fcforge.capsule import ledger, lines
-from fcforge.capsule.ledger import PrivateKey
 from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
 from fcforge.errors import CapsuleError, at
 from fcforge.releases.start import StartSettings
@@ -69,7 +68,7 @@ class Record:
         """Plain dict."""
         return {"kind": self.kind, **asdict(self)}
 
-    def signed(self, key: PrivateKey | None) -> Any:
+    def signed(self, key: ledger.PrivateKey | None) -> Any:
         """The record with a signature, or as it is without a key."""
         if key is None:
             return self

@@ -6,18 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fcforge.capsule import ledger
+from fcforge.capsule import container, keys, ledger, sealing
 from fcforge.capsule.audit import audit_capsule, site_as_learned
-from fcforge.capsule.container import require_place
 from fcforge.capsule.contents import Capsule
 from fcforge.capsule.home import Home, Threshold, read_home, receipt_of, write_own
-from fcforge.capsule.keys import read_private
-from fcforge.capsule.sealing import Trust, seal, with_audit
+from fcforge.consortium import files, predicting
 from fcforge.consortium.audit import PLAN, audit_release
-from fcforge.consortium.files import read_consortium, write_consortium, write_either
 from fcforge.consortium.learning import Budget, Learned, learn
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.predicting import open_either
 from fcforge.consortium.public import PublicStart, make_public
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work
@@ -61,7 +57,7 @@ def start_file(
         ``start.axes=8``, ``dataset.quality=all``.
     overwrite : bool
     """
-    require_place(out, overwrite=overwrite)
+    container.require_place(out, overwrite=overwrite)
     given = override({"start": {}, "dataset": dict(dataset)}, settings)
     if set(given) != {"start", "dataset"}:
         raise ConfigError(f"--set {settings[0]}: only start.* and dataset.* can be set.")
@@ -73,7 +69,7 @@ def start_file(
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
     start = make_public(cohort, sites, remove, make(StartSettings, given["start"], "start"))
-    write_consortium(Consortium(start), out, overwrite=overwrite)
+    files.write_consortium(Consortium(start), out, overwrite=overwrite)
     return start
 
 
@@ -91,11 +87,11 @@ def take_turn(
     never left, not the other way round.
     """
     budget = _asked(request)
-    require_place(request.out, overwrite=request.overwrite)
-    group = read_consortium(str(request.state), Trust.of(request.trust))
+    container.require_place(request.out, overwrite=request.overwrite)
+    group = files.read_consortium(str(request.state), sealing.Trust.of(request.trust))
     cohort = load_sites(request.data, [request.site], request.kind, request.positive)
     home, place = _own_home(request, group)
-    key = read_private(request.sign) if request.sign is not None else None
+    key = keys.read_private(request.sign) if request.sign is not None else None
     ledger.require_same_signing([record.key for record in group.records], key is not None)
     agree(group)
     with at_work("making the release"):  # not while somebody is asked
@@ -103,7 +99,7 @@ def take_turn(
         done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
     tell(done)
     write_own(done.home, place)
-    write_either(done.group, done.release, request.out, overwrite=request.overwrite)
+    files.write_either(done.group, done.release, request.out, overwrite=request.overwrite)
     return done
 
 
@@ -142,11 +138,11 @@ def withdraw_file(
     site: str, state: Path, out: Path, sign: Path | None, overwrite: bool = False
 ) -> Consortium:
     """Take a site's releases back; OUT is the capsule without them, or the record alone."""
-    require_place(out, overwrite=overwrite)
-    key = read_private(sign) if sign is not None else None
-    group = read_consortium(state, Trust.of(())).withdrawn(site, key)
+    container.require_place(out, overwrite=overwrite)
+    key = keys.read_private(sign) if sign is not None else None
+    group = files.read_consortium(state, sealing.Trust.of(())).withdrawn(site, key)
     mine = [w for w in group.withdrawals if w.site == site]
-    write_either(group, max(mine, key=lambda w: w.time), out, overwrite=overwrite)
+    files.write_either(group, max(mine, key=lambda w: w.time), out, overwrite=overwrite)
     return group
 
 
@@ -169,9 +165,9 @@ def audit_as_asked(request: AuditRequest, say: Callable[[str], Any] = lambda tex
     if request.capsule is None:
         where, halves = request.device, request.halves
         return audit_site(mine, request.generator, plan, halves=halves, device=where, say=say)
-    trust = Trust.of(request.trust, request.require_signature or None)
-    opened = open_either(request.capsule, trust)
-    key = read_private(request.sign) if request.sign is not None else None
+    trust = sealing.Trust.of(request.trust, request.require_signature or None)
+    opened = predicting.open_either(request.capsule, trust)
+    key = keys.read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
         site = request.site[0]
         if isinstance(opened, Capsule):
@@ -182,7 +178,7 @@ def audit_as_asked(request: AuditRequest, say: Callable[[str], Any] = lambda tex
         return _of_release(request, opened, mine, key)
     found = _of_chain(request, opened, mine, plan)
     if request.record is not None:
-        seal(with_audit(opened, found.to_ledger()), request.record, key=key)
+        sealing.seal(sealing.with_audit(opened, found.to_ledger()), request.record, key=key)
     return found
 
 
@@ -210,7 +206,7 @@ def _of_release(request: AuditRequest, group: Consortium, mine: Cohort, key: Any
     home = read_home(request.local, must_exist=True)
     found = audit_release(group, mine, request.site[0], home, replace(PLAN, seed=request.seed))
     if request.record is not None:
-        write_consortium(group.audited(found, key), request.record)
+        files.write_consortium(group.audited(found, key), request.record)
     return found
 
 
@@ -224,6 +220,6 @@ def _check(request: AuditRequest) -> None:
     if request.record is not None:
         if request.capsule is None:
             raise ConfigError("--record was given without --capsule.", do="Add --capsule FILE.")
-        require_place(request.record)
+        container.require_place(request.record)
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)
