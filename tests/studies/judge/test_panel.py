@@ -11,8 +11,8 @@ from fcforge.generators.references import EdgeGauss
 from fcforge.randomness import torch_rng
 from fcforge.studies.judge import judge
 from fcforge.studies.judge.panel import (
+    JudgedSet,
     Panel,
-    Trial,
     collapse_warnings,
     judge_fidelity,
     judge_site,
@@ -82,8 +82,8 @@ def test_references_are_always_there_unless_they_are_the_rows() -> None:
 
 def test_augmentation_adds_as_many_synthetic_subjects() -> None:
     train, fake = simulate(10), simulate(25, seed=3)
-    assert len(Trial(train, train, fake, 0, {}, is_real=True).augmented) == 10
-    both = Trial(train, train, fake, 0, {}).augmented
+    assert len(JudgedSet(train, train, fake, 0, {}, is_real=True).augmented) == 10
+    both = JudgedSet(train, train, fake, 0, {}).augmented
     assert len(both) == 20
     assert (both.fc[10:] == fake.fc[:10]).all()
 

@@ -77,7 +77,7 @@ def synthesise(
     )
 
 
-class Trial(NamedTuple):
+class JudgedSet(NamedTuple):
     """A synthetic set beside the subjects it was learnt from and held-out ones.
 
     The real row is its own training part: nothing is added to it.
@@ -98,7 +98,7 @@ class Trial(NamedTuple):
 
 
 def judge_all(
-    sets: Sequence[Trial], panel: Panel, device: torch.device | str = "cpu"
+    sets: Sequence[JudgedSet], panel: Panel, device: torch.device | str = "cpu"
 ) -> list[dict[str, Any]]:
     """Numbers of every set; classifiers of equal size are trained side by side on a GPU."""
     out: list[dict[str, Any]] = []
@@ -141,7 +141,8 @@ def judge_site(
         train, test = (to_device(b, device) for b in (site.learning(with_val=True), site.test))
         for row, component in panel.rows.items():
             fc, said = make(component, train, site.name, seed) if component else (train, {})
-            sets.append(Trial(train, test, to_device(fc, device), seed, dict(said), row == REAL))
+            fake = to_device(fc, device)
+            sets.append(JudgedSet(train, test, fake, seed, dict(said), row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
             records.append({**place, "diagnostics": dict(said)})
             say(f"{site.name} seed {seed} {row}: made")
@@ -194,7 +195,7 @@ def judge(
         ``warnings``, a list of sentences.
     """
     asked = Panel({}, tuple(classifiers), tuple(augment), training=training or Training())
-    one = Trial(real_train, real_test, synthetic, seed, dict(diagnostics or {}))
+    one = JudgedSet(real_train, real_test, synthetic, seed, dict(diagnostics or {}))
     return judge_all([one], asked, device)[0]
 
 
