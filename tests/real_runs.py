@@ -1,4 +1,4 @@
-"""One small experiment, run through the command line once per test session and shared."""
+"""Small experiments; one is run through the command line once per test session and shared."""
 
 import atexit
 import io
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge.cli import main
+from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import Store
+from fcforge.types import Component, LearnerSpec, Training
 
 SMALL = """\
 [experiment]
@@ -57,6 +59,15 @@ model = "linear"
 method = "analytic"
 model = "linear"
 """
+
+
+def small_experiment(seed: int = 0, *methods: str) -> Experiment:
+    """Two simulated sites, one epoch, edges: a run of a second."""
+    return Experiment(
+        Component("simulated", {"n_sites": 2, "n_rois": 8, "scale": 0.1, "seed": seed}),
+        tuple(LearnerSpec(Component(m), Component("linear")) for m in methods or ("finetune",)),
+        training=Training(epochs=1, batch_size=8),
+    )
 
 
 class Answer(NamedTuple):

@@ -1,4 +1,4 @@
-"""Nodes: a shared prefix is an independent run, results are collected as they were."""
+"""Nodes: a shared prefix is an independent run; groups fit the card."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -9,15 +9,11 @@ import torch
 
 from fcforge.errors import ConfigError, FCForgeError
 from fcforge.runner.bench import synthetic_name
-from fcforge.runner.collect import collect
-from fcforge.runner.execute import fitted_generators, wanted_generators
-from fcforge.runner.experiment import Experiment
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Work
-from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
-from fcforge.sites import Cohort, make_sites
+from fcforge.sites import make_sites
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from small_world import (
     assert_same,
@@ -72,77 +68,6 @@ def test_a_worker_that_did_other_things_before_writes_the_same_bytes(tmp_path):
         files = [tmp_path / x / "nodes" / key / "lane.safetensors" for x in ("plain", "mixed")]
         if files[0].exists():
             assert files[0].read_bytes() == files[1].read_bytes()
-
-
-# -- sites with odd names, results -------------------------------------------------------------
-ODD = ("Site One", "a/b", "Würzburg · 東京")
-
-
-def odd_cohort() -> Cohort:
-    source = cohort()
-    names = dict(zip(order(), ODD, strict=True))
-    return replace(source, site=np.array([names[s] for s in source.site.tolist()]))
-
-
-def odd_experiment(tmp_path) -> Experiment:
-    made = odd_cohort()
-    path = tmp_path / "odd.npz"
-    np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
-    return Experiment(
-        Component("folder", {"path": str(path)}),
-        (learner_spec("finetune"), learner_spec("forge"), learner_spec("joint")),
-        orders=(ODD, ODD[::-1]),
-        training=Training(epochs=1, batch_size=16),
-    )
-
-
-def test_sites_may_have_any_name_from_data_to_results(tmp_path):
-    prepared = prepare(odd_experiment(tmp_path))
-    store = open_store(prepared, tmp_path / "run")
-    run_experiment(prepared, store, device="cpu", group=2)
-    results, asked = collect(store)
-    assert len(results) == asked == 6
-    sites = make_sites(odd_cohort(), 0)
-    for result in results:
-        assert sorted(result.sites) == sorted(ODD)
-        for name in ODD:
-            n = len(sites[name].test)
-            assert result.scores[name].shape == (3, n)
-            assert result.initial[name].shape == (n,)
-            assert result.y[name].tolist() == sites[name].test.y.tolist()
-            assert result.subject_ids[name] == sites[name].subject_ids["test"]
-            patients = sites[name].learning(with_val=True).y.float().mean()
-            assert result.train_positive[name] == pytest.approx(float(patients))
-        assert result.seconds.shape == result.memory_bytes.shape == (3,)
-        assert result.environment["torch"] == torch.__version__
-
-
-def test_half_a_run_is_collected_as_far_as_it_is(tmp_path):
-    prepared = prepare(odd_experiment(tmp_path))
-    store = open_store(prepared, tmp_path / "run")
-    assert collect(store) == ([], 6)
-    shop = Workshop(prepared.cohort, store)
-    spec, keys = prepared.plan.stages[0]
-    for key in keys:
-        shop.run([prepared.plan.nodes[key]])
-    results, asked = collect(store)
-    assert [r.spec for r in results] == [spec]
-    assert asked == 6
-
-
-def test_results_are_the_stored_scores_stage_by_stage(tmp_path):
-    prepared = prepare(odd_experiment(tmp_path))
-    store = open_store(prepared, tmp_path / "run")
-    run_experiment(prepared, store, device="cpu", group=1)
-    results, _ = collect(store)
-    for result, (spec, keys) in zip(results, prepared.plan.stages, strict=True):
-        assert result.spec == spec
-        for stage, key in enumerate(keys[1:]):
-            for site, values in store.read_scores(key).items():
-                assert np.array_equal(result.scores[site][stage], values)
-    joint = [r for r in results if r.spec.learner.method.name == "joint"]
-    for result in joint:  # one network, shown at every stage
-        assert all((s == s[0]).all() for s in result.scores.values())
 
 
 # -- memory, pools, learners -------------------------------------------------------------------
@@ -286,52 +211,3 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert 1 < quarter < whole / 2
-
-
-def test_generators_are_fitted_ahead_and_found(tmp_path):
-    """Several processes fit each (site, seed) once; the run then only reads them."""
-    spec = replace(run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16))
-    plan = plan_of(spec, replace(spec, seed=1))
-    path = tmp_path / "data.npz"
-    made = cohort()
-    np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
-    dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
-    store.root.mkdir()
-    nodes = list(plan.nodes.values())
-    with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:
-        wait_for(nodes)
-        ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
-    assert len(ahead) == 4  # two sites, two seeds
-    run_plan(plan, store.root)
-    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
-    assert found == ahead  # beside them the subjects that were drawn
-
-
-def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
-    """On a GPU all (site, seed) of FCM-VAE are one call; the run then only reads them."""
-    vae = Component("fcm_vae", {"epochs": 1, "d_model": 8, "d_ff": 8, "d_z": 4})
-    learner = replace(learner_spec("forge"), generator=vae)
-    spec = replace(run_spec(learner, 2), training=Training(epochs=1, batch_size=16))
-    plan = plan_of(spec, replace(spec, seed=1))
-    nodes, store = list(plan.nodes.values()), Store(tmp_path)
-    wanted = wanted_generators(nodes, in_lanes=True)
-    assert len(wanted) == 4  # two sites, two seeds
-    assert Workshop(cohort(), store).fit_generators(list(wanted.values())) == 4
-    ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
-    run_plan(plan, store.root)
-    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
-    assert found == ahead  # beside them the subjects that were drawn
-    with fitted_generators(nodes, Component("folder"), store, 2, but=wanted) as wait_for:
-        wait_for(nodes)  # nothing is left for processes: the dataset is not even read
-
-
-def test_generators_without_lanes_are_left_to_processes():
-    plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
-    assert wanted_generators(list(plan.nodes.values()), in_lanes=True) == {}
-
-
-def test_one_job_fits_nothing_ahead(tmp_path):
-    plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
-    with fitted_generators(list(plan.nodes.values()), Component("folder"), store, 1) as wait_for:
-        wait_for(list(plan.nodes.values()))
-    assert not store.generators.exists()

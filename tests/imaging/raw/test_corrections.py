@@ -1,5 +1,6 @@
-"""Slice timing by hand; distortion: a known field, its grid, PyHySCO as a program."""
+"""Slice timing by hand; distortion: a known field, its grid, programs and their command lines."""
 
+import json
 from pathlib import Path
 
 import nibabel as nib
@@ -8,6 +9,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from fcforge.errors import ConfigError, DataError
+from fcforge.imaging.raw import corrections
 from fcforge.imaging.raw.corrections import (
     correct_slice_timing,
     estimate_field,
@@ -102,3 +104,189 @@ def test_pyhysco_is_run_as_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(DataError, match=r"needs PyHySCO or FSL's topup"):
         estimate_field(volume, volume, np.eye(4), axis=1)
+
+
+def test_route_follows_what_is_installed():
+    def nothing(name: str) -> str | None:
+        return None
+
+    def fsl(name: str) -> str | None:
+        return f"/fsl/{name}" if name in ("slicetimer", "mcflirt", "topup") else None
+
+    pip = {
+        "slice_timing": "fcforge",
+        "motion": "fcforge",
+        "distortion": "pyhysco",
+        "registration": "ants",
+    }
+    assert corrections.plan_route("auto", nothing) == pip
+    assert corrections.plan_route("pip", fsl) == pip
+    assert corrections.plan_route("auto", fsl) == {
+        "slice_timing": "slicetimer",
+        "motion": "mcflirt",
+        "distortion": "topup",
+        "registration": "ants",
+    }
+    everything = corrections.plan_route("fsl", lambda name: name)
+    assert everything["registration"] == "spm12"
+    with pytest.raises(DataError, match="slicetimer, mcflirt, topup not found"):
+        corrections.plan_route("fsl", nothing)
+
+
+def test_command_lines():
+    a, b = Path("a.nii.gz"), Path("b.nii.gz")
+    assert corrections.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt") == [
+        "slicetimer", "--in=a.nii.gz", "--out=b.nii.gz", "--repeat=2", "--tcustom=t.txt",
+    ]  # fmt: skip
+    assert corrections.command("mcflirt", source=a, out="out") == [
+        "mcflirt", "-in", "a.nii.gz", "-out", "out", "-refvol", "0", "-plots", "-mats",
+    ]  # fmt: skip
+    topup = corrections.command("topup", pair="pair.nii.gz", datain="acq.txt", topup="t")
+    assert topup == [
+        "topup", "--imain=pair.nii.gz", "--datain=acq.txt", "--config=b02b0.cnf", "--out=t",
+        "--fout=t_field",
+    ]  # fmt: skip
+    assert not any("fwhm" in part for part in topup)  # nipype's --fwhm 8 is not topup's default
+    assert corrections.command("applytopup", source=a, datain="acq.txt", topup="t", out=b) == [
+        "applytopup", "--imain=a.nii.gz", "--datain=acq.txt", "--inindex=1", "--topup=t",
+        "--method=jac", "--interp=spline", "--out=b.nii.gz",
+    ]  # fmt: skip
+    assert corrections.command("spm12", batch="job.m") == ["spm12", "script", "job.m"]
+
+
+def test_a_path_with_blanks_is_one_argument():
+    assert corrections.command("spm12", batch="/my data/job.m") == [
+        "spm12",
+        "script",
+        "/my data/job.m",
+    ]
+
+
+def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("nipype", reason="nipype is no dependency; install it to compare")
+    from nipype.interfaces import fsl
+
+    monkeypatch.setenv("FSLOUTPUTTYPE", "NIFTI_GZ")
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.nii.gz", "t.txt", "acq.txt"):
+        (tmp_path / name).touch()
+    a, b = Path("a.nii.gz"), Path("b.nii.gz")
+    timer = fsl.SliceTimer(
+        in_file="a.nii.gz", out_file="b.nii.gz", time_repetition=2.0, custom_timings="t.txt"
+    )
+    theirs = timer.cmdline.replace("2.000000", "2").split()
+    assert sorted(
+        corrections.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt")
+    ) == sorted(theirs)
+    realign = fsl.MCFLIRT(
+        in_file="a.nii.gz", out_file="out", ref_vol=0, save_plots=True, save_mats=True
+    )
+    assert sorted(corrections.command("mcflirt", source=a, out="out")) == sorted(
+        realign.cmdline.split()
+    )
+    topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
+    ours = corrections.command("topup", pair=a, datain="acq.txt", topup="t")
+    assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
+
+
+def test_files_for_the_programs(tmp_path: Path):
+    text = corrections.slicetimer_file(np.array([0.0, 1.0, 1.5]), 2.0)
+    assert text.split() == ["0.000000", "0.500000", "0.750000"]
+    lines = corrections.acquisition_parameters(["j-", "j"], 0.05).splitlines()
+    assert lines == ["0 -1 0 0.050000", "0 1 0 0.050000"]
+    (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
+    got = corrections.read_mcflirt(tmp_path / "m.par")
+    assert got.tolist() == [[1, 2, 3, 0.01, 0.02, 0.03], [4, 5, 6, 0, 0, 0]]
+    batch = corrections.spm_normalise_batch(Path("/w/mean.nii"), Path("/w/series.nii"), 3.0)
+    assert "spm.spatial.normalise.estwrite.subj.vol = {'/w/mean.nii,1'};" in batch
+    assert "woptions.vox = [3 3 3];" in batch
+    assert "affreg = 'mni'" in batch
+    assert "$" not in batch
+
+
+STAND_IN = """#!/usr/bin/env python3
+import json, pathlib, shutil, sys
+log = pathlib.Path("{log}")
+with log.open("a") as f:
+    f.write(json.dumps(sys.argv) + "\\n")
+name = pathlib.Path(sys.argv[0]).name
+given = dict(a.split("=", 1) for a in sys.argv[1:] if "=" in a)
+if name == "slicetimer":
+    shutil.copyfile(given["--in"], given["--out"])
+elif name == "mcflirt":
+    out = sys.argv[sys.argv.index("-out") + 1]
+    shutil.copyfile(sys.argv[sys.argv.index("-in") + 1], out + ".nii.gz")
+    n = {n}
+    pathlib.Path(out + ".par").write_text("0 0 0.01 0.5 0 0\\n" * n)
+elif name == "applytopup":
+    shutil.copyfile(given["--imain"], given["--out"])
+"""
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs with FSL's names that write down how they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    log = tmp_path / "calls.jsonl"
+    for name in ("slicetimer", "mcflirt", "topup", "applytopup"):
+        (folder / name).write_text(STAND_IN.replace("{log}", str(log)).replace("{n}", "12"))
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return log
+
+
+def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
+    stand_ins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import nibabel as nib
+    from imaging_calls import preprocess_command
+
+    from fcforge.imaging.raw import pipeline
+
+    monkeypatch.setattr(pipeline.mni, "register_to_mni", lambda mean, affine: np.eye(4))
+    root = tmp_path / "bids"
+    func, fmap = root / "sub-01" / "func", root / "sub-01" / "fmap"
+    func.mkdir(parents=True)
+    fmap.mkdir()
+    rng = np.random.default_rng(0)
+    data = rng.uniform(500, 600, size=(20, 24, 20, 14)).astype(np.int16)
+    affine = np.diag([9.0, 9, 9, 1])
+    affine[:3, 3] = [-90, -126, -72]
+    image = nib.Nifti1Image(data, affine)
+    image.header.set_xyzt_units("mm", "sec")
+    image.header["pixdim"][4] = 2.0
+    nib.save(image, func / "sub-01_task-rest_bold.nii.gz")
+    info = {
+        "RepetitionTime": 2.0,
+        "SliceTiming": [i / 10 for i in range(20)],
+        "PhaseEncodingDirection": "j-",
+        "TotalReadoutTime": 0.04,
+    }
+    (func / "sub-01_task-rest_bold.json").write_text(json.dumps(info))
+    nib.save(nib.Nifti1Image(data[..., 0], affine), fmap / "sub-01_dir-PA_epi.nii.gz")
+    (fmap / "sub-01_dir-PA_epi.json").write_text('{"PhaseEncodingDirection": "j"}')
+    lines: list[str] = []
+    code = preprocess_command(
+        source=root, out=tmp_path / "out", drop=2, sdc=True, route="fsl", resolution=8.0,
+        report=False, say=lines.append,
+    )  # fmt: skip
+    assert code == 0, lines
+    calls = [json.loads(line) for line in stand_ins.read_text().splitlines()]
+    assert [Path(c[0]).name for c in calls] == ["slicetimer", "mcflirt", "topup", "applytopup"]
+    side = json.loads(next((tmp_path / "out").rglob("*preproc_bold.json")).read_text())
+    assert side["Steps"]["slice_timing"]["Tool"] == "slicetimer"
+    assert side["Steps"]["motion"]["Tool"] == "mcflirt"
+    assert side["Steps"]["distortion"]["Tool"] == "topup"
+    assert side["Steps"]["registration"]["Tool"] == "ants"
+    table = next((tmp_path / "out").rglob("*confounds_timeseries.tsv")).read_text()
+    assert table.splitlines()[1].startswith("0.5\t")
+
+
+def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    program = tmp_path / "mcflirt"
+    program.write_text("#!/bin/sh\necho 'cannot open volume' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"):
+        corrections.run("mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y")

@@ -1,4 +1,4 @@
-"""kill -9 in the middle, then the same command: the run is the one nobody disturbed."""
+"""A run: killed and resumed it is the one nobody disturbed; folders and precisions refused."""
 
 import os
 import shutil
@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fcforge.errors import FCForgeError, StoreError
-from fcforge.runner import execute
+from fcforge.errors import ConfigError, StoreError
+from fcforge.runner import run
 from fcforge.runner.collect import collect, progress_of
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Work, missing_nodes
@@ -21,7 +21,15 @@ from fcforge.runner.store import Store
 from fcforge.runner.workshop import Workshop
 from fcforge.sites import load_dataset
 from fcforge.types import Component, LearnerSpec, Training
-from real_runs import assert_same_run, contents, fcforge, finished, small_config, without_seconds
+from real_runs import (
+    assert_same_run,
+    contents,
+    fcforge,
+    finished,
+    small_config,
+    small_experiment,
+    without_seconds,
+)
 
 
 def start_run(folder: Path) -> subprocess.Popen[bytes]:
@@ -88,36 +96,6 @@ def test_a_finished_run_is_not_trained_again():
     assert (folder / "table.csv").read_text() == table
 
 
-def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
-    class Pool:
-        def __init__(self, **kwargs):
-            self._processes = {}
-
-        def submit(self, *args):
-            from concurrent.futures import Future
-            from concurrent.futures.process import BrokenProcessPool
-
-            future: Future = Future()
-            future.set_exception(BrokenProcessPool("killed"))
-            return future
-
-        def shutdown(self, **kwargs):
-            pass
-
-    monkeypatch.setattr(execute, "ProcessPoolExecutor", Pool)
-    prepared = prepare(small_experiment())
-    with pytest.raises(FCForgeError, match=r"worker process died.*The same command again"):
-        run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)
-
-
-def small_experiment(seed: int = 0, *methods: str) -> Experiment:
-    return Experiment(
-        Component("simulated", {"n_sites": 2, "n_rois": 8, "scale": 0.1, "seed": seed}),
-        tuple(LearnerSpec(Component(m), Component("linear")) for m in methods or ("finetune",)),
-        training=Training(epochs=1, batch_size=8),
-    )
-
-
 def lanes(prepared, folder: Path) -> Store:
     """Run in this process (as on a GPU): no worker to start."""
     store = open_store(prepared, folder)
@@ -137,20 +115,6 @@ def test_more_learners_use_what_is_there(tmp_path):
     results, asked = collect(store)
     assert len(results) == asked == 4
     assert {r.spec.learner.title for r in results} == {"finetune/linear", "analytic/linear"}
-
-
-@pytest.mark.parametrize("how", [{"group": 4}, {"jobs": 1}], ids=["lanes", "worker"])
-def test_progress_counts_what_was_announced(how, tmp_path):
-    """Two orders of two sites: four trainings, and an untrained network that is only scored."""
-    prepared, seen = prepare(small_experiment()), []
-    store = open_store(prepared, tmp_path)
-    run_experiment(
-        prepared, store, **how, progress=lambda done, total, what: seen.append((done, total))
-    )
-    assert prepared.plan.trainings == 4
-    assert seen[0] == (0, 4)
-    assert seen[-1] == (4, 4)
-    assert seen == sorted(seen)
 
 
 def test_a_folder_with_other_data_is_refused(tmp_path):
@@ -290,3 +254,32 @@ def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(
     files = {p: at for p, at in before.items() if p.is_file()}
     assert files.items() <= stamps(tmp_path / "grown").items()
     assert len(collect(store)[0]) == 3
+
+
+def _experiment(**training: str) -> Experiment:
+    learner = LearnerSpec(Component("finetune"), Component("linear"), training=training)
+    return Experiment(Component("simulated"), (learner,))
+
+
+def test_a_cpu_that_cannot_is_refused(monkeypatch):
+    monkeypatch.setattr(run, "bfloat16_works", lambda: False)
+    with pytest.raises(ConfigError, match="float32"):
+        run.check_precision(_experiment(precision="bfloat16"), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("training", "device", "works"),
+    [({}, "cpu", False), ({"precision": "bfloat16"}, "cuda", False)],
+)
+def test_others_go_on(monkeypatch, training, device, works):
+    monkeypatch.setattr(run, "bfloat16_works", lambda: works)
+    run.check_precision(_experiment(**training), device)
+
+
+def test_the_experiments_own_precision_counts(monkeypatch):
+    monkeypatch.setattr(run, "bfloat16_works", lambda: False)
+    low = Experiment(
+        Component("simulated"), _experiment().learners, training=Training(precision="bfloat16")
+    )
+    with pytest.raises(ConfigError):
+        run.check_precision(low, "cpu")

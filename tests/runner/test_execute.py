@@ -1,0 +1,87 @@
+"""Worker processes: generators are fitted ahead, and a worker that dies is one clear error."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fcforge.errors import FCForgeError
+from fcforge.runner import execute
+from fcforge.runner.execute import fitted_generators, wanted_generators
+from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.runner.store import Store
+from fcforge.runner.workshop import Workshop
+from fcforge.types import Component, Training
+from real_runs import small_experiment
+from small_world import cohort, learner_spec, plan_of, run_plan, run_spec
+
+
+def test_generators_are_fitted_ahead_and_found(tmp_path):
+    """Several processes fit each (site, seed) once; the run then only reads them."""
+    spec = replace(run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16))
+    plan = plan_of(spec, replace(spec, seed=1))
+    path = tmp_path / "data.npz"
+    made = cohort()
+    np.savez(path, fc=made.fc, label=made.y, site=made.site, subject_id=made.subject_id)
+    dataset, store = Component("folder", {"path": str(path)}), Store(tmp_path / "run")
+    store.root.mkdir()
+    nodes = list(plan.nodes.values())
+    with fitted_generators(nodes, dataset, store, jobs=2) as wait_for:
+        wait_for(nodes)
+        ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    assert len(ahead) == 4  # two sites, two seeds
+    run_plan(plan, store.root)
+    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
+    assert found == ahead  # beside them the subjects that were drawn
+
+
+def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
+    """On a GPU all (site, seed) of FCM-VAE are one call; the run then only reads them."""
+    vae = Component("fcm_vae", {"epochs": 1, "d_model": 8, "d_ff": 8, "d_z": 4})
+    learner = replace(learner_spec("forge"), generator=vae)
+    spec = replace(run_spec(learner, 2), training=Training(epochs=1, batch_size=16))
+    plan = plan_of(spec, replace(spec, seed=1))
+    nodes, store = list(plan.nodes.values()), Store(tmp_path)
+    wanted = wanted_generators(nodes, in_lanes=True)
+    assert len(wanted) == 4  # two sites, two seeds
+    assert Workshop(cohort(), store).fit_generators(list(wanted.values())) == 4
+    ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
+    run_plan(plan, store.root)
+    found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
+    assert found == ahead  # beside them the subjects that were drawn
+    with fitted_generators(nodes, Component("folder"), store, 2, but=wanted) as wait_for:
+        wait_for(nodes)  # nothing is left for processes: the dataset is not even read
+
+
+def test_generators_without_lanes_are_left_to_processes():
+    plan = plan_of(run_spec(learner_spec("forge"), 2))  # corr_gauss
+    assert wanted_generators(list(plan.nodes.values()), in_lanes=True) == {}
+
+
+def test_one_job_fits_nothing_ahead(tmp_path):
+    plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
+    with fitted_generators(list(plan.nodes.values()), Component("folder"), store, 1) as wait_for:
+        wait_for(list(plan.nodes.values()))
+    assert not store.generators.exists()
+
+
+def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
+    class Pool:
+        def __init__(self, **kwargs):
+            self._processes = {}
+
+        def submit(self, *args):
+            from concurrent.futures import Future
+            from concurrent.futures.process import BrokenProcessPool
+
+            future: Future = Future()
+            future.set_exception(BrokenProcessPool("killed"))
+            return future
+
+        def shutdown(self, **kwargs):
+            pass
+
+    monkeypatch.setattr(execute, "ProcessPoolExecutor", Pool)
+    prepared = prepare(small_experiment())
+    with pytest.raises(FCForgeError, match=r"worker process died.*The same command again"):
+        run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)
