@@ -104,18 +104,19 @@ def _drawn(*texts: str, time_left: bool = True) -> "Progress":
 
 
 def _plain(what: str, every: float) -> Report:
-    started = time.monotonic()
     first: list[int] = []
-    shown = [0.0]
+    started, shown = [0.0], [0.0]
 
     def report(done: int, total: int, last: str) -> None:
         first[:] = first or [done]
         now = time.monotonic()
+        if done == first[0]:  # what is made ready before says nothing about the rest
+            started[0] = now
         if done < total and now - shown[0] < every:
             return
         shown[0] = now
         moved = done - first[0]
-        left = duration((now - started) / moved * (total - done)) if moved else ""
+        left = duration((now - started[0]) / moved * (total - done)) if moved else ""
         tail = f", about {left} left" if left and done < total else ""
         line = printable(f"{what}: {done}/{total}{tail} {last}".rstrip())
         print(line, file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import groupby
@@ -101,9 +101,12 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     jobs = min(jobs, len(work.todo))
     pool, root = _workers(jobs), str(work.store.root)
     try:
-        if jobs > 1:  # first in the queue: two workers that need one at a time would both fit it
-            for node in wanted_generators(work.todo).values():
-                pool.submit(fit_generator, node, dataset, root, draw=True)
+        # first of all: two workers that need a generator at the same time would both fit it
+        wanted = wanted_generators(work.todo).values() if jobs > 1 else ()
+        ahead = {pool.submit(fit_generator, n, dataset, root, draw=True): n for n in wanted}
+        for done in as_completed(ahead):
+            done.result()
+            work.done([], f"generator of {ahead[done].spec.order[-1]}")
         _train_all(work, jobs, lambda node: pool.submit(train, node, dataset, root))
     except BrokenProcessPool as error:
         raise FCForgeError(
