@@ -8,6 +8,7 @@ import pytest
 
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
+from fcforge.privacy.mechanisms import DELTA, EPSILON
 from fcforge.requests import FIRST_SITE, AuditRequest, LearnRequest, PredictRequest, Request, option
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
@@ -63,3 +64,10 @@ def test_choices_of_a_first_site():
     some = LearnRequest("NYU", Path("a.npz"), Path("a.capsule"), method="ewc", seed=0)
     assert some.chosen == {"method": "ewc", "seed": 0}  # 0 is a choice
     assert set(FIRST_SITE) <= {f.name for f in fields(LearnRequest)}
+
+
+def test_the_help_names_the_budget_of_a_release():
+    """The requests stand below the room that knows it."""
+    shown = {f.name: str(f.metadata) for f in fields(LearnRequest)}
+    assert f"({EPSILON:g})" in shown["epsilon"]
+    assert f"({DELTA:g})" in shown["delta"]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import DataError
+from fcforge.types import SHRINK, TAU
 
 EdgeKind = Literal["positive", "absolute"]
 EDGE_SCALE = 0.2  # typical spread of a Fisher-z edge over subjects; fixed, never learnt
@@ -23,7 +24,7 @@ def without_diagonal(fc: Tensor) -> Tensor:
 
 
 def adjacency(
-    fc: Tensor, tau: float = 0.4, kind: EdgeKind = "positive", weighted: bool = True
+    fc: Tensor, tau: float = TAU, kind: EdgeKind = "positive", weighted: bool = True
 ) -> Tensor:
     r"""Thresholded graph of an FC matrix.
 
@@ -247,7 +248,7 @@ def centre_edges(x: Tensor, out: Tensor | None = None) -> Tensor:
     return out
 
 
-def log_matrix(fc: Tensor, shrink: float = 0.4) -> Tensor:
+def log_matrix(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     r"""Matrix logarithm of the shrunk FC, :math:`\log((1 - a) C + a I)`; (n, R, R)."""
     eye = torch.eye(fc.shape[-1], dtype=fc.dtype, device=fc.device)
     return _SymmetricLog.apply((1 - shrink) * fc + shrink * eye)
@@ -281,7 +282,7 @@ class _SymmetricLog(torch.autograd.Function):
         return vector @ (inside * rise / 2) @ vector.transpose(-1, -2)
 
 
-def log_edges(fc: Tensor, shrink: float = 0.4) -> Tensor:
+def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     r"""Upper triangle of the matrix logarithm of the shrunk FC, (n, R, R) -> (n, E).
 
     .. math:: \mathrm{off}\,\log\big((1 - a) C + a I\big)
@@ -295,7 +296,7 @@ def log_edges(fc: Tensor, shrink: float = 0.4) -> Tensor:
 LOG_SCALE = 0.05  # typical spread of an entry of the matrix logarithm; fixed, never learnt
 
 
-def log_features(fc: Tensor, shrink: float = 0.4) -> Tensor:
+def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     r"""Whole matrix logarithm of the shrunk FC as a vector, (n, R, R) -> (n, R (R + 1) / 2).
 
     Edges first, then the diagonal divided by :math:`\sqrt 2`, so that distances are log-Euclidean
@@ -305,7 +306,7 @@ def log_features(fc: Tensor, shrink: float = 0.4) -> Tensor:
     return torch.cat([edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
 
 
-def from_log_features(features: Tensor, shrink: float = 0.4, unit: bool = True) -> Tensor:
+def from_log_features(features: Tensor, shrink: float = SHRINK, unit: bool = True) -> Tensor:
     """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
 
     Parameters

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Protocol = Literal["strict", "paper"]
 Harmonise = Literal["none", "site_demean", "combat"]
+TAU = 0.4  # an edge below it is not in the graph
+SHRINK = 0.4  # share of the identity that is mixed into FC before its logarithm
 Folds = Annotated[int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")]
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from fcforge import __version__
+from fcforge.cli import experiments
+from fcforge.runner.collect import collect
 from fcforge.runner.config import load_experiment
 from fcforge.runner.plan import missing_nodes
-from fcforge.runner.run import open_store, prepare
+from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
 from real_runs import fcforge, finished, scratch, small_config
@@ -52,6 +54,23 @@ def test_help_is_quick_and_light():
     assert float(done.stderr.split("CPU")[1]) < 0.5
     for command in ("init", "check", "run", "status", "report", "list"):
         assert command in done.stdout
+
+
+def test_the_embedded_demo_runs(tmp_path, monkeypatch):
+    """The command with its own config; one epoch, one order and few ROIs suffice."""
+    small = ("training.epochs=1", "experiment.orders=1", "dataset.scale=0.4", "dataset.n_rois=12")
+    found = []
+
+    def quickly(config, out, **_):
+        prepared = prepare(load_experiment(config, small))
+        run_experiment(prepared, store := open_store(prepared, out), group=1)
+        found.extend((prepared.experiment, *collect(store)))
+
+    monkeypatch.setattr(experiments, "run", quickly)
+    assert fcforge("demo", "--out", tmp_path / "run").code == 0
+    experiment, results, asked = found
+    assert len(results) == asked == len(experiment.learners)
+    assert all(np.isfinite(p).all() for r in results for p in r.scores.values())
 
 
 def test_version_and_no_arguments():

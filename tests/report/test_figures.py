@@ -1,6 +1,7 @@
 """Pictures: themed inline SVG, readable cells, axes and places worked out by hand."""
 
 import re
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -97,3 +98,19 @@ def test_a_matrix_is_drawn_in_that_order():
 
 def test_a_line_for_those_who_cannot_see_it():
     assert figures.describe(np.array([0.5, np.nan, 0.25])) == "0.500, 0.250"
+
+
+def test_text_of_a_page_is_at_least_12_px_on_screen_and_on_paper():
+    style = (Path(figures.__file__).parent / "templates" / "style.css").read_text()
+    root = min(16.0, *map(float, re.findall(r"html \{ font-size: ([\d.]+)px", style)))
+    sizes = re.findall(r"font-size: ([^;}]+)", style)
+    assert len(sizes) > 20
+    for size in sizes:
+        number, unit = re.match(r"(?:max\(|clamp\()?([\d.]+)(px|rem|em)\b", size).groups()
+        assert float(number) * (1 if unit == "px" else root) >= 12, size
+
+
+def test_colours_are_those_of_the_style_and_of_the_pictures():
+    room = Path(figures.__file__).parent
+    for path in {*room.rglob("*.py"), *room.rglob("*.j2")} - {Path(figures.__file__)}:
+        assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), path.name

@@ -187,7 +187,8 @@ def audit_release(
     everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
     require_numbers(release, everybody.rows)
     budgets = (None,) if epsilon is None else (None, epsilon)
-    found = audit_people(group.start.arrays, everybody, budgets, release.delta or 1e-3, plan)
+    delta = release.delta or mechanisms.DELTA
+    found = audit_people(group.start.arrays, everybody, budgets, delta, plan)
     about = {
         **found.about, "what": f"release {release.wave} of site '{site}'", "site": site,
         "release": release.digest, "released": release_name(epsilon), "epsilon": epsilon,

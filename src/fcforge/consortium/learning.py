@@ -17,7 +17,7 @@ from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, likeness
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.privacy.mechanisms import check_budget, epsilon_of, secret_rng
+from fcforge.privacy.mechanisms import DELTA, EPSILON, check_budget, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
@@ -40,8 +40,8 @@ class Budget:
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: float = 1.0
-    delta: float = 1e-3
+    epsilon: float = EPSILON
+    delta: float = DELTA
     again: bool = False
 
     @property

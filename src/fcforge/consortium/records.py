@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fcforge.capsule import ledger, lines
 from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
 from fcforge.errors import CapsuleError, at
+from fcforge.privacy.mechanisms import DELTA, EPSILON
 from fcforge.releases.start import StartSettings
 from fcforge.settings import Bound, Count, NotNegative, Share, read_json
 from fcforge.studies.audit_result import Audit
@@ -115,9 +116,9 @@ class Release(Record):
     wave: Wave = 1
     numbers: tuple[Finite, ...] = ()
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: NotNegative = 1.0
-    delta: NotNegative = 1e-3
-    spent: NotNegative = 1.0
+    epsilon: NotNegative = EPSILON
+    delta: NotNegative = DELTA
+    spent: NotNegative = EPSILON
     noise_sd: NotNegative = 0.0
     commitment: Sha256 = ""
 

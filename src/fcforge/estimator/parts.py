@@ -19,7 +19,7 @@ from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.settings import make
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, Conditions, LearnerSpec, Training
 
 RELEASES = "forge_release"
 # settings of a part are in this parameter of the estimator
@@ -57,8 +57,8 @@ class Parameters(Fitted):
     method: str = "analytic"
     model: str | None = None
     generator: str | None = None
-    epochs: int = 100
-    batch_size: int = 32
+    epochs: int = Training.epochs
+    batch_size: int = Training.batch_size
     lr: float | None = None
     seed: int = 0
     method_params: Mapping[str, Any] | None = None
@@ -70,7 +70,7 @@ class Parameters(Fitted):
     kind: Literal["auto", "fc", "timeseries"] = "auto"
     held_out: int = 0
     calibrate: Literal["none", "inner_val", "synthetic"] = "none"
-    val_fraction: float = 0.2
+    val_fraction: float = Conditions.val_fraction
     start: Any = None
     positive: Any = None
     site_order: Sequence[Any] | None = None

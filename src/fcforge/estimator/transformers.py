@@ -22,6 +22,7 @@ from fcforge.estimator.people import columns_of, positive_class, site_names, two
 from fcforge.sites.combat import SiteEffects
 from fcforge.sites.confounds import Confounds, design, require_covariates
 from fcforge.sites.harmonise import by_site
+from fcforge.types import SHRINK
 
 
 @dataclass(repr=False, eq=False)
@@ -46,7 +47,7 @@ class MatrixLog(TransformerMixin, ReadsFC):
     n_rois_ : int
     """
 
-    shrink: float = 0.4
+    shrink: float = SHRINK
     reference: Literal["identity", "mean"] = "identity"
     diagonal: bool = False
     kind: Literal["auto", "fc", "timeseries"] = "auto"

@@ -16,6 +16,7 @@ from fcforge.writing import write_bytes
 
 # Bump when a change of code makes old states wrong.
 VERSION = 1
+LANES = 32  # trained side by side on a GPU
 
 _memory: dict[str, GeneratorState] = {}
 
@@ -79,7 +80,7 @@ def fit_together(
     asked: Sequence[tuple[FCBatch, Sequence[str | int]]],
     folder: str | os.PathLike[str],
     device: torch.device | str,
-    lanes: int = 32,
+    lanes: int = LANES,
 ) -> int:
     """Fit on `device`, as lanes, what `fit_cached` would not find in the folder.
 

@@ -16,7 +16,7 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_gauss import CorrGauss, decode, mirrored_normal
 from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import log_edges, n_rois_of
-from fcforge.privacy.mechanisms import Noise, read_template, secret_rng, sigma_for, spent
+from fcforge.privacy.mechanisms import DELTA, Noise, read_template, secret_rng, sigma_for, spent
 from fcforge.settings import Fraction, NotNegative, Positive, ShareBelowOne, Size
 
 
@@ -191,7 +191,7 @@ class DPFlow(Generator):
     name = "dp_flow"
     public: str = ""
     epsilon: Positive = 8.0
-    delta: Fraction = 1e-3
+    delta: Fraction = DELTA
     rank: Size = 16
     hidden: Size = 32
     clip: Positive = 0.5

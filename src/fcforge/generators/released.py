@@ -11,7 +11,7 @@ from fcforge.errors import ConfigError
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
 from fcforge.generators.layers import N_CLASSES, RNG
 from fcforge.graphs import log_features
-from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
+from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
@@ -36,8 +36,8 @@ class Released(Generator):
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: Positive = 1.0
-    delta: Fraction = 1e-3
+    epsilon: Positive = EPSILON
+    delta: Fraction = DELTA
     noise: Noise = "secret"
     start: Start | None = field(default=None, repr=False, compare=False)
 

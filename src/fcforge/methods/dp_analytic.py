@@ -46,7 +46,7 @@ class DPAnalytic(Method):
     """
 
     epsilon: Positive = 8.0
-    delta: Fraction = 1e-3
+    delta: Fraction = privacy.DELTA
     clip: Positive = 1.5
     projection: Size = 16
     public: str = ""

@@ -20,7 +20,7 @@ from torch import Tensor
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
 from fcforge.methods.shared.ridge import linear_head
-from fcforge.privacy.mechanisms import Noise, epsilon_of, secret_rng
+from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
@@ -79,8 +79,8 @@ class ForgeRelease(PublicHead):
     """
 
     mechanism: Literal["gaussian", "none"] = "gaussian"
-    epsilon: Positive = 1.0
-    delta: Fraction = 1e-3
+    epsilon: Positive = EPSILON
+    delta: Fraction = DELTA
     noise: Noise = "secret"
 
     name = "forge_release"

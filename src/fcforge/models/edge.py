@@ -11,6 +11,7 @@ from fcforge.graphs import EDGE_SCALE
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
+from fcforge.types import TAU
 
 Features = Literal["z", "centred", "log", "log+diagonal", "centred+log"]
 PLAIN = ("z", "centred", "log")  # one number per edge
@@ -160,7 +161,7 @@ class TEM(Model):
     hidden: Size = 256
     hops: Size = 2
     dropout: ShareBelowOne = 0.3
-    tau: Share = 0.4
+    tau: Share = TAU
     edges: graphs.EdgeKind = "positive"
     te: Literal["pooled", "nodes"] = "pooled"
     name = "tem"

@@ -14,6 +14,7 @@ from fcforge.graphs import EdgeKind
 from fcforge.models import layers
 from fcforge.models.base import Inputs, Key, Model, Output, Params
 from fcforge.settings import Share, ShareBelowOne, Size
+from fcforge.types import TAU
 
 HEAD_WIDTHS = (64, 32, 2)
 
@@ -37,7 +38,7 @@ class GraphModel(Model):
     depth: Size = 4
     dropout: ShareBelowOne = 0.3
     norm: layers.Norm = "batch"
-    tau: Share = 0.4
+    tau: Share = TAU
     edges: EdgeKind = "positive"
 
     @abstractmethod

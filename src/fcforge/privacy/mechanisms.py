@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Noise = Literal["secret", "seeded"]
+EPSILON, DELTA = 1.0, 1e-3  # of a release, where nothing else is said
 ORDERS = (*range(2, 64), 72, 80, 96, 128, 192, 256, 512)
 
 

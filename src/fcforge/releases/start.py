@@ -29,6 +29,7 @@ from torch import Tensor
 from fcforge.errors import DataError
 from fcforge.randomness import torch_rng
 from fcforge.settings import Checked, Fraction, Positive, Size
+from fcforge.types import SHRINK
 
 BITS = 12
 FACTORS = 64  # rows of the sketch of residuals
@@ -59,7 +60,7 @@ class StartSettings(Checked):
     kind: ClassVar[str] = "start"
     axes: Size = 16
     directions: Literal["pca", "pls"] = "pca"
-    shrink: Fraction = 0.4
+    shrink: Fraction = SHRINK
     penalty: Positive = 1.0
     pull: Positive = 10.0
     clip: Fraction = 0.5

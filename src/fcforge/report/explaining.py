@@ -15,7 +15,7 @@ from fcforge.capsule.explanation import Explanation, by_network, networks_of
 from fcforge.capsule.prediction import Prediction
 from fcforge.graphs import n_rois_of
 from fcforge.report import figures
-from fcforge.report.figures import png
+from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.frame import Section, macro, picture, sections_page, spoken
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import Weights
@@ -25,10 +25,6 @@ from fcforge.writing import write_bytes, write_text
 EDGES, LISTED, SHOWN = 30, 12, 20  # edges in a picture, lines of a table, scans on a page
 CSV_EDGES = 500  # of each scan
 SPLITS = 10  # of a run, before it says that an edge is to be believed
-COLOURS = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
-    "#6a3d9a", "#b8a500", "#1b1b1b",
-)  # fmt: skip
 
 
 def said(what: str, **facts: Any) -> str:
@@ -38,7 +34,7 @@ def said(what: str, **facts: Any) -> str:
 
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
     """A colour for every network, in the order of their first ROI."""
-    return {s: COLOURS[k % len(COLOURS)] for k, s in enumerate(dict.fromkeys(systems))}
+    return {s: NETWORKS[k % len(NETWORKS)] for k, s in enumerate(dict.fromkeys(systems))}
 
 
 def glass_brain(found: Explanation, signed: np.ndarray, size: np.ndarray) -> Markup | str:
@@ -62,7 +58,7 @@ def glass_brain(found: Explanation, signed: np.ndarray, size: np.ndarray) -> Mar
         warnings.simplefilter("ignore")  # nilearn's and matplotlib's notices on their own API
         plot_connectome(
             signed, places, node_color=[colours[s] for s in found.atlas.systems],
-            node_size=4 + 46 * (size / size.max()) ** 2, edge_cmap="RdBu_r", edge_vmin=-most,
+            node_size=4 + 46 * (size / size.max()) ** 2, edge_cmap=DIVERGING, edge_vmin=-most,
             edge_vmax=most, edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
             node_kwargs={"edgecolors": "white", "linewidths": 0.4}, display_mode="lyrz",
             figure=figure, annotate=True, colorbar=False,
@@ -167,7 +163,7 @@ def _scan_section(found: Explanation, k: int) -> Section:
     body: list[Any] = [_sum_words(found, k)]
     if image:
         colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
-        items = [("bar", "#b2182b", "speaks for patient"), ("bar", "#2166ac", "for control")]
+        items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
         items += [("dot", colour, name) for name, colour in colours.items()]
         body.append(macro("brain", image, items))
     tested = found.deletion

@@ -28,6 +28,12 @@ P = ParamSpec("P")
 SMALL, NORMAL = 9.2, 9.8  # points: 12.3 and 13 px
 SEQUENTIAL, DIVERGING = "Blues", "RdBu_r"
 INK, MUTED, LINE, FAINT, ACCENT = "#010101", "#010102", "#010103", "#010104", "#010105"
+PATIENT, CONTROL = "var(--patient)", "var(--control)"  # the ends of DIVERGING
+POINTS = "#2171b5"  # points and networks are drawn into PNG, which knows no variables
+NETWORKS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
+    "#6a3d9a", "#b8a500", "#1b1b1b",
+)  # fmt: skip
 SERIES = tuple(f"#02020{k}" for k in range(8))
 INKS = {
     INK: "ink", MUTED: "muted", LINE: "line", FAINT: "faint", ACCENT: "accent",

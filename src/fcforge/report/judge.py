@@ -197,7 +197,7 @@ def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> 
     axes = figure.add_subplot(grid[1, :])
     axes.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
     axes.scatter(
-        real.edge_mean, found.edge_mean, s=1.2, alpha=0.35, color="#2171b5", rasterized=True
+        real.edge_mean, found.edge_mean, s=1.2, alpha=0.35, color=figures.POINTS, rasterized=True
     )
     axes.set(xlim=(LOWEST, 1), ylim=(lowest, 1), xlabel="mean of an edge, real", ylabel="generated")
     return figure

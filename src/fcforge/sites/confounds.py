@@ -20,7 +20,7 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
-from fcforge.types import FCBatch, Site
+from fcforge.types import SHRINK, FCBatch, Site
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,11 +109,11 @@ class Confounds:
     names: tuple[str, ...]
     centre: np.ndarray
     coefficients: np.ndarray
-    shrink: float = 0.4
+    shrink: float = SHRINK
 
     @classmethod
     def fit(
-        cls, fc: Tensor, covariates: Covariates, names: Sequence[str], shrink: float = 0.4
+        cls, fc: Tensor, covariates: Covariates, names: Sequence[str], shrink: float = SHRINK
     ) -> Confounds:
         """Least squares of the features of `fc` (n, R, R) on the covariates.
 
@@ -181,7 +181,7 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     return Confounds.fit(everyone.fc, values, names)
 
 
-def fit_on_cohort(cohort: Cohort, names: Sequence[str], shrink: float = 0.4) -> Confounds:
+def fit_on_cohort(cohort: Cohort, names: Sequence[str], shrink: float = SHRINK) -> Confounds:
     """Confound step fitted on everybody of a cohort (public people)."""
     import torch
 

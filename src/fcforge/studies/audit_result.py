@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fcforge.privacy.measures import Measured
+from fcforge.requests import AuditRequest
 
 BOOTSTRAP, UNTRAINED, STATISTICS = "bootstrap", "untrained", "exact ridge statistics"
 REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
@@ -40,8 +41,8 @@ class AuditPlan:
     seed : int
     """
 
-    worlds: int = 8
-    multiple: int = 4
+    worlds: int = AuditRequest.worlds
+    multiple: int = AuditRequest.multiple
     reference: float = 0.25
     components: int = 30
     fpr: float = 0.01

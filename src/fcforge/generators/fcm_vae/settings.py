@@ -18,6 +18,7 @@ from fcforge.settings import (
     ShareBelowOne,
     Size,
 )
+from fcforge.types import TAU
 
 PAPER: dict[str, Any] = {
     "d_model": 256, "d_ff": 512, "heads": 4, "d_z": 116, "dropout": 0.1, "batch_size": 8,
@@ -115,7 +116,7 @@ class VAESettings(Checked):
     d_z: Size = 32
     rank: Size = 16
     k_pe: Size = 16
-    tau: float = 0.4
+    tau: float = TAU
     epochs: Size = 100
     batch_size: Size = 32
     lr: Positive = 3e-3

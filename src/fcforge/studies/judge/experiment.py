@@ -42,9 +42,9 @@ class JudgeTable:
     title: str = "Generators judged"
     seeds: Seeds = (0,)
     sites: tuple[str, ...] = ()
-    classifiers: tuple[str, ...] = ("linear", "gcn")
+    classifiers: tuple[str, ...] = Panel.classifiers
     augment: tuple[str, ...] = ()
-    multiple: Size = 4
+    multiple: Size = Panel.multiple
     check: str = ""
 
 

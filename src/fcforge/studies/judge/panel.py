@@ -10,7 +10,7 @@ import torch
 
 from fcforge.errors import DataError
 from fcforge.generators import make_generator
-from fcforge.generators.cache import fit_cached
+from fcforge.generators.cache import LANES, fit_cached
 from fcforge.randomness import numpy_rng, torch_rng
 from fcforge.studies.judge import measures
 from fcforge.studies.judge.summary import REAL
@@ -46,7 +46,7 @@ class Panel:
     augment: tuple[str, ...] = ()
     multiple: int = 4
     training: Training = field(default_factory=Training)
-    lanes: int = 32
+    lanes: int = LANES
 
     @property
     def rows(self) -> dict[str, Component | None]:
@@ -65,7 +65,7 @@ def synthesise(
     site: str,
     seed: int,
     *,
-    multiple: int = 4,
+    multiple: int = Panel.multiple,
     folder: Path | None = None,
 ) -> Made:
     """Synthetic subjects, `multiple` per training subject, and the generator's diagnostics."""
@@ -161,7 +161,7 @@ def judge(
     synthetic: FCBatch,
     *,
     seed: int = 0,
-    classifiers: Sequence[str] = ("linear", "gcn"),
+    classifiers: Sequence[str] = Panel.classifiers,
     augment: Sequence[str] = (),
     training: Training | None = None,
     diagnostics: Mapping[str, Any] | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fcforge.engine import Job, Learner, learn_site, start_lane
+from fcforge.generators.cache import LANES
 from fcforge.graphs import edges, fisher_z
 from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
@@ -49,7 +50,7 @@ def network_scores(
     model: Component,
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = 32,
+    lanes: int = LANES,
 ) -> list[np.ndarray]:
     """P(patient) of every task's test subjects after training `model` on its training set.
 
@@ -95,7 +96,7 @@ def classify(
     classifier: str,
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = 32,
+    lanes: int = LANES,
 ) -> list[dict[str, float]]:
     """ACC, PRE, REC, F1, AUC of every task; ``linear`` is ridge in closed form, others networks."""
     if classifier == "linear":
@@ -112,7 +113,7 @@ def add_utility(
     models: Sequence[str],
     training: Training,
     device: torch.device | str = "cpu",
-    lanes: int = 32,
+    lanes: int = LANES,
 ) -> None:
     """Add ``<prefix>_<model>_<metric>`` of task i to record i."""
     for model in models:
