@@ -98,3 +98,11 @@ def an_audit(site: str, auc: float = 0.52) -> dict:
     found = Measured(auc, auc - 0.1, auc + 0.1)
     row = AuditRow("network", "loss", found, found, None, found)
     return Audit((row,), {"site": site, "what": "capsule", "plan": {"seed": 0}}).to_ledger()
+
+
+def first(folder: Path, data=None, **rest) -> Path:
+    """The capsule of the first site alone."""
+    path = folder / "a.capsule"
+    made = settings(rest.pop("method", "majority"), **rest)
+    learn(None, SITES[0], data or cohort(), path, settings=made)
+    return path

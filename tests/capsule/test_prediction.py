@@ -11,7 +11,7 @@ from capsule_chains import SITES, chain, cohort, learned
 from typer.testing import CliRunner
 
 from fcforge.capsule import open_capsule, predict
-from fcforge.capsule.judging import Reference, fit_temperature, limits, strangeness
+from fcforge.capsule.judging import Reference, limits, strangeness
 from fcforge.capsule.prediction import Predictor, as_csv, judge
 from fcforge.errors import DataError
 from fcforge.sites import split_site
@@ -31,15 +31,6 @@ def capsule(path):
     return open_capsule(path)
 
 
-def test_temperature_by_hand() -> None:
-    # every subject has logits (2, 0); 3 of 4 are controls: softmax(2/T) = 3/4 => T = 2 / log 3
-    u = torch.tensor([[2.0, 0.0]] * 4000)
-    y = (torch.arange(4000) % 4 == 0).long()
-    assert fit_temperature(u, y) == pytest.approx(2 / np.log(3), rel=0.01)
-    # one subject decides little: the prior keeps T near 1
-    assert 0.6 < fit_temperature(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) <= 1.01
-
-
 def test_temperature_divides_logits(capsule) -> None:
     site = split_site(cohort(), SITES[0], 0)
     found = judge(capsule, site.test.fc.numpy())
@@ -53,36 +44,6 @@ def test_temperature_divides_logits(capsule) -> None:
     assert np.allclose(p[here], expected.numpy()[here], atol=1e-5)
     per_site = [e["calibration"]["temperature"] for e in capsule.entries]
     assert capsule.temperature == pytest.approx(np.sqrt(per_site[0] * per_site[1]))
-
-
-def test_distance_by_hand() -> None:
-    """Two ROIs, one edge: the Mahalanobis distance is |z - mean| / sd."""
-    r = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
-    fc = torch.eye(2).repeat(5, 1, 1)
-    fc[:, 0, 1] = fc[:, 1, 0] = r
-    reference = Reference.of(fc)
-    found = reference.distances(fc)
-    inside, outside = found["inside"], found["outside"]
-    z = np.arctanh(r.numpy().astype(np.float64))
-    assert np.allclose(inside.numpy(), np.abs(z - z.mean()) / z.std(ddof=1), atol=1e-6)
-    assert np.allclose(outside.numpy(), 0, atol=1e-9)
-    # mean + 2.576 sd of what the five have, times sqrt((n + 1) / (n - k - 2)) for the sixth
-    bounds = limits(reference, fc)
-    d = inside.numpy()
-    expected = (d.mean() + 2.576 * d.std(ddof=1)) * np.sqrt(6 / (5 - 1 - 2))
-    assert bounds["inside"] == pytest.approx(expected, rel=1e-3)
-
-
-def test_pattern_by_hand() -> None:
-    """Three ROIs: the correlation of a scan's three edges with the mean's three."""
-    rng = np.random.default_rng(0)
-    fc = np.stack([np.corrcoef(rng.standard_normal((3, 9))) for _ in range(6)])
-    scan = np.corrcoef(rng.standard_normal((3, 9)))[None]
-    rows, cols = np.triu_indices(3, 1)
-    mean = np.arctanh(fc[:, rows, cols]).mean(0)
-    expected = 1 - np.corrcoef(np.arctanh(scan[0, rows, cols]), mean)[0, 1]
-    found = Reference.of(torch.from_numpy(fc)).distances(torch.from_numpy(scan))
-    assert float(found["pattern"][0]) == pytest.approx(expected, abs=1e-4)
 
 
 def test_silent_on_strange_scans_not_on_new_patients(capsule) -> None:
@@ -224,31 +185,6 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
         learn_site(LearnRequest(**common, method="analytic", calibrate="inner"))
     learn_site(LearnRequest(**common, state=path))
     assert open_capsule(tmp_path / "x.capsule").sites == SITES
-
-
-def test_config_gives_the_settings(tmp_path) -> None:
-    from fcforge.capsule.learning import first_settings
-    from fcforge.errors import ConfigError
-    from fcforge.runner.experiment import Experiment
-    from fcforge.types import Component, Leaks, LearnerSpec, Training
-
-    learners = (
-        LearnerSpec(Component("finetune"), Component("gcn")),
-        LearnerSpec(Component("analytic"), Component("linear")),
-    )
-    experiment = Experiment(
-        Component("simulated"), learners, seeds=(7,), training=Training(epochs=9), val_fraction=0.1
-    )
-    with pytest.raises(ConfigError, match="2 learners"):
-        first_settings(cohort(), experiment, {})
-    settings = first_settings(cohort(), experiment, {"learner": "analytic/linear"})
-    assert (settings.seed, settings.training.epochs, settings.val_fraction) == (7, 9, 0.1)
-    assert settings.learner == learners[1]
-    from dataclasses import replace
-
-    leaky = replace(experiment, leaks=Leaks(select_on_test=True))
-    with pytest.raises(ConfigError, match="leak"):
-        first_settings(cohort(), leaky, {"learner": "analytic/linear"})
 
 
 def test_folders_of_fcforge_fc_are_read_through_their_table(capsule, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""The command line: results on stdout, talk on stderr, exit codes, no torch for --help."""
+"""Commands of experiments: stdout and stderr, exit codes, lists, no torch for --help."""
 
 import json
 import shutil
@@ -11,10 +11,16 @@ import pytest
 
 from fcforge import __version__
 from fcforge.cli import experiments
+from fcforge.cli.experiments import KINDS, catalogue
+from fcforge.errors import ConfigError
+from fcforge.generators import GENERATORS
+from fcforge.methods import METHODS
+from fcforge.models import MODELS
 from fcforge.runner.collect import collect
 from fcforge.runner.config import load_experiment
 from fcforge.runner.plan import missing_nodes
 from fcforge.runner.run import open_store, prepare, run_experiment
+from fcforge.sites import DATASETS
 from fcforge.sites.cohort import upper_from_fc
 from fcforge.sites.simulated import simulate
 from real_runs import fcforge, finished, scratch, small_config
@@ -294,3 +300,34 @@ def test_dry_run_of_a_finished_run_has_nothing_to_do():
     answer = fcforge("run", small_config(), "--dry-run", "--out", finished().folder)
     assert answer.code == 0
     assert "still to do     0" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"), [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)]
+)
+def test_every_name_is_listed(kind, registry):
+    assert [row["name"] for row in catalogue(kind)] == list(registry)
+
+
+def test_networks_of_one_method_are_left_out():
+    names = [row["name"] for row in catalogue("models")]
+    assert "tem" not in names
+    assert set(MODELS) - set(names) == {"tem"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_says_what_it_is_in_one_line(kind):
+    for row in catalogue(kind):
+        assert 10 < len(row["about"]) < 160, row
+        assert "\n" not in row["about"]
+
+
+def test_methods_say_what_they_keep():
+    rows = {row["name"]: row["about"] for row in catalogue("methods")}
+    assert rows["er"].endswith("(keeps real subjects)")
+    assert rows["finetune"].endswith("(keeps nothing)")
+
+
+def test_an_unknown_kind():
+    with pytest.raises(ConfigError, match=r"unknown kind 'method'\. Did you mean 'methods'"):
+        catalogue("method")

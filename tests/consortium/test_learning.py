@@ -161,10 +161,3 @@ def test_threshold_moves_with_the_class_balance():
     assert found.slope == pytest.approx(2.0, abs=0.5)
     few = fit_threshold(score[:3], y[:3], "")
     assert abs(few.slope - 1) < 0.5
-
-
-def test_quality_by_hand():
-    found = quality(np.array([2.0, -1.0, 1.0, -3.0]), np.array([1, 1, 0, 0]))
-    assert found["accuracy"] == 0.5
-    assert found["auroc"] == 0.75
-    assert found["majority"] == 0.5

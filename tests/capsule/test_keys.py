@@ -1,4 +1,4 @@
-"""The keyring: names of keys, and keys that must no longer be trusted."""
+"""Keys, and the keyring: names of keys, and keys that must no longer be trusted."""
 
 import pytest
 import small_consortium as small
@@ -10,9 +10,11 @@ from fcforge.capsule.keys import (
     keyring_file,
     read_keyring,
     read_private,
+    read_public,
     write_keyring,
     write_keys,
 )
+from fcforge.capsule.ledger import public_hex
 from fcforge.capsule.sealing import Trust, open_capsule, verify
 from fcforge.consortium import read_consortium, write_consortium
 from fcforge.consortium.files import verify as verify_group
@@ -124,3 +126,20 @@ def test_from_the_command_line(tmp_path, monkeypatch):
     again = fcforge("keys", "add", "UCLA", tmp_path / "k.pub")
     assert again.code == 2
     assert "known already" in again.err
+
+
+# -- keys --------------------------------------------------------------------------------------
+def test_keys_are_private_and_may_have_a_passphrase(tmp_path, monkeypatch):
+    public = write_keys(tmp_path / "k.pem", "horse battery")
+    assert (tmp_path / "k.pem").stat().st_mode & 0o077 == 0
+    assert read_public(tmp_path / "k.pem.pub") == public
+    monkeypatch.delenv("FCFORGE_PASSPHRASE", raising=False)
+    with pytest.raises(CapsuleError, match=r"has a passphrase.*FCFORGE_PASSPHRASE"):
+        read_private(tmp_path / "k.pem")
+    with pytest.raises(CapsuleError, match="no private key can be read"):
+        read_private(tmp_path / "k.pem", "wrong")
+    assert public_hex(read_private(tmp_path / "k.pem", "horse battery")) == public
+    monkeypatch.setenv("FCFORGE_PASSPHRASE", "horse battery")
+    assert public_hex(read_private(tmp_path / "k.pem")) == public
+    plain = write_keys(tmp_path / "plain.pem")
+    assert public_hex(read_private(tmp_path / "plain.pem")) == plain

@@ -1,4 +1,4 @@
-"""Left and right: pairs told from a mean FC, swapped hemispheres told from its asymmetry."""
+"""Temperature, strangeness and quality by hand; hemispheres told apart by their asymmetry."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from fcforge.capsule import learn, open_capsule, prediction, settings_for
-from fcforge.capsule.judging import asymmetry, partners, side_distance, side_fit
+from fcforge.capsule.judging import (
+    Reference,
+    asymmetry,
+    fit_temperature,
+    limits,
+    partners,
+    quality,
+    side_distance,
+    side_fit,
+)
 from fcforge.consortium import Consortium, Home, make_public
 from fcforge.consortium.learning import Budget
 from fcforge.consortium.learning import learn as release
@@ -97,3 +106,49 @@ def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_around_a_st
     assert np.isnan(found.odds).all()
     assert set(found.why) == {"its left and right look swapped"}
     assert np.isfinite(judge(group, cohort().fc[-5:], {}).odds).all()
+
+
+def test_temperature_by_hand() -> None:
+    # every subject has logits (2, 0); 3 of 4 are controls: softmax(2/T) = 3/4 => T = 2 / log 3
+    u = torch.tensor([[2.0, 0.0]] * 4000)
+    y = (torch.arange(4000) % 4 == 0).long()
+    assert fit_temperature(u, y) == pytest.approx(2 / np.log(3), rel=0.01)
+    # one subject decides little: the prior keeps T near 1
+    assert 0.6 < fit_temperature(torch.tensor([[9.0, 0.0]]), torch.tensor([0])) <= 1.01
+
+
+def test_distance_by_hand() -> None:
+    """Two ROIs, one edge: the Mahalanobis distance is |z - mean| / sd."""
+    r = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
+    fc = torch.eye(2).repeat(5, 1, 1)
+    fc[:, 0, 1] = fc[:, 1, 0] = r
+    reference = Reference.of(fc)
+    found = reference.distances(fc)
+    inside, outside = found["inside"], found["outside"]
+    z = np.arctanh(r.numpy().astype(np.float64))
+    assert np.allclose(inside.numpy(), np.abs(z - z.mean()) / z.std(ddof=1), atol=1e-6)
+    assert np.allclose(outside.numpy(), 0, atol=1e-9)
+    # mean + 2.576 sd of what the five have, times sqrt((n + 1) / (n - k - 2)) for the sixth
+    bounds = limits(reference, fc)
+    d = inside.numpy()
+    expected = (d.mean() + 2.576 * d.std(ddof=1)) * np.sqrt(6 / (5 - 1 - 2))
+    assert bounds["inside"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_pattern_by_hand() -> None:
+    """Three ROIs: the correlation of a scan's three edges with the mean's three."""
+    rng = np.random.default_rng(0)
+    fc = np.stack([np.corrcoef(rng.standard_normal((3, 9))) for _ in range(6)])
+    scan = np.corrcoef(rng.standard_normal((3, 9)))[None]
+    rows, cols = np.triu_indices(3, 1)
+    mean = np.arctanh(fc[:, rows, cols]).mean(0)
+    expected = 1 - np.corrcoef(np.arctanh(scan[0, rows, cols]), mean)[0, 1]
+    found = Reference.of(torch.from_numpy(fc)).distances(torch.from_numpy(scan))
+    assert float(found["pattern"][0]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_quality_by_hand():
+    found = quality(np.array([2.0, -1.0, 1.0, -3.0]), np.array([1, 1, 0, 0]))
+    assert found["accuracy"] == 0.5
+    assert found["auroc"] == 0.75
+    assert found["majority"] == 0.5

@@ -1,4 +1,4 @@
-"""Nothing hides in a state: what a method does not declare is refused, what is there is listed."""
+"""Nothing hides in a state: what a method does not declare is refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +7,9 @@ import pytest
 import torch
 from capsule_chains import SITES, chain, cohort
 
-from fcforge.capsule import Capsule, open_capsule, seal, verify
-from fcforge.capsule.contents import arrays
+from fcforge.capsule import open_capsule, seal, verify
 from fcforge.errors import CapsuleError
 from fcforge.graphs import edges
-from fcforge.report.inspect import inspect_words
 
 
 def forged(name: str, folder: Path, **changes: object) -> Path:
@@ -79,30 +77,3 @@ def test_labels_and_sites_of_a_memory_stay_in_their_bounds(tmp_path):
     (tmp_path / "x").mkdir()
     said = refusal(forged("forge", tmp_path / "x", **{"memory.site": site}))
     assert "'state/memory.site' has numbers outside -1 to 0" in said
-
-
-def opened(name: str, folder: Path) -> Capsule:
-    return open_capsule(chain(name, SITES[:1], folder)[0])
-
-
-def test_inspect_lists_what_is_really_there(tmp_path):
-    """By hand: sizes in bytes, and rows that correlate with the site's mean pattern."""
-    capsule = opened("ewc", tmp_path)
-    listed = {a["name"]: a for a in arrays(capsule)}
-    stored = {f"state/{k}": v for k, v in capsule.lane.state.items()}
-    assert stored.keys() <= listed.keys()
-    for key, value in stored.items():
-        assert listed[key]["shape"] == list(value.shape)
-        assert listed[key]["bytes"] == 4 * value.numel()
-    assert listed["held_out/upper"]["scan_like"] == len(capsule.held_out)
-    assert not any(a["scan_like"] for k, a in listed.items() if k.startswith("params"))
-    words = "\n".join(inspect_words(capsule))
-    assert "importance/" in words
-
-
-def test_scans_that_are_declared_are_counted(tmp_path):
-    """PDGNN keeps embeddings of real subjects, FORGE's closed form the edges of synthetic ones."""
-    capsule = opened("analytic", tmp_path)
-    hidden = replace(capsule, lane=capsule.lane._replace(state={"root": scans(5)}))
-    (row,) = (a for a in arrays(hidden) if a["name"] == "state/root")
-    assert row["scan_like"] == 5

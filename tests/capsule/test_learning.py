@@ -1,14 +1,15 @@
-"""Learning through capsules is the run: bitwise, site by site."""
+"""Learning through capsules is the run, bitwise, site by site; what is refused before it."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from capsule_chains import SITES, chain, cohort, quick
+from capsule_chains import SITES, chain, cohort, quick, settings
 
-from fcforge.capsule import open_capsule
+from fcforge.capsule import learn, open_capsule
 from fcforge.capsule.ledger import published_share
 from fcforge.capsule.turn import Turn
+from fcforge.errors import CapsuleError
 from fcforge.methods import METHODS
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
@@ -103,3 +104,28 @@ def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
     own = capsule.entries[-1]["metrics"]["own_test"]["accuracy"]
     counts = tuple(capsule.entries[-1]["counts"]["test"].values())
     assert own == published_share(float(((p > 0.5) == y).mean()), counts)
+
+
+def test_a_site_is_learned_once_and_on_one_atlas(tmp_path) -> None:
+    path = chain("majority", SITES[:1], tmp_path)[0]
+    with pytest.raises(CapsuleError, match="learned already"):
+        learn(path, SITES[0], cohort(), tmp_path / "b.capsule")
+    from fcforge.sites.simulated import simulate
+
+    with pytest.raises(CapsuleError, match="12 ROIs, the capsule 10"):
+        learn(path, SITES[1], simulate(n_rois=12, scale=0.3), tmp_path / "b.capsule")
+    assert sorted(p.name for p in tmp_path.glob("*.capsule")) == [path.name]
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch) -> None:
+    from fcforge.capsule import learning
+
+    trained = []
+    monkeypatch.setattr(learning, "learn_next", lambda *a, **k: trained.append(a))
+    taken = tmp_path / "file"
+    taken.write_text("")
+    for out, said in ((taken / "x.capsule", "cannot be written"), (taken, "exists already")):
+        with pytest.raises(CapsuleError, match=said):
+            learn(None, SITES[0], cohort(), out, settings=settings("majority"))
+    assert not trained
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
