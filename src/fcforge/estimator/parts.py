@@ -23,12 +23,8 @@ from fcforge.types import Component, Conditions, LearnerSpec, Training
 
 RELEASES = "forge_release"
 # settings of a part are in this parameter of the estimator
-HELD_IN = {
-    "method": "method_params",
-    "model": "model_params",
-    "generator": "generator_params",
-    "training": "training",
-}
+HELD_IN = {part: f"{part}_params" for part in ("method", "model", "generator")}
+HELD_IN |= {"training": "training"}
 SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
 TABLES: Mapping[str, Any] = {"method": METHODS, "model": MODELS, "generator": GENERATORS}
 SAME = ("seed", "held_out", "calibrate", "val_fraction", "harmonise")  # of a chain, as named there
@@ -133,11 +129,8 @@ class Parameters(Fitted):
         own = {name: getattr(self, name) for name in OWN}
         training = make(Training, {**own, **(self.training or {})}, "training")
         names = {"method": self.method, "model": model, "generator": self.generator}
-        parts: dict[str, Any] = {
-            part: Component(name, dict(getattr(self, HELD_IN[part]) or {}))
-            for part, name in names.items()
-            if name
-        }
+        given = {part: dict(getattr(self, HELD_IN[part]) or {}) for part in names}
+        parts: Any = {part: Component(name, given[part]) for part, name in names.items() if name}
         same = {name: getattr(self, name) for name in SAME}
         said = {"training": training, "classes": tuple(classes.tolist()), **same}
         return settings_for(LearnerSpec(**parts), n_rois, **said)

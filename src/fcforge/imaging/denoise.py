@@ -7,9 +7,8 @@ costs a thousandth; `NiftiLabelsMasker` does the same.
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,8 +44,7 @@ MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much or is too short for this method."
 
 
-@dataclass(frozen=True)
-class Denoise:
+class Denoise(NamedTuple):
     """What is taken out of a series.
 
     Attributes
@@ -60,7 +58,7 @@ class Denoise:
     """
 
     name: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     high_pass: float | None = 0.01
     low_pass: float | None = 0.1
 

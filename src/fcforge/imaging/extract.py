@@ -3,7 +3,7 @@
 Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +27,7 @@ MORE_DOF = (
 )
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """One run's ROI series and what its quality page shows.
 
     Attributes
@@ -54,7 +53,7 @@ class Run:
     coverage: np.ndarray | None
     fd: np.ndarray | None
     carpet: np.ndarray
-    report: dict[str, Any] = field(default_factory=dict)
+    report: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
 

@@ -236,11 +236,9 @@ def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def mixed_trs(rows: Sequence[Row]) -> list[str]:
     """A line for every site whose subjects were scanned with different TRs."""
-    return [
-        f"site {s['site']} mixes TRs ({s['tr']} s): its subjects were not scanned alike."
-        for s in site_rows(rows)
-        if ", " in s["tr"]
-    ]
+    mixed = [(s["site"], s["tr"]) for s in site_rows(rows) if ", " in s["tr"]]
+    end = "its subjects were not scanned alike."
+    return [f"site {site} mixes TRs ({trs} s): {end}" for site, trs in mixed]
 
 
 def outliers(rows: Sequence[Row]) -> list[str]:
@@ -250,11 +248,9 @@ def outliers(rows: Sequence[Row]) -> list[str]:
         return []
     median = np.median(values)
     spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    return [
-        f"{rows[i]['participant_id']}: mean FC {values[i]:.2f} is far from the group's "
-        f"median {median:.2f}; look at its page."
-        for i in np.flatnonzero(np.abs(values - median) > OUTLIER_SD * spread)
-    ]
+    far, group = np.abs(values - median) > OUTLIER_SD * spread, f"the group's median {median:.2f}"
+    said = [f"{r['participant_id']}: mean FC {v:.2f}" for r, v in zip(rows, values, strict=True)]
+    return [f"{said[i]} is far from {group}; look at its page." for i in np.flatnonzero(far)]
 
 
 def numbers(rows: Sequence[Row], column: str) -> np.ndarray:

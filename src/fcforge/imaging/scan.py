@@ -2,10 +2,9 @@
 
 import math
 import zlib
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ VOLUMES_AT_ONCE = 16
 TR_TOLERANCE_S = 0.005
 
 
-@dataclass(frozen=True)
-class ScanHeader:
+class ScanHeader(NamedTuple):
     """Header of a 4D scan; the voxels stay on disk.
 
     Attributes

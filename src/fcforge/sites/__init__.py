@@ -23,16 +23,9 @@ from fcforge.sites.splits import make_sites, split_site
 from fcforge.types import Component
 
 __all__ = [
-    "DATASETS",
-    "Cohort",
-    "Dataset",
-    "Fault",
-    "check_cohort",
-    "load_dataset",
-    "make_sites",
-    "require_valid",
-    "split_site",
-]
+    "DATASETS", "Cohort", "Dataset", "Fault", "check_cohort", "load_dataset", "make_sites",
+    "require_valid", "split_site",
+]  # fmt: skip
 
 
 class Dataset(NamedTuple):

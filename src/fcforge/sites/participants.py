@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +35,7 @@ class Participant(NamedTuple):
     y: int
     file: str = ""
     diagnosis: str = ""
-    extra: Mapping[str, Any] = MappingProxyType({})
+    extra: Mapping[str, Any] = {}
 
 
 class Reading(NamedTuple):
@@ -52,7 +51,7 @@ class Reading(NamedTuple):
     """
 
     fc: np.ndarray
-    more: Mapping[str, Any] = MappingProxyType({})
+    more: Mapping[str, Any] = {}
     roi_names: tuple[str, ...] = ()
 
 

@@ -6,9 +6,8 @@ not stop the others. Nobody needs a diagnosis.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -126,8 +125,7 @@ def _lag_one(x: np.ndarray) -> float:
 
 
 # -- new scans -------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Scan:
+class Scan(NamedTuple):
     """One scan.
 
     Attributes
@@ -149,7 +147,7 @@ class Scan:
     subject: str
     fc: np.ndarray | None
     problem: str = ""
-    covariates: Mapping[str, float] = field(default_factory=dict)
+    covariates: Mapping[str, float] = {}
     roi_names: tuple[str, ...] = ()
     site: str = ""
 
@@ -184,7 +182,7 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
         return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}.")
     for problem, _ in not_correlations(fc):
         return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
-    return replace(scan, fc=fc)
+    return scan._replace(fc=fc)
 
 
 def _files(where: Where) -> list[tuple[str, Path, Person]]:
