@@ -69,17 +69,17 @@ def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monke
     learn(one, SITES[1], cohort(), two, options=keys["NYU"])
     ring = Keyring().add("UCLA", publics["UCLA"]).add("NYU", publics["NYU"])
     write_keyring(ring)
-    (said,) = (c.detail for c in verify(two, trusted=Trust.of([])) if c.name == "signatures")
+    (said,) = (c.detail for c in verify(two, trust=Trust.of([])) if c.name == "signatures")
     assert f"{SITES[0]} by {publics['UCLA'][:16]} (UCLA)" in said
-    assert open_capsule(two, trusted=Trust.of(())).sites == SITES[:2]
+    assert open_capsule(two, trust=Trust.of(())).sites == SITES[:2]
     write_keyring(ring.revoke("UCLA"))
     with pytest.raises(CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"):
-        open_capsule(two, trusted=Trust.of(()))
+        open_capsule(two, trust=Trust.of(()))
     write_keyring(ring.revoke("NYU"))
     with pytest.raises(CapsuleError, match="line 2 is signed by a key of 'NYU' that was revoked"):
-        open_capsule(two, trusted=Trust.of(()))
+        open_capsule(two, trust=Trust.of(()))
     write_keyring(ring.revoke(publics["NYU"][:12]))
-    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
+    assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
 
 
 def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
@@ -90,16 +90,16 @@ def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
     options = LearnOptions(key=read_private(tmp_path / "b"))
     learn(None, SITES[0], cohort(), one, settings=settings("majority"), options=options)
     write_keyring(Keyring().add("somebody", a).add("another", b))
-    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
+    assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
     write_keyring(Keyring().add(SITES[0], a).add("another", b))
     with pytest.raises(CapsuleError, match=rf"\(another\), not by the key of '{SITES[0]}'"):
-        open_capsule(one, trusted=Trust.of(()))
+        open_capsule(one, trust=Trust.of(()))
     write_keyring(Keyring().add(SITES[0], a).add(SITES[0], b))  # a new key of the same hospital
-    assert open_capsule(one, trusted=Trust.of(())).sites == SITES[:1]
+    assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
     bare = tmp_path / "bare.capsule"
     learn(None, SITES[0], cohort(), bare, settings=settings("majority"))
     with pytest.raises(CapsuleError, match="line 1 is signed by nobody, not by the key of"):
-        open_capsule(bare, trusted=Trust.of(()))
+        open_capsule(bare, trust=Trust.of(()))
 
 
 def test_nobody_releases_for_a_site_whose_key_is_known(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ FIXTURES = Path(__file__).parent / "fixtures"
 
 def test_version_3_is_read():
     path = FIXTURES / "version3.capsule"
-    capsule = open_capsule(path, trusted=Trust(required=True))
+    capsule = open_capsule(path, trust=Trust(required=True))
     assert capsule.sites == SITES[:2]
     assert len(capsule.signed_by) == 64
     assert capsule.settings.classes == ("TC", "ASD")

@@ -241,9 +241,7 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
     return learn(request.state, site, cohort, request.out, settings=settings, options=options)
 
 
-def _settings(
-    request: LearnRequest, cohort: Cohort
-) -> tuple[ChainSettings | None, str | Path | None]:
+def _settings(request: LearnRequest, cohort: Cohort) -> tuple[ChainSettings | None, str | None]:
     """What a first site chooses, and its template; a later one may not choose."""
     chosen = request.chosen
     if request.state is None:

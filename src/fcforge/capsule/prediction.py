@@ -117,19 +117,17 @@ class Prediction:
         return self.status != "cannot be used"
 
 
-def judge(
-    capsule: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse"
-) -> Judged:
+def judge(model: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse") -> Judged:
     """What a chained capsule says about scans (n, R, R); `site` and `unseen` as in `predictor`."""
     fc = np.array(fc, dtype=np.float32)
-    x = torch.from_numpy(capsule.moved(fc, site, unseen))
+    x = torch.from_numpy(model.moved(fc, site, unseen))
     # an effect that is estimated from strange scans makes them look ordinary
     known_effect: Unseen = "leave" if unseen == "estimate" else unseen
-    seen = torch.from_numpy(capsule.moved(fc, site, known_effect)) if capsule.harmony else x
-    known, n = references(capsule), len(x)
+    seen = torch.from_numpy(model.moved(fc, site, known_effect)) if model.harmony else x
+    known, n = references(model), len(x)
     odd, why = torch.full((n,), torch.nan), [""] * n
     with one_thread():
-        u = scores(capsule.settings.build(), capsule.lane, x).double() / capsule.temperature
+        u = scores(model.settings.build(), model.lane, x).double() / model.temperature
         if known:
             odd, why = strangeness(known, seen)
     strange = odd > 1

@@ -58,9 +58,8 @@ def seal(
         entries, first = (*entries[:-1], last), ledger.first_new(entries)
         ledger.require_same_signing([e["key"] for e in entries[:first]], key is not None)
         entries = ledger.sign_new(entries, key) if key is not None else entries
-    whole = box.sealed(
-        box.CHAIN, capsule.settings.to_json(), {box.LEDGER: ledger.write(entries), **parts}
-    )
+    parts[box.LEDGER] = ledger.write(entries)
+    whole = box.sealed(box.CHAIN, capsule.settings.to_json(), parts)
     box.write_parts(whole, out, overwrite=overwrite)
     if capsule.receipts:
         home.write_own(home.Home(capsule.receipts), home.receipt_of(out))
@@ -152,18 +151,16 @@ class Trust:
             )
 
 
-NOBODY = Trust()  # in particular
+ANY = Trust()  # nobody in particular
 
 
-def open_capsule(
-    path: str | Path, trusted: Trust = NOBODY, max_bytes: int = box.MAX_BYTES
-) -> Capsule:
+def open_capsule(path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES) -> Capsule:
     """Open a capsule (file or folder) after every check of `verify` has passed.
 
     Parameters
     ----------
     path : path
-    trusted : Trust
+    trust : Trust
         Whose signatures are asked for.
     max_bytes : int
         Largest capsule that is read at all.
@@ -173,20 +170,18 @@ def open_capsule(
     CapsuleError
         On anything that is not exactly a capsule; nothing is written anywhere.
     """
-    opening = _Opening(trusted)
+    opening = _Opening(trust)
     with at(path, do=box.ASK_AGAIN):
         for _ in opening.steps(path, max_bytes):
             pass
     return opening.capsule()
 
 
-def verify(
-    path: str | Path, trusted: Trust = NOBODY, max_bytes: int = box.MAX_BYTES
-) -> list[Check]:
+def verify(path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES) -> list[Check]:
     """Check a capsule step by step; a failed check is the last one of the list."""
     names, checks = iter(STEPS), list[Check]()
     try:
-        for detail in _Opening(trusted).steps(path, max_bytes):
+        for detail in _Opening(trust).steps(path, max_bytes):
             checks.append(Check(next(names), True, detail))
     except CapsuleError as error:
         checks.append(Check(next(names), False, error.what))

@@ -83,9 +83,7 @@ def list_keys(as_json: given.AsJson = False) -> None:
 
 
 @keys.command("revoke")
-def revoke_key(
-    name: Annotated[str, Argument(help="Whose keys, or the first digits of one.")],
-) -> None:
+def revoke_key(name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")]) -> None:
     """Refuse whatever these keys signed, from now on."""
     path = capsule.keys.write_keyring(capsule.keys.read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")

@@ -78,7 +78,7 @@ def open_either(path: str | Path, trust: sealing.Trust) -> Either:
     """Open a capsule of either kind, everything checked."""
     if files.is_consortium(path):
         return files.read_consortium(path, trust)
-    return sealing.open_capsule(path, trusted=trust)
+    return sealing.open_capsule(path, trust=trust)
 
 
 def predict(

@@ -128,9 +128,8 @@ def solve(start: Start, total: Tensor, variance: float | Tensor, releases: int |
 
 def head(start: Start, beta: Tensor) -> Head:
     """The consortium's head from the public one and the correction."""
-    return Head(
-        start.weight + start.axes @ beta[:-1].to(start.axes), start.bias + 0.5 * beta[-1].cpu()
-    )
+    weight = start.weight + start.axes @ beta[:-1].to(start.axes)
+    return Head(weight, start.bias + 0.5 * beta[-1].cpu())
 
 
 def on_features(start: Start, solution: Head) -> Head:

@@ -168,7 +168,7 @@ class CapsuleView:
 def view_capsule(item: Item) -> CapsuleView:
     """Open and check a capsule; whatever is wrong with it becomes `damage`."""
     try:
-        capsule = open_capsule(item.path, trusted=Trust.of(()), max_bytes=MOST_BYTES)
+        capsule = open_capsule(item.path, trust=Trust.of(()), max_bytes=MOST_BYTES)
         # Line k of the ledger was written into a capsule made from that of line k - 1, whose id
         # is the parent that line k names.
         ids = [str(entry["parent"]) for entry in capsule.entries[1:]] + [capsule.id]
@@ -181,7 +181,7 @@ def view_capsule(item: Item) -> CapsuleView:
     except BROKEN as error:
         checks: Sequence[Check] = ()
         with suppress(*BROKEN):
-            checks = verify(item.path, trusted=Trust.of(()), max_bytes=MOST_BYTES)
+            checks = verify(item.path, trust=Trust.of(()), max_bytes=MOST_BYTES)
         return CapsuleView(item, reason(error), checks)
 
 
