@@ -31,6 +31,7 @@ CASES = [(n, "fixed", 2) for n, c in METHODS.items() if c.depends_on != "all" an
 CASES += [("finetune", "inner_val", 3), ("forge", "inner_val", 2), ("forge", "fixed", 3)]
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize(("name", "selection", "n_sites"), CASES)
 def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path) -> None:
     # where only the set of sites matters, a run trains them in sorted order

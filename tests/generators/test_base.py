@@ -42,6 +42,7 @@ def generator(request):
     return quick(request.param)
 
 
+@pytest.mark.rounding
 def test_sample_is_symmetric_finite_unit_diagonal(generator, small_site) -> None:
     state = generator.fit(small_site, torch_rng(0))
     y = torch.tensor([0, 1, 1, 0, 1])

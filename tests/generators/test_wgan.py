@@ -25,6 +25,7 @@ def quadratic_score(p, x, y):
     return p["a"] * x.square().sum(-1)
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("gan", GANS, ids=lambda g: g.name)
 def test_a_lane_does_not_depend_on_its_company(gan) -> None:
     sites = [simulate(n, seed=i) for i, n in enumerate((20, 26, 33))]

@@ -129,7 +129,8 @@ def load_bsnip(
     if others:
         names = ", ".join(sorted({f.what.split("'")[1] for f in others}))
         what = f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
-        faults.append(Fault("warning", what, "They are left out; see labels."))
+        do = "They are left out; to keep them, say in `labels` what they are."
+        faults.append(Fault("warning", what, do))
     cohort = replace(cohort, name="bsnip", faults=tuple(faults))
     return (cohort if sites is None else cohort.select_sites(sites)).stamped(dataset="bsnip")
 

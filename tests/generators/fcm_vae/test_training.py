@@ -196,6 +196,7 @@ def sites_of(s, sizes=(9, 16, 21)):
     return found
 
 
+@pytest.mark.rounding
 @pytest.mark.parametrize("preset", ["careful", "paper", "authors"])
 def test_a_lane_is_the_site_alone(preset, double) -> None:
     """Sites of 2, 2 and 3 steps per epoch, the last ones of odd size."""
@@ -211,6 +212,7 @@ def test_a_lane_is_the_site_alone(preset, double) -> None:
     assert not torch.equal(together[0][0]["mu.weight"], together[1][0]["mu.weight"])
 
 
+@pytest.mark.rounding
 def test_fits_of_lanes_are_the_fits_alone() -> None:
     """The whole state, in float32 and to its tolerance; the authors' attention has no biases."""
     gen = FCMVAE.authors(**LANES_SMALL)
