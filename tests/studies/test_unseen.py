@@ -25,7 +25,7 @@ def test_zero_shot_by_hand():
 
 def test_after_k_sites_is_the_upper_triangle():
     runs = fake_runs.fake_learner("a", skill=2.0, seeds=(0, 1))
-    found = unseen.after_k_sites(runs, n_draws=50)
+    found = list(unseen.unseen_tables(runs, n_draws=50)[0].rows["a"].values())
     matrices = np.stack([score_matrix(r) for r in runs])
     for k in (1, 2, 3):
         assert found[k - 1].mean == pytest.approx(matrices[:, k - 1, k:].mean())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,26 +117,19 @@ def _matrices(learner: str, runs: Sequence[RunResult]) -> Matrices:
     return Matrices(learner, found.mean(0), by_last)
 
 
-def _own_finetune(groups: Groups) -> dict[str, str]:
-    """Each learner's fine-tuning partner: on its own model, else the first there is."""
-    specs = {k: runs[0].spec.learner for k, runs in groups.items()}
-    tuned = {s.model.name: k for k, s in reversed(specs.items()) if s.method.name == "finetune"}
-    first = next((k for k, s in specs.items() if s.method.name == "finetune"), "")
-    return {
-        k: tuned.get(s.model.name, first)
-        for k, s in specs.items()
-        if tuned and s.method.name not in ("finetune", "majority")
-    }
-
-
 def _forests(
     groups: Groups, learners: Sequence[str], majority: str, n_draws: int
 ) -> dict[str, list[tuple[str, str, Comparison]]]:
     """Learner, partner and difference against the majority class, fine-tuning, and the best."""
-    comparer, forests, tuned = stats.Comparer(n_draws=n_draws), {}, _own_finetune(groups)
+    comparer, forests = stats.Comparer(n_draws=n_draws), {}
+    # fine-tuning on a learner's own model, else the first there is
+    specs = {k: runs[0].spec.learner for k, runs in groups.items()}
+    tuned = {s.model.name: k for k, s in reversed(specs.items()) if s.method.name == "finetune"}
+    first = next((k for k, s in specs.items() if s.method.name == "finetune"), "")
+    others = [k for k in learners if tuned and specs[k].method.name not in ("finetune", "majority")]
     partners = {
         "majority": dict.fromkeys(learners, majority),
-        "finetune": {k: tuned[k] for k in learners if k in tuned},
+        "finetune": {k: tuned.get(specs[k].model.name, first) for k in others},
         "best": dict.fromkeys(learners[1:], *learners[:1]),
     }
     for against, asked in partners.items():
@@ -166,15 +159,14 @@ def contents(
     against = {k: c for k, _, c in forests.get("majority", ())}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
     more = {k: {m: stats.means(v, m, MORE) for m in MORE_METRICS} for k, v in groups.items()}
+    shared: dict[str, Any] = {"rows": ranking, "forests": forests, "more": more}
     return Contents(
-        rows=ranking,
+        **shared,
         findings=stats.findings(results, expected=expected, against_majority=against),
         leaks=stats.leaks_on(results),
-        forests=forests,
         accuracy={k: c[0] for k, c in found.items()},
         forgetting={k: c[1] for k, c in found.items()},
         since={k: since_learned(groups[k]) for k in learners},
         matrices=[_matrices(k, stats.longest(groups[k])) for k in learners],
         sites={k: stats.per_site(runs, n_draws=n_draws) for k, runs in groups.items()},
-        more=more,
     )

@@ -27,11 +27,10 @@ _page = partial(sections_page, kind="quality of functional connectivity", home_n
 
 def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
     """Carpet plot, FC, motion and ROI coverage of one subject, as one HTML page."""
-    several, only = len(result.runs) > 1, "Signal, motion and coverage"
-    sections = [
-        Section(run.source.path.name if several else only, _run_figure(run, atlas))
-        for run in result.runs
-    ]
+    several, sections = len(result.runs) > 1, []
+    for run in result.runs:
+        title = run.source.path.name if several else "Signal, motion and coverage"
+        sections.append(Section(title, _run_figure(run, atlas)))
     fc = fc_figure(result.fc, atlas.systems, "r", vmin=-1, vmax=1)
     sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
     low = _low_coverage(result, atlas)
@@ -48,11 +47,10 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     warnings = [w for run in result.runs for w in run.warnings]
     if result.empty:
         names = ", ".join(atlas.roi_names[i] for i in result.empty)
-        warnings.append(
-            f"{counted(len(result.empty), 'ROI')} without signal, FC set to 0: {names}."
-        )
-    said = [("caution", text) for text in warnings]
-    return _page(f"sub-{result.subject}", sections=sections, home=GROUP, warnings=said, facts=facts)
+        many = counted(len(result.empty), "ROI")
+        warnings.append(f"{many} without signal, FC set to 0: {names}.")
+    said, title = [("caution", text) for text in warnings], f"sub-{result.subject}"
+    return _page(title, sections=sections, home=GROUP, warnings=said, facts=facts)
 
 
 def preprocess_page(

@@ -164,15 +164,8 @@ def interval_table(
     title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, Any]], head: str = "learner"
 ) -> Table:
     """One row per name, one column per key; values have mean, low and high, or are not there."""
-    return Table.of(
-        (head, *columns),
-        [
-            (name, *(_estimate(found[c]) if c in found else "" for c in columns))
-            for name, found in rows.items()
-        ],
-        title=title,
-    )
-
-
-def _estimate(e: Any) -> Cell:
-    return interval_cell(e.mean, e.low, e.high)
+    lines = []
+    for name, found in rows.items():
+        cells = (found.get(c) for c in columns)
+        lines.append((name, *(interval_cell(e.mean, e.low, e.high) if e else "" for e in cells)))
+    return Table.of((head, *columns), lines, title=title)

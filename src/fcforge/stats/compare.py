@@ -148,7 +148,13 @@ class Comparer:
             value = self._reduce(a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch)))
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         draws *= resampling.training_weights(left, self.n_draws, self.seed)
-        return _conclude(points, draws.mean(0), nulls / len(left))
+        difference = float(points.mean())
+        low, high = map(float, resampling.interval(points.mean(), draws.mean(0)))
+        # Rounding must not make an exactly equal permutation look smaller.
+        extreme = int((np.abs(nulls / len(left)) >= abs(difference) - 1e-6).sum())
+        p_value = (1 + extreme) / (1 + self.n_draws)
+        wins = (points > 0).mean() + (points == 0).mean() / 2
+        return Comparison(difference, low, high, p_value, len(points), float(wins))
 
     def _drawn(self, runs: list[RunResult]) -> _Drawn:
         key = tuple(map(id, runs))
@@ -176,18 +182,3 @@ class Comparer:
     def _reduce(self, full: np.ndarray) -> np.ndarray:
         lower = metric_named(self.metric).lower_is_better
         return summaries_of(full, lower_is_better=lower, names=(self.summary,))[self.summary]
-
-
-def _conclude(points: np.ndarray, draws: np.ndarray, nulls: np.ndarray) -> Comparison:
-    difference = points.mean()
-    low, high = resampling.interval(difference, draws)
-    # Rounding must not make an exactly equal permutation look smaller.
-    extreme = np.abs(nulls) >= abs(difference) - 1e-6
-    return Comparison(
-        difference=float(difference),
-        low=float(low),
-        high=float(high),
-        p_value=float((1 + extreme.sum()) / (1 + len(nulls))),
-        n_pairs=len(points),
-        wins=float((points > 0).mean() + (points == 0).mean() / 2),
-    )

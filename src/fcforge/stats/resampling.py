@@ -229,20 +229,18 @@ def interval(mean: np.ndarray, draws: np.ndarray, level: float = LEVEL) -> np.nd
 def estimates(
     results: Sequence[RunResult], points: np.ndarray, draws: np.ndarray
 ) -> list[Estimate]:
-    """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m)."""
-    mean = points.mean(0)
-    found = np.stack([mean, sd_over_orders(results, points), *interval(mean, draws)])
-    return [Estimate(*map(float, column)) for column in found.T]
+    """Estimates from `bootstrap`'s points (n_runs, m) and draws (n_draws, m).
 
-
-def sd_over_orders(results: Sequence[RunResult], values: np.ndarray) -> np.ndarray:
-    """SD over orders of the mean over seeds; NaN with one order. `values` is (n_runs, ...)."""
+    The SD is over orders, of the mean over seeds; NaN with one order.
+    """
     by_order: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for k, r in enumerate(results):
         by_order[r.spec.order].append(k)
-    if len(by_order) < 2:
-        return np.full(values.shape[1:], np.nan)
-    return np.stack([values[k].mean(0) for k in by_order.values()]).std(0, ddof=1)
+    several, mean = len(by_order) > 1, points.mean(0)
+    each = np.stack([points[k].mean(0) for k in by_order.values()])
+    sd = each.std(0, ddof=1) if several else np.full(mean.shape, np.nan)
+    found = np.stack([mean, sd, *interval(mean, draws)])
+    return [Estimate(*map(float, column)) for column in found.T]
 
 
 def estimate(

@@ -43,13 +43,6 @@ def zero_shot(full: np.ndarray) -> np.ndarray:
     return np.stack([full[..., k, k:].mean(-1) for k in range(n)], axis=-1)
 
 
-def after_k_sites(
-    runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
-) -> list[Estimate]:
-    """Zero-shot value of one learner after 1, 2, ... T - 1 sites."""
-    return estimates(runs, *bootstrap(runs, metric, zero_shot, n_draws=n_draws))[1:]
-
-
 def leave_one_out(
     runs: Sequence[RunResult], metric: str = "accuracy", n_draws: int = N_DRAWS
 ) -> dict[str, Estimate]:
@@ -68,7 +61,10 @@ def unseen_tables(
     """Zero-shot values after k sites, and leave-one-site-out by site."""
     title = metric_named(metric).title
     learners = _usable(results)
-    after = {k: after_k_sites(longest(runs), metric, n_draws) for k, runs in learners.items()}
+    after = {}
+    for k, runs in learners.items():
+        found = bootstrap(longest(runs), metric, zero_shot, n_draws=n_draws)
+        after[k] = estimates(longest(runs), *found)[1:]  # not of the untrained network
     most = max(len(v) for v in after.values())
     names = tuple(f"after {counted(k, 'site')}" for k in range(1, most + 1))
     curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
