@@ -106,3 +106,10 @@ def first(folder: Path, data=None, **rest) -> Path:
     made = settings(rest.pop("method", "majority"), **rest)
     learn(None, SITES[0], data or cohort(), path, settings=made)
     return path
+
+
+def entry(site: str, accuracy: float | None, patients: int | None, controls: int | None) -> dict:
+    """What a ledger line says of a site's own test."""
+    own = None if accuracy is None else {"accuracy": accuracy}
+    counts = {"test": {"patients": patients, "controls": controls}}
+    return {"kind": "learn", "site": site, "metrics": {"own_test": own}, "counts": counts}

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from capsule_chains import N_ROIS, SITES, chain, cohort, first
+from capsule_chains import N_ROIS, SITES, chain, cohort, entry, first
 
 from fcforge.capsule import Capsule, learn, open_capsule
 from fcforge.capsule.audit import site_as_learned
-from fcforge.capsule.contents import arrays, require_fit
+from fcforge.capsule.contents import OwnTest, arrays, own_tests, require_fit, wilson
 from fcforge.capsule.prediction import predict
 from fcforge.errors import CapsuleError
 from fcforge.graphs import edges
@@ -88,3 +88,31 @@ def test_scans_that_are_declared_are_counted(tmp_path):
     )
     (row,) = (a for a in arrays(hidden) if a["name"] == "state/root")
     assert row["scan_like"] == 5
+
+
+def test_own_tests_by_hand():
+    """37 of 59 right where 33 are patients: 62.7 % against 55.9 %."""
+    found = own_tests([entry("NYU", 0.6271, 33, 26), entry("UM", None, 10, 10)])
+    assert len(found) == 1
+    test = found[0]
+    assert (test.site, test.n, test.majority) == ("NYU", 59, pytest.approx(33 / 59))
+    assert (test.low, test.high) == (
+        pytest.approx(0.4998, abs=1e-3),
+        pytest.approx(0.739, abs=1e-3),
+    )
+    assert not test.useful
+    assert own_tests([entry("UM", 0.95, 50, 50)])[0].useful
+
+
+def test_small_counts_have_no_interval():
+    (found,) = own_tests([entry("X", 0.5, None, 30)])
+    assert found == OwnTest("X", 0.5)
+    assert not found.useful
+
+
+def test_wilson_is_scipys():
+    from scipy.stats import binomtest
+
+    for k, n in ((0, 12), (5, 12), (12, 12), (370, 590)):
+        exact = binomtest(k, n).proportion_ci(method="wilson")
+        assert wilson(k / n, n) == pytest.approx((exact.low, exact.high), abs=1e-6)

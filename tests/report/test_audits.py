@@ -7,8 +7,11 @@ import pytest
 from consortium_world import audit
 from page_parser import EVIL, Page
 
+from fcforge.errors import DataError
 from fcforge.privacy.measures import Measured
 from fcforge.report import audits
+from fcforge.report.audits import section
+from fcforge.studies.audit_inputs import read_audit
 from fcforge.studies.audit_result import Audit, AuditRow
 
 
@@ -96,40 +99,33 @@ def test_what_differential_privacy_covers():
     assert "epsilon 2 per person" in audits.sentences(Audit((), about))[0]
 
 
-def test_a_ledger_keeps_numbers_and_no_count_of_people(found):
-    kept = found.to_ledger()
-    assert kept["site"] == "NYU"
-    assert "people" not in json.dumps(kept["about"])
-    again = Audit.from_ledger(json.loads(json.dumps(kept)))
-    assert again.rows == found.rows
-    assert again.about["not_attacked"] == ["state bandit"]
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {},
-        {"rows": [], "about": {}},
-        {"rows": [{"auc": 7}], "about": {}},
-        {"rows": 3, "about": {}},
-        {"rows": [[1]], "about": None},
-        {"words": ["all is well"]},
-    ],
-)
-def test_a_ledger_may_hold_any_json(odd):
-    assert Audit.from_ledger(odd) is None
-
-
-def test_a_ledger_with_impossible_shares_is_not_an_audit(found):
-    kept = found.to_ledger()
-    kept["rows"][0]["auc"] = [1.6, 0.5, 0.7]
-    assert Audit.from_ledger(kept) is None
-    kept["rows"][0]["auc"] = [0.6, 0.5, 0.7]
-    kept["about"] = {"epsilon_of_method": "small", "not_attacked": [1, EVIL]}
-    assert Audit.from_ledger(kept).about == {"not_attacked": ["1", EVIL]}
-
-
 def test_rows_without_a_link_to_a_person_show_a_dash():
     some = Measured(0.7, 0.6, 0.8)
     table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
     assert [cell.text for cell in table.rows[0]] == ["r", "a", "0.700", "0.700", "–", "0.700"]
+
+
+@pytest.fixture
+def an_audit() -> Audit:
+    some = Measured(0.7, 0.6, 0.8)
+    rows = (
+        AuditRow("untrained (reference)", "distance ratio", some, some, None, some, True),
+        AuditRow("corr_gauss", "distance ratio", some, some, None, some),
+    )
+    return Audit(rows, {"what": "generators on <b>NYU</b>", "not_attacked": []})
+
+
+def test_an_audit_file_becomes_a_section(an_audit, tmp_path):
+    path = tmp_path / "audit.json"
+    path.write_text(json.dumps(an_audit.to_json()))
+    found = section(read_audit(path))
+    assert found.title.startswith("Privacy audit")
+    assert "corr_gauss" in str(found.html())
+    assert "<b>NYU" not in str(found.html())
+
+
+def test_another_file_is_refused(tmp_path):
+    path = tmp_path / "audit.json"
+    path.write_text("{}")
+    with pytest.raises(DataError, match="not an audit"):
+        read_audit(path)

@@ -9,9 +9,8 @@ import pytest
 from markupsafe import Markup
 from page_parser import EVIL, Page, require_sound
 
-from fake_runs import KEEPS, SITES, fake_experiment, fake_learner, run
+from fake_runs import KEEPS, SITES, fake_experiment, fake_learner
 from fcforge.errors import DataError
-from fcforge.report.contents import since_learned
 from fcforge.report.frame import Section
 from fcforge.report.run import About, numbers_of, page_of, write_report
 from fcforge.text import bracket, number
@@ -144,17 +143,6 @@ def test_partial_orders_and_a_diverged_learner():
 def test_only_diverged_runs_still_give_a_page():
     broken = diverged(fake_learner("broken", seeds=(0,)))
     assert "No learner has usable scores" in Page(render(broken)).text
-
-
-def test_accuracy_since_a_site_was_learned():
-    """Two orders of two sites; A is right with 1, then 1/2; B with 0 before, 1 when learned."""
-    y = {"A": [1, 0], "B": [1, 1]}
-    first = run({"A": [[0.9, 0.1], [0.9, 0.9]], "B": [[0.1, 0.1], [0.9, 0.9]]}, y)
-    turned = run({"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.9, 0.9], [0.9, 0.1]]}, y,
-                 order=("B", "A"))  # fmt: skip
-    found = since_learned([first, turned])
-    assert found["A"] == pytest.approx([0.0, 1.0, 0.5])  # before, when learned, after one more
-    assert found["B"] == pytest.approx([0.0, 1.0, 0.5])
 
 
 def test_written_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What is found below a folder, and what is refused before it is read."""
+"""What is found below a folder, what is refused before it is read, and which came from which."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,15 @@ import pytest
 from fcforge.capsule.container import LEDGER, MANIFEST
 from fcforge.errors import CapsuleError, StoreError
 from fcforge.report import shelf
-from fcforge.report.shelf import find_items, reason, require_plain_run
+from fcforge.report.shelf import (
+    Ancestor,
+    Chain,
+    chain_of,
+    find_items,
+    lineage,
+    reason,
+    require_plain_run,
+)
 
 
 def touch(path, content=b""):
@@ -96,3 +104,40 @@ def test_reasons_name_no_place_on_this_machine(tmp_path):
         reason(FileNotFoundError(2, "No such file", "/home/me")) == "cannot be read (No such file)."
     )
     assert reason(KeyError("x")) == "is not as fcforge writes it (KeyError)."
+
+
+def ids(chain: Chain) -> list:
+    return [*(c.id for c in chain.capsules), *(ids(b) for b in chain.branches)]
+
+
+ANCESTRIES = [
+    ("p1", (("1", "A"),)),
+    ("p3", (("1", "A"), ("2", "B"), ("3", "C"), ("5", "audit"))),
+    ("p4", (("1", "A"), ("2", "B"), ("4", "D"))),
+    ("p9", (("9", "Z"),)),
+]
+
+
+def test_a_branching_chain():
+    chains = lineage(ANCESTRIES)
+    assert [ids(c) for c in chains] == [["1", "2", ["3", "5"], ["4"]], ["9"]]
+    first, second = chains[0].capsules
+    assert first == Ancestor("1", "", "A", "p1")
+    assert second == Ancestor("2", "1", "B", "")  # named by ledgers, but no file lies here
+    assert chains[0].branches[0].capsules[-1] == Ancestor("5", "3", "audit", "p3")
+
+
+def test_the_family_of_one_capsule():
+    chains = lineage(ANCESTRIES)
+    assert chain_of(chains, "4") == [chains[0]]
+    assert chain_of(chains, "9") == [chains[1]]
+    assert chain_of(chains, "x") == []
+
+
+def test_lying_ledgers_end():
+    circle = [("a", (("1", "A"), ("2", "B"), ("1", "A"))), ("b", (("2", "B"), ("1", "A")))]
+    assert [ids(c) for c in lineage(circle)] == [["1", "2"]]
+
+
+def test_nobody():
+    assert lineage([]) == []
