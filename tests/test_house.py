@@ -1,0 +1,79 @@
+"""The house is in order: a line leads to its test, and a name to one class."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SRC, TESTS = ROOT / "src" / "fcforge", ROOT / "tests"
+SMALL = 40  # code lines of a module that needs no test file of its own
+
+SPANNING = {  # test files of no single module, and why
+    "capsule/test_forgeries.py": "a thousand forged capsules against all that opens them",
+    "capsule/test_harmonised_chains.py": "harmonised people from learning to predicting",
+    "capsule/test_no_subject_inside.py": "bytes of a capsule of every method",
+    "capsule/test_two_hospitals.py": "two folders, two processes, one file",
+    "capsule/test_versions.py": "files of every version that was ever written",
+    "consortium/test_speed.py": "what a consortium costs, from learning to merging",
+    "methods/test_contract.py": "every registered method",
+    "models/test_contract.py": "every registered model",
+    "report/test_browser.py": "every page in a real browser",
+    "runner/test_experiment_files.py": "every experiment that ships",
+    "runner/test_poison.py": "no method, generator or model reads a test split",
+    "runner/test_slurm.py": "a real Slurm, where one can be started",
+    "test_bad_input.py": "every command given what it cannot use",
+    "test_containers.py": "the Containerfile",
+    "test_docs.py": "the documentation",
+    "test_house.py": "this file",
+    "test_memory_flat.py": "memory of whole commands",
+    "test_security.py": "the page of promises",
+}
+TESTED_BY = {  # modules whose tests stand under another name
+    "capsule/lines.py": "capsule/test_forgeries.py",
+    "models/fused_kernels.py": "models/test_fused.py",
+    "studies/check.py": "cli/test_experiments.py",
+}
+
+
+def code_lines(path: Path) -> int:
+    """Lines that are no docstring, no comment and not blank."""
+    text = path.read_text()
+    said = set[int]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            said |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    return sum(bool(line) and not line.startswith("#") and i not in said for i, line in lines)
+
+
+def modules_of(test: Path) -> list[Path]:
+    """Where the module of a test file may lie; a private one, a package, a benchmark."""
+    room, name = test.parent, test.stem.removeprefix("test_")
+    own = [f"{name}.py", f"_{name}.py", f"{name}/__init__.py"]
+    return [SRC / room / n for n in own] + [ROOT / room / f"{name}.py"]
+
+
+def file_for(module: Path) -> Path:
+    """Where the tests of a module lie; those of a package lie beside its room."""
+    place = module.relative_to(SRC)
+    place = place.parent if place.name == "__init__.py" else place
+    return TESTS / place.parent / f"test_{place.stem.removeprefix('_')}.py"
+
+
+def test_every_test_file_has_its_module_or_a_reason():
+    files = [p.relative_to(TESTS) for p in TESTS.rglob("test_*.py")]
+    alone = {str(p) for p in files if not any(m.exists() for m in modules_of(p))}
+    assert alone == set(SPANNING)
+
+
+def test_every_module_has_its_test_file_or_another():
+    modules = [p for p in SRC.rglob("*.py") if code_lines(p) > SMALL]
+    without = {str(p.relative_to(SRC)) for p in modules if not file_for(p).exists()}
+    assert without == set(TESTED_BY)
+    assert all((TESTS / file).exists() for file in TESTED_BY.values())
+
+
+def test_no_two_classes_have_one_name():
+    trees = [ast.parse(p.read_text()) for p in SRC.rglob("*.py")]
+    names = Counter(n.name for t in trees for n in ast.walk(t) if isinstance(n, ast.ClassDef))
+    assert [name for name, n in names.items() if n > 1] == []
