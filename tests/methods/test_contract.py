@@ -247,8 +247,9 @@ def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
 
 def burn(bank, rows: torch.Tensor) -> None:
     """Overwrite subjects in the bank."""
-    bank._all("_fc")[rows] = float("nan")
-    bank._all("_y")[rows] = 1 - bank.y[rows]
+    for name in bank.address(rows)[0]:
+        bank._fc[name] = torch.full_like(bank._fc[name], float("nan"))
+    bank.y[rows] = 1 - bank.y[rows]
     for _, inputs in bank._prepared.values():
         for value in inputs.values():
             value[rows] = float("nan")

@@ -31,6 +31,11 @@ def test_rows_follow_each_other_and_a_name_is_added_once():
     assert len(bank) == 8
     assert MADE in bank
     torch.testing.assert_close(bank.fc(torch.tensor([6])), batch(3, 1).fc[1:2])
+    mixed = bank.fc(torch.tensor([7, 0, 5]))  # of both pools, in the order asked for
+    assert torch.equal(
+        mixed, torch.stack([batch(3, 1).fc[2], batch(5, 0).fc[0], batch(3, 1).fc[0]])
+    )
+    assert bank.fc(torch.empty(0, dtype=torch.int64)).shape == (0, 4, 4)
     assert bank.y[torch.tensor([4, 5])].tolist() == [0, 0]
 
 

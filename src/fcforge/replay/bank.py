@@ -20,6 +20,7 @@ from fcforge.releases.start import Start
 from fcforge.types import FCBatch
 
 T = TypeVar("T")
+CHUNK = 256  # subjects that are prepared at once
 MOST_KNOWN = 600  # results kept by `Bank.once`; pairs of pools of twenty sites are 231
 
 
@@ -43,8 +44,8 @@ class Bank:
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self._fc: list[Tensor] = []
-        self._y: list[Tensor] = []
+        self._fc: dict[PoolName, Tensor] = {}
+        self.y = torch.empty(0, dtype=torch.int64, device=self.device)  # diagnoses of all rows
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
         self._known: dict[Hashable, Any] = {}
@@ -60,8 +61,8 @@ class Bank:
         """Put a pool into the bank (once; the same name again returns the same rows)."""
         if name not in self._pools:
             self._pools[name] = range(self._n, self._n + len(batch))
-            self._fc.append(batch.fc.to(self.device))
-            self._y.append(batch.y.to(self.device))
+            self._fc[name] = batch.fc.to(self.device)
+            self.y = torch.cat([self.y, batch.y.to(self.device)])
             self._n += len(batch)
         return self.rows(name)
 
@@ -72,19 +73,20 @@ class Bank:
 
     def fc(self, rows: Tensor) -> Tensor:
         """FC (n, R, R) of some rows."""
-        return self._all("_fc")[rows]
-
-    @property
-    def y(self) -> Tensor:
-        """Labels of all rows."""
-        return self._all("_y")
+        names, pool, item = self.address(rows)
+        found = [self._fc[name][item[pool == i].to(self.device)] for i, name in enumerate(names)]
+        found = found or [next(iter(self._fc.values()))[:0]]
+        back = torch.argsort(torch.argsort(pool, stable=True)).to(self.device)
+        return found[0] if len(found) == 1 else torch.cat(found)[back]
 
     def inputs(self, model: Model) -> Inputs:
         """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
-            spans = [p for p in self._pools.values() if p.start >= done and len(p)]
-            fresh = _prepare_in_chunks(model, self._all("_fc"), spans)
+            new = [self._fc[name] for name, p in self._pools.items() if p.start >= done and len(p)]
+            # each pool on its own: a batch's size can change the last digit
+            parts = [model.prepare(chunk) for fc in new for chunk in fc.split(CHUNK)]
+            fresh = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
             cached = {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
             self._prepared[model] = (self._n, cached)
         return cached
@@ -123,13 +125,6 @@ class Bank:
             self._known[name] = compute()
         return self._known[name]
 
-    def _all(self, what: str) -> Tensor:
-        parts = getattr(self, what)
-        if len(parts) > 1:  # a copy of everybody, but for empty pools
-            parts[:] = [p for p in parts if len(p)] or parts[:1]
-            parts[:] = [torch.cat(parts)] if len(parts) > 1 else parts
-        return parts[0]
-
     # -- addresses: what a store writes, so that no subject is ever copied into it -----------------
     def address(self, rows: Tensor) -> tuple[list[PoolName], Tensor, Tensor]:
         """Pools that `rows` lie in, and for each row its pool's number and its place there.
@@ -163,15 +158,6 @@ class Bank:
             if name.kind != "synthetic":
                 real[span.start : span.stop] = True
         return rows[(rows >= 0) & real[rows]]
-
-
-def _prepare_in_chunks(
-    model: Model, fc: Tensor, spans: Sequence[range], chunk: int = 256
-) -> Inputs:
-    """Inputs of some pools, each prepared on its own: a batch's size can change the last digit."""
-    starts = [(i, min(i + chunk, p.stop)) for p in spans for i in range(p.start, p.stop, chunk)]
-    parts = [model.prepare(fc[i:j]) for i, j in starts]
-    return {k: torch.cat([p[k] for p in parts]) for k in parts[0]}
 
 
 @dataclass(frozen=True)
