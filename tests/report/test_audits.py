@@ -53,8 +53,9 @@ def test_nothing_attacked_has_no_verdict(found):
 def test_sentences_are_exact(found):
     said = audits.sentences(found)
     assert said[0] == (
-        "synthetic subjects: no attack tried surely told members from others; the highest, "
-        "'nearest record', names the right one of two 53 times in 100 (AUC 0.530 [0.470, 0.590])."
+        "synthetic subjects: no attack that was tried told members from others beyond chance; the "
+        "highest, 'nearest record', names the right one of two 53 times in 100 "
+        "(AUC 0.530 [0.470, 0.590])."
     )
     assert "names the right one 94 times in 100, where guessing gets 50 (AUC 0.940" in said[1]
     assert "it finds 30 of 100 who were (TPR at 1 % FPR 0.300)." in said[1]

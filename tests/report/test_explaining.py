@@ -78,7 +78,7 @@ def test_edges_of_a_learner_that_splits_agree_about():
     said = {row[0].text: row[2].text for row in table.rows}
     assert said["a – b"] == "yes"
     assert said["c – d"] == "not to be believed"
-    assert "1 of 6 edges are so" in table.note
+    assert "1 of 6 edges are;" in table.note
     (few,) = stability_section({"ridge": Weights(weights, 5)}, ("a", "b", "c", "d"))
     assert {row[2].text for row in few.body[0].rows} == {
         "too few splits to say",

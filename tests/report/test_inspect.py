@@ -194,7 +194,7 @@ def test_own_tests_of_a_chain():
     found = answer("chain_works", tests=[good, poor], commonest="guessing")
     assert found.kind == "warn"  # the last site counts
     assert found.say == "Right for n/a of the real test subjects of UM."
-    assert found.more[0].startswith("Surely better than the commonest class at 1 of 2 sites.")
+    assert found.more[0].startswith("Better than the commonest class, beyond chance, at 1 of 2")
     assert answer("chain_works", tests=[good], commonest="guessing").kind == "good"
     assert answer("chain_works", tests=[], commonest="guessing").kind == "warn"
 
@@ -243,7 +243,7 @@ def test_real_accuracy_stands_beside_the_commonest_class(capsule):
         "Right for 62.7 % of the real test subjects of NYU; always naming the commonest class "
         "gets 55.9 %."
     )
-    assert answer.more[0].startswith("Surely better than the commonest class at 1 of 2 sites.")
+    assert answer.more[0].startswith("Better than the commonest class, beyond chance, at 1 of 2")
     nyu = answer.bars[1]
     assert (nyu.name, nyu.value, nyu.line) == ("NYU", 0.6271, pytest.approx(33 / 59))
     assert (nyu.line_is, nyu.small) == ("always naming the commonest class", "59 test subjects")

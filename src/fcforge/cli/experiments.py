@@ -241,7 +241,7 @@ def motion(
     config: given.Config,
     overrides: given.Overrides = None,
     phenotypes: Annotated[Path | None, Option(help="Table with SUB_ID and func_mean_fd.")] = None,
-    beside: Annotated[Path | None, Option(help="Run folder to show its learners beside.")] = None,
+    beside: Annotated[Path | None, Option(help="Run folder to compare with.")] = None,
     as_json: given.AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""

@@ -14,7 +14,7 @@ def fc(request: FCRequest) -> int:
 
 @takes(PreprocessRequest)
 def preprocess(request: PreprocessRequest) -> int:
-    """Bring raw scans to MNI space: basic. T1w images are not used; prefer fMRIPrep."""
+    """Bring raw scans to MNI space in basic steps, without T1w images; prefer fMRIPrep."""
     told = {"say": say, "progress": progress_of, "pages": report.quality}
     return Room("fcforge.imaging.raw").pipeline.preprocess_folder(request, **told).code
 

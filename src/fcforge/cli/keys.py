@@ -38,7 +38,7 @@ keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke th
 @keys.command("new")
 def new_key(
     out: Annotated[Path, Argument(help="Private key to write.")],
-    passphrase: Annotated[bool, Option("--passphrase", help="Protect it with one.")] = False,
+    passphrase: Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")] = False,
 ) -> None:
     """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away.
 

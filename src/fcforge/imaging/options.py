@@ -47,7 +47,7 @@ class FCRequest(Request):
     std_dvars_threshold: float | None = option(None, "Standardised DVARS to scrub at.", min=0)
     layout: Literal[
         "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "hcp", "nifti", "series"
-    ] = option("auto", "Tool that wrote the folder; auto looks.")
+    ] = option("auto", "Tool that wrote the folder; auto finds out.")
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")
