@@ -82,7 +82,7 @@ class LearnRequest(Request):
     mechanism: Mechanism | None = option(None, "Noise of a release; none promises nothing.")
     local: Path | None = option(None, "Release: file that stays here [SITE.home.json by DATA].")
     again: bool = option(False, "Release people of an earlier release again; budgets add up.")
-    accept_labels: bool = option(False, "Continue although the diagnoses look swapped; recorded.")
+    accept_labels: bool = option(False, "Go on though diagnoses look swapped; a chain records it.")
     accept_scans: bool = option(False, "Chain: continue although the scans look odd; recorded.")
     positive: str | None = option(None, POSITIVE)
     template: Path | None = option(None, "Chain: your copy of the public template in the settings.")
