@@ -267,7 +267,7 @@ def test_confounds_are_asked_for():
     [
         ({"start": None}, "needs a public start"),
         ({"method_params": {"epsilom": 1}}, "Did you mean 'epsilon'"),
-        ({"features": "any"}, "releases speak about FC"),
+        ({"features": "any"}, "releases are made from FC only"),
     ],
 )
 def test_what_cannot_be_meant(more, words):

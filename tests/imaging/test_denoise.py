@@ -153,7 +153,7 @@ def test_too_few_volumes_and_no_tr():
         DataError, match="30 volumes left after scrubbing are too few for 24 confounds"
     ):
         clean_series(x, make_denoise("none"), tr=2.0, found=(table, None))
-    with pytest.raises(DataError, match="TR is unknown"):
+    with pytest.raises(DataError, match="TR, which is unknown"):
         clean_series(x, make_denoise("none"), tr=None)
 
 

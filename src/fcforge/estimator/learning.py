@@ -52,7 +52,7 @@ class Learns(Parameters):
             return
         require_stated(known, self.positive)
         if self.features != "fc":
-            raise ConfigError("releases speak about FC.", do="Set features='fc'.")
+            raise ConfigError("releases are made from FC only.", do="Set features='fc'.")
         if self.harmonise != "none":
             what = "a site's exact means would break the promise of its release."
             do = "Set harmonise='none'; the start is made from public people of many sites."

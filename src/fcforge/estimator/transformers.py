@@ -205,7 +205,7 @@ class SiteHarmoniser(_OfSubjects):
                 check_names("way with unseen sites", [str(self.unseen)], known)
         for name in sorted(set(names)):
             if (names == name).sum() < 2:
-                raise InputError(f"site '{name}' has one subject: its effect cannot be told.")
+                raise InputError(f"site '{name}' has one subject: its effect cannot be estimated.")
 
     def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
         """Design (n, k) of the covariates to keep."""

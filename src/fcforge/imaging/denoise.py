@@ -217,7 +217,8 @@ def degrees_of_freedom(n_volumes: int, n_confounds: int, tr: float | None, band:
 
 def _require_band(band: Band, tr: float | None, where: str) -> None:
     if any(band) and tr is None:
-        raise DataError("the TR is unknown, so there is no band-pass.", where=where, do="--tr S.")
+        do = "Give it: --tr SECONDS."
+        raise DataError("the band-pass needs the TR, which is unknown.", where=where, do=do)
     low_pass = band[1]
     if low_pass and tr and low_pass >= 0.5 / tr:
         what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."

@@ -213,7 +213,7 @@ def _one_task(found: list[Source], request: FCRequest, say: Callable[[str], None
         return found
     if "rest" not in tasks:
         what = f"several tasks: {', '.join(tasks)}."
-        do = f"FC is made of one: --task {tasks[0]}."
+        do = f"Name the one to use: --task {tasks[0]}."
         raise DataError(what, where=request.source, do=do)
     others = ", ".join(task or "without a task" for task in tasks if task != "rest")
     say(f"took task rest and left out: {others}; choose another with --task")

@@ -195,5 +195,5 @@ def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Te
             do="Make one with fcforge.privacy.template.write_template.",
         ) from error
     if any(array.shape[-1] != n_edges for array in found.values() if array.ndim == 2):
-        raise DataError(f"is of another atlas than {n_edges} edges.", where=path)
+        raise DataError(f"is of another atlas: these scans have {n_edges} edges.", where=path)
     return {name: torch.from_numpy(array) for name, array in found.items()}

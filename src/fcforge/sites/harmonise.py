@@ -282,7 +282,7 @@ def by_site(
             yield rows, like
         elif unseen == "estimate":
             if rows.sum() < 2:
-                raise DataError(f"site '{name}' has one subject: its effect cannot be told.")
+                raise DataError(f"site '{name}' has one subject: its effect cannot be estimated.")
             yield rows, None
         elif unseen != "leave":
             known = f"({', '.join(sites)}): its effect is unknown."

@@ -115,7 +115,7 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     ids, dx = data["SubID"].tolist(), data["Dx"].ravel()
     columns = {name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data}
     if any(len(values) != len(ids) for values in (dx, *columns.values())):
-        raise DataError("its columns are not of one length.", where=path)
+        raise DataError("its columns differ in length.", where=path)
     wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
     if wrong:
         raise DataError(f"Dx contradicts the id of {len(wrong)} subjects.", where=path)
