@@ -154,18 +154,21 @@ def beside(name: str, found: Found) -> str:
     asked, mine = printed_tables()[name], found[name]
     ours = {**(found[asked.rest].rows if asked.rest in found else {}), **mine.rows}
     compared = differences(partners(name, asked, found), mine.n_draws)
-    leaky, second = found.get(asked.leaks), found.get(asked.second)
+    leaky, second, plain = map(found.get, (asked.leaks, asked.second, f"{name}+printed"))
     order = list(mine.rows) if asked.ranked else list(mine.groups)
     more = [k for k in leaky.groups if k not in order] if leaky else []
     printed = {**(printed_tables()[asked.leaks].printed if more else {}), **asked.printed}
     heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FM unb.", "FOR", "AUROC"]
     heads += ["difference", "p (Holm)"] * bool(compared)
+    heads += ["AAA, as printed"] * bool(plain)
     heads += ["AAA, leaks on", "FM, leaks on"] * bool(leaky) + ["AAA, the 444"] * bool(second)
     lines = []
     for learner in [*order, *more]:
         line = [learner, _printed(printed.get(learner)), *numbers(ours.get(learner))]
         if compared:
             line += _compared(compared.get(learner))
+        if plain:
+            line += numbers(plain.rows.get(learner), ("aaa",))
         if leaky:
             line += numbers(leaky.rows.get(learner), ("aaa", "fm"))
         if second:

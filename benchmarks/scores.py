@@ -1,10 +1,11 @@
 r"""Scores that travel: all that a table needs of a run folder, in one small file without people.
 
 ``results/NAME.npz`` holds what every learner said of every test subject after every stage. A
-subject is a number that cannot be read backwards without the dataset (32 bits of SHA-256 over
-dataset, site and id); no id and no FC is in it. A score is one byte that keeps the order, the
-ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC are exact, and the
-probability to about 0.005:
+subject is 32 bits of SHA-256 over dataset, site and id; no id and no FC is in it. That hides nobody
+whose id can be guessed (ABIDE's are public, so are its people's scans and diagnoses): do not
+publish such a file of people whose ids are to stay unknown. A score is one byte that keeps the
+order, the ties and the side of 0.5, so that accuracy, balanced accuracy and AUROC are exact, and
+the probability to about 0.005:
 
 .. math:: q = \pm\left\lceil m\,\frac{|z|}{|z| + c}\cdot\frac{z_m + c}{z_m} \right\rceil,
           \quad z = \operatorname{logit} p,

@@ -45,7 +45,12 @@ def with_age() -> Cohort:
 
 
 def combinations() -> list[tuple[str, str | None, str, tuple[str, ...]]]:
-    """Method, model, way to harmonise, confounds: each method in every way, models in turn."""
+    """Method, model, way to harmonise, confounds: each method in every way, models in turn.
+
+    Two kinds of method meet less: those that need a start are run plain (the public people of the
+    small world have no age), and generators meet no confounds (a run refuses them together: what
+    confounds leave of a scan has no unit diagonal).
+    """
     found = []
     for turn, method in enumerate(sorted(METHODS)):
         own = METHODS[method].models or tuple(sorted(small_world.QUICK_MODELS))
@@ -53,7 +58,7 @@ def combinations() -> list[tuple[str, str | None, str, tuple[str, ...]]]:
             removed = ("age",) * ((turn + k) % 2)
             if METHODS[method].needs_start:
                 how, removed = "none", ()
-            if METHODS[method].needs_generator:  # what confounds leave is no correlation matrix
+            if METHODS[method].needs_generator:
                 removed = ()
             found.append((method, own[(turn + k) % len(own)], how, removed))
     return list(dict.fromkeys(found))
