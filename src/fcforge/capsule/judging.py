@@ -73,7 +73,7 @@ def quality(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
 
 
 def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
-    """Whether diagnoses look turned round: `DataError` unless that is accepted.
+    """Whether diagnoses look swapped: `DataError` unless that is accepted.
 
     They do where a model's patients have lower log odds than its controls and chance would do so
     in less than 5 % of all cases (one-sided Mann-Whitney test, exact for few people).

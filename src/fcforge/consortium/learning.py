@@ -90,7 +90,7 @@ def learn(
     key : PrivateKey, optional
         The hospital's own key.
     accept_labels : bool
-        Go on although the diagnoses look turned round.
+        Go on although the diagnoses look swapped.
     """
     mine, x = own_people(group, cohort, site)
     people, y = people_of(mine), torch.from_numpy(mine.y)

@@ -104,7 +104,7 @@ class Evaluation:
         The capsule, the public head alone, the site's threshold where it was given.
     notes : tuple of str
     warning : str
-        Said where the diagnoses seem to be turned round; else empty.
+        Said where the diagnoses seem to be swapped; else empty.
     """
 
     people: int
