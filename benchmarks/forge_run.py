@@ -15,7 +15,6 @@ order, with generators kept from order to order, and with our generator in place
 and no evaluation after every epoch, which leaves the training engine and shared prefixes alone.
 """
 
-import time
 from argparse import Namespace
 from collections.abc import Callable
 from math import factorial
@@ -54,16 +53,9 @@ def run_ours(dataset: Component, args: Namespace, epochs: int) -> Spent:
         Component("fcm_vae", {} if args.vae_epochs is None else {"epochs": args.vae_epochs}),
         title="FORGE",
     )
-    training = Training(epochs=epochs, batch_size=32)
-    orders = setting.orders(args.orders)
-    experiment = Experiment(dataset, (learner,), orders=orders, training=training)
-
-    def progress(done: int, total: int, what: str) -> None:
-        if args.device.startswith("cuda"):
-            print(f"  {time.strftime('%H:%M:%S')} {done}/{total} {what}", flush=True)
-
-    how = {"jobs": args.jobs, "group": args.group, "progress": progress}
-    return whole_run(experiment, args.device, **how)[0]
+    how = {"orders": setting.orders(args.orders), "training": Training(epochs, batch_size=32)}
+    experiment = Experiment(dataset, (learner,), **how)
+    return whole_run(experiment, args.device, jobs=args.jobs, group=args.group)[0]
 
 
 def our_side(dataset: Component, args: Namespace, between: Callable[[], None]) -> tuple[Spent, str]:
@@ -173,18 +165,17 @@ def main() -> None:
     args = options(
         __doc__, device=DEVICE, threads=min(default_jobs(), 4), jobs=int, data=str, scale=1.0,
         preset="default", epochs=100, share=1, vae_share=1, ours_share=(2, 12), vae_epochs=int,
-        orders="all", group=int, full=False, no_pyg=False, out=Path,
+        orders="all", group=int, full=False, out=Path,
     )  # fmt: skip
     args.full = args.full or args.device.startswith("cuda")
     torch.set_num_threads(args.threads)
     dataset, about = abide(args.data, args.scale)
     print(f"{machine(args.device)}\n{about}; {args.threads} threads; FORGE preset {args.preset}")
     watch, order, stages = Stopwatch(args.device), None, {}
-    if not args.no_pyg:
-        try:
-            order = make_order(dataset, args, watch)
-        except ImportError as error:
-            print(f"PyG is not here ({error}): only our side.")
+    try:
+        order = make_order(dataset, args, watch)
+    except ImportError as error:
+        print(f"PyG is not here ({error}): only our side.")
 
     def pyg_turn() -> None:
         if order is not None:

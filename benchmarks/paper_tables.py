@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import Any
 
 from scipy.stats import spearmanr, ttest_1samp
 
@@ -25,9 +25,6 @@ from fcforge.stats import Comparer, Comparison, Estimate, Row, group, holm, rows
 from fcforge.stats.resampling import split_batches
 from fcforge.text import number, p_value, with_interval
 from fcforge.types import RunResult
-
-if TYPE_CHECKING:
-    from fcforge.studies.judge.summary import Interval
 
 Runs = list[RunResult]
 
@@ -370,7 +367,7 @@ def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
     )
 
 
-def _judged(found: "Interval | None") -> str:
+def _judged(found: Any | None) -> str:
     if found is None:
         return ""
     flat = found.high - found.low < 0.0005

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from setting import DEVICE, abide, ceilings, machine, now, options, orders, show
+from setting import DEVICE, abide, machine, now, options, orders, show
 from torch.profiler import ProfilerActivity, profile
 
 from fcforge.runner.experiment import Experiment
@@ -63,8 +63,6 @@ def ops(args: Namespace, folder: Path) -> None:
         {"what": name[:90], "calls": count, "ms": f"{s * 1e3:.1f}", "share": f"{s / busy:.1%}"}
         for name, (count, s) in sorted(own.items(), key=lambda r: -r[1][1])[: args.top]
     )
-    flop, copy = ceilings(args.device)
-    print(f"ceilings here: float32 product {flop / 1e9:.0f} GFLOP/s, copy {copy / 1e9:.0f} GB/s")
 
 
 def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
