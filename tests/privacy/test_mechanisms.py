@@ -10,8 +10,10 @@ from scipy.stats import norm
 from fcforge.errors import ConfigError, DataError
 from fcforge.privacy.mechanisms import (
     clip_rows,
+    clipped_sum,
     gaussian_delta,
     gaussian_sigma,
+    noisy_gradient,
     noisy_moments,
     rdp_of_step,
     read_template,
@@ -141,3 +143,43 @@ def test_foreign_template_is_one_clear_error(tmp_path) -> None:
     np.savez(path, edge_axes=np.zeros((2, 9)))
     with pytest.raises(DataError, match="another atlas"):
         read_template(str(path), ("edge_axes",), 10)
+
+
+def test_clipped_sum_is_opacus_optimizers() -> None:
+    optimizers = pytest.importorskip("opacus.optimizers")
+    rng = torch_rng(0)
+    weight = torch.nn.Parameter(torch.zeros(3, 2))
+    bias = torch.nn.Parameter(torch.zeros(3))
+    scale = torch.tensor([0.1, 1.0, 10.0, 0.01])
+    grads = {
+        "w": scale[:, None, None] * torch.randn(4, 3, 2, generator=rng),
+        "b": scale[:, None] * torch.randn(4, 3, generator=rng),
+    }
+    weight.grad_sample, bias.grad_sample = grads["w"].clone(), grads["b"].clone()  # type: ignore[attr-defined]
+    theirs = optimizers.DPOptimizer(
+        torch.optim.SGD([weight, bias], lr=1.0),
+        noise_multiplier=0.0,
+        max_grad_norm=0.7,
+        expected_batch_size=4,
+    )
+    theirs.clip_and_accumulate()
+    ours = clipped_sum(grads, 0.7)
+    torch.testing.assert_close(ours["w"], weight.summed_grad, atol=1e-5, rtol=1e-5)  # type: ignore[attr-defined]
+    torch.testing.assert_close(ours["b"], bias.summed_grad, atol=1e-5, rtol=1e-5)  # type: ignore[attr-defined]
+
+
+def test_one_subject_moves_the_sum_by_at_most_the_clip() -> None:
+    grads = {"w": 50 * torch.randn(6, 4, 3, generator=torch_rng(0)), "b": torch.ones(6, 2)}
+    whole = clipped_sum(grads, 0.5)
+    for i in range(6):
+        keep = torch.arange(6) != i
+        less = clipped_sum({k: g[keep] for k, g in grads.items()}, 0.5)
+        gap = math.sqrt(sum(float((whole[k] - less[k]).square().sum()) for k in whole))
+        assert gap == pytest.approx(0.5, abs=1e-4)
+
+
+def test_gradient_noise_scale_and_an_empty_batch() -> None:
+    empty = {"w": torch.zeros(0, 200, 50)}
+    noisy = noisy_gradient(empty, 0.5, 3.0, 10.0, torch_rng(0))["w"]
+    assert noisy.shape == (200, 50)
+    assert float(noisy.std()) == pytest.approx(3.0 * 0.5 / 10.0, rel=0.03)

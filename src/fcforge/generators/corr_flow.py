@@ -16,7 +16,15 @@ from fcforge.generators.base import FCBatch, Generator, GeneratorState
 from fcforge.generators.corr_gauss import CorrGauss, decode, mirrored_normal
 from fcforge.generators.layers import RNG, Params
 from fcforge.graphs import log_edges, n_rois_of
-from fcforge.privacy.mechanisms import DELTA, Noise, read_template, secret_rng, sigma_for, spent
+from fcforge.privacy.mechanisms import (
+    DELTA,
+    Noise,
+    noisy_gradient,
+    read_template,
+    secret_rng,
+    sigma_for,
+    spent,
+)
 from fcforge.settings import Fraction, NotNegative, Positive, ShareBelowOne, Size
 
 
@@ -135,22 +143,6 @@ def subject_loss(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -
 def per_subject_gradients(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Params:
     """Gradient of every subject's own loss, each (b, ...)."""
     return vmap(grad(subject_loss), in_dims=(None, 0, 0, 0, 0))(params, x1, y, x0, t)
-
-
-def clipped_sum(grads: Params, bound: float) -> Params:
-    """Sum over subjects of gradients shortened to joint L2 norm at most `bound`."""
-    norm = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
-    factor = (bound / norm.clamp_min(1e-30)).clamp(max=1.0)
-    return {k: torch.tensordot(factor, g, dims=1) for k, g in grads.items()}
-
-
-def noisy_gradient(grads: Params, bound: float, sigma: float, size: float, rng: RNG) -> Params:
-    """(clipped sum + N(0, (sigma bound)^2)) / expected batch size: one DP-SGD step's gradient."""
-    total = clipped_sum(grads, bound)
-    return {
-        k: (g + sigma * bound * torch.randn(g.shape, generator=rng, device=g.device)) / size
-        for k, g in total.items()
-    }
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,28 @@ def noisy_moments(rows: Tensor, bound: float, sigma: float, rng: torch.Generator
     return a.mT @ a + sigma * bound**2 * 0.5 * (g + g.mT)
 
 
+def clipped_sum(grads: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
+    """Sum over subjects of gradients shortened to joint L2 norm at most `bound`."""
+    import torch
+
+    norm = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
+    factor = (bound / norm.clamp_min(1e-30)).clamp(max=1.0)
+    return {k: torch.tensordot(factor, g, dims=1) for k, g in grads.items()}
+
+
+def noisy_gradient(
+    grads: dict[str, Tensor], bound: float, sigma: float, size: float, rng: torch.Generator
+) -> dict[str, Tensor]:
+    """(clipped sum + N(0, (sigma bound)^2)) / expected batch size: one DP-SGD step's gradient."""
+    import torch
+
+    total = clipped_sum(grads, bound)
+    return {
+        k: (g + sigma * bound * torch.randn(g.shape, generator=rng, device=g.device)) / size
+        for k, g in total.items()
+    }
+
+
 def secret_rng(noise: Noise, rng: torch.Generator) -> torch.Generator:
     """Generator of the noise: the system's entropy, or `rng` where nothing is to be released."""
     import torch
