@@ -77,7 +77,7 @@ def test_every_truncation_is_refused(world):
     [
         ("age1nonsense", "'age1nonsense' is not a recipient"),
         ("ssh-nonsense", "is not a recipient"),
-        ("nobody.txt", "is not there"),
+        ("nobody.txt", "does not exist"),
         ("nyu.txt", "holds a secret key"),
         ("a.capsule", "is not a recipient"),
         ("empty.txt", "names no recipient"),
