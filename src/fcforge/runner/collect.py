@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +48,22 @@ def stored_plan(store: Store) -> tuple[Experiment, Plan, dict]:
     """Experiment, plan and site descriptions of a run folder."""
     data = store.read_experiment()
     try:
-        experiment = Experiment.from_json(data["experiment"])
-        specs = experiment.specs(data["sites"], data["data_sha256"])
+        experiment, plan = _planned(
+            json.dumps([data["experiment"], data["sites"], data["data_sha256"]])
+        )
         for seed in experiment.seeds:
             data["site_facts"][str(seed)]
-        return experiment, make_plan(specs, data["sites"]), data
+        return experiment, plan, data
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
+
+
+@lru_cache(maxsize=2)
+def _planned(told: str) -> tuple[Experiment, Plan]:
+    """Experiment and plan as a run folder tells them; a report asks for them several times."""
+    asked, sites, sha = json.loads(told)
+    experiment = Experiment.from_json(asked)
+    return experiment, make_plan(experiment.specs(sites, sha), sites)
 
 
 def collect_some(store: Store) -> tuple[list[RunResult], int]:
