@@ -21,10 +21,9 @@ from fcforge.generators.corr_gauss import CorrGauss, class_means
 from fcforge.generators.layers import frozen
 from fcforge.graphs import log_edges
 from fcforge.privacy.mechanisms import sigma_for, spent
-from fcforge.privacy.template import write_template
 from fcforge.randomness import torch_rng
-from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch
+from small_world import R, hundred_people, public_template
 
 QUICK = {"epochs": 3, "hidden": 16, "steps": 4}
 
@@ -112,21 +111,14 @@ def test_samples_are_valid_and_say_their_rank(small_site) -> None:
     assert gen.diagnostics(state) == {"rank": 38, "noise_scale": float(state["scale"])}
 
 
-R = 12
-
-
 @pytest.fixture(scope="module")
 def site() -> FCBatch:
-    cohort = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=3)
-    return FCBatch.from_numpy(cohort.fc[:100], cohort.y[:100])
+    return hundred_people()
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> str:
-    outside = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=8)
-    path = tmp_path_factory.mktemp("public") / "template.npz"
-    write_template(path, torch.from_numpy(outside.fc), rank=10)
-    return str(path)
+    return public_template(tmp_path_factory.mktemp("public"))
 
 
 def test_per_subject_gradients_equal_the_loop() -> None:

@@ -12,28 +12,22 @@ from fcforge.methods.dp_analytic import DPAnalytic
 from fcforge.models import make_model
 from fcforge.models.edge import edge_features
 from fcforge.privacy.mechanisms import gaussian_sigma
-from fcforge.privacy.template import write_template
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch
+from small_world import R, hundred_people, public_template
 
-R = 12
 LINEAR = make_model(Component("linear"), R)
 
 
 @pytest.fixture(scope="module")
 def site() -> FCBatch:
-    cohort = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=3)
-    return FCBatch.from_numpy(cohort.fc[:100], cohort.y[:100])
+    return hundred_people()
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> str:
-    outside = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=8)
-    path = tmp_path_factory.mktemp("public") / "template.npz"
-    write_template(path, torch.from_numpy(outside.fc), rank=10)
-    return str(path)
+    return public_template(tmp_path_factory.mktemp("public"))
 
 
 def teach(method: DPAnalytic, *batches: FCBatch, seed: int = 0) -> Lane:

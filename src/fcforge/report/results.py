@@ -108,7 +108,7 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     shown = [r for r in rows if not r.is_majority and r.learner not in but]
     for c in COLUMNS:
         means = {r.learner: r.estimates[c.key].mean for r in shown}
-        known = {k: round(v, 3) for k, v in means.items() if math.isfinite(v)}
+        known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
         top = (max if c.higher_is_better else min)(known.values(), default=None)
         best[c.key] = {k for k, v in known.items() if v == top}
     return best

@@ -103,7 +103,7 @@ class Store:
         Younger ones stay: another process may be writing them now. Nodes that were cut short
         after they were written go, too.
         """
-        broken = self.done() - self.whole()
+        broken = [key for key in self.done() if not self._ends(self.folder(key))]
         for key in broken:
             shutil.rmtree(self.folder(key), ignore_errors=True)
         before, swept = time.time() - older_than, len(broken)
