@@ -15,6 +15,7 @@ from fcforge.text import (
     no_formula,
     number,
     p_value,
+    percent,
     printable,
     with_interval,
 )
@@ -69,6 +70,7 @@ def test_numbers():
     assert with_interval(0.5, math.nan, 0.6) == "0.500"
     assert p_value(1 / 1001) == "≤ 0.001"
     assert p_value(0.0421) == "0.042"
+    assert (percent(0.627), percent(0.5, 0), percent(None)) == ("62.7 %", "50 %", "n/a")
     for noise in (-1e-15, 0.0, 1e-15):  # machines differ in the last bit, tables do not
         assert number(0.6435 + noise) == number(0.6435)
 

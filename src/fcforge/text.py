@@ -56,6 +56,17 @@ def number(value: float, digits: int = 3, *, sign: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
+def percent(share: float | None, digits: int = 1) -> str:
+    """Share of 1 in hundredths; n/a where there is none.
+
+    Examples
+    --------
+    >>> percent(0.627), percent(0.5, 0), percent(None)
+    ('62.7 %', '50 %', 'n/a')
+    """
+    return NONE if share is None else f"{100 * share:.{digits}f} %"
+
+
 def bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
     """Interval as ``[low, high]``, empty for NaN."""
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -19,7 +19,7 @@ from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
 from fcforge.report.frame import Section, macro, picture, sections_page, spoken
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.runner.collect import Weights
-from fcforge.text import counted, number
+from fcforge.text import counted, number, percent
 from fcforge.writing import write_bytes, write_text
 
 EDGES, LISTED, SHOWN = 30, 12, 20  # edges in a picture, lines of a table, scans on a page
@@ -205,7 +205,7 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
 
 def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
     """Whether an edge is to be believed, and why."""
-    below = f"same sign {100 * same_sign:.0f} %, among the strongest {100 * in_top:.0f} %"
+    below = f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
     return Cell("yes" if believed else "not to be believed", (below,))
 
 

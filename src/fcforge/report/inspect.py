@@ -23,6 +23,7 @@ from fcforge.report.frame import picture, render, short, spoken, text_lines
 from fcforge.report.shelf import BROKEN, Chain, Item, reason
 from fcforge.report.table import Bar, Table
 from fcforge.studies.audit_result import Audit
+from fcforge.text import percent
 
 MOST_BYTES = 256 << 20
 MOST_SUBJECTS, MOST_ROIS = 16, 500  # of a picture of what the model uses
@@ -120,12 +121,8 @@ def held_out_table(capsule: Capsule) -> Table | None:
     if not stages[-1]["metrics"]["held_out"]:
         return None
     found = [entry["metrics"]["held_out"] for entry in stages]
-
-    def cell(value: float | None) -> str:
-        return "n/a" if value is None else f"{100 * value:.1f} %"
-
     rows = [
-        (site, *(cell(stage[site]["accuracy"]) if site in stage else "-" for stage in found))
+        (site, *(percent(stage[site]["accuracy"]) if site in stage else "-" for stage in found))
         for site in capsule.sites
     ]
     return Table.of(["tested on", *(f"after {entry['site']}" for entry in stages)], rows)
