@@ -139,16 +139,8 @@ def templates() -> jinja2.Environment:
     env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
     env.globals.update(heat=heat, share=share, ticks=ticks)
     env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
-    words = (
-        text.number,
-        text.counted,
-        text.p_value,
-        text.memory,
-        text.duration,
-        text.people,
-        text.percent,
-    )
-    env.filters.update({word.__name__: word for word in words})
+    words = text.number, text.percent, text.counted, text.p_value, text.memory, text.duration
+    env.filters.update({word.__name__: word for word in (*words, text.people)})
     return env
 
 
