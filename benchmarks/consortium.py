@@ -29,7 +29,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from setting import FILES, FOLDER, ROOT, machine, options, quality, save, show, timed, whole_abide
+from setting import (
+    FILES,
+    FOLDER,
+    ROOT,
+    machine,
+    options,
+    quality,
+    save,
+    show,
+    timed,
+    whole_abide,
+)
 
 from fcforge.consortium import Consortium, Home, PublicStart, Release, make_public
 from fcforge.consortium.files import read_consortium, write_consortium
@@ -41,12 +52,17 @@ from fcforge.sites.cohort import Cohort
 from fcforge.sites.simulated import simulate
 
 COUNTS = (4, 10, 30, 100, 300, 1_000, 3_000, 10_000)
-EPSILONS = {"no noise": None, **{f"epsilon {e:g}": e for e in (8.0, 4.0, 2.0, 1.0, 0.5)}}
+EPSILONS = {
+    "no noise": None,
+    **{f"epsilon {e:g}": e for e in (8.0, 4.0, 2.0, 1.0, 0.5)},
+}
 DELTA, TESTED, OWN = 1e-3, 100, 0.5
 TIMES = {
-    "open_and_verify_s": "open and verify all", "solve_s": "solve the head",
-    "merge_s": "merge two halves", "withdraw_s": "withdraw one",
-}  # fmt: skip
+    "open_and_verify_s": "open and verify all",
+    "solve_s": "solve the head",
+    "merge_s": "merge two halves",
+    "withdraw_s": "withdraw one",
+}
 CERTAIN = 0.98  # nobody's diagnosis is surer than that
 
 
@@ -62,7 +78,9 @@ class World:
         """A true head as far from the public one as the start expects (`pull`)."""
         return cls(start, _normal((start.n_axes + 1,), rng) / start.pull.sqrt())
 
-    def people(self, sizes: torch.Tensor, rng: torch.Generator) -> tuple[torch.Tensor, ...]:
+    def people(
+        self, sizes: torch.Tensor, rng: torch.Generator
+    ) -> tuple[torch.Tensor, ...]:
         """Coordinates (n, q + 1), public scores (n,) and diagnoses +-1 (n,), site after site."""
         start, sites, n = self.start, len(sizes), int(sizes.sum())
         site = torch.repeat_interleave(torch.arange(sites), sizes)
@@ -72,9 +90,14 @@ class World:
         along = start.axes.T @ start.weight / (start.axes**2).sum(0)
         off = (start.factors @ start.weight).norm() * _normal((n,), rng)
         public = z @ along + off + start.bias
-        own = self.step + OWN * _normal((sites, start.n_axes + 1), rng) / start.pull.sqrt()
+        own = (
+            self.step
+            + OWN * _normal((sites, start.n_axes + 1), rng) / start.pull.sqrt()
+        )
         true = (public + (u * own[site]).sum(1)).clamp(-CERTAIN, CERTAIN)
-        t = torch.where(torch.rand(n, generator=rng) < (1 + true) / 2, 1.0, -1.0).double()
+        t = torch.where(
+            torch.rand(n, generator=rng) < (1 + true) / 2, 1.0, -1.0
+        ).double()
         return u, public, t
 
     def releases(self, count: int, rng: torch.Generator) -> torch.Tensor:
@@ -115,7 +138,9 @@ def one_world(start: Start, repeat: int) -> dict[str, np.ndarray]:
         return np.mean([quality(s, d) for s, d in zip(score, y, strict=True)], axis=0)
 
     heads = {"public head": 0 * world.step, "true head": world.step}
-    found = {name: np.array([tested(step)] * len(COUNTS)) for name, step in heads.items()}
+    found = {
+        name: np.array([tested(step)] * len(COUNTS)) for name, step in heads.items()
+    }
     for name, epsilon in EPSILONS.items():
         sd = vector.noise_sd(start, epsilon, DELTA)
         totals = (exact + sd * noise).cumsum(0)
@@ -134,7 +159,9 @@ def curves(start: Start, repeats: int) -> dict[str, dict[str, list[list[float]]]
     for name in worlds[0]:
         values = np.array([w[name] for w in worlds])  # (repeats, counts, 2)
         gap = values - np.array([w["true head"] for w in worlds])
-        both = np.stack([values.mean(0), gap.std(0, ddof=1) / repeats**0.5], -1).round(4)
+        both = np.stack([values.mean(0), gap.std(0, ddof=1) / repeats**0.5], -1).round(
+            4
+        )
         out[name] = {"accuracy": both[:, 0].tolist(), "auroc": both[:, 1].tolist()}
     return out
 
@@ -148,12 +175,19 @@ def signed_releases(start: PublicStart, keys: list[Ed25519PrivateKey]) -> list[R
     grain = 2.0 ** np.floor(np.log2(sd / 1024))
     return [
         Release(
-            site=f"hospital {k:05d}", start=start.digest, time="2026-01-01T00:00:00Z",
-            fcforge="0.2.0", numbers=tuple((np.round(row / grain) * grain).tolist()),
-            epsilon=1.0, delta=DELTA, spent=1.0, noise_sd=sd, commitment=f"{k:064x}",
+            site=f"hospital {k:05d}",
+            start=start.digest,
+            time="2026-01-01T00:00:00Z",
+            fcforge="0.2.0",
+            numbers=tuple((np.round(row / grain) * grain).tolist()),
+            epsilon=1.0,
+            delta=DELTA,
+            spent=1.0,
+            noise_sd=sd,
+            commitment=f"{k:064x}",
         ).signed(keys[k])
         for k, row in enumerate(totals.numpy())
-    ]  # fmt: skip
+    ]
 
 
 def files(start: PublicStart, count: int) -> dict[str, Any]:
@@ -162,12 +196,19 @@ def files(start: PublicStart, count: int) -> dict[str, Any]:
     made, took = signed_releases(start, keys), {}
     took["join_s"], group = timed(lambda: Consortium(start).joined(made))
     took["solve_s"], _ = timed(lambda: group.head)
-    one, two = (Consortium(start).joined(part) for part in (made[: count // 2], made[count // 2 :]))
+    one, two = (
+        Consortium(start).joined(part)
+        for part in (made[: count // 2], made[count // 2 :])
+    )
     took["merge_s"], both = timed(lambda: one.merged(two))
     took["withdraw_s"], less = timed(lambda: group.withdrawn(made[0].site, keys[0]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "group.capsule"
-        empty = write_consortium(Consortium(start), Path(folder) / "start.capsule").stat().st_size
+        empty = (
+            write_consortium(Consortium(start), Path(folder) / "start.capsule")
+            .stat()
+            .st_size
+        )
         took["write_s"], _ = timed(lambda: write_consortium(group, path))
         took["open_and_verify_s"], opened = timed(lambda: read_consortium(path))
         weight = path.stat().st_size
@@ -182,9 +223,15 @@ def files(start: PublicStart, count: int) -> dict[str, Any]:
 
 def turn(start: PublicStart, cohort: Cohort, site: str) -> dict[str, Any]:
     """A hospital's turn: seconds, and bytes of what leaves."""
-    taken, done = timed(lambda: learn(Consortium(start), cohort, site, Home(), Budget()))
+    taken, done = timed(
+        lambda: learn(Consortium(start), cohort, site, Home(), Budget())
+    )
     people = int((cohort.site == site).sum())
-    return {"people": people, "seconds": taken, "release_bytes": len(done.release.content)}
+    return {
+        "people": people,
+        "seconds": taken,
+        "release_bytes": len(done.release.content),
+    }
 
 
 def large_atlas(n_rois: int) -> dict:
@@ -205,26 +252,45 @@ def public_start() -> tuple[PublicStart, str]:
     path = FOLDER / FILES["444"]
     if not path.exists():
         return make_public(simulate()), "simulated public people, 116 ROIs"
-    return make_public(*whole_abide(path)), "ABIDE-I without the four tested sites, AAL-116"
+    return make_public(
+        *whole_abide(path)
+    ), "ABIDE-I without the four tested sites, AAL-116"
 
 
 def figure(found: dict, path: Path) -> None:
     """AUROC and accuracy by number of hospitals; bytes and seconds beside them."""
     fig, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="tight")
-    for ax, key, title in zip(axes, ("auroc", "accuracy"), ("AUROC", "Accuracy"), strict=False):
+    for ax, key, title in zip(
+        axes, ("auroc", "accuracy"), ("AUROC", "Accuracy"), strict=False
+    ):
         for k, name in enumerate(EPSILONS):
             values = np.array(found["curves"][name][key])
-            ax.errorbar(COUNTS, values[:, 0], values[:, 1], marker="o", ms=4, capsize=2,
-                        color=plt.cm.viridis(k / 6), label=name)  # fmt: skip
+            ax.errorbar(
+                COUNTS,
+                values[:, 0],
+                values[:, 1],
+                marker="o",
+                ms=4,
+                capsize=2,
+                color=plt.cm.viridis(k / 6),
+                label=name,
+            )
         for name, style in (("true head", "--"), ("public head", ":")):
             level = found["curves"][name][key][0][0]
             ax.axhline(level, color="black", ls=style, lw=1, label=name)
         ax.set_title(f"{title} at hospitals that gave nothing")
     count = [f["hospitals"] for f in found["files"]]
     for key, label in TIMES.items():
-        axes[2].plot(count, [max(f[key][1], 1e-3) for f in found["files"]], marker="o", label=label)
+        axes[2].plot(
+            count,
+            [max(f[key][1], 1e-3) for f in found["files"]],
+            marker="o",
+            label=label,
+        )
     axes[2].set(yscale="log", ylabel="CPU seconds")
-    axes[2].set_title(f"Time; {found['files'][-1]['bytes_per_hospital']:,} bytes a hospital")
+    axes[2].set_title(
+        f"Time; {found['files'][-1]['bytes_per_hospital']:,} bytes a hospital"
+    )
     for ax in axes:
         ax.set(xscale="log", xlabel="hospitals")
         ax.spines[["top", "right"]].set_visible(False)
@@ -239,8 +305,15 @@ def main() -> None:
     begun, (start, of) = timed(public_start)
     command = f"python benchmarks/consortium.py --repeats {args.repeats}"
     made = {"of": of, "seconds": begun, "arrays": start.arrays.digest}
-    found: dict = {"command": command, "machine": machine(), "start": made, "hospitals": COUNTS}
-    found["curves_s"], found["curves"] = timed(partial(curves, start.arrays, args.repeats))
+    found: dict = {
+        "command": command,
+        "machine": machine(),
+        "start": made,
+        "hospitals": COUNTS,
+    }
+    found["curves_s"], found["curves"] = timed(
+        partial(curves, start.arrays, args.repeats)
+    )
     rows = []
     for name, curve in found["curves"].items():
         pairs = zip(COUNTS, curve["auroc"], curve["accuracy"], strict=True)

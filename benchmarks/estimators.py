@@ -29,7 +29,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from setting import FILES, FOLDER, machine, options, public_people, save, tested_people, timed
+from setting import (
+    FILES,
+    FOLDER,
+    machine,
+    options,
+    public_people,
+    save,
+    tested_people,
+    timed,
+)
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.linear_model import LogisticRegressionCV, RidgeClassifierCV
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
@@ -54,9 +63,11 @@ class Tangent(TransformerMixin, BaseEstimator):
         from sklearn.covariance import EmpiricalCovariance
 
         self.measure_ = ConnectivityMeasure(
-            EmpiricalCovariance(assume_centered=True), kind="tangent", vectorize=True,
+            EmpiricalCovariance(assume_centered=True),
+            kind="tangent",
+            vectorize=True,
             standardize=False,
-        ).fit(self._series(X))  # fmt: skip
+        ).fit(self._series(X))
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
@@ -82,9 +93,13 @@ def log_ridge(**more: Any) -> ForgeClassifier:
 
 BOTH = "log+diagonal"
 CANDIDATES: dict[str, Callable[[], Any]] = {
-    "ForgeClassifier, Fisher-z edges": partial(log_ridge, model__features="z", method__centre=True),
+    "ForgeClassifier, Fisher-z edges": partial(
+        log_ridge, model__features="z", method__centre=True
+    ),
     "ForgeClassifier, matrix-log edges": log_ridge,
-    "ForgeClassifier, matrix-log edges and diagonal": partial(log_ridge, model__features=BOTH),
+    "ForgeClassifier, matrix-log edges and diagonal": partial(
+        log_ridge, model__features=BOTH
+    ),
 }
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ForgeClassifier, defaults": ForgeClassifier,
@@ -92,17 +107,27 @@ LEARNERS: dict[str, Callable[[], Any]] = {
         StandardScaler(), RidgeClassifierCV(alphas=np.logspace(1, 6, 16))
     ),
     "LogisticRegressionCV": lambda: make_pipeline(
-        StandardScaler(), LogisticRegressionCV(Cs=np.logspace(-6, 0, 7), l1_ratios=(0,),
-        use_legacy_attributes=False, max_iter=1000, scoring="neg_log_loss"),
+        StandardScaler(),
+        LogisticRegressionCV(
+            Cs=np.logspace(-6, 0, 7),
+            l1_ratios=(0,),
+            use_legacy_attributes=False,
+            max_iter=1000,
+            scoring="neg_log_loss",
+        ),
     ),
     "nilearn tangent + SVC": lambda: make_pipeline(Tangent(), SVC(kernel="linear")),
-}  # fmt: skip
+}
 
 
 def left_out_scores(model: Any, cohort: Cohort) -> np.ndarray:
     """Score of every subject by a model of the other sites."""
     X = cohort.fc[:, *np.tril_indices(cohort.n_rois, -1)]
-    how = {"groups": cohort.site, "cv": LeaveOneGroupOut(), "method": "decision_function"}
+    how = {
+        "groups": cohort.site,
+        "cv": LeaveOneGroupOut(),
+        "method": "decision_function",
+    }
     return cross_val_predict(model, X, cohort.y, **how)
 
 
@@ -127,11 +152,15 @@ def draws(cohort: Cohort) -> np.ndarray:
     weight = np.zeros((DRAWS, len(cohort)))
     for site in cohort.site_names:
         mine = np.flatnonzero(cohort.site == site)
-        weight[:, mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), DRAWS)
+        weight[:, mine] = rng.multinomial(
+            len(mine), np.full(len(mine), 1 / len(mine)), DRAWS
+        )
     return weight
 
 
-def evaluate(learners: dict[str, Callable[[], Any]], cohort: Cohort) -> list[dict[str, Any]]:
+def evaluate(
+    learners: dict[str, Callable[[], Any]], cohort: Cohort
+) -> list[dict[str, Any]]:
     """One row per learner; differences are to the first."""
     weight, rows, first = draws(cohort), [], None
     for name, make in learners.items():
@@ -143,9 +172,14 @@ def evaluate(learners: dict[str, Callable[[], Any]], cohort: Cohort) -> list[dic
         for k, metric in enumerate(("accuracy", "auroc")):
             minus, difference = first[0][k] - point[k], first[1][:, k] - drawn[:, k]
             row[metric] = [point[k], *np.percentile(drawn[:, k], [2.5, 97.5])]
-            row[f"first minus this, {metric}"] = [minus, *np.percentile(difference, [2.5, 97.5])]
+            row[f"first minus this, {metric}"] = [
+                minus,
+                *np.percentile(difference, [2.5, 97.5]),
+            ]
             row[f"standard error, {metric}"] = difference.std()
-        rows.append(json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4)))
+        rows.append(
+            json.loads(json.dumps(row), parse_float=lambda text: round(float(text), 4))
+        )
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -170,14 +204,22 @@ def main() -> None:
         print(json.dumps(fit_seconds()))
         return
     learners, load = {
-        "tested": (LEARNERS, tested_people), "development": (CANDIDATES, public_people)
-    }[given.people]  # fmt: skip
+        "tested": (LEARNERS, tested_people),
+        "development": (CANDIDATES, public_people),
+    }[given.people]
     known = json.loads(given.out.read_text()) if given.out.is_file() else {}
-    found: dict[str, Any] = {"machine": machine(), "command": "benchmarks/estimators.py"}
+    found: dict[str, Any] = {
+        "machine": machine(),
+        "command": "benchmarks/estimators.py",
+    }
     for name, file in FILES.items():
         cohort = load(file)
         counts = {s: int((cohort.site == s).sum()) for s in cohort.site_names}
-        found[name] = {"file": file, "sites": counts, "rows": evaluate(learners, cohort)}
+        found[name] = {
+            "file": file,
+            "sites": counts,
+            "rows": evaluate(learners, cohort),
+        }
     save(given.out, {**known, given.people: found})
 
 

@@ -42,7 +42,9 @@ def centred(edges: np.ndarray) -> np.ndarray:
 
 def truth_of(preset: str) -> np.ndarray:
     """The simulated disease of each edge, seed 0."""
-    return _population(atlas_of(116), recipe_of(preset, None, None), 0)[1][np.triu_indices(116, 1)]
+    return _population(atlas_of(116), recipe_of(preset, None, None), 0)[1][
+        np.triu_indices(116, 1)
+    ]
 
 
 def people() -> dict[str, tuple[Any, np.ndarray | None]]:
@@ -50,10 +52,14 @@ def people() -> dict[str, tuple[Any, np.ndarray | None]]:
     found: dict[str, Any] = {
         f"simulated, {p}": (simulate(p), truth_of(p)) for p in ("easy", "realistic")
     }
-    return found | {f"ABIDE, {k}": (tested_people(file), None) for k, file in FILES.items()}
+    return found | {
+        f"ABIDE, {k}": (tested_people(file), None) for k, file in FILES.items()
+    }
 
 
-def measured(model: ForgeClassifier, cohort: Any, truth: np.ndarray | None) -> dict[str, Any]:
+def measured(
+    model: ForgeClassifier, cohort: Any, truth: np.ndarray | None
+) -> dict[str, Any]:
     """One row of the table."""
     rng = np.random.default_rng(0)
     train = rng.permutation(len(cohort)) % 4 > 0
@@ -61,13 +67,24 @@ def measured(model: ForgeClassifier, cohort: Any, truth: np.ndarray | None) -> d
     moved, random = found.deletion.explained.numpy(), found.deletion.random.numpy()
     right = model.predict(cohort.fc[~train]) == cohort.y[~train]
     gap = np.abs(found.gap) / np.abs(found.contribution).sum(1)
-    row: dict[str, Any] = {"accuracy": float(right.mean()), "deletion": float(moved.mean())}
-    row |= {"random": float(random.mean()), "wins": float((moved > random.max(1)).mean())}
+    row: dict[str, Any] = {
+        "accuracy": float(right.mean()),
+        "deletion": float(moved.mean()),
+    }
+    row |= {
+        "random": float(random.mean()),
+        "wins": float((moved > random.max(1)).mean()),
+    }
     row["gap"] = float(gap.max())
     if truth is not None:
-        row["truth"] = float(spearmanr(centred(found.slope.mean(0)), centred(truth)).statistic)
+        row["truth"] = float(
+            spearmanr(centred(found.slope.mean(0)), centred(truth)).statistic
+        )
     if model.method == "analytic":
-        for name, y in (("believed", cohort.y), ("shuffled", rng.permutation(cohort.y))):
+        for name, y in (
+            ("believed", cohort.y),
+            ("shuffled", rng.permutation(cohort.y)),
+        ):
             row[name] = int(edge_stability(model, cohort.fc, y).believed.sum())
     return row
 
@@ -79,7 +96,12 @@ def main() -> None:
         for title, params in MODELS.items():
             row = measured(ForgeClassifier(**params), cohort, truth)
             rows.append({"people": name, "n": len(cohort), "model": title, **row})
-            print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()})
+            print(
+                {
+                    k: round(v, 4) if isinstance(v, float) else v
+                    for k, v in rows[-1].items()
+                }
+            )
     save(args.out, {"machine": machine(), "rows": rows})
 
 

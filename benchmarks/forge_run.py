@@ -23,7 +23,17 @@ from typing import Any
 
 import setting
 import torch
-from setting import DEVICE, Spent, Stopwatch, abide, clock_text, machine, options, show, whole_run
+from setting import (
+    DEVICE,
+    Spent,
+    Stopwatch,
+    abide,
+    clock_text,
+    machine,
+    options,
+    show,
+    whole_run,
+)
 
 from fcforge.generators import make_generator
 from fcforge.methods import make_method
@@ -41,7 +51,9 @@ LABELS = {
     "watch": "held-out subjects after every epoch",
     "generator epoch": "generators, anew per order (epochs)",
 }
-Stages = dict[str, tuple[int, int, Spent]]  # units measured, units of a full run, its cost
+Stages = dict[
+    str, tuple[int, int, Spent]
+]  # units measured, units of a full run, its cost
 
 
 # -- our side --------------------------------------------------------------------------------------
@@ -50,19 +62,28 @@ def run_ours(dataset: Component, args: Namespace, epochs: int) -> Spent:
     learner = LearnerSpec(
         Component("forge", {"preset": args.preset}),
         Component("gcn"),
-        Component("fcm_vae", {} if args.vae_epochs is None else {"epochs": args.vae_epochs}),
+        Component(
+            "fcm_vae", {} if args.vae_epochs is None else {"epochs": args.vae_epochs}
+        ),
         title="FORGE",
     )
-    how = {"orders": setting.orders(args.orders), "training": Training(epochs, batch_size=32)}
+    how = {
+        "orders": setting.orders(args.orders),
+        "training": Training(epochs, batch_size=32),
+    }
     experiment = Experiment(dataset, (learner,), **how)
     return whole_run(experiment, args.device, jobs=args.jobs, group=args.group)[0]
 
 
-def our_side(dataset: Component, args: Namespace, between: Callable[[], None]) -> tuple[Spent, str]:
+def our_side(
+    dataset: Component, args: Namespace, between: Callable[[], None]
+) -> tuple[Spent, str]:
     """Cost of our full run, and in words how it was come by; `between` runs in the middle."""
     if args.full:
         between()
-        return run_ours(dataset, args, args.epochs), f"run in full, {args.epochs} epochs"
+        return run_ours(
+            dataset, args, args.epochs
+        ), f"run in full, {args.epochs} epochs"
     short, long = args.ours_share
     a = run_ours(dataset, args, short)
     between()
@@ -99,7 +120,11 @@ def make_order(dataset: Component, args: Namespace, watch: Stopwatch) -> Any:
 
 def choose_threads(order: Any, most: int) -> None:
     """Threads with which the PyG loop is faster here: on a busy machine two wait for each other."""
-    site, kept, took = min(order.train, key=lambda s: len(order.train[s])), order.watch, {}
+    site, kept, took = (
+        min(order.train, key=lambda s: len(order.train[s])),
+        order.watch,
+        {},
+    )
     for threads in sorted({1, most}):
         torch.set_num_threads(threads)
         order.watch = Stopwatch(order.device)
@@ -163,14 +188,29 @@ def readings(stages: Stages, n_sites: int) -> dict[str, Spent]:
 # -- both ------------------------------------------------------------------------------------------
 def main() -> None:
     args = options(
-        __doc__, device=DEVICE, threads=min(default_jobs(), 4), jobs=int, data=str, scale=1.0,
-        preset="default", epochs=100, share=1, vae_share=1, ours_share=(2, 12), vae_epochs=int,
-        orders="all", group=int, full=False, out=Path,
-    )  # fmt: skip
+        __doc__,
+        device=DEVICE,
+        threads=min(default_jobs(), 4),
+        jobs=int,
+        data=str,
+        scale=1.0,
+        preset="default",
+        epochs=100,
+        share=1,
+        vae_share=1,
+        ours_share=(2, 12),
+        vae_epochs=int,
+        orders="all",
+        group=int,
+        full=False,
+        out=Path,
+    )
     args.full = args.full or args.device.startswith("cuda")
     torch.set_num_threads(args.threads)
     dataset, about = abide(args.data, args.scale)
-    print(f"{machine(args.device)}\n{about}; {args.threads} threads; FORGE preset {args.preset}")
+    print(
+        f"{machine(args.device)}\n{about}; {args.threads} threads; FORGE preset {args.preset}"
+    )
     watch, order, stages = Stopwatch(args.device), None, {}
     try:
         order = make_order(dataset, args, watch)
@@ -185,8 +225,14 @@ def main() -> None:
             stages.update(pyg_stages(watch, list(order.sites), args.epochs))
 
     ours, how = our_side(dataset, args, pyg_turn)
-    print(f"\nfcforge: {clock_text(ours.wall)} wall, {clock_text(ours.cpu)} CPU ({how})")
-    found: dict[str, Any] = {"fcforge": ours._asdict(), "how": how, "machine": machine(args.device)}
+    print(
+        f"\nfcforge: {clock_text(ours.wall)} wall, {clock_text(ours.cpu)} CPU ({how})"
+    )
+    found: dict[str, Any] = {
+        "fcforge": ours._asdict(),
+        "how": how,
+        "machine": machine(args.device),
+    }
     if order is not None:
         rows = [
             {"PyG side": label, "PyG wall": clock_text(spent.wall)}

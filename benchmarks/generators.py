@@ -50,12 +50,21 @@ def main() -> None:
     fit_authors_vae(batch.select(slice(0, 16)), 1)  # warm up
     generator = FCMVAE(epochs=args.epochs)
     ours, state = timed(partial(generator.fit, batch, torch_rng(0)))
-    sampling, _ = timed(partial(generator.sample, state, torch.arange(1000) % 2, torch_rng(1)))
+    sampling, _ = timed(
+        partial(generator.sample, state, torch.arange(1000) % 2, torch_rng(1))
+    )
     theirs, _ = timed(partial(fit_authors_vae, batch, args.epochs))
     found = {"subjects": len(batch), "epochs": args.epochs, "threads": args.threads}
-    for name, spent in {"authors": theirs, "careful": ours, "sample_1000": sampling}.items():
+    for name, spent in {
+        "authors": theirs,
+        "careful": ours,
+        "sample_1000": sampling,
+    }.items():
         found |= {f"{name}_wall_s": spent.wall, f"{name}_cpu_s": spent.cpu}
-    faster = {"speedup_wall": theirs.wall / ours.wall, "speedup_cpu": theirs.cpu / ours.cpu}
+    faster = {
+        "speedup_wall": theirs.wall / ours.wall,
+        "speedup_cpu": theirs.cpu / ours.cpu,
+    }
     print(json.dumps({k: round(v, 2) for k, v in (found | faster).items()}))
 
 

@@ -34,7 +34,13 @@ from raw.test_pipeline import save_raw
 from fcforge.imaging.atlases import load_atlas
 from fcforge.imaging.raw.motion import rigid
 
-PLAIN = {"denoise": "none", "high_pass": 0, "low_pass": 0, "max_empty": 0.5, "report": False}
+PLAIN = {
+    "denoise": "none",
+    "high_pass": 0,
+    "low_pass": 0,
+    "max_empty": 0.5,
+    "report": False,
+}
 
 
 def measure(task: str, folder: Path, motion: str) -> dict[str, Any]:
@@ -44,7 +50,12 @@ def measure(task: str, folder: Path, motion: str) -> dict[str, Any]:
     if task == "series":
         work = partial(fc_command, denoise="none", **where)
     else:
-        how: dict[str, Any] = {"drop": 0, "route": "pip", "motion": motion, "report": False}
+        how: dict[str, Any] = {
+            "drop": 0,
+            "route": "pip",
+            "motion": motion,
+            "report": False,
+        }
         work = partial(preprocess_command, **how, **where)
     wall, cpu = time.perf_counter(), time.process_time()
     if work():
@@ -59,25 +70,35 @@ def prepare_series(folder: Path) -> None:
     affine = np.diag([-3.0, 3, 3, 1])
     affine[:3, 3] = [90, -126, -72]
     grid, rng = load_atlas().on_grid((61, 73, 61), affine), np.random.default_rng(0)
-    write_scan(folder / "in" / "scan.nii.gz", grid, roi_signals(rng, 200, 116), affine, rng)
+    write_scan(
+        folder / "in" / "scan.nii.gz", grid, roi_signals(rng, 200, 116), affine, rng
+    )
 
 
 def accuracy(folder: Path, phantom: Any) -> dict[str, Any]:
     """Residual motion and recovered signals of the raw path, after plain FC extraction."""
-    table = pd.read_csv(next((folder / "out").rglob("*confounds_timeseries.tsv")), sep="\t")
+    table = pd.read_csv(
+        next((folder / "out").rglob("*confounds_timeseries.tsv")), sep="\t"
+    )
     columns = ["trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z"]
     middle = (np.array(phantom.data.shape[:3]) - 1) / 2
     centre = phantom.affine[:3, :3] @ middle + phantom.affine[:3, 3]
     found = np.stack([rigid(p, centre) for p in table[columns].to_numpy()])
     still = np.stack([np.eye(4)] * len(found))
     moved, left = (
-        displacement(m, phantom.motion, phantom.pose, load_atlas()) for m in (still, found)
+        displacement(m, phantom.motion, phantom.pose, load_atlas())
+        for m in (still, found)
     )
     fc_command(source=folder / "out", out=folder / "fc", say=lambda text: None, **PLAIN)
-    series = pd.read_csv(next((folder / "fc").rglob("*_timeseries.tsv")), sep="\t").to_numpy(float)
+    series = pd.read_csv(
+        next((folder / "fc").rglob("*_timeseries.tsv")), sep="\t"
+    ).to_numpy(float)
     seen, signals = np.isfinite(series).all(0), detrend(phantom.signals, axis=0)
     r = [np.corrcoef(series[:, i], signals[:, i])[0, 1] for i in np.flatnonzero(seen)]
-    moves = {"moved_mm": (moved.mean(), moved.max()), "residual_mm": (left.mean(), left.max())}
+    moves = {
+        "moved_mm": (moved.mean(), moved.max()),
+        "residual_mm": (left.mean(), left.max()),
+    }
     shown = {k: [round(float(v), 3) for v in both] for k, both in moves.items()}
     recovered = [round(float(v), 4) for v in np.percentile(r, [50, 10])]
     return {**shown, "roi_r_median_p10": recovered, "rois_seen": int(seen.sum())}
@@ -88,7 +109,9 @@ def main() -> None:
     parser.add_argument("task", choices=["series", "raw"])
     parser.add_argument("--motion", default="fcforge", choices=["fcforge", "ants"])
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()  # not `setting.options`: its torch would count as peak memory
+    args = (
+        parser.parse_args()
+    )  # not `setting.options`: its torch would count as peak memory
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.task == "series":
@@ -101,7 +124,11 @@ def main() -> None:
                 pool.submit(measure, args.task, folder, args.motion).result()
             )
         if args.task == "raw":
-            found |= {"motion": args.motion, "seed": args.seed, **accuracy(folder, phantom)}
+            found |= {
+                "motion": args.motion,
+                "seed": args.seed,
+                **accuracy(folder, phantom),
+            }
     print(json.dumps({"task": args.task, **found}))
 
 

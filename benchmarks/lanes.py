@@ -38,7 +38,9 @@ BATCH, ROIS, WIDTH, DEPTH, MEMORY, SUBJECTS = 30, 116, 128, 4, 256, 64
 FORGE = Component("forge", {"memory": MEMORY, "replay": 32, "sampling": "uniform"})
 # One model-step of 62 subjects: floating-point operations, and least bytes of activations (about
 # six reads and six writes per layer).
-FLOP = sum(6 * (BATCH + 32) * ROIS * WIDTH * (w_in + ROIS) for w_in in (ROIS, 128, 128, 128))
+FLOP = sum(
+    6 * (BATCH + 32) * ROIS * WIDTH * (w_in + ROIS) for w_in in (ROIS, 128, 128, 128)
+)
 TRAFFIC = DEPTH * (BATCH + 32) * ROIS * WIDTH * 4 * 12
 PYG, PLAIN = "PyG, replay and distillation", "plain dense loop, replay and distillation"
 Step = Callable[[], None]
@@ -49,7 +51,9 @@ def fake_people(n: int = SUBJECTS) -> FCBatch:
     rng = torch.Generator().manual_seed(0)
     shared = torch.randn(n, 1, 150, generator=rng) * 0.75
     series = shared + torch.randn(n, ROIS, 150, generator=rng)
-    return FCBatch(torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2)
+    return FCBatch(
+        torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2
+    )
 
 
 def real_people(density: float) -> tuple[FCBatch, float]:
@@ -67,11 +71,14 @@ def full_memory(lane: Lane, bank: Bank, rows: Tensor) -> Lane:
     slots = torch.arange(MEMORY, device=bank.device)
     held = rows[slots % len(rows)]
     memory = {
-        "memory.row": held, "memory.y": bank.y[held], "memory.site": torch.zeros_like(held),
+        "memory.row": held,
+        "memory.y": bank.y[held],
+        "memory.site": torch.zeros_like(held),
         "memory.logits": torch.zeros(MEMORY, 2, device=bank.device),
         "memory.embedding": torch.zeros(MEMORY, 2 * WIDTH, device=bank.device),
-        "replay.active": slots, "replay.quota": torch.tensor([MEMORY], device=bank.device),
-    }  # fmt: skip
+        "replay.active": slots,
+        "replay.quota": torch.tensor([MEMORY], device=bank.device),
+    }
     return lane._replace(state={**lane.state, **memory})
 
 
@@ -91,7 +98,9 @@ def lanes_step(
     if device.startswith("cuda"):
         step = Graphed(step, carried=2)
     state = [stack(lanes), stack([Adam.start(la.params) for la in lanes])]
-    chosen = rows[torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)]
+    chosen = rows[
+        torch.randint(len(rows), (BATCH,) if n == 1 else (n, BATCH), device=bank.device)
+    ]
     key = torch.arange(n, dtype=torch.int32, device=bank.device)
     key = key[0] if n == 1 else key
 
@@ -103,7 +112,9 @@ def lanes_step(
 
 
 # -- ordinary loops --------------------------------------------------------------------------------
-def ordinary_step(device: str, net: Net, batch: Callable, y: Tensor, replay: bool) -> Step:
+def ordinary_step(
+    device: str, net: Net, batch: Callable, y: Tensor, replay: bool
+) -> Step:
     """A step of an ordinary training loop; with `replay`, a second batch of 32 remembered subjects.
 
     It adds their cross-entropy and the distillation of logits and readouts, as the authors do.
@@ -127,7 +138,12 @@ def ordinary_step(device: str, net: Net, batch: Callable, y: Tensor, replay: boo
 
 
 def pyg_step(
-    device: str, people: FCBatch, tau: float, *, replay: bool = False, collate: bool = True
+    device: str,
+    people: FCBatch,
+    tau: float,
+    *,
+    replay: bool = False,
+    collate: bool = True,
 ) -> Step:
     """The authors' step: PyG sparse message passing, batches collated anew each time."""
     from pyg_loop import Batch, GCNConv, build_graphs, unpacked
@@ -138,7 +154,9 @@ def pyg_step(
     def batch(rows: Tensor) -> tuple:
         if not collate:
             return unpacked(ready)
-        return unpacked(Batch.from_data_list([graphs[i] for i in rows.tolist()]).to(device))
+        return unpacked(
+            Batch.from_data_list([graphs[i] for i in rows.tolist()]).to(device)
+        )
 
     return ordinary_step(device, Net(GCNConv, people.n_rois), batch, people.y, replay)
 
@@ -205,7 +223,9 @@ def fine_tuning(args: Namespace) -> None:
         people, tau = real_people(density)
         steps = {
             "PyG sparse, with collating": pyg_step(args.device, people, tau),
-            "PyG sparse, batch at hand": pyg_step(args.device, people, tau, collate=False),
+            "PyG sparse, batch at hand": pyg_step(
+                args.device, people, tau, collate=False
+            ),
             "fcforge dense": lanes_step(args.device, 1, "float32", people, tau, False),
         }
         took = {name: 1 / rate(step, 1, args) for name, step in steps.items()}
@@ -216,9 +236,15 @@ def fine_tuning(args: Namespace) -> None:
 
 def main() -> None:
     args = options(
-        __doc__, device=DEVICE, lanes=(1, 24, 120, 480), precision=("float32", "tf32"),
-        density=(float,), seconds=3.0, threads=torch.get_num_threads(), out=Path,
-    )  # fmt: skip
+        __doc__,
+        device=DEVICE,
+        lanes=(1, 24, 120, 480),
+        precision=("float32", "tf32"),
+        density=(float,),
+        seconds=3.0,
+        threads=torch.get_num_threads(),
+        out=Path,
+    )
     torch.set_num_threads(args.threads)
     print(f"machine: {machine(args.device)}, {args.threads} threads")
     if args.density:
@@ -228,7 +254,12 @@ def main() -> None:
     print(f"copy {copy / 1e12:.2f} TB/s, fp32 product {product / 1e12:.1f} TFLOP/s")
     plain, pyg = found[PLAIN], found.get(PYG, float("nan"))
     rows = [
-        {"variant": label, "model-steps/s": f"{v:.0f}", "x plain": v / plain, "x PyG": v / pyg}
+        {
+            "variant": label,
+            "model-steps/s": f"{v:.0f}",
+            "x plain": v / plain,
+            "x PyG": v / pyg,
+        }
         | {"share of fp32": v * FLOP / product, "share of copy": v * TRAFFIC / copy}
         for label, v in found.items()
     ]

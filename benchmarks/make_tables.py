@@ -22,7 +22,9 @@ from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # small products: threads would wait for each other
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # small products: threads would wait for each other
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
@@ -67,12 +69,16 @@ def _listed(text: str, by: str) -> tuple[str, list[str]]:
 
 VIEWS: Mapping[str, Callable[[str, str], str]] = {
     "about": lambda name, _: _about(name),
-    "against": lambda name, rest: paper_tables.against(name, *_listed(rest, ";"), tables()),
+    "against": lambda name, rest: paper_tables.against(
+        name, *_listed(rest, ";"), tables()
+    ),
     "augmented": lambda name, rest: paper_tables.augmented(
         RESULTS / f"{name}.json", *_listed(rest, ",")
     ),
     "beside": lambda name, _: paper_tables.beside(name, tables()),
-    "judged": lambda name, rest: paper_tables.judged(RESULTS / f"{name}.json", split(rest)),
+    "judged": lambda name, rest: paper_tables.judged(
+        RESULTS / f"{name}.json", split(rest)
+    ),
     "order": lambda name, rest: paper_tables.order_table(name, rest, tables()),
     "paired": lambda name, rest: paper_tables.paired(name, split(rest, ";"), tables()),
     "plain": lambda name, rest: paper_tables.plain(name, split(rest), tables()),
@@ -88,8 +94,14 @@ SLOW = ("against", "paired", "beside", "order", "stages")
 
 def pages() -> list[Path]:
     """Pages that ask for tables."""
-    every = [ROOT / "README.md", ROOT / "REPRODUCIBILITY.md", *sorted(ROOT.glob("docs/**/*.md"))]
-    return [p for p in every if "_build" not in p.parts and MARKED.search(p.read_text())]
+    every = [
+        ROOT / "README.md",
+        ROOT / "REPRODUCIBILITY.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+    ]
+    return [
+        p for p in every if "_build" not in p.parts and MARKED.search(p.read_text())
+    ]
 
 
 def view_of(asked: tuple[str, str]) -> str:
@@ -108,7 +120,10 @@ def agree(one: str, other: str, tolerance: float = 0.0011) -> bool:
     if NUMBER.sub("#", one) != NUMBER.sub("#", other):
         return False
     both = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
-    plain = ((a.replace("\N{MINUS SIGN}", "-"), b.replace("\N{MINUS SIGN}", "-")) for a, b in both)
+    plain = (
+        (a.replace("\N{MINUS SIGN}", "-"), b.replace("\N{MINUS SIGN}", "-"))
+        for a, b in both
+    )
     return all(abs(float(a) - float(b)) <= tolerance for a, b in plain)
 
 
@@ -117,7 +132,9 @@ def rows_of(name: str) -> dict[str, Row]:
     return read(name)[0].rows
 
 
-def side_by_side(jobs: int, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+def side_by_side(
+    jobs: int, work: Callable[[Any], Any], items: Iterable[Any]
+) -> list[Any]:
     """Work on every item, in processes that know the tables read so far where there is fork."""
     if jobs == 1 or "fork" not in get_all_start_methods():
         return [work(item) for item in items]
@@ -127,12 +144,20 @@ def side_by_side(jobs: int, work: Callable[[Any], Any], items: Iterable[Any]) ->
 
 def make(jobs: int) -> dict[Path, str]:
     """New texts of all pages and spreadsheets."""
-    for table, rows in zip(tables().values(), side_by_side(jobs, rows_of, tables()), strict=True):
+    for table, rows in zip(
+        tables().values(), side_by_side(jobs, rows_of, tables()), strict=True
+    ):
         vars(table)["rows"] = rows  # as if computed here
-    asked = {match.group(2, 3) for page in pages() for match in MARKED.finditer(page.read_text())}
+    asked = {
+        match.group(2, 3)
+        for page in pages()
+        for match in MARKED.finditer(page.read_text())
+    }
     slow_first = sorted(asked, key=lambda a: (a[1].partition(" ")[0] not in SLOW, a))
     made = dict(zip(slow_first, side_by_side(jobs, view_of, slow_first), strict=True))
-    sheets = {name: as_csv(list(table.rows.values())) for name, table in tables().items()}
+    sheets = {
+        name: as_csv(list(table.rows.values())) for name, table in tables().items()
+    }
     return {page: filled(page, made) for page in pages()} | {
         RESULTS / f"{name}.csv": text for name, text in sheets.items()
     }
@@ -141,11 +166,17 @@ def make(jobs: int) -> dict[Path, str]:
 def main() -> int:
     form = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("--check", action="store_true", help="change nothing; 1 if stale")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; 1 if stale"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     made = make(args.jobs)
-    stale = [p for p, text in made.items() if not p.is_file() or not agree(p.read_text(), text)]
+    stale = [
+        p
+        for p, text in made.items()
+        if not p.is_file() or not agree(p.read_text(), text)
+    ]
     for path in stale:
         print(f"{'stale' if args.check else 'written'}: {path.relative_to(ROOT)}")
     if not args.check:

@@ -64,14 +64,19 @@ def printed_tables() -> dict[str, Printed]:
     """The paper's tables by the name of the experiment; those of ASD on the 529 subjects too."""
     found = {}
     for name, table in TOLD.items():
-        pairs = {k: (float(aaa), float(fm)) for k, (aaa, fm) in table.pop("printed", {}).items()}
+        pairs = {
+            k: (float(aaa), float(fm))
+            for k, (aaa, fm) in table.pop("printed", {}).items()
+        }
         one = Printed(**table, printed=pairs)
         found[name] = one
         if not name.endswith(("_mdd", "_bsnip", "_tuned", "_529")):
             rows = {k: on_529(v) for k, v in one.of_row.items()}
             there = {k: on_529(getattr(one, k)) for k in ("of", "leaks", "rest")}
             title, second = f"{one.title}, 529 subjects", name if one.ranked else ""
-            found[on_529(name)] = replace(one, title=title, second=second, of_row=rows, **there)
+            found[on_529(name)] = replace(
+                one, title=title, second=second, of_row=rows, **there
+            )
     return found
 
 
@@ -91,20 +96,29 @@ class Finished:
     def rows(self) -> dict[str, Row]:
         """Lines of the results table by learner: the majority classes, then by falling AAA."""
         runs = [r for found in self.groups.values() for r in found]
-        return {r.learner: r for r in rows(runs, keeps=self.keeps, n_draws=self.n_draws)}
+        return {
+            r.learner: r for r in rows(runs, keeps=self.keeps, n_draws=self.n_draws)
+        }
 
     def about(self) -> str:
         """Orders, seeds, epochs, precision and device behind a table, and what is missing."""
         runs = [r for found in self.groups.values() for r in found]
-        n_orders, seeds = len({r.spec.order for r in runs}), sorted({r.spec.seed for r in runs})
+        n_orders, seeds = (
+            len({r.spec.order for r in runs}),
+            sorted({r.spec.seed for r in runs}),
+        )
         epochs = sorted({r.spec.training.epochs for r in runs})
         precision = sorted({str(r.spec.training.precision) for r in runs})
-        devices = sorted({str(r.environment.get("gpu", r.environment.get("cpu"))) for r in runs})
+        devices = sorted(
+            {str(r.environment.get("gpu", r.environment.get("cpu"))) for r in runs}
+        )
         whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
         span = f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
         text = f"{n_orders} orders, seeds {span}, {'/'.join(map(str, epochs))} epochs"
         text = ", ".join([text, *precision, *devices])
-        return text + (f"; not finished: {', '.join(self.missing)}" if self.missing else "")
+        return text + (
+            f"; not finished: {', '.join(self.missing)}" if self.missing else ""
+        )
 
 
 def read_folder(folder: str | Path) -> Finished:
@@ -125,11 +139,16 @@ Found = Mapping[str, Finished]
 
 
 def differences(
-    pairs: Mapping[str, tuple[Runs, Runs]], n_draws: int = 1000, metric: str = "accuracy"
+    pairs: Mapping[str, tuple[Runs, Runs]],
+    n_draws: int = 1000,
+    metric: str = "accuracy",
 ) -> dict[str, Comparison]:
     """Paired differences in AAA, those that diverged left out, with Holm's p-values."""
     comparer = Comparer(metric, "aaa", n_draws)
-    good = {k: [[r for r in runs if finite(r)] for runs in both] for k, both in pairs.items()}
+    good = {
+        k: [[r for r in runs if finite(r)] for runs in both]
+        for k, both in pairs.items()
+    }
     made = holm([comparer.compare(a, b) for a, b in good.values()])
     return dict(zip(good, made, strict=True))
 
@@ -140,7 +159,9 @@ def partners(name: str, asked: Printed, found: Found) -> dict[str, tuple[Runs, R
     for learner, runs in found[name].groups.items():
         title = asked.minus.format(first=learner.split()[0], row=learner)
         where = asked.of_row.get(learner, asked.of or name)
-        there = found[where].groups.get(title) if asked.minus and where in found else None
+        there = (
+            found[where].groups.get(title) if asked.minus and where in found else None
+        )
         if there and (where, title) != (name, learner):
             pairs[learner] = (runs, there)
     return pairs
@@ -151,14 +172,21 @@ def beside(name: str, found: Found) -> str:
     asked, mine = printed_tables()[name], found[name]
     ours = {**(found[asked.rest].rows if asked.rest in found else {}), **mine.rows}
     compared = differences(partners(name, asked, found), mine.n_draws)
-    leaky, second, plain = map(found.get, (asked.leaks, asked.second, f"{name}+printed"))
+    leaky, second, plain = map(
+        found.get, (asked.leaks, asked.second, f"{name}+printed")
+    )
     order = list(mine.rows) if asked.ranked else list(mine.groups)
     more = [k for k in leaky.groups if k not in order] if leaky else []
-    printed = {**(printed_tables()[asked.leaks].printed if more else {}), **asked.printed}
+    printed = {
+        **(printed_tables()[asked.leaks].printed if more else {}),
+        **asked.printed,
+    }
     heads = ["learner", "paper AAA / FOR", "AAA", "FM", "FM unb.", "FOR", "AUROC"]
     heads += ["difference", "p (Holm)"] * bool(compared)
     heads += ["AAA, as printed"] * bool(plain)
-    heads += ["AAA, leaks on", "FM, leaks on"] * bool(leaky) + ["AAA, the 444"] * bool(second)
+    heads += ["AAA, leaks on", "FM, leaks on"] * bool(leaky) + ["AAA, the 444"] * bool(
+        second
+    )
     lines = []
     for learner in [*order, *more]:
         line = [learner, _printed(printed.get(learner)), *numbers(ours.get(learner))]
@@ -185,7 +213,9 @@ def order_table(name: str, reference: str, found: Found) -> str:
             rows = [k for k in groups if k in asked.printed and k != reference]
             pairs = {k: (groups[k], groups[reference]) for k in rows}
             columns.append(differences(pairs))
-    learners = dict.fromkeys(k for column in columns for k in column if k in asked.printed)
+    learners = dict.fromkeys(
+        k for column in columns for k in column if k in asked.printed
+    )
     by_paper = sorted(learners, key=lambda k: asked.printed[k][0])
     lines = []
     for learner in by_paper:
@@ -199,25 +229,36 @@ def paired(name: str, asked: Sequence[str], found: Found) -> str:
     """Differences "one learner minus another" in AAA and in AUROC along the way."""
     groups = found[name].groups
     titles = {text: text.split(" minus ") for text in asked}
-    return _paired("difference", {text: (groups[a], groups[b]) for text, (a, b) in titles.items()})
+    return _paired(
+        "difference", {text: (groups[a], groups[b]) for text, (a, b) in titles.items()}
+    )
 
 
 def against(name: str, other: str, learners: Sequence[str], found: Found) -> str:
     """Differences of some learners from themselves in another table on the same people."""
     here, there = found[name].groups, found[other].groups
-    return _paired("learner, here minus there", {k: (here[k], there[k]) for k in learners})
+    return _paired(
+        "learner, here minus there", {k: (here[k], there[k]) for k in learners}
+    )
 
 
 def _paired(head: str, pairs: Mapping[str, tuple[Runs, Runs]]) -> str:
     columns = [differences(pairs, metric=metric) for metric in ("accuracy", "auroc")]
     heads = [head, "AAA [95 %]", "p (Holm)", "AUROC [95 %]", "p (Holm)"]
-    lines = [[text, *(x for c in columns for x in _compared(c[text]))] for text in pairs]
+    lines = [
+        [text, *(x for c in columns for x in _compared(c[text]))] for text in pairs
+    ]
     return markdown(heads, lines)
 
 
 def short(name: str, found: Found) -> str:
     """README: some learners with what leaves each hospital and the strongest attack on it."""
-    heads = ["learner", "leaves each hospital", "accuracy along the way", "AUROC, the same way"]
+    heads = [
+        "learner",
+        "leaves each hospital",
+        "accuracy along the way",
+        "AUROC, the same way",
+    ]
     lines = [
         [title, leaves, *numbers(found[name].rows[title], ("aaa", "auroc")), attack]
         for title, (leaves, attack) in SHORT.items()
@@ -230,8 +271,15 @@ def spearman(name: str, found: Found) -> str:
 
     With leaks on over the same rows as without: FORGE counts once.
     """
-    printed, mine = printed_tables()[name.replace("leaks", "main")].printed, found[name].rows
-    both = [(mine[k].estimates["aaa"].mean, aaa) for k, (aaa, _) in printed.items() if k in mine]
+    printed, mine = (
+        printed_tables()[name.replace("leaks", "main")].printed,
+        found[name].rows,
+    )
+    both = [
+        (mine[k].estimates["aaa"].mean, aaa)
+        for k, (aaa, _) in printed.items()
+        if k in mine
+    ]
     if len(both) < 4:
         return ""
     value = float(spearmanr(*zip(*both, strict=True)).statistic)
@@ -239,9 +287,16 @@ def spearman(name: str, found: Found) -> str:
 
 
 KEYS = {
-    "AAA": "aaa", "final accuracy": "acc", "AUROC": "auroc", "FM": "fm", "FM unb.": "fm_split",
-    "bACC": "bacc", "FM of bACC": "bacc_fm", "FM of AUROC": "auroc_fm", "FOR": "for_literal",
-}  # fmt: skip
+    "AAA": "aaa",
+    "final accuracy": "acc",
+    "AUROC": "auroc",
+    "FM": "fm",
+    "FM unb.": "fm_split",
+    "bACC": "bacc",
+    "FM of bACC": "bacc_fm",
+    "FM of AUROC": "auroc_fm",
+    "FOR": "for_literal",
+}
 
 
 def plain(name: str, heads: Sequence[str], found: Found) -> str:
@@ -259,7 +314,9 @@ def stages(name: str, found: Found, n_draws: int = 50) -> str:
     for learner, runs in found[name].groups.items():
         accuracy, forgetting = curves([r for r in runs if finite(r)], n_draws)
         n = len(accuracy.mean)
-        lines.append([learner, *map(number, accuracy.mean), *map(number, forgetting.mean[1:])])
+        lines.append(
+            [learner, *map(number, accuracy.mean), *map(number, forgetting.mean[1:])]
+        )
     heads = [f"accuracy after {t}" for t in range(1, n + 1)]
     heads += [f"forgetting after {t}" for t in range(2, n + 1)]
     return markdown(["learner", *heads], lines)
@@ -295,7 +352,8 @@ WITH_INTERVAL = ("aaa", "fm_split", "auroc")
 
 
 def numbers(
-    row: Row | None, keys: Sequence[str] = ("aaa", "fm", "fm_split", "for_literal", "auroc")
+    row: Row | None,
+    keys: Sequence[str] = ("aaa", "fm", "fm_split", "for_literal", "auroc"),
 ) -> list[str]:
     """Cells of a learner; some columns with their interval."""
     if row is None:
@@ -318,12 +376,20 @@ def _compared(d: Comparison | None) -> list[str]:
 
 # -- generators ------------------------------------------------------------------------------------
 JUDGED = {
-    "active units": "active_units", "PSD share": "psd_share", "edge-mean r": "edge_mean_r",
-    "variance ratio": "variance_ratio", "class-diff. r": "class_difference_r",
-    "C2ST AUC": "c2st_auc", "TSTR linear": "tstr_linear_acc", "TSTR GCN": "tstr_gcn_acc",
-    "GAE": "aug_gae_acc", "GAT": "aug_gat_acc", "GCN": "aug_gcn_acc", "GraphSAGE": "aug_sage_acc",
+    "active units": "active_units",
+    "PSD share": "psd_share",
+    "edge-mean r": "edge_mean_r",
+    "variance ratio": "variance_ratio",
+    "class-diff. r": "class_difference_r",
+    "C2ST AUC": "c2st_auc",
+    "TSTR linear": "tstr_linear_acc",
+    "TSTR GCN": "tstr_gcn_acc",
+    "GAE": "aug_gae_acc",
+    "GAT": "aug_gat_acc",
+    "GCN": "aug_gcn_acc",
+    "GraphSAGE": "aug_sage_acc",
     "graph transformer": "aug_graph_transformer_acc",
-}  # fmt: skip
+}
 
 
 def judged(path: Path, heads: Sequence[str]) -> str:
@@ -335,7 +401,13 @@ def judged(path: Path, heads: Sequence[str]) -> str:
     for row, found in summary.items():
         cells = [_judged(found.get(JUDGED[h])) for h in heads]
         lines.append(
-            [row, *(c + _paper(JUDGED[h], row) for c, h in zip(cells, heads, strict=True))]
+            [
+                row,
+                *(
+                    c + _paper(JUDGED[h], row)
+                    for c, h in zip(cells, heads, strict=True)
+                ),
+            ]
         )
     return markdown(["generator", *heads], lines)
 
@@ -356,10 +428,14 @@ def augmented(path: Path, reference: str, rows: Sequence[str] = ()) -> str:
         one, other = means[row, metric], means[reference, metric]
         test = ttest_1samp([one[seed] - other[seed] for seed in other], 0)
         low, high = test.confidence_interval()
-        cells[row, metric] = Comparison((low + high) / 2, low, high, test.pvalue, len(other), 0.5)
+        cells[row, metric] = Comparison(
+            (low + high) / 2, low, high, test.pvalue, len(other), 0.5
+        )
     beyond = sum(c.low > 0 or c.high < 0 for c in cells.values())
     least = min(c.p_holm for c in holm(list(cells.values())))
-    lines = [[row, *(_compared(cells[row, m])[0] for m in heads.values())] for row in rows]
+    lines = [
+        [row, *(_compared(cells[row, m])[0] for m in heads.values())] for row in rows
+    ]
     return (
         f"{markdown([f'generator minus {reference}', *heads], lines)}\n\n{beyond} of {len(cells)} "
         f"intervals exclude zero ({number(0.05 * len(cells), 1)} expected by chance); the least "
@@ -371,7 +447,9 @@ def _judged(found: Any | None) -> str:
     if found is None:
         return ""
     flat = found.high - found.low < 0.0005
-    return number(found.mean) if flat else with_interval(found.mean, found.low, found.high)
+    return (
+        number(found.mean) if flat else with_interval(found.mean, found.low, found.high)
+    )
 
 
 def _paper(metric: str, row: str) -> str:

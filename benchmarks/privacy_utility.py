@@ -38,14 +38,18 @@ TITLES = ("accuracy on real test subjects", "AUC on real test subjects", "attack
 Sites = Mapping[str, Site]
 
 
-def teach(ridge: Component, batches: Mapping[str, FCBatch], seed: int, *names: str | int) -> Lane:
+def teach(
+    ridge: Component, batches: Mapping[str, FCBatch], seed: int, *names: str | int
+) -> Lane:
     """Lane of a closed-form method after all sites."""
     method, bank = make_method(ridge), Bank()
     lane = method.start(LINEAR, Lane(LINEAR.init(torch_rng(0)), {}, {}), torch_rng(0))
     for i, (name, batch) in enumerate(batches.items()):
         rows = bank.add(PoolName("real", name, seed, "train"), batch)
         view = SiteView(name, i, bank, rows, rows[:0])
-        lane = method.end_site(LINEAR, lane, view, torch_rng(seed, "noise", name, *names))
+        lane = method.end_site(
+            LINEAR, lane, view, torch_rng(seed, "noise", name, *names)
+        )
     return lane
 
 
@@ -74,7 +78,9 @@ def statistics_leak(ridge: Component, lane: Lane, sites: Sites) -> float:
     def evidence(batches: list[FCBatch]) -> np.ndarray:
         found = []
         for batch in batches:
-            rows = method.statistics_rows(LINEAR, LINEAR.prepare(batch.fc), batch.y).numpy()
+            rows = method.statistics_rows(
+                LINEAR, LINEAR.prepare(batch.fc), batch.y
+            ).numpy()
             margin = score(lane, batch.fc) * rows[:, -1]
             found.append(np.stack([attacks.leverage(rows, kept), margin], 1))
         return np.concatenate(found)
@@ -97,7 +103,9 @@ def records_leak(released: Mapping[str, FCBatch], sites: Sites, seed: int) -> fl
     return max(float(np.mean([f[k] for f in found])) for k in found[0])
 
 
-def ridge_points(sites_of: Mapping[int, Sites], ridge: Component, draws: int = 1) -> list:
+def ridge_points(
+    sites_of: Mapping[int, Sites], ridge: Component, draws: int = 1
+) -> list:
     """Accuracy, AUC and leak of a ridge in closed form, split by split and draw by draw."""
     found = []
     for seed, sites in sites_of.items():
@@ -133,19 +141,28 @@ def majority(sites_of: Mapping[int, Sites]) -> float:
 def summary(found: list) -> list[float]:
     """Mean and standard error of accuracy, AUC, leak."""
     values = np.array(found)
-    error = values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros(3)
+    error = (
+        values.std(0, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.zeros(3)
+    )
     return [*values.mean(0).round(4).tolist(), *error.round(4).tolist()]
 
 
 def measure(args, public: str, sites_of: Mapping[int, Sites]) -> dict[str, dict]:
     """Curve -> epsilon -> summary."""
 
-    def private(name: str, epsilon: float, template: str = public, **more: int) -> Component:
-        return Component(name, {"epsilon": epsilon, "noise": "seeded", "public": template, **more})
+    def private(
+        name: str, epsilon: float, template: str = public, **more: int
+    ) -> Component:
+        return Component(
+            name, {"epsilon": epsilon, "noise": "seeded", "public": template, **more}
+        )
 
     exact = summary(ridge_points(sites_of, RIDGE))
     curves: dict[str, dict] = {"ridge, exact statistics": {NO_DP: exact}}
-    for name, template in (("DP ridge, public axes", public), ("DP ridge, random axes", "")):
+    for name, template in (
+        ("DP ridge, public axes", public),
+        ("DP ridge, random axes", ""),
+    ):
         curves[name] = {}
         for e in args.epsilons:
             ridge = private("dp_analytic", e, template, projection=args.projection)
@@ -156,7 +173,8 @@ def measure(args, public: str, sites_of: Mapping[int, Sites]) -> dict[str, dict]
         plain = synthetic_points(few, Component("corr_gauss"))
         curves["ridge on corr_gauss subjects"] = {NO_DP: summary(plain)}
         curves["ridge on dp_flow subjects"] = {
-            e: summary(synthetic_points(few, private("dp_flow", e))) for e in args.flow_epsilons
+            e: summary(synthetic_points(few, private("dp_flow", e)))
+            for e in args.flow_epsilons
         }
     return curves
 
@@ -181,13 +199,21 @@ def figure(curves: dict, chance: float, path: Path) -> None:
 
 def main() -> None:
     args = options(
-        __doc__, data=FOLDER / FILES["444"], out=Path("curve"), seeds=3, draws=3, projection=16,
-        epsilons=(0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0), flow_epsilons=(1.0, 4.0, 16.0, 64.0),
-    )  # fmt: skip
+        __doc__,
+        data=FOLDER / FILES["444"],
+        out=Path("curve"),
+        seeds=3,
+        draws=3,
+        projection=16,
+        epsilons=(0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0),
+        flow_epsilons=(1.0, 4.0, 16.0, 64.0),
+    )
     args.out.mkdir(parents=True, exist_ok=True)
     cohort, names = whole_abide(args.data)
     outside = cohort.select_sites(names)
-    sites_of = {k: {s: split_site(cohort, s, k) for s in SITES} for k in range(args.seeds)}
+    sites_of = {
+        k: {s: split_site(cohort, s, k) for s in SITES} for k in range(args.seeds)
+    }
     with tempfile.TemporaryDirectory() as folder:
         public = str(Path(folder) / "public.npz")
         write_template(public, torch.from_numpy(outside.fc))
@@ -197,7 +223,8 @@ def main() -> None:
         for epsilon, v in points.items():
             cells = [f"{v[i]:.3f} ± {v[3 + i]:.3f}" for i in range(3)]
             rows.append(
-                {"learner": name, "epsilon": epsilon} | dict(zip(COLUMNS, cells, strict=True))
+                {"learner": name, "epsilon": epsilon}
+                | dict(zip(COLUMNS, cells, strict=True))
             )
     level = dict(zip(COLUMNS, (f"{chance:.3f}", "0.500", "0.500"), strict=True))
     text = show([*rows, {"learner": "majority class", "epsilon": "-", **level}])

@@ -30,10 +30,18 @@ def prepared_run(args: Namespace) -> Prepared:
     dataset, about = abide(args.data, args.scale)
     told = f"{args.seeds} seed(s), {args.epochs} epochs, corr_gauss"
     print(f"{machine(args.device)}\n{about}; {told}")
-    learner = LearnerSpec(Component("forge"), Component("gcn"), Component("corr_gauss"), "FORGE")
+    learner = LearnerSpec(
+        Component("forge"), Component("gcn"), Component("corr_gauss"), "FORGE"
+    )
     seeds, training = tuple(range(args.seeds)), Training(epochs=args.epochs)
     return prepare(
-        Experiment(dataset, (learner,), seeds=seeds, orders=orders(args.orders), training=training)
+        Experiment(
+            dataset,
+            (learner,),
+            seeds=seeds,
+            orders=orders(args.orders),
+            training=training,
+        )
     )
 
 
@@ -51,16 +59,25 @@ def ops(args: Namespace, folder: Path) -> None:
     if not cuda:
         shop.run(nodes[:1])  # warm
     start = now(args.device).wall
-    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda]) as prof:
+    with profile(
+        activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda]
+    ) as prof:
         shop.run(nodes)
         end = now(args.device).wall
     told = f"{len(nodes)} lanes at their third site, {args.epochs} epochs"
     print(f"\n{told}, {end - start:.2f} s (profiled)")
     own = own_times(prof, cuda)
     busy = sum(seconds for _, seconds in own.values())
-    print(f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {end - start:.2f} s")
+    print(
+        f"{'kernels' if cuda else 'operations'} take {busy:.2f} s of {end - start:.2f} s"
+    )
     show(
-        {"what": name[:90], "calls": count, "ms": f"{s * 1e3:.1f}", "share": f"{s / busy:.1%}"}
+        {
+            "what": name[:90],
+            "calls": count,
+            "ms": f"{s * 1e3:.1f}",
+            "share": f"{s / busy:.1%}",
+        }
         for name, (count, s) in sorted(own.items(), key=lambda r: -r[1][1])[: args.top]
     )
 
@@ -68,7 +85,9 @@ def ops(args: Namespace, folder: Path) -> None:
 def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
     """Calls and own seconds of every kernel (GPU) or operation (CPU)."""
     if not cuda:
-        return {e.key: (e.count, e.self_cpu_time_total / 1e6) for e in prof.key_averages()}
+        return {
+            e.key: (e.count, e.self_cpu_time_total / 1e6) for e in prof.key_averages()
+        }
     # raw events: a graph's replays are a million kernels, for which key_averages takes minutes
     found: dict[str, tuple[int, float]] = {}
     for event in prof.profiler.kineto_results.events():
@@ -80,9 +99,18 @@ def own_times(prof: Any, cuda: bool) -> dict[str, tuple[int, float]]:
 
 def main() -> None:
     args = options(
-        __doc__, device=DEVICE, threads=1, data=str, scale=1.0, seeds=1,
-        orders="all", epochs=5, group=int, nodes=int, top=15,
-    )  # fmt: skip
+        __doc__,
+        device=DEVICE,
+        threads=1,
+        data=str,
+        scale=1.0,
+        seeds=1,
+        orders="all",
+        epochs=5,
+        group=int,
+        nodes=int,
+        top=15,
+    )
     torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         ops(args, Path(scratch) / "run")

@@ -32,7 +32,9 @@ def unpacked(data: Batch) -> tuple:
     """What `Net` takes of a collated batch: nodes, graph, pooling."""
 
     def pool(x: Tensor) -> Tensor:
-        return torch.cat([global_mean_pool(x, data.batch), global_max_pool(x, data.batch)], 1)
+        return torch.cat(
+            [global_mean_pool(x, data.batch), global_max_pool(x, data.batch)], 1
+        )
 
     return data.x, (data.edge_index, data.edge_attr), pool
 
@@ -43,7 +45,9 @@ def build_graphs(batch: FCBatch, tau: float = TAU) -> list[Data]:
     graphs = []
     for x, a, y in zip(features, adj, batch.y, strict=True):
         index = a.nonzero().t().contiguous()
-        graphs.append(Data(x=x, edge_index=index, edge_attr=a[index[0], index[1]], y=y.reshape(1)))
+        graphs.append(
+            Data(x=x, edge_index=index, edge_attr=a[index[0], index[1]], y=y.reshape(1))
+        )
     return graphs
 
 
@@ -56,7 +60,9 @@ class Order:
     watch: Stopwatch
     device: str = "cpu"
     replay: int = 32
-    past: list[tuple[list[Data], list[Data]]] = field(default_factory=list)  # kept, held out
+    past: list[tuple[list[Data], list[Data]]] = field(
+        default_factory=list
+    )  # kept, held out
     active: list[Data] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,7 +71,10 @@ class Order:
         self.sampler = HCTS()
         self.state = self.sampler.start("cpu")
         with self.watch.stage("graphs"):
-            self.train = {n: build_graphs(s.learning(with_val=True)) for n, s in self.sites.items()}
+            self.train = {
+                n: build_graphs(s.learning(with_val=True))
+                for n, s in self.sites.items()
+            }
             self.test = {n: build_graphs(s.test) for n, s in self.sites.items()}
 
     def epochs(self, site: str, n: int, replaying: bool) -> None:
@@ -76,7 +85,9 @@ class Order:
             with self.watch.stage(f"{site}:{'replay' if replaying else 'plain'}"):
                 self.net.train()
                 for data in loader:
-                    self.net.learn(optimiser, self.loss(data.to(self.device), replaying))
+                    self.net.learn(
+                        optimiser, self.loss(data.to(self.device), replaying)
+                    )
             with self.watch.stage(f"{site}:watch"):
                 self.accuracy(self.test[site])
 
@@ -96,7 +107,9 @@ class Order:
         """Evaluation-mode logits and readouts, on the CPU."""
         self.net.eval()
         loader = DataLoader(graphs, batch_size=BATCH)
-        logits, z = zip(*(self.net(*unpacked(b.to(self.device))) for b in loader), strict=True)
+        logits, z = zip(
+            *(self.net(*unpacked(b.to(self.device))) for b in loader), strict=True
+        )
         return torch.cat(logits).cpu(), torch.cat(z).cpu()
 
     def accuracy(self, graphs: list[Data]) -> float:
@@ -112,7 +125,9 @@ class Order:
             for graph, u, r in zip(kept, *self.outputs(kept), strict=True):
                 graph.u, graph.r = u[None], r[None]
             self.past.append((kept, dev))
-            self.state = self.sampler.add_site(self.state, torch.tensor(self.accuracy(dev)))
+            self.state = self.sampler.add_site(
+                self.state, torch.tensor(self.accuracy(dev))
+            )
 
     def refresh(self) -> None:
         """Look at every past site's generated subjects and choose those to replay."""
@@ -154,7 +169,9 @@ def measure_order(order: Order, n: int, vae_epochs: int) -> None:
             order.epochs(site, n, replaying=True)
         if vae_epochs:
             with order.watch.stage(f"{site}:generator epoch", vae_epochs):
-                order.fit_generator(order.sites[site].learning(with_val=True), vae_epochs)
+                order.fit_generator(
+                    order.sites[site].learning(with_val=True), vae_epochs
+                )
         order.remember(site)
         with order.watch.stage("evaluation"):
             for graphs in order.test.values():

@@ -19,7 +19,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import setting
 import torch
-from setting import FILES, FOLDER, ROOT, SITES, Stopwatch, options, quality, show, whole_abide
+from setting import (
+    FILES,
+    FOLDER,
+    ROOT,
+    SITES,
+    Stopwatch,
+    options,
+    quality,
+    show,
+    whole_abide,
+)
 
 from fcforge.consortium import make_public
 from fcforge.consortium.audit import PLAN, audit_people, contributors, release_name
@@ -39,7 +49,9 @@ BLUE, ORANGE = "#1b6ca8", "#d1751f"
 SETS = [s for k in range(len(SITES) + 1) for s in itertools.combinations(SITES, k)]
 
 
-def features_of(start: PublicStart, cohort: Cohort) -> tuple[torch.Tensor, torch.Tensor]:
+def features_of(
+    start: PublicStart, cohort: Cohort
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Features (n, p), confounds removed as the start says, and diagnoses."""
     features = start.features(torch.from_numpy(cohort.fc), cohort.covariates)
     return features, torch.from_numpy(cohort.y)
@@ -63,13 +75,20 @@ class Utility:
             given[name] = vector.release_vector(
                 arrays, self.features[inside], self.y[inside], epsilon, DELTA, rng
             )
-            test[name] = arrays.standardise(self.features[outside]), self.y[outside].numpy()
+            test[name] = (
+                arrays.standardise(self.features[outside]),
+                self.y[outside].numpy(),
+            )
         sd = vector.noise_sd(arrays, epsilon, DELTA)
         for chosen in SETS:
-            total = sum((given[s] for s in chosen), torch.zeros(arrays.n_axes + 2).double())
+            total = sum(
+                (given[s] for s in chosen), torch.zeros(arrays.n_axes + 2).double()
+            )
             beta = vector.solve(arrays, total, len(chosen) * sd**2, len(chosen))
             w, b = vector.head(arrays, beta)
-            found[chosen] = {s: quality((x @ w + b).numpy(), y) for s, (x, y) in test.items()}
+            found[chosen] = {
+                s: quality((x @ w + b).numpy(), y) for s, (x, y) in test.items()
+            }
         return found
 
     def order_free(self, seed: int, epsilon: float | None, draw: int) -> list[float]:
@@ -78,7 +97,9 @@ class Utility:
         # each size of set is equally often a stage, each set of one size equally often that stage
         seen = {s: np.mean([found[s][site][0] for site in s]) for s in SETS if s}
         sizes = range(1, len(SITES) + 1)
-        aaa = np.mean([np.mean([v for s, v in seen.items() if len(s) == k]) for k in sizes])
+        aaa = np.mean(
+            [np.mean([v for s, v in seen.items() if len(s) == k]) for k in sizes]
+        )
         final, public = (np.mean(list(found[s].values()), axis=0) for s in (SITES, ()))
         return [float(v) for v in (aaa, final[1], public[0], public[1])]
 
@@ -90,7 +111,9 @@ class Utility:
         values = {}
         for name, epsilon in EPSILONS.items():
             draws = range(1 if epsilon is None else DRAWS)
-            each = [[self.order_free(s, epsilon, d) for d in draws] for s in range(seeds)]
+            each = [
+                [self.order_free(s, epsilon, d) for d in draws] for s in range(seeds)
+            ]
             values[name] = np.mean(each, axis=1)
         exact, rows = values[release_name(None)], {}
         for name, v in values.items():
@@ -109,7 +132,9 @@ def _mean(v: np.ndarray) -> list[float]:
 
 def attack(start: PublicStart, cohort: Cohort, site: str) -> Audit:
     """The audit of a hospital."""
-    everybody = contributors(start.arrays, *features_of(start, cohort.select_sites([site])))
+    everybody = contributors(
+        start.arrays, *features_of(start, cohort.select_sites([site]))
+    )
     found = audit_people(start.arrays, everybody, list(EPSILONS.values()), DELTA, PLAN)
     print(f"{site}: {found.about['seconds_total']:.0f} s", flush=True)
     return found
@@ -148,7 +173,11 @@ def print_table(found: dict) -> None:
     for data, part in found["data"].items():
         for name in (*EPSILONS, *REFERENCES):
             u = part["utility"].get(name)
-            shown = {"AAA": u["aaa"][0], "AUROC": u["auroc"][0]} if u else {"AAA": "", "AUROC": ""}
+            shown = (
+                {"AAA": u["aaa"][0], "AUROC": u["auroc"][0]}
+                if u
+                else {"AAA": "", "AUROC": ""}
+            )
             shown |= {site: part["strongest"][site][name]["auc"][0] for site in SITES}
             limit = found["ceilings"].get(name)
             shown["limit of any attack"] = f"{limit:.2f}" if limit else ""
@@ -163,32 +192,52 @@ def _bars(ax, at: np.ndarray, values: list, **style) -> None:
 
 def figure(found: dict, path: Path) -> None:
     """Above what the model is worth, below what the strongest attack finds, both by epsilon."""
-    at, ticks = np.arange(len(EPSILONS)), [f"{e:g}" if e else "none" for e in EPSILONS.values()]
-    fig, axes = plt.subplots(2, 2, figsize=(11, 6.4), sharex=True, sharey="row", layout="tight")
+    at, ticks = (
+        np.arange(len(EPSILONS)),
+        [f"{e:g}" if e else "none" for e in EPSILONS.values()],
+    )
+    fig, axes = plt.subplots(
+        2, 2, figsize=(11, 6.4), sharex=True, sharey="row", layout="tight"
+    )
     for (data, part), (top, bottom) in zip(found["data"].items(), axes.T, strict=True):
         for key, label, colour in (("auroc", "AUROC", ORANGE), ("aaa", "AAA", BLUE)):
             worth = [part["utility"][n][key] for n in EPSILONS]
             _bars(top, at, worth, color=colour, capsize=3, label=label)
-        for key, label, colour in zip(NAMES[:1:-1], ("AUROC", "accuracy"), (ORANGE, BLUE),
-                                      strict=True):  # fmt: skip
+        for key, label, colour in zip(
+            NAMES[:1:-1], ("AUROC", "accuracy"), (ORANGE, BLUE), strict=True
+        ):
             level = part["utility"][release_name(None)][key][0]
-            top.axhline(level, color=colour, ls=":", lw=1, label=f"{label}, public head alone")
+            top.axhline(
+                level, color=colour, ls=":", lw=1, label=f"{label}, public head alone"
+            )
         top.set_title(data)
         for k, site in enumerate(SITES):
             auc = [part["strongest"][site][n]["auc"] for n in EPSILONS]
-            _bars(bottom, at + 0.06 * (k - 1.5), auc, ms=4, lw=1, capsize=2, label=site,
-                  color=plt.cm.viridis(k / 4))  # fmt: skip
+            _bars(
+                bottom,
+                at + 0.06 * (k - 1.5),
+                auc,
+                ms=4,
+                lw=1,
+                capsize=2,
+                label=site,
+                color=plt.cm.viridis(k / 4),
+            )
         limits = [found["ceilings"][n] for n in EPSILONS]
         bottom.plot(at, limits, "k--", lw=1, label="limit of any attack")
         bottom.axhline(1.0, color="#b0272f", lw=1, label="exact ridge statistics")
         bottom.axhline(0.5, color="grey", lw=1, ls=":", label="guessing")
-        bottom.set(xticks=at, xticklabels=ticks, xlabel="epsilon of each person (delta 0.001)")
+        bottom.set(
+            xticks=at, xticklabels=ticks, xlabel="epsilon of each person (delta 0.001)"
+        )
     axes[0, 0].set(ylabel="model on unseen test subjects", ylim=(0.62, 0.80))
     axes[1, 0].set_ylabel("AUC of the strongest attack")
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes[:, 1]:
-        ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        ax.legend(
+            fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+        )
     fig.savefig(path, dpi=130)
 
 
@@ -198,9 +247,15 @@ def main() -> None:
     clock = Stopwatch()
     command = f"python benchmarks/release_attack.py --seeds {args.seeds}"
     found: dict = {"command": command, "machine": setting.machine(), "delta": DELTA}
-    found["ceilings"] = {name: round(ceiling_of(e, DELTA), 4) for name, e in EPSILONS.items()}
-    found["data"] = {f"{k} subjects": measure(f, args.seeds, clock) for k, f in FILES.items()}
-    found["seconds"] = {name: [round(t, 1) for t in spent] for name, spent in clock.spent.items()}
+    found["ceilings"] = {
+        name: round(ceiling_of(e, DELTA), 4) for name, e in EPSILONS.items()
+    }
+    found["data"] = {
+        f"{k} subjects": measure(f, args.seeds, clock) for k, f in FILES.items()
+    }
+    found["seconds"] = {
+        name: [round(t, 1) for t in spent] for name, spent in clock.spent.items()
+    }
     setting.save(args.out, found)
     figure(found, ROOT / "docs/images/release_attack.png")
     print_table(found)

@@ -49,7 +49,12 @@ def load(name: str, precision: str = "float32", data: str = "") -> Experiment:
 
     settings = [*WANTED[name], f"training.precision={precision}"]
     file = name.partition("+")[0]
-    if data and file not in ("main_mdd", "main_bsnip", "ablation_mdd", "ablation_bsnip"):
+    if data and file not in (
+        "main_mdd",
+        "main_bsnip",
+        "ablation_mdd",
+        "ablation_bsnip",
+    ):
         settings.append(f"dataset.path={Path(data).resolve()}")
     return load_experiment(EXPERIMENTS / f"{file}.toml", settings)
 
@@ -94,7 +99,9 @@ def run(args: argparse.Namespace) -> None:
         pack(args.root, args.out)
 
 
-def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progress) -> None:
+def run_table(
+    name: str, experiment: Experiment, args: argparse.Namespace, progress
+) -> None:
     """One run folder; its nodes and generators are those of its dataset."""
     prepared = prepare(experiment)
     pool, folder = args.root / ".pool" / prepared.data_sha256[:12], args.root / name
@@ -102,9 +109,13 @@ def run_table(name: str, experiment: Experiment, args: argparse.Namespace, progr
     for part in ("nodes", "generators"):
         (pool / part).mkdir(parents=True, exist_ok=True)
         if not (folder / part).exists():
-            (folder / part).symlink_to((pool / part).resolve(), target_is_directory=True)
+            (folder / part).symlink_to(
+                (pool / part).resolve(), target_is_directory=True
+            )
     store = open_store(prepared, folder)
-    run_experiment(prepared, store, device=args.device, group=args.group, progress=progress)
+    run_experiment(
+        prepared, store, device=args.device, group=args.group, progress=progress
+    )
     for lane in folder.glob("nodes/*/lane.safetensors"):
         lane.unlink()  # the table is whole: only scores are read from now on
 
@@ -114,7 +125,9 @@ def pack(root: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     wanted = ("*.json", "*/experiment.json", *(f".pool/*/nodes/*/{f}" for f in NODE))
     files = [path for pattern in wanted for path in root.glob(pattern)]
-    parts = max(1, math.ceil(sum(p.stat().st_size for p in files) / 2 / PART_BYTES))  # gzip halves
+    parts = max(
+        1, math.ceil(sum(p.stat().st_size for p in files) / 2 / PART_BYTES)
+    )  # gzip halves
     for k in range(parts):
         with tarfile.open(out / f"tables-{k}.tar.gz", "w:gz", compresslevel=6) as tar:
             for path in files[k::parts]:
@@ -133,7 +146,9 @@ def unpack(archives: Path, runs: Path) -> Path:
     for name, pool in json.loads((archives / "pools.json").read_text()).items():
         nodes = runs / name / "nodes"
         if not nodes.exists():
-            nodes.symlink_to((runs / ".pool" / pool / "nodes").resolve(), target_is_directory=True)
+            nodes.symlink_to(
+                (runs / ".pool" / pool / "nodes").resolve(), target_is_directory=True
+            )
     return runs
 
 
@@ -148,7 +163,9 @@ def read(args: argparse.Namespace) -> None:
     folder = unpack(args.folder, args.root)
     for path in sorted(folder.glob("*/experiment.json")):
         name = path.parent.name
-        table = None if args.only and name not in args.only else read_folder(path.parent)
+        table = (
+            None if args.only and name not in args.only else read_folder(path.parent)
+        )
         if table is None or not table.groups:
             continue
         asked = folder / f"{name}.json"
@@ -158,7 +175,9 @@ def read(args: argparse.Namespace) -> None:
         arrays = pack_scores(table, Store(path.parent).read_experiment(), **told)
         write_table(args.results / f"{name}.npz", arrays)
         size = (args.results / f"{name}.npz").stat().st_size
-        print(f"{name}: {len(table.groups)} learners, {size:,} bytes; missing {table.missing}")
+        print(
+            f"{name}: {len(table.groups)} learners, {size:,} bytes; missing {table.missing}"
+        )
 
 
 def main() -> None:
@@ -169,18 +188,34 @@ def main() -> None:
         command = commands.add_parser(work.__name__)
         command.set_defaults(work=work)
         command.add_argument("folder", type=Path)
-        command.add_argument("--root", type=Path, default=Path("runs/tables"), help="run folders")
+        command.add_argument(
+            "--root", type=Path, default=Path("runs/tables"), help="run folders"
+        )
     writing, running, reading = (commands.choices[n] for n in ("write", "run", "read"))
-    writing.add_argument("--precision", default="float32", choices=["float32", "tf32", "bfloat16"])
-    writing.add_argument("--data", default="", help="place of abide1_aal116.npz on the machine")
+    writing.add_argument(
+        "--precision", default="float32", choices=["float32", "tf32", "bfloat16"]
+    )
+    writing.add_argument(
+        "--data", default="", help="place of abide1_aal116.npz on the machine"
+    )
     for some in (writing, reading):
         some.add_argument("--only", nargs="*", choices=WANTED, help="these tables")
-    running.add_argument("--out", type=Path, default=Path("out"), help="folder for the archives")
+    running.add_argument(
+        "--out", type=Path, default=Path("out"), help="folder for the archives"
+    )
     running.add_argument("--device", default="cuda")
-    running.add_argument("--group", type=int, default=None, help="most lanes trained together")
-    running.add_argument("--limit", type=float, default=540, help="seconds; then nothing starts")
-    reading.add_argument("--results", type=Path, default=ROOT / "results", help="for the tables")
-    reading.add_argument("--commit", default="unknown", help="of a run that did not store it")
+    running.add_argument(
+        "--group", type=int, default=None, help="most lanes trained together"
+    )
+    running.add_argument(
+        "--limit", type=float, default=540, help="seconds; then nothing starts"
+    )
+    reading.add_argument(
+        "--results", type=Path, default=ROOT / "results", help="for the tables"
+    )
+    reading.add_argument(
+        "--commit", default="unknown", help="of a run that did not store it"
+    )
     args = parser.parse_args()
     args.work(args)
 

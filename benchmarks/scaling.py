@@ -56,13 +56,17 @@ class EpochTimer:
     @property
     def median(self) -> float:
         """Median epoch; the first one pays for warm-up and graph capture."""
-        return statistics.median(b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False))
+        return statistics.median(
+            b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)
+        )
 
 
 def site_jobs(sites: dict, lanes: list, bank: Bank, position: int) -> list[Job]:
     """Jobs of all lanes at one site; lanes share its subjects and differ in their seed."""
     name = list(sites)[position]
-    rows = bank.add(PoolName("real", name, 0, "train"), sites[name].learning(with_val=True))
+    rows = bank.add(
+        PoolName("real", name, 0, "train"), sites[name].learning(with_val=True)
+    )
     view = SiteView(name, position, bank, rows, rows[:0])
     prefix = tuple(list(sites)[: position + 1])
     return [Job(lane, view, seed, prefix) for seed, lane in enumerate(lanes)]
@@ -75,9 +79,14 @@ def step_rate(n_rois: int, per_site: int, lanes: int, args: Namespace) -> Row:
     cohort = load_dataset(Component("simulated", params))
     sites = make_sites(cohort, 0, test_fraction=0.3, val_fraction=0.2)
     method = make_method(Component("der", {"memory": 256, "replay": 32}))
-    learner, bank = Learner(method, make_model(Component("gcn"), n_rois)), Bank(args.device)
+    learner, bank = (
+        Learner(method, make_model(Component("gcn"), n_rois)),
+        Bank(args.device),
+    )
     start = [start_lane(learner, seed, args.device) for seed in range(lanes)]
-    after = learn_site(learner, site_jobs(sites, start, bank, 0), bank, Training(epochs=1))
+    after = learn_site(
+        learner, site_jobs(sites, start, bank, 0), bank, Training(epochs=1)
+    )
     jobs = site_jobs(sites, after, bank, 1)
     n, cuda = len(jobs[0].site.rows), args.device.startswith("cuda")
     if cuda:
@@ -92,7 +101,9 @@ def step_rate(n_rois: int, per_site: int, lanes: int, args: Namespace) -> Row:
 
 def measure_rois(args: Namespace) -> list[Row]:
     """Each atlas by each number of lanes."""
-    return [step_rate(r, args.subjects[1], n, args) for r in args.rois for n in args.lanes]
+    return [
+        step_rate(r, args.subjects[1], n, args) for r in args.rois for n in args.lanes
+    ]
 
 
 def measure_subjects(args: Namespace) -> list[Row]:
@@ -110,12 +121,20 @@ def measure_sites(args: Namespace) -> list[Row]:
         learner = LearnerSpec(Component("finetune"), Component("gcn"))
         spec = Experiment(data, (learner,), orders="all", training=Training(epochs=1))
         plan = make_plan(spec.specs(names), names)
-        some = spec if n <= args.all_orders_up_to else replace(spec, orders=args.some_orders)
+        some = (
+            spec
+            if n <= args.all_orders_up_to
+            else replace(spec, orders=args.some_orders)
+        )
         group = 1 if args.device == "cpu" else None
         spent, trained = whole_run(some, device=args.device, group=group)
         found = {"trainings": trained, "wall_s": spent.wall, "cpu_s": spent.cpu}
         whole = spent.wall / trained * plan.trainings
-        tree = {"sites": n, "unshared": plan.unshared_trainings, "shared": plan.trainings}
+        tree = {
+            "sites": n,
+            "unshared": plan.unshared_trainings,
+            "shared": plan.trainings,
+        }
         rows.append({**tree, **found, "wall_all_s": whole})
     return rows
 
@@ -124,7 +143,11 @@ def measure(args: Namespace) -> None:
     """Everything asked for, into one file that is written after every part."""
     torch.set_num_threads(args.threads)
     args.lanes = args.lanes or ([1] if args.device == "cpu" else [1, 24, 120])
-    found: Row = {"machine": machine(args.device), "device": args.device, "threads": args.threads}
+    found: Row = {
+        "machine": machine(args.device),
+        "device": args.device,
+        "threads": args.threads,
+    }
     print(found["machine"], flush=True)
     for name in args.only:
         started = time.perf_counter()
@@ -154,7 +177,10 @@ def lines_of(kind: str, rows: list[Row]) -> dict[str, tuple[list, list]]:
         return found | {"1 / ROIs²": (x, [y[0] * (x[0] / n) ** 2 for n in x])}
     if kind == "subjects":
         y = [r["epoch_s"] * 1e3 for r in rows]
-        return {f"{rows[0]['lanes']} lane(s)": (x, y), "proportional": ([0, x[-1]], [0, y[-1]])}
+        return {
+            f"{rows[0]['lanes']} lane(s)": (x, y),
+            "proportional": ([0, x[-1]], [0, y[-1]]),
+        }
     shared, alone = ([r[k] for r in rows] for k in ("shared", "unshared"))
     return {"shared prefixes": (x, shared), "order by order": (x, alone)}
 
@@ -164,7 +190,9 @@ def draw(args: Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for data in (json.loads(path.read_text()) for path in args.files):
         kinds = [k for k in AXES if k in data]
-        figure, axes = plt.subplots(1, len(kinds), figsize=(3.6 * len(kinds), 3.2), squeeze=False)
+        figure, axes = plt.subplots(
+            1, len(kinds), figsize=(3.6 * len(kinds), 3.2), squeeze=False
+        )
         for ax, kind in zip(axes[0], kinds, strict=True):
             *found, beside = lines_of(kind, data[kind]).items()
             for label, (x, y) in found:
@@ -176,7 +204,9 @@ def draw(args: Namespace) -> None:
             ax.legend(frameon=False, fontsize=8)
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(alpha=0.25, linewidth=0.6)
-        figure.suptitle(data["machine"].split(", load")[0], fontsize=8, x=0.01, ha="left")
+        figure.suptitle(
+            data["machine"].split(", load")[0], fontsize=8, x=0.01, ha="left"
+        )
         figure.tight_layout()
         figure.savefig(args.out / f"scaling_{data['device']}.png", dpi=100)
 
@@ -186,11 +216,22 @@ MEASURES = {"rois": measure_rois, "subjects": measure_subjects, "sites": measure
 
 def main() -> None:
     args = options(
-        __doc__, "measure", "draw", out=Path(__file__).parent / "plots", files=(Path,),
-        device=DEVICE, threads=1, only=tuple(MEASURES), rois=(116, 200, 400), lanes=(int,),
-        subjects=(48, 96, 192, 384), sites=(3, 4, 5, 6, 7), all_orders_up_to=4, some_orders=24,
+        __doc__,
+        "measure",
+        "draw",
+        out=Path(__file__).parent / "plots",
+        files=(Path,),
+        device=DEVICE,
+        threads=1,
+        only=tuple(MEASURES),
+        rois=(116, 200, 400),
+        lanes=(int,),
+        subjects=(48, 96, 192, 384),
+        sites=(3, 4, 5, 6, 7),
+        all_orders_up_to=4,
+        some_orders=24,
         seconds=3.0,
-    )  # fmt: skip
+    )
     {"measure": measure, "draw": draw}[args.command](args)
 
 

@@ -38,9 +38,17 @@ LARGEST_LOGIT = float(logit(1 - 1e-8))
 BEND = 2.0
 ONE_BYTE = 100  # most subjects of a test part whose scores fit one byte each
 _UNREADABLE = (
-    OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError,
-    zipfile.BadZipFile, zlib.error, LZMAError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    LZMAError,
+)
 _SCALE = (LARGEST_LOGIT + BEND) / LARGEST_LOGIT
 
 
@@ -82,7 +90,9 @@ def pseudonym(data_sha256: str, site: str, subject: str) -> int:
     return int(sha256(f"{data_sha256}/{site}/{subject}".encode()).hexdigest()[:8], 16)
 
 
-def pack(table: Finished, data: Mapping[str, Any], **about: Any) -> dict[str, np.ndarray]:
+def pack(
+    table: Finished, data: Mapping[str, Any], **about: Any
+) -> dict[str, np.ndarray]:
     """Arrays of a finished table.
 
     Parameters
@@ -99,25 +109,41 @@ def pack(table: Finished, data: Mapping[str, Any], **about: Any) -> dict[str, np
     largest = int(people["test_count"].max())
     experiment = without_folders(data["experiment"])
     titles = [learner["title"] for learner in experiment["learners"]]
-    machines = {title: dict(group[0].environment) for title, group in table.groups.items()}
+    machines = {
+        title: dict(group[0].environment) for title, group in table.groups.items()
+    }
     facts = {
-        "format": FORMAT, "experiment": experiment, "sites": sites, "seeds": seeds,
-        "data_sha256": data["data_sha256"], "keeps": dict(table.keeps),
-        "missing": list(table.missing), "machines": machines, **about,
-    }  # fmt: skip
+        "format": FORMAT,
+        "experiment": experiment,
+        "sites": sites,
+        "seeds": seeds,
+        "data_sha256": data["data_sha256"],
+        "keeps": dict(table.keeps),
+        "missing": list(table.missing),
+        "machines": machines,
+        **about,
+    }
     longest = max(len(r.spec.order) for r in runs)
 
     def padded(rows: list[Any], kind: type, width: int = longest) -> np.ndarray:
-        return np.array([[*row, *[-1] * (width - len(row))] for row in rows], dtype=kind)
+        return np.array(
+            [[*row, *[-1] * (width - len(row))] for row in rows], dtype=kind
+        )
 
     codes, stages = _codes(runs, sites, np.int8 if largest <= ONE_BYTE else np.int16)
     return {
-        "about": np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8),
+        "about": np.frombuffer(
+            json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8
+        ),
         "codes": codes,
         "run_stages": padded(stages, np.int32, longest + 1),
-        "run_learner": np.array([titles.index(r.spec.learner.title) for r in runs], np.uint16),
+        "run_learner": np.array(
+            [titles.index(r.spec.learner.title) for r in runs], np.uint16
+        ),
         "run_seed": np.array([seeds.index(r.spec.seed) for r in runs], dtype=np.uint16),
-        "run_order": padded([[sites.index(s) for s in r.spec.order] for r in runs], np.int16),
+        "run_order": padded(
+            [[sites.index(s) for s in r.spec.order] for r in runs], np.int16
+        ),
         "run_memory": padded([r.memory_bytes for r in runs], np.int64),
         "run_seconds": padded([np.round(r.seconds, 3) for r in runs], np.float32),
         **people,
@@ -173,7 +199,9 @@ def without_folders(told: Any) -> Any:
         return {k: without_folders(v) for k, v in told.items()}
     if isinstance(told, list):
         return [without_folders(v) for v in told]
-    return Path(told).name if isinstance(told, str) and Path(told).is_absolute() else told
+    return (
+        Path(told).name if isinstance(told, str) and Path(told).is_absolute() else told
+    )
 
 
 def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
@@ -192,7 +220,9 @@ def unpack(arrays: Mapping[str, np.ndarray]) -> tuple[Finished, dict[str, Any]]:
     for k, learner in enumerate(arrays["run_learner"]):
         title, seed = titles[learner], int(arrays["run_seed"][k])
         order = tuple(sites[i] for i in arrays["run_order"][k] if i >= 0)
-        cells = _cells(scores, arrays["run_stages"][k][: len(order) + 1], tested[seed]["y"])
+        cells = _cells(
+            scores, arrays["run_stages"][k][: len(order) + 1], tested[seed]["y"]
+        )
         result = RunResult(
             spec=specs[title, seeds[seed], order],
             sites=tuple(sites),
@@ -216,7 +246,9 @@ def _cells(
     return dict(zip(y, np.split(stages, cuts[:-1], axis=1), strict=True))
 
 
-def _tested(arrays: Mapping[str, np.ndarray], sites: list[str], seed: int) -> dict[str, Any]:
+def _tested(
+    arrays: Mapping[str, np.ndarray], sites: list[str], seed: int
+) -> dict[str, Any]:
     """Diagnoses, numbers and training prevalence of one seed's test subjects."""
     counts = arrays["test_count"].astype(int)
     begin = int(counts[:seed].sum())
@@ -226,14 +258,19 @@ def _tested(arrays: Mapping[str, np.ndarray], sites: list[str], seed: int) -> di
     positive = dict(zip(sites, arrays["train_positive"][seed].tolist(), strict=True))
     return {
         "y": {s: arrays["test_y"][part].astype(np.int64) for s, part in parts.items()},
-        "subject_ids": {s: tuple(f"{n:08x}" for n in found) for s, found in numbers.items()},
+        "subject_ids": {
+            s: tuple(f"{n:08x}" for n in found) for s, found in numbers.items()
+        },
         "train_positive": positive,
     }
 
 
 def write_table(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write packed arrays; equal arrays give equal bytes."""
-    with whole_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_LZMA) as archive:
+    with (
+        whole_file(path) as part,
+        zipfile.ZipFile(part, "w", zipfile.ZIP_LZMA) as archive,
+    ):
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)

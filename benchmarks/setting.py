@@ -31,12 +31,18 @@ from fcforge.sites.cohort import Cohort
 from fcforge.types import Component
 
 ROOT = Path(__file__).parents[1]
-FOLDER = Path(os.environ.setdefault("FCFORGE_DATA", str(ROOT.parent / "shared" / "data")))
+FOLDER = Path(
+    os.environ.setdefault("FCFORGE_DATA", str(ROOT.parent / "shared" / "data"))
+)
 PLACES = (FOLDER / "abide1_aal116.npz", ROOT / ".carry" / "abide1_aal116.npz")
 FILES = {"444": "abide1_aal116.npz", "529": "abide1_aal116_dparsf.npz"}
 SITES = ("NYU", "UM", "USM", "UCLA")
 MERGE = {"UM": ["UM_1", "UM_2"], "UCLA": ["UCLA_1", "UCLA_2"]}
-TWICE = ("50286", "50602", "50808")  # second of each pair that looks like one person (PROVENANCE)
+TWICE = (
+    "50286",
+    "50602",
+    "50808",
+)  # second of each pair that looks like one person (PROVENANCE)
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -75,7 +81,9 @@ def show(rows: Iterable[Mapping[str, Any]], form: str = ".3g") -> str:
     for row in rows:
         if not lines:
             lines += ["| " + " | ".join(row) + " |", "|" + "---|" * len(row)]
-        cells = [f"{v:{form}}" if isinstance(v, float) else str(v) for v in row.values()]
+        cells = [
+            f"{v:{form}}" if isinstance(v, float) else str(v) for v in row.values()
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     text = "\n".join(lines)
     print(text, flush=True)
@@ -151,7 +159,9 @@ def now(device: str = "cpu") -> Spent:
     """Readings of both clocks, after the device has finished."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
-    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [
+        resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
     return Spent(time.perf_counter(), sum(u.ru_utime + u.ru_stime for u in used))
 
 
@@ -172,7 +182,9 @@ def timed(work: Callable[[], Any], device: str = "cpu") -> tuple[Spent, Any]:
     return Spent(*(round(v, 3) for v in since(begun, device))), found
 
 
-def whole_run(experiment: Experiment, device: str = "cpu", **how: Any) -> tuple[Spent, int]:
+def whole_run(
+    experiment: Experiment, device: str = "cpu", **how: Any
+) -> tuple[Spent, int]:
     """What a run took from reading its data to the last node, and its site trainings."""
 
     def run() -> int:
@@ -215,7 +227,9 @@ class Stopwatch:
         """Time a block as `units` runs of a stage."""
         start = now(self.device)
         yield
-        self.spent[name] = self.spent.get(name, Spent(0.0, 0.0)) + since(start, self.device)
+        self.spent[name] = self.spent.get(name, Spent(0.0, 0.0)) + since(
+            start, self.device
+        )
         self.count[name] = self.count.get(name, 0) + units
 
     def unit(self, name: str) -> Spent:
@@ -237,16 +251,22 @@ class Net(nn.Module):
     The convolution (a module of input and output width) and the pooling are given from outside.
     """
 
-    def __init__(self, conv: Callable[[int, int], nn.Module], rois: int, width: int = 128) -> None:
+    def __init__(
+        self, conv: Callable[[int, int], nn.Module], rois: int, width: int = 128
+    ) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(conv(a, b) for a, b in pairwise([rois] + [width] * 4))
+        self.convs = nn.ModuleList(
+            conv(a, b) for a, b in pairwise([rois] + [width] * 4)
+        )
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in self.convs)
         self.head = nn.Sequential(
             *[nn.Linear(2 * width, 64), nn.ReLU(), nn.Dropout(0.3)],
             *[nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 2)],
         )
 
-    def forward(self, x: torch.Tensor, graph: tuple, pool: Callable) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, x: torch.Tensor, graph: tuple, pool: Callable
+    ) -> tuple[torch.Tensor, ...]:
         """Logits (n, 2) and readouts (n, 256) of nodes x (nodes, ROIs)."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = nn.functional.dropout(norm(conv(x, *graph)).relu(), 0.3, self.training)

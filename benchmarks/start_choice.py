@@ -48,16 +48,23 @@ DESIGN = StartSettings(
 SECOND = replace(DESIGN, penalty=1.0)
 TRIALS = {
     1: {
-        "form": ("class sums", "plain solve"), "axes": (8, 32), "directions": ("pls",),
-        "shrink": (0.2, 0.6), "penalty": (0.25, 1.0), "pull": (3.0, 30.0, 100.0),
+        "form": ("class sums", "plain solve"),
+        "axes": (8, 32),
+        "directions": ("pls",),
+        "shrink": (0.2, 0.6),
+        "penalty": (0.25, 1.0),
+        "pull": (3.0, 30.0, 100.0),
         "clip": (0.75, 0.9),
     },
     2: {  # intercept: pull of the intercept alone
-        "axes": (8, 12, 24, 32), "pull": (3.0, 30.0, 100.0),
-        "intercept": (0.3, 1.0, 3.0, 30.0, 100.0), "clip": (0.25, 0.75), "shrink": (0.3, 0.5),
+        "axes": (8, 12, 24, 32),
+        "pull": (3.0, 30.0, 100.0),
+        "intercept": (0.3, 1.0, 3.0, 30.0, 100.0),
+        "clip": (0.25, 0.75),
+        "shrink": (0.3, 0.5),
         "penalty": (0.7, 1.5, 2.0),
     },
-}  # fmt: skip
+}
 PARTITIONS, DRAWS, EPSILON, DELTA = 12, {1: 3, 2: 9}, 1.0, 1e-3
 
 
@@ -68,7 +75,9 @@ def deal(cohort: Cohort, number: int) -> tuple[np.ndarray, list[tuple]]:
     public = np.flatnonzero(np.isin(site, names[: len(names) // 2]))
     hospitals = []
     for name in names[len(names) // 2 :]:
-        parts = [rng.permutation(np.flatnonzero((site == name) & (y == c))) for c in (0, 1)]
+        parts = [
+            rng.permutation(np.flatnonzero((site == name) & (y == c))) for c in (0, 1)
+        ]
         cuts = [max(1, round(0.3 * len(p))) for p in parts]
         test = np.concatenate([p[:k] for p, k in zip(parts, cuts, strict=True)])
         train = np.concatenate([p[k:] for p, k in zip(parts, cuts, strict=True)])
@@ -88,28 +97,43 @@ class Case:
     form: str
 
     @classmethod
-    def of(cls, features: torch.Tensor, cohort: Cohort, design: StartSettings, trial: dict,
-           number: int) -> "Case":  # fmt: skip
+    def of(
+        cls,
+        features: torch.Tensor,
+        cohort: Cohort,
+        design: StartSettings,
+        trial: dict,
+        number: int,
+    ) -> "Case":
         """The partition of that number, with the settings tried."""
         public, hospitals = deal(cohort, number)
         own = {k: v for k, v in trial.items() if k not in ("form", "intercept")}
         y, site = torch.from_numpy(cohort.y), cohort.site
-        start = make_start(features[public], y[public], site[public], replace(design, **own))
+        start = make_start(
+            features[public], y[public], site[public], replace(design, **own)
+        )
         if "intercept" in trial:
             pull = start.pull.repeat(start.n_axes + 1)
             pull[-1] = trial["intercept"]
             start = replace(start, pull=pull)
-        return cls(start, features, cohort.y, hospitals, number, trial.get("form", "vector"))
+        return cls(
+            start, features, cohort.y, hospitals, number, trial.get("form", "vector")
+        )
 
     def heads(self, epsilon: float | None, draw: int) -> Iterator[vector.Head]:
         """The consortium's head after each hospital has joined (class sums: after all)."""
         start, rng = self.start, torch_rng(draw, "start choice", self.number)
-        parts = [(self.features[t], torch.from_numpy(self.y[t])) for t, _ in self.hospitals]
+        parts = [
+            (self.features[t], torch.from_numpy(self.y[t])) for t, _ in self.hospitals
+        ]
         if self.form == "class sums":
             sigma = 0.0 if epsilon is None else gaussian_sigma(epsilon, DELTA)
             yield head_of_class_sums(start, parts, sigma, rng)
             return
-        total, sd = torch.zeros(start.n_axes + 2).double(), vector.noise_sd(start, epsilon, DELTA)
+        total, sd = (
+            torch.zeros(start.n_axes + 2).double(),
+            vector.noise_sd(start, epsilon, DELTA),
+        )
         for k, (x, y) in enumerate(parts, 1):
             total = total + vector.release_vector(start, x, y, epsilon, DELTA, rng)
             variance = k * sd**2 if self.form == "vector" else 0.0
@@ -120,16 +144,22 @@ class Case:
         x, stages = self.start.standardise(self.features), []
         for k, head in enumerate(heads, 1):
             score = (x @ head.weight + head.bias).numpy()
-            right = [np.mean((score[t] > 0) == self.y[t]) for _, t in self.hospitals[:k]]
+            right = [
+                np.mean((score[t] > 0) == self.y[t]) for _, t in self.hospitals[:k]
+            ]
             stages.append(np.mean(right))
         test = np.concatenate([t for _, t in self.hospitals])
         return float(np.mean(stages)), float(roc_auc_score(self.y[test], score[test]))
 
     def measured(self, draws: int) -> dict[str, float]:
         """AAA and AUROC at epsilon 1 (mean over draws), without noise, and of the public head."""
-        noisy = np.mean([self.quality(self.heads(EPSILON, d)) for d in range(draws)], axis=0)
+        noisy = np.mean(
+            [self.quality(self.heads(EPSILON, d)) for d in range(draws)], axis=0
+        )
         exact = self.quality(self.heads(None, 0))
-        _, public = self.quality(iter([vector.Head(self.start.weight, self.start.bias)]))
+        _, public = self.quality(
+            iter([vector.Head(self.start.weight, self.start.bias)])
+        )
         found = {"AAA": noisy[0], "AUROC": noisy[1], "exact AAA": exact[0]}
         return {**found, "exact AUROC": exact[1], "public AUROC": public}
 
@@ -160,14 +190,18 @@ def head_of_class_sums(
     return vector.head(start, torch.linalg.solve(second + start.pull * eye, right))
 
 
-def tried(people: list[Cohort], design: StartSettings, trial: dict, draws: int) -> dict[str, Any]:
+def tried(
+    people: list[Cohort], design: StartSettings, trial: dict, draws: int
+) -> dict[str, Any]:
     """A trial on every partition of every file."""
     found = []
     for cohort in people:
         fc = torch.from_numpy(cohort.fc).double()
         features = log_features(fc, trial.get("shrink", design.shrink))
         for number in range(PARTITIONS):
-            found.append(Case.of(features, cohort, design, trial, number).measured(draws))
+            found.append(
+                Case.of(features, cohort, design, trial, number).measured(draws)
+            )
     means = {k: round(float(np.mean([f[k] for f in found])), 4) for k in found[0]}
     print(trial or "design", means, flush=True)
     return {"trial": trial, "partitions": found}
@@ -177,7 +211,9 @@ def gain(row: dict, base: dict, key: str) -> tuple[float, float]:
     """Mean paired gain over the design, and its standard error over partitions."""
     both = zip(row["partitions"], base["partitions"], strict=True)
     difference = np.array([f[key] - b[key] for f, b in both])
-    return float(difference.mean()), float(difference.std(ddof=1) / len(difference) ** 0.5)
+    return float(difference.mean()), float(
+        difference.std(ddof=1) / len(difference) ** 0.5
+    )
 
 
 def choose(people: list[Cohort], number: int) -> dict:
@@ -188,9 +224,16 @@ def choose(people: list[Cohort], number: int) -> dict:
     for name, values in TRIALS[number].items():
         for value in values:
             row = tried(people, design, {name: value}, DRAWS[number])
-            (up, error), (area, area_error) = gain(row, base, key), gain(row, base, "AUROC")
+            (up, error), (area, area_error) = (
+                gain(row, base, key),
+                gain(row, base, "AUROC"),
+            )
             rows.append(row | {"gain": up, "error": error, "AUROC": [area, area_error]})
-            if up > error and area > -area_error and up > best.get(name, (None, 0.0))[1]:
+            if (
+                up > error
+                and area > -area_error
+                and up > best.get(name, (None, 0.0))[1]
+            ):
                 best[name] = (value, up)
     changed = {name: value for name, (value, _) in best.items()}
     if number == 2 and len(best) > 1:

@@ -33,7 +33,12 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "generated", "auto_examples/*.ipynb", "auto_examples/*.py"]
+exclude_patterns = [
+    "_build",
+    "generated",
+    "auto_examples/*.ipynb",
+    "auto_examples/*.py",
+]
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 nitpicky = False
@@ -78,7 +83,10 @@ html_theme_options = {
         "color-brand-content": "#1a5c93",
         "font-stack": "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif",
     },
-    "dark_css_variables": {"color-brand-primary": "#7ab8ec", "color-brand-content": "#7ab8ec"},
+    "dark_css_variables": {
+        "color-brand-primary": "#7ab8ec",
+        "color-brand-content": "#7ab8ec",
+    },
 }
 
 

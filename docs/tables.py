@@ -52,21 +52,36 @@ def basis(source: str) -> str:
         return "reference"
     if "Mammoth" in source:
         return "paper, public code read"
-    return "paper" if "paper" in source or re.search(r"\b(19|20)\d\d\b", source) else "textbook"
+    return (
+        "paper"
+        if "paper" in source or re.search(r"\b(19|20)\d\d\b", source)
+        else "textbook"
+    )
 
 
 def methods() -> str:
     """Every method: what it does, what it keeps, where it is from."""
     rows = [
-        (f"`{name}`", cls.title, first_line(cls), cls.keeps, cls.source, basis(cls.source))
+        (
+            f"`{name}`",
+            cls.title,
+            first_line(cls),
+            cls.keeps,
+            cls.source,
+            basis(cls.source),
+        )
         for name, cls in METHODS.items()
     ]
-    return markdown(("name", "method", "what it does", "keeps", "source", "written from"), rows)
+    return markdown(
+        ("name", "method", "what it does", "keeps", "source", "written from"), rows
+    )
 
 
 def models() -> str:
     """Every classifier."""
-    rows = [(f"`{name}`", first_line(cls), f"{cls.lr:g}") for name, cls in MODELS.items()]
+    rows = [
+        (f"`{name}`", first_line(cls), f"{cls.lr:g}") for name, cls in MODELS.items()
+    ]
     return markdown(("name", "what it is", "learning rate"), rows)
 
 
@@ -81,24 +96,41 @@ def generators() -> str:
 
 def estimators() -> str:
     """The estimator's defaults beside scikit-learn and nilearn, from the stored benchmark."""
-    stored = json.loads((Path(__file__).parents[1] / "results" / "estimators.json").read_text())
+    stored = json.loads(
+        (Path(__file__).parents[1] / "results" / "estimators.json").read_text()
+    )
 
     def shown(cell: Sequence[float]) -> str:
         return f"{cell[0]:.3f} ({cell[1]:.3f} to {cell[2]:.3f})"
 
     rows = [
-        (people, row["learner"], shown(row["accuracy"]), shown(row["auroc"]),
-         shown(row["first minus this, auroc"]), f"{row['seconds']:.1f} s")
+        (
+            people,
+            row["learner"],
+            shown(row["accuracy"]),
+            shown(row["auroc"]),
+            shown(row["first minus this, auroc"]),
+            f"{row['seconds']:.1f} s",
+        )
         for people in ("444", "529")
         for row in stored["tested"][people]["rows"]
-    ]  # fmt: skip
-    head = ("subjects", "classifier", "accuracy", "AUROC", "AUROC, defaults minus this", "CPU time")
+    ]
+    head = (
+        "subjects",
+        "classifier",
+        "accuracy",
+        "AUROC",
+        "AUROC, defaults minus this",
+        "CPU time",
+    )
     return markdown(head, rows)
 
 
 def explanations() -> str:
     """Whether explanations name what matters, from the stored benchmark."""
-    stored = json.loads((Path(__file__).parents[1] / "results" / "explanations.json").read_text())
+    stored = json.loads(
+        (Path(__file__).parents[1] / "results" / "explanations.json").read_text()
+    )
 
     def shown(row: Mapping[str, Any], name: str) -> str:
         value = row.get(name, "")
@@ -106,17 +138,30 @@ def explanations() -> str:
 
     names = ("truth", "deletion", "random", "believed", "shuffled")
     rows = [
-        (f"{row['people']} ({row['n']})", row["model"], *(shown(row, name) for name in names))
+        (
+            f"{row['people']} ({row['n']})",
+            row["model"],
+            *(shown(row, name) for name in names),
+        )
         for row in stored["rows"]
     ]
-    head = ("people", "model", "agrees with the disease", "1 % of edges deleted",
-            "as many random", "believed", "believed, shuffled diagnoses")  # fmt: skip
+    head = (
+        "people",
+        "model",
+        "agrees with the disease",
+        "1 % of edges deleted",
+        "as many random",
+        "believed",
+        "believed, shuffled diagnoses",
+    )
     return markdown(head, rows)
 
 
 def datasets() -> str:
     """Every dataset."""
-    return markdown(("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()])
+    return markdown(
+        ("name", "what it is"), [(f"`{k}`", v.about) for k, v in DATASETS.items()]
+    )
 
 
 def _option(p: Any) -> tuple[str, str, str]:
@@ -148,8 +193,14 @@ def more() -> str:
     """Contents list of the pages that the index does not name."""
     here = Path(__file__).parent
     named = (here / "index.md").read_text().splitlines()
-    pages = [p.relative_to(here).with_suffix("").as_posix() for p in sorted(here.glob("*.md"))]
-    pages += [p.relative_to(here).with_suffix("").as_posix() for p in here.glob("results/**/*.md")]
+    pages = [
+        p.relative_to(here).with_suffix("").as_posix()
+        for p in sorted(here.glob("*.md"))
+    ]
+    pages += [
+        p.relative_to(here).with_suffix("").as_posix()
+        for p in here.glob("results/**/*.md")
+    ]
     found = [page for page in pages if page not in named and page != "index"]
     if not found:
         return ""
@@ -175,7 +226,9 @@ def write_all(folder: Path) -> None:
     texts = {name: make() for name, make in TABLES.items()}
     record = Path(__file__).parents[1] / "REPRODUCIBILITY.md"
     told = record.read_text() if record.is_file() else ""
-    texts["reproducibility"] = told.replace("](docs/", "](")  # links as seen from this folder
+    texts["reproducibility"] = told.replace(
+        "](docs/", "]("
+    )  # links as seen from this folder
     for name, text in texts.items():
         path = folder / f"{name}.md"
         if not path.is_file() or path.read_text() != text:

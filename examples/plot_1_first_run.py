@@ -22,7 +22,13 @@ from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.stats import table
 from fcforge.types import Component, LearnerSpec, Training
 
-dataset = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.4, "d_scale": 6.0}
+dataset = {
+    "preset": "hard_shift",
+    "n_sites": 3,
+    "n_rois": 30,
+    "scale": 0.4,
+    "d_scale": 6.0,
+}
 experiment = Experiment(
     title="First run",
     dataset=Component("simulated", dataset),

@@ -23,13 +23,18 @@ from fcforge.stats import group, means
 from fcforge.types import Component, LearnerSpec, Training
 
 hospitals = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.5}
-hospitals |= {"d_scale": 8.0, "rho": -0.3}  # rho < 0: what marks patients differs between sites
+hospitals |= {
+    "d_scale": 8.0,
+    "rho": -0.3,
+}  # rho < 0: what marks patients differs between sites
 forge = Component("forge", {"memory": 64, "candidates": 64, "dev": 16})
 experiment = Experiment(
     dataset=Component("simulated", hospitals),
     learners=(
         LearnerSpec(Component("finetune"), Component("linear"), title="fine-tuning"),
-        LearnerSpec(Component("cumulative"), Component("linear"), title="all data again"),
+        LearnerSpec(
+            Component("cumulative"), Component("linear"), title="all data again"
+        ),
         LearnerSpec(forge, Component("linear"), Component("corr_gauss"), title="FORGE"),
     ),
     orders=2,
@@ -43,7 +48,9 @@ with tempfile.TemporaryDirectory() as folder:
 learners = group(results)
 for name, runs in learners.items():
     found = means(runs, "accuracy", ("aaa", "acc", "fm"))
-    print(f"{name:>15}: final accuracy {found['acc']:.2f}, forgetting {found['fm']:.2f}")
+    print(
+        f"{name:>15}: final accuracy {found['acc']:.2f}, forgetting {found['fm']:.2f}"
+    )
 
 # %%
 # Accuracy of every site after every site
@@ -56,7 +63,14 @@ for ax, (name, runs) in zip(axes, learners.items(), strict=True):
     matrix = np.mean([score_matrix(run) for run in runs], axis=0)
     ax.imshow(matrix, vmin=0.4, vmax=1, cmap="Blues")
     for (t, i), value in np.ndenumerate(matrix):
-        ax.text(i, t, f"{value:.2f}", ha="center", va="center", color="w" if value > 0.75 else "k")
+        ax.text(
+            i,
+            t,
+            f"{value:.2f}",
+            ha="center",
+            va="center",
+            color="w" if value > 0.75 else "k",
+        )
     ax.set(title=name, xticks=range(3), yticks=range(3))
     ax.set_xticklabels(["1st", "2nd", "3rd"])
     ax.set_yticklabels(["after 1", "after 2", "after 3"])

@@ -29,12 +29,18 @@ n_rois, n_volumes = 12, 120
 for k in range(80):
     patient, site = k % 2, "Basel" if k < 44 else "Zurich"
     series = rng.standard_normal((n_volumes, n_rois))
-    series[:, 1] += (0.4 + 0.7 * patient) * series[:, 0]  # patients: ROIs 1 and 2 move together
-    np.savetxt(folder / f"sub-{k:03d}_timeseries.tsv", series, fmt="%.5f", delimiter="\t")
+    series[:, 1] += (0.4 + 0.7 * patient) * series[
+        :, 0
+    ]  # patients: ROIs 1 and 2 move together
+    np.savetxt(
+        folder / f"sub-{k:03d}_timeseries.tsv", series, fmt="%.5f", delimiter="\t"
+    )
     rows.append(f"sub-{k:03d}\t{site}\t{'patient' if patient else 'control'}")
 (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
 print(
-    len(list(folder.iterdir())), "files, for example", sorted(p.name for p in folder.iterdir())[1]
+    len(list(folder.iterdir())),
+    "files, for example",
+    sorted(p.name for p in folder.iterdir())[1],
 )
 
 # %%
@@ -43,7 +49,9 @@ print(
 # Trouble with a subject is listed, with what to do about it, before anything is trained.
 # ``fcforge check FOLDER`` prints the same.
 cohort = load_dataset(Component("folder", {"path": str(folder)}))
-print(f"{len(cohort)} subjects, {cohort.n_rois} ROIs, sites {', '.join(cohort.site_names)}")
+print(
+    f"{len(cohort)} subjects, {cohort.n_rois} ROIs, sites {', '.join(cohort.site_names)}"
+)
 findings = check_cohort(cohort)
 print("\n".join(map(str, findings)) or "nothing to complain about")
 
@@ -62,6 +70,9 @@ learner = ForgeClassifier(method="analytic", model="linear")
 for name, site in sites.items():
     here = site.learning(with_val=True)
     learner.partial_fit(here.fc.numpy(), here.y.numpy(), site=name)
-    scores = {s.name: learner.score(s.test.fc.numpy(), s.test.y.numpy()) for s in sites.values()}
+    scores = {
+        s.name: learner.score(s.test.fc.numpy(), s.test.y.numpy())
+        for s in sites.values()
+    }
     print(f"after {name}:", ", ".join(f"{k} {v:.2f}" for k, v in scores.items()))
 home.cleanup()

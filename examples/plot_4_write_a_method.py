@@ -49,7 +49,10 @@ class Average(Method):
         loss, stats = super().loss(model, params, lane, batch, key)
         for k, v in params.items():
             if f"old.{k}" in lane.state:
-                loss = loss + 0.5 * self.strength * ((v - lane.state[f"old.{k}"]) ** 2).sum()
+                loss = (
+                    loss
+                    + 0.5 * self.strength * ((v - lane.state[f"old.{k}"]) ** 2).sum()
+                )
         return loss, stats
 
     def end_site(self, model, lane, site, rng):
@@ -88,7 +91,9 @@ hospitals = {"preset": "hard_shift", "n_sites": 3, "n_rois": 30, "scale": 0.5}
 experiment = Experiment(
     dataset=Component("simulated", {**hospitals, "d_scale": 8.0, "rho": -0.3}),
     learners=tuple(
-        LearnerSpec(Component("average", {"share": s}), Component("linear"), title=f"{s:g}")
+        LearnerSpec(
+            Component("average", {"share": s}), Component("linear"), title=f"{s:g}"
+        )
         for s in shares
     ),
     orders=2,
@@ -100,14 +105,18 @@ with tempfile.TemporaryDirectory() as folder:
     run_experiment(prepared, store, group=4)
     results, _ = collect(store)
 
-found = {k: means(runs, "accuracy", ("acc", "fm")) for k, runs in group(results).items()}
+found = {
+    k: means(runs, "accuracy", ("acc", "fm")) for k, runs in group(results).items()
+}
 for k, v in found.items():
     print(f"share {k:>3}: final accuracy {v['acc']:.2f}, forgetting {v['fm']:.2f}")
 
 # %%
 # A share of 1 is plain fine-tuning; smaller steps forget less here.
 fig, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
-ax.plot(shares, [v["acc"] for v in found.values()], marker="o", lw=2, label="final accuracy")
+ax.plot(
+    shares, [v["acc"] for v in found.values()], marker="o", lw=2, label="final accuracy"
+)
 ax.plot(shares, [v["fm"] for v in found.values()], marker="s", lw=2, label="forgetting")
 ax.set(xlabel="share of the way to the new parameters")
 ax.legend(frameon=False)

@@ -22,8 +22,13 @@ from fcforge.types import Component, FCBatch
 
 cohort = simulate("realistic", n_rois=16, n_sites=1, scale=0.6)
 people = FCBatch.from_numpy(cohort.fc, cohort.y)
-generators = {"corr_gauss": Component("corr_gauss"), "edge_gauss": Component("edge_gauss")}
-audit = audit_generators(generators, people, plan=AuditPlan(worlds=3, multiple=2, n_draws=50))
+generators = {
+    "corr_gauss": Component("corr_gauss"),
+    "edge_gauss": Component("edge_gauss"),
+}
+audit = audit_generators(
+    generators, people, plan=AuditPlan(worlds=3, multiple=2, n_draws=50)
+)
 
 # %%
 # The numbers

@@ -36,7 +36,9 @@ class Tangent(TransformerMixin, BaseEstimator):
 
     def transform(self, fc):
         values, vectors = np.linalg.eigh(self.whitening_ @ fc @ self.whitening_)
-        logs = vectors * np.log(values.clip(1e-3))[:, None, :] @ vectors.transpose(0, 2, 1)
+        logs = (
+            vectors * np.log(values.clip(1e-3))[:, None, :] @ vectors.transpose(0, 2, 1)
+        )
         return logs[:, *np.triu_indices(fc.shape[-1], 1)]
 
 
@@ -66,15 +68,23 @@ pipelines = [
     },
     {
         "title": "logistic regression, pooled",
-        "estimator": make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000)),
+        "estimator": make_pipeline(
+            StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000)
+        ),
         "keeps": "cumulative",
     },
     {
         "title": "logistic regression, last site",
-        "estimator": make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000)),
+        "estimator": make_pipeline(
+            StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000)
+        ),
         "keeps": "independent",
     },
-    {"title": "naive Bayes, site after site", "estimator": GaussianNB(), "keeps": "partial_fit"},
+    {
+        "title": "naive Bayes, site after site",
+        "estimator": GaussianNB(),
+        "keeps": "partial_fit",
+    },
 ]
 results = fcforge.run(hospitals, pipelines)
 
@@ -95,4 +105,6 @@ colours = table["keeps"].map({"real subjects": "#b3402a"}).fillna("#1a5c93")
 error = np.abs(table[["aaa_low", "aaa_high"]].to_numpy().T - table["aaa"].to_numpy())
 fig, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
 ax.barh(table["learner"], table["aaa"], xerr=error, color=colours, capsize=3)
-ax.set(xlim=(0.4, 1), xlabel="accuracy over all stages (AAA); red: pools everybody's scans")
+ax.set(
+    xlim=(0.4, 1), xlabel="accuracy over all stages (AAA); red: pools everybody's scans"
+)

@@ -37,7 +37,9 @@ train = np.arange(len(people)) % 4 > 0
 # decision value.
 model = ForgeClassifier().fit(people.fc[train], people.y[train])
 others = people.fc[~train]
-new = others[[model.decision_function(others).argmax()]]  # the one most like the patients
+new = others[
+    [model.decision_function(others).argmax()]
+]  # the one most like the patients
 why = model.explain(new, atlas=atlas)
 print(f"decision value {model.decision_function(new)[0]:+.3f}")
 print(f"reference {why.base[0]:+.3f} + edges {why.contribution.sum():+.3f}")
@@ -50,7 +52,11 @@ print(why.edges(n=5).to_string(index=False))
 # take. Red edges speak for patient, blue ones for control.
 fig = plt.figure(figsize=(9, 3.2))
 plotting.plot_connectome(
-    *why.connectome(n=30), node_size=8, figure=fig, colorbar=False, title="30 strongest edges"
+    *why.connectome(n=30),
+    node_size=8,
+    figure=fig,
+    colorbar=False,
+    title="30 strongest edges",
 )
 
 # %%
@@ -72,7 +78,9 @@ fig.colorbar(image, label="added to the log odds")
 # The deletion test sets the strongest edges to the reference and looks how far the score moves,
 # beside as many random edges.
 test = why.deletion
-print(f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {test.random[0].mean():.2f}")
+print(
+    f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {test.random[0].mean():.2f}"
+)
 
 # %%
 # Are they to be believed?
@@ -83,4 +91,8 @@ print(f"{test.k} strongest edges: {test.explained[0]:.2f}; random: {test.random[
 stable = edge_stability(model, people.fc[train], people.y[train], draws=10)
 print(f"{stable.believed.sum()} of {stable.believed.size} edges are to be believed")
 top = model.explain(new, atlas=atlas, stability=stable).edges(n=8)
-print(top[["roi_a", "roi_b", "contribution", "same_sign", "in_top", "believed"]].to_string())
+print(
+    top[
+        ["roi_a", "roi_b", "contribution", "same_sign", "in_top", "believed"]
+    ].to_string()
+)

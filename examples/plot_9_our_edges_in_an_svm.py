@@ -38,7 +38,9 @@ print(edges.shape, MatrixLog().fit(X).get_feature_names_out()[:3])
 # %%
 harmonised = SiteHarmoniser().fit_transform(edges, y, site=site)
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-for ax, rows, title in zip(axes, (edges, harmonised), ("as measured", "harmonised"), strict=True):
+for ax, rows, title in zip(
+    axes, (edges, harmonised), ("as measured", "harmonised"), strict=True
+):
     first, second = PCA(2).fit_transform(rows).T
     for name in cohort.site_names:
         ax.scatter(first[site == name], second[site == name], s=8, label=name)
@@ -54,7 +56,9 @@ axes[0].legend(fontsize=7)
 with sklearn.config_context(enable_metadata_routing=True):
     confounds = ConfoundRemover().set_fit_request(covariates=True)
     confounds.set_transform_request(covariates=True)
-    harmonise = SiteHarmoniser(unseen="estimate").set_fit_request(site=True, covariates=False)
+    harmonise = SiteHarmoniser(unseen="estimate").set_fit_request(
+        site=True, covariates=False
+    )
     harmonise.set_transform_request(site=True, covariates=False)
     for title, steps in {
         "log edges": [MatrixLog()],

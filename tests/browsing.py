@@ -5,7 +5,12 @@ from typing import Any
 
 def show(browser: Any, url: str, width: int = 1280) -> None:
     """Load a page in a window of that many pixels, a phone's below 600."""
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    metrics = {
+        "width": width,
+        "height": 900,
+        "deviceScaleFactor": 1,
+        "mobile": width < 600,
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.get(url)
 

@@ -8,13 +8,17 @@ import pytest
 import torch
 
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-os.environ["FCFORGE_KEYRING"] = os.devnull  # the tester's own keyring decides nothing here
+os.environ["FCFORGE_KEYRING"] = (
+    os.devnull
+)  # the tester's own keyring decides nothing here
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder with the real ABIDE files, or skip with the reason."""
-    root = Path(os.environ.get("FCFORGE_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    root = Path(
+        os.environ.get("FCFORGE_DATA", Path(__file__).parents[2] / "shared" / "data")
+    )
     if not (root / "abide1_aal116.npz").exists():
         pytest.skip(f"real ABIDE data not found at {root} (set FCFORGE_DATA)")
     return root
@@ -41,7 +45,9 @@ def browser(tmp_path_factory):
     """Debian's chromium, headless and offline, or skip with the reason; see `browsing`."""
     for needed in (CHROMIUM, DRIVER):
         if not shutil.which(needed):
-            pytest.skip(f"{needed} is not installed (Debian: chromium, chromium-driver)")
+            pytest.skip(
+                f"{needed} is not installed (Debian: chromium, chromium-driver)"
+            )
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service

@@ -118,13 +118,27 @@ def fake_experiment(**kwargs):
     return [
         *fake_learner("finetune/gcn", skill=1.0, forgets=0.35, **kwargs),
         *fake_learner(
-            "cumulative/gcn", skill=1.1, method="cumulative", memory_bytes=18_800_000, **kwargs
+            "cumulative/gcn",
+            skill=1.1,
+            method="cumulative",
+            memory_bytes=18_800_000,
+            **kwargs,
         ),
         *fake_learner(
-            "ewc/gcn", skill=0.9, forgets=0.22, method="ewc", memory_bytes=420_000, **kwargs
+            "ewc/gcn",
+            skill=0.9,
+            forgets=0.22,
+            method="ewc",
+            memory_bytes=420_000,
+            **kwargs,
         ),
         *fake_learner(
-            "FORGE/gcn", skill=1.0, forgets=0.1, method="forge", memory_bytes=6_900_000, **kwargs
+            "FORGE/gcn",
+            skill=1.0,
+            forgets=0.1,
+            method="forge",
+            memory_bytes=6_900_000,
+            **kwargs,
         ),
         *fake_learner(
             "analytic ridge",
@@ -134,5 +148,7 @@ def fake_experiment(**kwargs):
             memory_bytes=178_000,
             **kwargs,
         ),
-        *fake_learner("stuck/gcn", method="si", constant=True, memory_bytes=210_000, **kwargs),
+        *fake_learner(
+            "stuck/gcn", method="si", constant=True, memory_bytes=210_000, **kwargs
+        ),
     ]

@@ -65,7 +65,10 @@ def small_experiment(seed: int = 0, *methods: str) -> Experiment:
     """Two simulated sites, one epoch, edges: a run of a second."""
     return Experiment(
         Component("simulated", {"n_sites": 2, "n_rois": 8, "scale": 0.1, "seed": seed}),
-        tuple(LearnerSpec(Component(m), Component("linear")) for m in methods or ("finetune",)),
+        tuple(
+            LearnerSpec(Component(m), Component("linear"))
+            for m in methods or ("finetune",)
+        ),
         training=Training(epochs=1, batch_size=8),
     )
 
@@ -116,7 +119,9 @@ class Finished(NamedTuple):
 def finished() -> Finished:
     """The small experiment, run with one worker."""
     folder = scratch() / "finished"
-    answer = fcforge("run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu")
+    answer = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu"
+    )
     assert answer.code == 0, answer.err
     return Finished(folder, answer)
 

@@ -31,7 +31,13 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
     "gat": {"hidden": 8, "depth": 2, "heads": 2, "tau": 0.2},
     "sage": {"hidden": 8, "depth": 2, "tau": 0.2},
     "gae": {"hidden": 8, "depth": 2, "tau": 0.2},
-    "graph_transformer": {"hidden": 8, "depth": 1, "heads": 2, "coordinates": 3, "tau": 0.2},
+    "graph_transformer": {
+        "hidden": 8,
+        "depth": 1,
+        "heads": 2,
+        "coordinates": 3,
+        "tau": 0.2,
+    },
     "mlp": {"hidden": 8},
     "tem": {"hidden": 8, "tau": 0.2},
 }
@@ -44,7 +50,10 @@ QUICK_METHODS: dict[str, dict[str, Any]] = {
 LOG = {"features": "log+diagonal"}
 FEATURES = {"forge_release": LOG, "public_head": LOG}  # of the linear model
 PUBLIC = PublicSpec(
-    Component("simulated", {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.2, "seed": 8})
+    Component(
+        "simulated",
+        {"preset": "easy", "n_rois": R, "n_sites": 2, "scale": 0.2, "seed": 8},
+    )
 )
 TRAINING = Training(epochs=2, batch_size=8)
 
@@ -93,7 +102,12 @@ def run_spec(
     method = METHODS.get(learner.method.name)  # none: a pipeline
     start = PUBLIC if method and method.needs_start else None
     return RunSpec(
-        Component("simulated"), learner, order()[:sites], seed, training=training, start=start
+        Component("simulated"),
+        learner,
+        order()[:sites],
+        seed,
+        training=training,
+        start=start,
     )
 
 
@@ -105,7 +119,12 @@ def plan_of(*specs: RunSpec) -> Plan:
 
 
 def run_plan(
-    plan: Plan, folder: Path, *, group: int = 1, fresh: bool = False, device: str = "cpu"
+    plan: Plan,
+    folder: Path,
+    *,
+    group: int = 1,
+    fresh: bool = False,
+    device: str = "cpu",
 ) -> Workshop:
     """Train a plan, level by level; `fresh` opens a new workshop for every node."""
     store = Store(folder)
@@ -147,9 +166,14 @@ def assert_same(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
 @cache
 def synthetic(name: str, seed: int, n: int) -> FCBatch:
     """Subjects from a generator fitted on one site."""
-    generator, site = make_generator(Component("corr_gauss")), make_sites(cohort(), seed)[name]
+    generator, site = (
+        make_generator(Component("corr_gauss")),
+        make_sites(cohort(), seed)[name],
+    )
     state = generator.fit(site.train, torch_rng(seed, name))
-    return generator.sample(state, (torch.arange(n) % 5 > 2).long(), torch_rng(seed, name, n))
+    return generator.sample(
+        state, (torch.arange(n) % 5 > 2).long(), torch_rng(seed, name, n)
+    )
 
 
 @dataclass
@@ -181,7 +205,9 @@ class World:
         network = make_model(Component(spec.model.name, settings), R)
         learner = Learner(make_method(spec.method), network)
         empty = Lane({}, {}, {})
-        made = cls(learner, Bank() if bank is None else bank, empty, training, seed, dtype)
+        made = cls(
+            learner, Bank() if bank is None else bank, empty, training, seed, dtype
+        )
         start = (
             {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
             for part in start_lane(learner, seed, public=made.public())
@@ -203,7 +229,11 @@ class World:
             pool = PoolName(kind, name, self.seed, part)
             return self.bank.add(pool, FCBatch(batch.fc.to(self.dtype), batch.y))
 
-        rows = add("real", "train", make_sites(cohort(), self.seed)[name].learning(with_val=True))
+        rows = add(
+            "real",
+            "train",
+            make_sites(cohort(), self.seed)[name].learning(with_val=True),
+        )
         return SiteView(
             name,
             len(self.taught),

@@ -58,7 +58,9 @@ def refused(path: Path, *says: str, code: int = 1) -> None:
         else:
             assert "nothing would be trained" in said
     out = path.parent / "run"
-    answer = fcforge("run", config_for(path), "--out", out, "--jobs", 1, "--device", "cpu")
+    answer = fcforge(
+        "run", config_for(path), "--out", out, "--jobs", 1, "--device", "cpu"
+    )
     assert (answer.code, answer.out) == (2, "")
     one_error(answer)
     for words in says:
@@ -142,7 +144,9 @@ BAD: list[tuple[Callable[[Arrays], None], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "says"), BAD, ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    ("spoil", "says"), BAD, ids=lambda x: getattr(x, "__name__", "")
+)
 def test_bad_data_in_one_file(spoil, says, tmp_path):
     arrays = good()
     spoil(arrays)
@@ -157,7 +161,11 @@ def test_findings_are_machine_readable(tmp_path):
     assert answer.code == 1
     assert not found["ok"]
     (finding,) = found["findings"]
-    assert (finding["severity"], finding["subject"], finding["site"]) == ("error", "s03", "A")
+    assert (finding["severity"], finding["subject"], finding["site"]) == (
+        "error",
+        "s03",
+        "A",
+    )
 
 
 def test_a_flat_roi_is_named_and_does_not_stop_a_run(tmp_path):
@@ -292,7 +300,9 @@ def twice_listed(root: Path) -> None:
 
 
 def odd_diagnosis(root: Path) -> None:
-    line = next(x for x in (root / "participants.tsv").read_text().splitlines() if "s03" in x)
+    line = next(
+        x for x in (root / "participants.tsv").read_text().splitlines() if "s03" in x
+    )
     edit(root, line, line[:-1] + "unsure")
 
 

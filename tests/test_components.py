@@ -31,19 +31,27 @@ TABLE = {"bell": Bell, "empty": dataclass(type("Empty", (), {}))}
 
 
 def test_build_takes_settings_and_what_the_caller_gives():
-    assert build("thing", Component("bell", {"weight": 2.0}), TABLE, size=3) == Bell(3, 2.0)
+    assert build("thing", Component("bell", {"weight": 2.0}), TABLE, size=3) == Bell(
+        3, 2.0
+    )
 
 
 @pytest.mark.parametrize(
     ("component", "says"),
     [
-        (Component("bel"), "unknown thing 'bel'. Did you mean 'bell'? Known: bell, empty."),
+        (
+            Component("bel"),
+            "unknown thing 'bel'. Did you mean 'bell'? Known: bell, empty.",
+        ),
         (
             Component("bell", {"wait": 1}),
             "thing 'bell': unknown setting 'wait'. Did you mean 'weight'? Known: weight.",
         ),
         # what the caller gives is not a setting
-        (Component("bell", {"size": 1}), "thing 'bell': unknown setting 'size'. Known: weight."),
+        (
+            Component("bell", {"size": 1}),
+            "thing 'bell': unknown setting 'size'. Known: weight.",
+        ),
         (
             Component("bell", {"weight": -1}),
             "thing 'bell': weight = -1 is too small. Use 0 or more.",
@@ -52,7 +60,10 @@ def test_build_takes_settings_and_what_the_caller_gives():
             Component("bell", {"weight": "heavy"}),
             "thing 'bell': weight = 'heavy' is not a number. Use a number.",
         ),
-        (Component("empty", {"x": 1}), "thing 'empty': unknown setting 'x'. It has no settings."),
+        (
+            Component("empty", {"x": 1}),
+            "thing 'empty': unknown setting 'x'. It has no settings.",
+        ),
     ],
 )
 def test_build_refuses_in_one_line(component, says):
@@ -64,7 +75,9 @@ def test_build_refuses_in_one_line(component, says):
 
 def test_look_up_and_names_say_what_is_known():
     assert look_up("number", "one", {"one": 1}) == 1
-    with pytest.raises(ConfigError, match=r"^a.toml: unknown number 'onne'. Did you mean 'one'"):
+    with pytest.raises(
+        ConfigError, match=r"^a.toml: unknown number 'onne'. Did you mean 'one'"
+    ):
         look_up("number", "onne", {"one": 1}, where="a.toml")
     check_names("site", ["NYU"], ["NYU", "UM"])
     with pytest.raises(ConfigError, match=r"^unknown site 'NYC'. Did you mean 'NYU'\?"):
@@ -74,9 +87,13 @@ def test_look_up_and_names_say_what_is_known():
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_kind_of_thing_is_refused_in_the_same_words(kind):
     make, name = MAKERS[kind]
-    with pytest.raises(ConfigError, match=rf"^unknown {kind} '{name}x'\. Did you mean '{name}'\?"):
+    with pytest.raises(
+        ConfigError, match=rf"^unknown {kind} '{name}x'\. Did you mean '{name}'\?"
+    ):
         make(Component(f"{name}x"))
-    with pytest.raises(ConfigError, match=rf"^{kind} '{name}': unknown setting 'colour'\. "):
+    with pytest.raises(
+        ConfigError, match=rf"^{kind} '{name}': unknown setting 'colour'\. "
+    ):
         make(Component(name, {"colour": 1}))
 
 
@@ -84,7 +101,11 @@ def test_classes_of_a_package_are_found_by_their_own_names():
     found = classes_in("fcforge.methods", Method)
     assert list(found) == sorted(found)
     assert {"er", "derpp", "joint", "forge_ridge"} <= set(found)
-    assert all(cls.name == name and issubclass(cls, Method) for name, cls in found.items())
+    assert all(
+        cls.name == name and issubclass(cls, Method) for name, cls in found.items()
+    )
     # what only serves others has no name of its own
-    assert not {"Rehearsal", "TwoBatches", "SyntheticMemory"} & {c.__name__ for c in found.values()}
+    assert not {"Rehearsal", "TwoBatches", "SyntheticMemory"} & {
+        c.__name__ for c in found.values()
+    }
     assert found["finetune"] is not Method

@@ -7,7 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "Containerfile").read_text()
-STEPS = [line.split(" ", 1) for line in TEXT.splitlines() if line and not line.startswith("#")]
+STEPS = [
+    line.split(" ", 1)
+    for line in TEXT.splitlines()
+    if line and not line.startswith("#")
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -16,14 +20,21 @@ def steps(name: str) -> list[str]:
 
 
 def test_what_is_copied_is_there_and_nothing_else_reaches_the_builder():
-    copied = [rest.split()[:-1] for rest in steps("COPY") if not rest.startswith("--from")]
+    copied = [
+        rest.split()[:-1] for rest in steps("COPY") if not rest.startswith("--from")
+    ]
     names = {name for group in copied for name in group}
     assert all((ROOT / name).exists() for name in names)
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     assert next(x for x in lines if not x.startswith("#")) == "*"
     assert {x.removeprefix("!") for x in lines if x.startswith("!")} == names
     # what the package itself needs to be built
-    assert {PROJECT["readme"], *PROJECT["license-files"], "pyproject.toml", "src"} <= names
+    assert {
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+        "pyproject.toml",
+        "src",
+    } <= names
 
 
 def test_the_tested_versions_are_installed():
@@ -39,7 +50,9 @@ def test_the_tested_versions_are_installed():
     pythons = {image.split(":")[1].split("-")[0] for image in steps("FROM")}
     (version,) = pythons
     assert f"(Python {version})" in pins
-    assert int(version.split(".")[1]) >= int(PROJECT["requires-python"].rsplit(".", 1)[1])
+    assert int(version.split(".")[1]) >= int(
+        PROJECT["requires-python"].rsplit(".", 1)[1]
+    )
 
 
 def test_it_runs_as_a_user_without_rights_and_starts_the_command():

@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[1]
 DOCS, EXAMPLES = ROOT / "docs", sorted((ROOT / "examples").glob("plot_*.py"))
 SRC = ROOT / "src"
 WITH_EXAMPLES = sorted(p for p in SRC.rglob("*.py") if "\n    >>> " in p.read_text())
-PAGES = sorted(p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts))
+PAGES = sorted(
+    p for p in DOCS.glob("**/*.md") if not {"generated", "_build"} & set(p.parts)
+)
 ABOVE = [ROOT / name for name in ("README.md", "REPRODUCIBILITY.md", "CHANGELOG.md")]
 
 
@@ -34,7 +36,12 @@ def tables():
 
 @pytest.mark.parametrize(
     ("name", "registry"),
-    [("methods", METHODS), ("models", MODELS), ("generators", GENERATORS), ("datasets", DATASETS)],
+    [
+        ("methods", METHODS),
+        ("models", MODELS),
+        ("generators", GENERATORS),
+        ("datasets", DATASETS),
+    ],
 )
 def test_table_has_every_registered_name(tables, name, registry):
     text = tables.TABLES[name]()
@@ -48,9 +55,14 @@ def test_table_has_every_registered_name(tables, name, registry):
 def test_methods_table_says_what_is_kept(tables):
     text = tables.methods()
     for name, cls in METHODS.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        row = next(
+            line for line in text.splitlines() if line.startswith(f"| `{name}` |")
+        )
         assert f"| {cls.keeps} |" in row
-    assert tables.basis("after Hoang et al. 2023 (TMLR), from its abstract") == "reconstruction"
+    assert (
+        tables.basis("after Hoang et al. 2023 (TMLR), from its abstract")
+        == "reconstruction"
+    )
     assert tables.basis("sufficient statistics of ridge regression") == "textbook"
 
 
@@ -68,13 +80,17 @@ def test_command_page_has_every_command(tables):
 def test_index_reaches_every_page(tables):
     text = (DOCS / "index.md").read_text() + tables.more()
     for page in DOCS.glob("*.md"):
-        assert page.stem == "index" or re.search(rf"^{page.stem}$", text, flags=re.MULTILINE)
+        assert page.stem == "index" or re.search(
+            rf"^{page.stem}$", text, flags=re.MULTILINE
+        )
     for name in re.findall(r"^([a-z_]+)$", text, flags=re.MULTILINE):
         assert (DOCS / f"{name}.md").is_file() or (DOCS / f"{name}.rst").is_file(), name
 
 
 def test_api_page_names_what_exists():
-    names = re.findall(r"^   (fcforge\.[\w.]+)$", (DOCS / "api.rst").read_text(), re.MULTILINE)
+    names = re.findall(
+        r"^   (fcforge\.[\w.]+)$", (DOCS / "api.rst").read_text(), re.MULTILINE
+    )
     assert len(names) > 40
     for name in names:
         module, _, thing = name.rpartition(".")
@@ -83,7 +99,9 @@ def test_api_page_names_what_exists():
 
 @pytest.mark.parametrize("file", WITH_EXAMPLES, ids=lambda p: p.stem)
 def test_examples_in_docstrings_give_what_they_say(file):
-    name = ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(file.relative_to(SRC).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
     ran = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert ran.attempted > 0
     assert ran.failed == 0
@@ -97,13 +115,17 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [*PAGES, *ABOVE], ids=lambda p: p.stem)
 def test_links_lead_somewhere(page):
-    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()):
+    for target, anchor in re.findall(
+        r"\]\(([^)#\s]*)(?:#([^)]*))?\)", page.read_text()
+    ):
         if target.startswith(("http", "mailto:")):
             continue
         example = re.fullmatch(r"(?:\.\./)*auto_examples/(\w+)\.rst", target)
         if example:
             name = example[1]
-            assert name == "index" or (ROOT / "examples" / f"{name}.py").is_file(), target
+            assert name == "index" or (ROOT / "examples" / f"{name}.py").is_file(), (
+                target
+            )
         else:
             there = page.parent / target if target else page
             assert there.exists(), target
@@ -124,16 +146,22 @@ def contract() -> list[str]:
 def test_the_drawing_of_the_rooms_is_the_import_contract():
     text = (DOCS / "architecture.md").read_text()
     drawn = text.split("```text\n")[1].split("```")[0]
-    rows = [line[12:33].strip() for line in drawn.splitlines() if not line.startswith(" ─")]
+    rows = [
+        line[12:33].strip() for line in drawn.splitlines() if not line.startswith(" ─")
+    ]
     assert rows == contract()
     for row in rows:
         for room in row.split(" | "):
-            assert (SRC / "fcforge" / room).is_dir() or (SRC / "fcforge" / f"{room}.py").is_file()
+            assert (SRC / "fcforge" / room).is_dir() or (
+                SRC / "fcforge" / f"{room}.py"
+            ).is_file()
 
 
 def test_one_fc_is_followed_in_files_that_exist():
     text = (DOCS / "architecture.md").read_text()
-    steps = re.findall(r"^\| (\d+) \| `([\w/.]+)` \| (`.*?`) \|", text, flags=re.MULTILINE)
+    steps = re.findall(
+        r"^\| (\d+) \| `([\w/.]+)` \| (`.*?`) \|", text, flags=re.MULTILINE
+    )
     assert [int(number) for number, _, _ in steps] == list(range(1, len(steps) + 1))
     assert 15 < len({file for _, file, _ in steps}) == len(steps) <= 25
     for _, file, names in steps:
@@ -145,7 +173,9 @@ def test_one_fc_is_followed_in_files_that_exist():
 
 
 def test_every_term_is_defined_once_and_every_link_to_one_leads_there():
-    terms = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
+    terms = re.findall(
+        r"^### (.+)$", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE
+    )
     assert len(set(terms)) == len(terms) > 40
     anchors = {term.lower().replace(" ", "-") for term in terms}
     for page in {*PAGES, ROOT / "README.md"} - {DOCS / "glossary.md"}:
@@ -177,12 +207,18 @@ MADE = re.compile(r"<!-- table .*?<!-- end -->", re.DOTALL)
 def intervals(text: str) -> set[str]:
     """Numbers with their intervals, plus signs and line breaks left out."""
     return set(
-        INTERVAL.findall(" ".join(text.replace("\N{MINUS SIGN}", "-").split()).replace("+", ""))
+        INTERVAL.findall(
+            " ".join(text.replace("\N{MINUS SIGN}", "-").split()).replace("+", "")
+        )
     )
 
 
 def test_numbers_in_sentences_stand_in_a_table():
-    pages = [ROOT / "README.md", ROOT / "REPRODUCIBILITY.md", *DOCS.glob("results/*.md")]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "REPRODUCIBILITY.md",
+        *DOCS.glob("results/*.md"),
+    ]
     blocks = " ".join(text for page in pages for text in MADE.findall(page.read_text()))
     made, cells = intervals(blocks), set(re.findall(r"\| (0\.\d{3}) (?=\|)", blocks))
     for page in (*pages[:2], DOCS / "results" / "releases.md"):
@@ -191,17 +227,28 @@ def test_numbers_in_sentences_stand_in_a_table():
         assert quoted <= made, (page.name, quoted - made)
     for page in pages:
         if page.name != "history.md":  # a record of what was published before
-            told = set(P_VALUE.findall(" ".join(MADE.sub("", page.read_text()).split())))
+            told = set(
+                P_VALUE.findall(" ".join(MADE.sub("", page.read_text()).split()))
+            )
             assert told <= cells, (page.name, told - cells)
 
 
 def test_default_strengths_are_those_of_the_code():
-    table = (DOCS / "methods.md").read_text().split("### Default strengths")[1].split("###")[0]
+    table = (
+        (DOCS / "methods.md")
+        .read_text()
+        .split("### Default strengths")[1]
+        .split("###")[0]
+    )
     found = 0
-    for names, told in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|", table, re.MULTILINE):
+    for names, told in re.findall(
+        r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|", table, re.MULTILINE
+    ):
         methods = [METHODS[name]() for name in re.findall(r"\w+", names)]
         for field, value in re.findall(r"`(\w+)` ([\d.e]+\d|\d)", told):
-            has = [getattr(method, field) for method in methods if hasattr(method, field)]
+            has = [
+                getattr(method, field) for method in methods if hasattr(method, field)
+            ]
             assert set(has) == {float(value)}, (names, field)
             found += 1
     assert found > 15
@@ -220,7 +267,9 @@ def test_the_settings_of_forge_are_those_of_the_code():
     forge, switch = METHODS["forge"], {"on": "true", "off": "false"}
     presets = forge(), forge.paper(), forge.official()
     text = (DOCS / "forge.md").read_text()
-    rows = re.findall(r"^\| (`[^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`[^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE
+    )
     assert len(rows) > 20
     for names, *told in rows:
         fields = re.findall(r"`([\w.]+)`", names)
@@ -233,7 +282,10 @@ def test_the_settings_of_forge_are_those_of_the_code():
             values = cell.replace(" a site", "").split(", ")
             for field, value in zip(fields, values, strict=True):
                 path = f"{room}{field}" if field.startswith(".") else field
-                assert said(attrgetter(path)(preset)) == switch.get(value, value), (path, cell)
+                assert said(attrgetter(path)(preset)) == switch.get(value, value), (
+                    path,
+                    cell,
+                )
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
@@ -245,7 +297,9 @@ def test_examples_compile_and_have_a_title(script):
 
 
 def test_there_are_the_examples_that_were_promised():
-    promised = "first_run see_forgetting own_data write_a_method two_hospitals read_an_audit"
+    promised = (
+        "first_run see_forgetting own_data write_a_method two_hospitals read_an_audit"
+    )
     promised += " consortium any_pipeline"
     assert {p.stem.split("_", 2)[2] for p in EXAMPLES} >= set(promised.split())
 

@@ -29,7 +29,9 @@ def test_every_recipient_reads_it_and_nobody_else(world):
         out = decrypt(sealed, folder / f"{name}.txt", folder / f"{name}.capsule")
         assert out.read_bytes() == CONTENT
         assert out.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(FCForgeError, match=r"not encrypted for the identity in .*stranger"):
+    with pytest.raises(
+        FCForgeError, match=r"not encrypted for the identity in .*stranger"
+    ):
         decrypt(sealed, folder / "stranger.txt", folder / "no.capsule")
     assert not (folder / "no.capsule").exists()
 
@@ -56,7 +58,9 @@ def test_a_changed_byte_leaves_no_plaintext(world, place):
     data[place] ^= 1
     sealed.write_bytes(data)
     before = sorted(folder.iterdir())
-    with pytest.raises(FCForgeError, match=r"damaged or changed|age format|not encrypted for"):
+    with pytest.raises(
+        FCForgeError, match=r"damaged or changed|age format|not encrypted for"
+    ):
         decrypt(sealed, folder / "nyu.txt", folder / "out" / "b.capsule")
     assert sorted(folder.iterdir()) == before
 
@@ -97,7 +101,10 @@ def test_what_is_no_identity_or_not_encrypted(world):
     sealed = encrypt(folder / "a.capsule", [public["nyu"]])
     (folder / "key.pub").write_text(f"{public['nyu']}\n")
     (folder / "cut.txt").write_text("AGE-SECRET-KEY-1CUT\n")
-    for identity, said in (("key.pub", "holds no identity"), ("cut.txt", "cannot be used")):
+    for identity, said in (
+        ("key.pub", "holds no identity"),
+        ("cut.txt", "cannot be used"),
+    ):
         with pytest.raises(FCForgeError, match=said):
             decrypt(sealed, folder / identity, folder / "b")
     with pytest.raises(FCForgeError, match="not encrypted in the age format"):
@@ -124,5 +131,7 @@ def test_nothing_is_replaced_unasked(world):
 def test_without_the_package_it_says_which(world, monkeypatch):
     folder, public = world
     monkeypatch.setitem(sys.modules, "pyrage", None)  # as if it were not installed
-    with pytest.raises(FCForgeError, match=r"needs the package 'pyrage'.*fcforge\[age\]"):
+    with pytest.raises(
+        FCForgeError, match=r"needs the package 'pyrage'.*fcforge\[age\]"
+    ):
         encrypt(folder / "a.capsule", [public["nyu"]])

@@ -33,7 +33,9 @@ def test_adjacency_by_hand():
     expected = torch.zeros(1, 3, 3)
     expected[0, 0, 1] = expected[0, 1, 0] = 0.4
     assert torch.equal(graphs.adjacency(FC, 0.4), expected)  # inclusive, as A >= tau
-    assert torch.equal(graphs.adjacency(FC, 0.4, weighted=False), (expected > 0).float())
+    assert torch.equal(
+        graphs.adjacency(FC, 0.4, weighted=False), (expected > 0).float()
+    )
     absolute = graphs.adjacency(FC, 0.4, "absolute")
     assert absolute[0, 0, 2] == pytest.approx(0.6)
     assert absolute[0, 0, 1] == pytest.approx(0.4)
@@ -41,7 +43,9 @@ def test_adjacency_by_hand():
 
 
 def test_a_threshold_below_zero_lets_no_self_loop_in():
-    assert graphs.adjacency(FC, -1.0, weighted=False).diagonal(dim1=1, dim2=2).sum() == 0
+    assert (
+        graphs.adjacency(FC, -1.0, weighted=False).diagonal(dim1=1, dim2=2).sum() == 0
+    )
 
 
 def test_degree_and_binary():
@@ -67,18 +71,24 @@ def test_gcn_norm_equals_pyg(tau):
 
 
 def test_gcn_norm_keeps_an_isolated_node_to_itself():
-    assert torch.equal(graphs.gcn_norm(torch.zeros(2, 3, 3)), torch.eye(3).expand(2, 3, 3))
+    assert torch.equal(
+        graphs.gcn_norm(torch.zeros(2, 3, 3)), torch.eye(3).expand(2, 3, 3)
+    )
 
 
 def test_mean_norm_is_the_neighbours_mean_and_zero_for_isolated():
-    m = graphs.mean_norm(torch.block_diag(path(0.5, 0.9)[0], torch.zeros(1, 1))[None])[0]
+    m = graphs.mean_norm(torch.block_diag(path(0.5, 0.9)[0], torch.zeros(1, 1))[None])[
+        0
+    ]
     assert torch.equal(m.sum(-1), torch.tensor([1.0, 1.0, 1.0, 0.0]))
     assert torch.equal(m[1], torch.tensor([0.5, 0.0, 0.5, 0.0]))
 
 
 def test_attention_mask_opens_neighbours_and_self():
     mask = graphs.attention_mask(path(0.5, 0.0))[0]
-    assert torch.equal(mask == 0, torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]]).bool())
+    assert torch.equal(
+        mask == 0, torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]]).bool()
+    )
     assert torch.isneginf(mask[mask != 0]).all()
 
 
@@ -171,7 +181,11 @@ def test_builders_work_under_vmap():
     fc = random_fc(4, 9).reshape(2, 2, 9, 9)
 
     def build(x):
-        return graphs.gcn_norm(graphs.adjacency(x)), graphs.node_features(x), graphs.edges(x)
+        return (
+            graphs.gcn_norm(graphs.adjacency(x)),
+            graphs.node_features(x),
+            graphs.edges(x),
+        )
 
     lifted = torch.func.vmap(build)(fc)
     for a, b in zip(lifted, build(fc[1]), strict=True):
@@ -179,7 +193,9 @@ def test_builders_work_under_vmap():
 
 
 def test_eigenvectors_in_threads_are_those_of_one_call() -> None:
-    x = torch.randn(37, 9, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = torch.randn(
+        37, 9, 9, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
     matrices = x + x.mT
     together, threaded = torch.linalg.eigh(matrices), graphs._eigh_in_threads(matrices)
     assert torch.equal(together.eigenvalues, threaded[0])

@@ -43,7 +43,9 @@ def code_lines(path: Path) -> int:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = enumerate(map(str.strip, text.splitlines()), start=1)
-    return sum(bool(line) and not line.startswith("#") and i not in said for i, line in lines)
+    return sum(
+        bool(line) and not line.startswith("#") and i not in said for i, line in lines
+    )
 
 
 def modules_of(test: Path) -> list[Path]:
@@ -75,5 +77,7 @@ def test_every_module_has_its_test_file_or_another():
 
 def test_no_two_classes_have_one_name():
     trees = [ast.parse(p.read_text()) for p in SRC.rglob("*.py")]
-    names = Counter(n.name for t in trees for n in ast.walk(t) if isinstance(n, ast.ClassDef))
+    names = Counter(
+        n.name for t in trees for n in ast.walk(t) if isinstance(n, ast.ClassDef)
+    )
     assert [name for name, n in names.items() if n > 1] == []

@@ -19,7 +19,9 @@ STEPS = 1_000
 
 def subjects(n: int, rois: int, seed: int) -> FCBatch:
     series = torch.randn(n, rois, 40, generator=torch.Generator().manual_seed(seed))
-    return FCBatch(torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2)
+    return FCBatch(
+        torch.stack([torch.corrcoef(s) for s in series]), torch.arange(n) % 2
+    )
 
 
 class Machine:
@@ -36,7 +38,13 @@ class Machine:
         memory: int = 16,
         refresh: int = 5,
     ) -> None:
-        sizes = {"memory": memory, "candidates": memory, "dev": 8, "replay": 8, "refresh": refresh}
+        sizes = {
+            "memory": memory,
+            "candidates": memory,
+            "dev": 8,
+            "replay": 8,
+            "refresh": refresh,
+        }
         self.learner = Learner(
             make_method(Component("forge", sizes)),
             make_model(Component("gcn", {"hidden": hidden, "depth": depth}), rois),
@@ -49,12 +57,20 @@ class Machine:
 
     def jobs(self, lanes: list, site: str, position: int) -> list[Job]:
         """Everybody's next site: as many subjects as fit into one step, so a tick is a step."""
-        rows = self.bank.add(PoolName("real", site, 0, "train"), subjects(16, self.rois, position))
-        made = self.bank.add(
-            PoolName("synthetic", site, 0, "x"), subjects(self.memory + 8, self.rois, 10 + position)
+        rows = self.bank.add(
+            PoolName("real", site, 0, "train"), subjects(16, self.rois, position)
         )
-        view = SiteView(site, position, self.bank, rows, rows[:0], synthesise=lambda n: made[:n])
-        return [Job(lane, view, s, ("A", "B")[: position + 1]) for s, lane in enumerate(lanes)]
+        made = self.bank.add(
+            PoolName("synthetic", site, 0, "x"),
+            subjects(self.memory + 8, self.rois, 10 + position),
+        )
+        view = SiteView(
+            site, position, self.bank, rows, rows[:0], synthesise=lambda n: made[:n]
+        )
+        return [
+            Job(lane, view, s, ("A", "B")[: position + 1])
+            for s, lane in enumerate(lanes)
+        ]
 
     def run(self, steps: int, tick: Callable[[], Any]) -> None:
         """`steps` steps at the second site; what is replayed is chosen anew in between."""
@@ -84,11 +100,16 @@ def resident() -> int:
 def live_tensors() -> int:
     """Bytes of all tensors that Python can still reach."""
     gc.collect()
-    return sum(x.numel() * x.element_size() for x in gc.get_objects() if type(x) is torch.Tensor)
+    return sum(
+        x.numel() * x.element_size()
+        for x in gc.get_objects()
+        if type(x) is torch.Tensor
+    )
 
 
 needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/statm").exists(), reason="no /proc: resident memory cannot be read"
+    not Path("/proc/self/statm").exists(),
+    reason="no /proc: resident memory cannot be read",
 )
 
 
@@ -96,7 +117,9 @@ needs_proc = pytest.mark.skipif(
 def test_flat_over_a_thousand_steps() -> None:
     """Live tensors stay the same to the byte; the process grows by less than a lane per 100."""
     machine = Machine("cpu", lanes=2, rois=12, hidden=32, refresh=40)
-    lane = sum(v.numel() * v.element_size() for part in machine.lanes[0] for v in part.values())
+    lane = sum(
+        v.numel() * v.element_size() for part in machine.lanes[0] for v in part.values()
+    )
     meter = Meter(lambda: live_tensors() * 2**40 + resident(), (205, STEPS - 5))
     machine.run(STEPS, meter)
     tensors = [value // 2**40 for value in meter.seen.values()]

@@ -6,7 +6,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fcforge.randomness import bits, derive, fold, keep_mask, normal, numpy_rng, torch_rng, uniform
+from fcforge.randomness import (
+    bits,
+    derive,
+    fold,
+    keep_mask,
+    normal,
+    numpy_rng,
+    torch_rng,
+    uniform,
+)
 
 
 def key(value: int) -> torch.Tensor:
@@ -79,7 +88,10 @@ def test_dropout_mask_has_mean_one(p):
     mask = keep_mask(key(3), (100_000,), p)
     dropped = round(p * 256) / 256
     assert float((mask == 0).double().mean()) == pytest.approx(dropped, abs=0.006)
-    assert set(mask.unique().tolist()) <= {0.0, float(np.float32(256 / (256 - round(p * 256))))}
+    assert set(mask.unique().tolist()) <= {
+        0.0,
+        float(np.float32(256 / (256 - round(p * 256)))),
+    }
     assert float(mask.mean()) == pytest.approx(1.0, abs=0.02 / (1 - p))
 
 

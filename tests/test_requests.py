@@ -9,7 +9,14 @@ import pytest
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
 from fcforge.privacy.mechanisms import DELTA, EPSILON
-from fcforge.requests import FIRST_SITE, AuditRequest, LearnRequest, PredictRequest, Request, option
+from fcforge.requests import (
+    FIRST_SITE,
+    AuditRequest,
+    LearnRequest,
+    PredictRequest,
+    Request,
+    option,
+)
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
 
@@ -32,7 +39,10 @@ def test_defaults_are_not_shared():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"size": "lage"}, "unknown size 'lage'. Did you mean 'large'? Known: large, small."),
+        (
+            {"size": "lage"},
+            "unknown size 'lage'. Did you mean 'large'? Known: large, small.",
+        ),
         ({"portions": 0}, "portions = 0 is not at least 1 and at most 9."),
         ({"portions": 10}, "portions = 10 is not at least 1 and at most 9."),
         ({"spice": -1.0}, "spice = -1.0 is not at least 0."),
@@ -55,7 +65,11 @@ def test_every_option_says_what_it_is(request_type):
     for one in fields(request_type):
         text = one.metadata["help"]
         assert text.endswith("."), one.name
-        assert text[0].isupper() or text.split()[0] in ("none,", "participant", "inner_val,"), text
+        assert text[0].isupper() or text.split()[0] in (
+            "none,",
+            "participant",
+            "inner_val,",
+        ), text
 
 
 def test_choices_of_a_first_site():

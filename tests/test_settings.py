@@ -116,14 +116,22 @@ def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
 def test_what_to_do_names_the_bound_and_the_nearest_choice():
     assert complaint(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
     assert complaint(Annotated[float, above(0.5)], 0.5)[1] == "Use a number above 0.5."
-    assert complaint(Literal["batch", "none"], "bacth")[1].startswith("Did you mean 'batch'?")
+    assert complaint(Literal["batch", "none"], "bacth")[1].startswith(
+        "Did you mean 'batch'?"
+    )
 
 
 def test_python_is_checked_like_a_config():
-    for wrong in (lambda: Bell(weight=-1), lambda: make(Bell, {"weight": -1}, Bell.where())):
+    for wrong in (
+        lambda: Bell(weight=-1),
+        lambda: make(Bell, {"weight": -1}, Bell.where()),
+    ):
         with pytest.raises(ConfigError) as caught:
             wrong()
-        assert str(caught.value) == "thing 'bell': weight = -1 is too small. Use 0 or more."
+        assert (
+            str(caught.value)
+            == "thing 'bell': weight = -1 is too small. Use 0 or more."
+        )
 
 
 def test_a_table_changes_the_fields_own_default():
@@ -142,11 +150,26 @@ def test_a_preset_is_what_other_settings_change():
 @pytest.mark.parametrize(
     ("params", "says"),
     [
-        ({"clapper": {"lenght": 1}}, "b: clapper: unknown setting 'lenght'. Did you mean 'length"),
-        ({"clapper": {"length": 0}}, "b: clapper: length = 0 is too small. Use a number above 0."),
-        ({"clapper": 1}, "b: clapper = 1 is not a table of settings. Use { name = value, ... }."),
-        ({"preset": "curch"}, "b: preset = 'curch' is unknown. Did you mean 'church'? Known: chur"),
-        ({"prest": 1}, "b: unknown setting 'prest'. Did you mean 'preset'? Known: clapper, preset"),
+        (
+            {"clapper": {"lenght": 1}},
+            "b: clapper: unknown setting 'lenght'. Did you mean 'length",
+        ),
+        (
+            {"clapper": {"length": 0}},
+            "b: clapper: length = 0 is too small. Use a number above 0.",
+        ),
+        (
+            {"clapper": 1},
+            "b: clapper = 1 is not a table of settings. Use { name = value, ... }.",
+        ),
+        (
+            {"preset": "curch"},
+            "b: preset = 'curch' is unknown. Did you mean 'church'? Known: chur",
+        ),
+        (
+            {"prest": 1},
+            "b: unknown setting 'prest'. Did you mean 'preset'? Known: clapper, preset",
+        ),
     ],
 )
 def test_mistakes_in_tables_say_where(params, says):
@@ -159,8 +182,15 @@ def test_parameters_of_a_function_are_settings_too():
     def ring(times: Size, *, loud: bool = False) -> None: ...
 
     ring.__annotations__ = {"times": Size, "loud": bool, "return": None}
-    assert checked(ring, {"times": 2, "loud": True}, "ring") == {"times": 2, "loud": True}
-    with pytest.raises(ConfigError, match=r"^ring: times = 0 is too small. Use 1 or more.$"):
+    assert checked(ring, {"times": 2, "loud": True}, "ring") == {
+        "times": 2,
+        "loud": True,
+    }
+    with pytest.raises(
+        ConfigError, match=r"^ring: times = 0 is too small. Use 1 or more.$"
+    ):
         checked(ring, {"times": 0}, "ring")
-    with pytest.raises(ConfigError, match=r"^ring: unknown setting 'return'. Known: loud, times."):
+    with pytest.raises(
+        ConfigError, match=r"^ring: unknown setting 'return'. Known: loud, times."
+    ):
         checked(ring, {"return": 0}, "ring")

@@ -15,7 +15,9 @@ def test_registry():
     assert {"simulated", "folder"} <= set(DATASETS)
     made = load_dataset(Component("simulated", {"n_rois": 8, "scale": 0.05}))
     assert made.n_rois == 8
-    with pytest.raises(ConfigError, match=r"unknown dataset 'simulatd'. Did you mean 'simulated'"):
+    with pytest.raises(
+        ConfigError, match=r"unknown dataset 'simulatd'. Did you mean 'simulated'"
+    ):
         load_dataset(Component("simulatd"))
     with pytest.raises(ConfigError, match=r"'n_roi'. Did you mean 'n_rois'"):
         load_dataset(Component("simulated", {"n_roi": 8}))
@@ -30,5 +32,7 @@ def test_listing_datasets_imports_neither_torch_nor_scipy_nor_pandas(tmp_path):
         f"check_cohort(DATASETS['folder'](path={str(path)!r}));"
         "print([m for m in ('torch', 'scipy', 'pandas', 'nilearn') if m in sys.modules])"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert out.stdout.strip() == "[]"

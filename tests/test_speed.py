@@ -17,7 +17,9 @@ def two_threads():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_threads_and_precision_are_put_back_whatever_happens(two_threads, fails) -> None:
+def test_threads_and_precision_are_put_back_whatever_happens(
+    two_threads, fails
+) -> None:
     before = torch.get_float32_matmul_precision()
     with contextlib.suppress(ZeroDivisionError), one_thread(), products("tf32"):
         assert torch.get_num_threads() == 1
@@ -35,7 +37,9 @@ def test_full_precision_is_said_too() -> None:
 def test_buffers_are_filled_by_name_whatever_the_order_of_a_dictionary():
     """Networks read from a file came in another order: means were taken for variances."""
     buffers = ({"mean": torch.zeros(2), "var": torch.zeros(2)}, torch.zeros(1))
-    speed._copy(buffers, ({"var": torch.ones(2), "mean": -torch.ones(2)}, torch.ones(1)))
+    speed._copy(
+        buffers, ({"var": torch.ones(2), "mean": -torch.ones(2)}, torch.ones(1))
+    )
     assert buffers[0]["mean"].tolist() == [-1, -1]
     assert buffers[0]["var"].tolist() == [1, 1]
     assert buffers[1].tolist() == [1]

@@ -7,12 +7,23 @@ import pytest
 import torch
 
 from fcforge.errors import FCForgeError, SealedError, unknown_name
-from fcforge.types import Component, FCBatch, Leaks, LearnerSpec, PublicSpec, RunSpec, Training
+from fcforge.types import (
+    Component,
+    FCBatch,
+    Leaks,
+    LearnerSpec,
+    PublicSpec,
+    RunSpec,
+    Training,
+)
 
 SPEC = RunSpec(
     dataset=Component("folder", {"path": "/a/b.npz"}),
     learner=LearnerSpec(
-        Component("ewc", {"strength": 10.0}), Component("gcn"), Component("corr_gauss"), "mine"
+        Component("ewc", {"strength": 10.0}),
+        Component("gcn"),
+        Component("corr_gauss"),
+        "mine",
     ),
     order=("A", "B", "C"),
     seed=3,
@@ -25,7 +36,12 @@ SPEC = RunSpec(
 def test_batches_concatenate_and_select():
     fc = np.arange(27.0).reshape(3, 3, 3)
     a = FCBatch.from_numpy(fc, np.array([0, 1, 1]))
-    assert (a.fc.dtype, a.y.dtype, len(a), a.n_rois) == (torch.float32, torch.int64, 3, 3)
+    assert (a.fc.dtype, a.y.dtype, len(a), a.n_rois) == (
+        torch.float32,
+        torch.int64,
+        3,
+        3,
+    )
     both = FCBatch.concat([a, a.select(slice(0, 1))])
     assert both.y.tolist() == [0, 1, 1, 0]
     assert both.select(torch.tensor([False, True, False, False])).fc[0, 0, 0] == 9

@@ -59,7 +59,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "suffix"), [("s.1_bold.nii.gz", ".nii.gz"), ("fc.npz", ".npz"), ("x", "")]
 )
-def test_the_temporary_name_is_hidden_beside_the_file_and_has_its_suffix(tmp_path, name, suffix):
+def test_the_temporary_name_is_hidden_beside_the_file_and_has_its_suffix(
+    tmp_path, name, suffix
+):
     with whole_file(tmp_path / name) as part:
         assert part.parent == tmp_path
         assert part.name.startswith(f".{name}.")
@@ -91,7 +93,9 @@ def test_the_content_is_on_disk_before_it_takes_its_name(tmp_path, monkeypatch):
     order = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (order.append("fsync"), fsync(fd)))
-    monkeypatch.setattr(os, "replace", lambda a, b: (order.append("replace"), replace(a, b)))
+    monkeypatch.setattr(
+        os, "replace", lambda a, b: (order.append("replace"), replace(a, b))
+    )
     write_text(tmp_path / "x", "x")
     assert order == ["fsync", "replace"]
 

@@ -31,13 +31,21 @@ def check_names(
 def classes_in(package: str, base: type[Any]) -> dict[str, Any]:
     """Classes of a package's modules that derive from `base` and have a name of their own."""
     places = import_module(package).__path__
-    modules = [import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(places)]
-    found: list[Any] = [c for m in modules for c in vars(m).values() if isinstance(c, type)]
-    own = [c for c in found if issubclass(c, base) and c is not base and "name" in vars(c)]
+    modules = [
+        import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(places)
+    ]
+    found: list[Any] = [
+        c for m in modules for c in vars(m).values() if isinstance(c, type)
+    ]
+    own = [
+        c for c in found if issubclass(c, base) and c is not base and "name" in vars(c)
+    ]
     return {c.name: c for c in sorted(own, key=lambda c: c.name)}
 
 
-def build(kind: str, component: Component, table: Mapping[str, type[T]], **given: Any) -> T:
+def build(
+    kind: str, component: Component, table: Mapping[str, type[T]], **given: Any
+) -> T:
     """Instance of the dataclass that a component names, with its settings.
 
     Parameters

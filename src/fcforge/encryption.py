@@ -20,7 +20,11 @@ _READABLE = 1 << 20  # bytes of a file of keys
 
 
 def encrypt(
-    file: str | Path, to: Sequence[str], out: str | Path | None = None, *, overwrite: bool = False
+    file: str | Path,
+    to: Sequence[str],
+    out: str | Path | None = None,
+    *,
+    overwrite: bool = False,
 ) -> Path:
     """Encrypt a file for the recipients: keys, or files that hold one on each line.
 
@@ -36,7 +40,10 @@ def encrypt(
 
 
 def decrypt(
-    file: str | Path, identity: str | Path, out: str | Path | None = None, overwrite: bool = False
+    file: str | Path,
+    identity: str | Path,
+    out: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Decrypt a file with an identity file or an SSH key; all of it is checked, then written."""
     age, content = _pyrage(), _content(file)
@@ -49,7 +56,10 @@ def decrypt(
     try:
         plain = age.decrypt(content, _identities(identity))
     except age.DecryptError as error:
-        what, do = f"was damaged or changed ({error}).", "Nothing was written; ask for it again."
+        what, do = (
+            f"was damaged or changed ({error}).",
+            "Nothing was written; ask for it again.",
+        )
         if "matching keys" in str(error):
             what = f"is not encrypted for the identity in '{identity}'."
             do = "Use the identity of a recipient, or ask the sender to encrypt it for you."
@@ -88,10 +98,14 @@ def _recipient(line: str) -> Any:
         do = "Encrypt for the public key named in it, and never send that file."
         raise FCForgeError("holds a secret key, not a recipient.", do=do)
     try:
-        return (age.ssh if line.startswith("ssh-") else age.x25519).Recipient.from_str(line)
+        return (age.ssh if line.startswith("ssh-") else age.x25519).Recipient.from_str(
+            line
+        )
     except age.RecipientError as error:
         do = "Use a key that begins with age1 or ssh-ed25519, whole, as its owner gave it."
-        raise FCForgeError(f"'{line[:30]}' is not a recipient ({error}).", do=do) from error
+        raise FCForgeError(
+            f"'{line[:30]}' is not a recipient ({error}).", do=do
+        ) from error
 
 
 def _identities(path: str | Path) -> list[Any]:
@@ -100,7 +114,9 @@ def _identities(path: str | Path) -> list[Any]:
         try:
             if lines and lines[0] == _OPENSSH:
                 return [age.ssh.Identity.from_buffer(Path(path).read_bytes())]
-            found = [age.x25519.Identity.from_str(x) for x in lines if x.startswith(_SECRET)]
+            found = [
+                age.x25519.Identity.from_str(x) for x in lines if x.startswith(_SECRET)
+            ]
         except age.IdentityError as error:
             raise FCForgeError(f"cannot be used as an identity ({error}).") from error
         if not found:

@@ -69,7 +69,9 @@ def at(where: object, do: str = "") -> Iterator[None]:
         yield
     except FCForgeError as error:
         inner = f": {error.where}" if error.where not in ("", str(where)) else ""
-        raise type(error)(error.what, where=f"{where}{inner}", do=error.do or do) from error
+        raise type(error)(
+            error.what, where=f"{where}{inner}", do=error.do or do
+        ) from error
 
 
 def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:
@@ -81,7 +83,9 @@ def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) 
         raise error(what, do=f"pip install 'fcforge[{extra}]'") from missing
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], *, where: str = "") -> ConfigError:
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, where: str = ""
+) -> ConfigError:
     """Error for a name that is not in a table: lists the known ones and the nearest.
 
     Examples

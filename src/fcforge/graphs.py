@@ -169,7 +169,9 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     if matrices.device.type == "cpu":
         values, vectors = torch.linalg.eigh(usable)
     else:
-        values, vectors = (part.to(matrices.device) for part in _eigh_in_threads(usable.cpu()))
+        values, vectors = (
+            part.to(matrices.device) for part in _eigh_in_threads(usable.cpu())
+        )
     return torch.where(whole[..., 0], values, torch.nan), vectors
 
 
@@ -198,7 +200,9 @@ def edges(fc: Tensor) -> Tensor:
     """Upper triangle without diagonal, (n, R, R) -> (n, R (R - 1) / 2), row by row."""
     n = fc.shape[-1]
     rows, columns = torch.triu_indices(n, n, 1, device=fc.device)
-    return fc.flatten(-2).index_select(-1, n * rows + columns)  # a tenth of the time of two indices
+    return fc.flatten(-2).index_select(
+        -1, n * rows + columns
+    )  # a tenth of the time of two indices
 
 
 def n_rois_of(n_edges: int) -> int:
@@ -293,7 +297,9 @@ def log_edges(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     return edges(log_matrix(fc, shrink))
 
 
-LOG_SCALE = 0.05  # typical spread of an entry of the matrix logarithm; fixed, never learnt
+LOG_SCALE = (
+    0.05  # typical spread of an entry of the matrix logarithm; fixed, never learnt
+)
 
 
 def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
@@ -306,7 +312,9 @@ def log_features(fc: Tensor, shrink: float = SHRINK) -> Tensor:
     return torch.cat([edges(log), log.diagonal(dim1=-2, dim2=-1) / 2**0.5], dim=1)
 
 
-def from_log_features(features: Tensor, shrink: float = SHRINK, unit: bool = True) -> Tensor:
+def from_log_features(
+    features: Tensor, shrink: float = SHRINK, unit: bool = True
+) -> Tensor:
     """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
 
     Parameters

@@ -27,7 +27,9 @@ def say(text: str = "", style: str = "") -> None:
 
 
 @contextmanager
-def progress_on_stderr(what: str, every: float = 10.0, on: bool = True) -> Iterator[Report]:
+def progress_on_stderr(
+    what: str, every: float = 10.0, on: bool = True
+) -> Iterator[Report]:
     """Yield a function (done, total, last) that shows how far it is and how long is left."""
     if not on:
         yield lambda done, total, last: None
@@ -42,7 +44,9 @@ def progress_on_stderr(what: str, every: float = 10.0, on: bool = True) -> Itera
 def at_work(what: str, patience: float = 2.0, every: float = 10.0) -> Iterator[None]:
     """Show that something is at work, and for how long, once it has taken two seconds."""
     ended = threading.Event()
-    thread = threading.Thread(target=_wait, args=(what, ended, patience, every), daemon=True)
+    thread = threading.Thread(
+        target=_wait, args=(what, ended, patience, every), daemon=True
+    )
     thread.start()
     try:
         yield
@@ -72,7 +76,9 @@ def progress_of(items: Iterable[T], total: int) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import track
 
-    yield from track(items, total=total, description="subjects", console=Console(stderr=True))
+    yield from track(
+        items, total=total, description="subjects", console=Console(stderr=True)
+    )
 
 
 @contextmanager
@@ -100,7 +106,9 @@ def _drawn(*texts: str, time_left: bool = True) -> "Progress":
     last = (rich.TextColumn("[dim]{task.fields[last]}"),) if time_left else ()
     columns = (first, rich.BarColumn(), *more, rich.TimeElapsedColumn(), *left, *last)
     console = Console(stderr=True)
-    return rich.Progress(*columns, console=console, transient=True, redirect_stdout=False)
+    return rich.Progress(
+        *columns, console=console, transient=True, redirect_stdout=False
+    )
 
 
 def _plain(what: str, every: float) -> Report:

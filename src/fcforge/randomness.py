@@ -50,7 +50,10 @@ def alone(x: Tensor) -> bool:
     """Whether the numbers of a tensor are at hand: on a CPU, not lifted over lanes."""
     import torch
 
-    return x.device.type == "cpu" and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return (
+        x.device.type == "cpu"
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    )
 
 
 def _fold_int(key: int, number: int) -> int:
@@ -85,7 +88,9 @@ def bits(key: Tensor, shape: tuple[int, ...]) -> Tensor:
     n = math.prod(shape)  # numpy here would break torch.compile's graph
     if alone(key):  # its small operations cost a fifth
         number, places = np.int32(int(key)), np.arange(n, dtype=np.int32)
-        hashed = _mix(_mix(places * np.int32(-1640531535) + number) ^ number) & 0x7FFFFFFF
+        hashed = (
+            _mix(_mix(places * np.int32(-1640531535) + number) ^ number) & 0x7FFFFFFF
+        )
         return torch.from_numpy(hashed).reshape(shape)
     counter = torch.arange(n, dtype=torch.int32, device=key.device)
     return (_mix(_mix(counter * -1640531535 + key) ^ key) & 0x7FFFFFFF).reshape(shape)

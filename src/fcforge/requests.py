@@ -37,14 +37,22 @@ class Request:
         hints = get_type_hints(type(self), localns={"Path": Path})
         for one in fields(self):  # type: ignore[arg-type]
             value = getattr(self, one.name)
-            known = get_args(hints[one.name]) if get_origin(hints[one.name]) is Literal else ()
+            known = (
+                get_args(hints[one.name])
+                if get_origin(hints[one.name]) is Literal
+                else ()
+            )
             if known and value not in known:
                 raise unknown_name(one.name, str(value), known)
             low, high = (one.metadata.get(end, value) for end in ("min", "max"))
             if value is not None and not low <= value <= high:
                 said = {"min": "at least", "max": "at most"}
-                bounds = [f"{said[k]} {v}" for k, v in one.metadata.items() if k in said]
-                raise ConfigError(f"{one.name} = {value} is not {' and '.join(bounds)}.")
+                bounds = [
+                    f"{said[k]} {v}" for k, v in one.metadata.items() if k in said
+                ]
+                raise ConfigError(
+                    f"{one.name} = {value} is not {' and '.join(bounds)}."
+                )
 
 
 # -- what ``fcforge learn``, ``audit`` and ``predict`` can be asked ------------------------------
@@ -61,9 +69,18 @@ POSITIVE = "Diagnosis that means patient, e.g. ASD; needed if it is neither 1 no
 REQUIRE = "Refuse anything unsigned (default: only if something else is signed)."
 RELEASE = ("epsilon", "delta", "mechanism", "local", "again", "accept_labels")
 FIRST_SITE = (
-    "config", "learner", "method", "model", "generator", "epochs", "seed", "held_out", "calibrate",
-    "harmonise", "harmonise_to",
-)  # fmt: skip
+    "config",
+    "learner",
+    "method",
+    "model",
+    "generator",
+    "epochs",
+    "seed",
+    "held_out",
+    "calibrate",
+    "harmonise",
+    "harmonise_to",
+)
 
 
 @dataclass(frozen=True)
@@ -76,34 +93,62 @@ class LearnRequest(Request):
     site: str = option(help="Name of the site to learn.")
     data: Path = option(help="Data of the site: .npz file or folder.")
     out: Path = option(help="Capsule to write (without a suffix: a folder).")
-    state: Path | None = option(None, "Public start, or capsule of the sites before this one.")
-    epsilon: float | None = option(None, "Privacy: the most that each person may spend (1).")
+    state: Path | None = option(
+        None, "Public start, or capsule of the sites before this one."
+    )
+    epsilon: float | None = option(
+        None, "Privacy: the most that each person may spend (1)."
+    )
     delta: float | None = option(None, "Privacy: delta of a release (0.001).")
-    mechanism: Mechanism | None = option(None, "Noise of a release; none promises nothing.")
-    local: Path | None = option(None, "Release: file that stays here [SITE.home.json by DATA].")
-    again: bool = option(False, "Release people of an earlier release again; budgets add up.")
-    accept_labels: bool = option(False, "Go on though diagnoses look swapped; a chain records it.")
-    accept_scans: bool = option(False, "Chain: continue although the scans look odd; recorded.")
+    mechanism: Mechanism | None = option(
+        None, "Noise of a release; none promises nothing."
+    )
+    local: Path | None = option(
+        None, "Release: file that stays here [SITE.home.json by DATA]."
+    )
+    again: bool = option(
+        False, "Release people of an earlier release again; budgets add up."
+    )
+    accept_labels: bool = option(
+        False, "Go on though diagnoses look swapped; a chain records it."
+    )
+    accept_scans: bool = option(
+        False, "Chain: continue although the scans look odd; recorded."
+    )
     positive: str | None = option(None, POSITIVE)
-    template: Path | None = option(None, "Chain: your copy of the public template in the settings.")
-    config: Path | None = option(None, "First site: config (TOML) to take a learner from.")
-    learner: str | None = option(None, "First site: title of the learner in the config.")
+    template: Path | None = option(
+        None, "Chain: your copy of the public template in the settings."
+    )
+    config: Path | None = option(
+        None, "First site: config (TOML) to take a learner from."
+    )
+    learner: str | None = option(
+        None, "First site: title of the learner in the config."
+    )
     method: str | None = option(None, "First site: method.")
     model: str | None = option(None, "First site: model.")
     generator: str | None = option(None, "First site: generator.")
     epochs: int | None = option(None, "First site: epochs.", min=1)
     seed: int | None = option(None, "First site: seed.")
-    held_out: int | None = option(None, "First site: synthetic held-out subjects.", min=0)
+    held_out: int | None = option(
+        None, "First site: synthetic held-out subjects.", min=0
+    )
     calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
     harmonise: str | None = option(None, "First site: none, site_demean or combat.")
-    harmonise_to: Path | None = option(None, "First site: public people to harmonise to.")
+    harmonise_to: Path | None = option(
+        None, "First site: public people to harmonise to."
+    )
     kind: Kind = option("auto", KIND)
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
-    allow_real_subjects: bool = option(False, "Allow a method that keeps real subjects; recorded.")
+    allow_real_subjects: bool = option(
+        False, "Allow a method that keeps real subjects; recorded."
+    )
     overwrite: bool = option(False, "Replace OUT.")
-    yes: bool = option(False, "Continue without asking; needed where there is no terminal.")
+    yes: bool = option(
+        False, "Continue without asking; needed where there is no terminal."
+    )
 
     @property
     def accept(self) -> tuple[str, ...]:
@@ -131,13 +176,23 @@ class AuditRequest(Request):
 
     data: Path = option(help="The hospital's data: .npz file or folder.")
     site: list[str] = option(help="Site of the data; repeat to audit several as one.")
-    generator: list[str] = option([], "Generator, e.g. corr_gauss:rank=8; may be repeated.")
+    generator: list[str] = option(
+        [], "Generator, e.g. corr_gauss:rank=8; may be repeated."
+    )
     capsule: Path | None = option(None, "Audit this capsule instead.")
-    halves: Path | None = option(None, "Two halves of each run (.npz), for fingerprinting.")
-    reference: Path | None = option(None, "Capsule: people who were not learned, for comparison.")
-    local: Path | None = option(None, "Capsule: the receipt, or the home file of the site.")
+    halves: Path | None = option(
+        None, "Two halves of each run (.npz), for fingerprinting."
+    )
+    reference: Path | None = option(
+        None, "Capsule: people who were not learned, for comparison."
+    )
+    local: Path | None = option(
+        None, "Capsule: the receipt, or the home file of the site."
+    )
     positive: str | None = option(None, POSITIVE)
-    record: Path | None = option(None, "Capsule: seal it again here, with the audit inside.")
+    record: Path | None = option(
+        None, "Capsule: seal it again here, with the audit inside."
+    )
     sign: Path | None = option(None, SIGN)
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
@@ -160,7 +215,9 @@ class PredictRequest(Request):
     local: Path | None = option(None, HOME)
     site: str | None = option(None, "Harmonised capsule: the site of the scans.")
     unseen: NewSite = option("refuse", NEW)
-    explain: Path | None = option(None, "Folder for a page and tables that explain them.")
+    explain: Path | None = option(
+        None, "Folder for a page and tables that explain them."
+    )
     atlas: str = option("", "Atlas of the scans, for --explain [AAL by its ROI names].")
     kind: Kind = option("auto", KIND)
     trust: list[Path] = option([], TRUST)

@@ -9,7 +9,16 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from fcforge.errors import ConfigError, unknown_name
 
@@ -37,7 +46,9 @@ def at_least(low: float) -> Bound:
 
 def above(low: float) -> Bound:
     """Numbers greater than `low`."""
-    return Bound(lambda value: value > low, "is too small", f"Use a number above {low:g}.")
+    return Bound(
+        lambda value: value > low, "is too small", f"Use a number above {low:g}."
+    )
 
 
 Size = Annotated[int, at_least(1)]
@@ -45,13 +56,19 @@ Count = Annotated[int, at_least(0)]
 Positive = Annotated[float, above(0)]
 NotNegative = Annotated[float, at_least(0)]
 Fraction = Annotated[
-    float, Bound(lambda v: 0 < v < 1, "is not a fraction", "Use a number between 0 and 1.")
+    float,
+    Bound(lambda v: 0 < v < 1, "is not a fraction", "Use a number between 0 and 1."),
 ]
 Share = Annotated[
     float, Bound(lambda v: 0 <= v <= 1, "is not a share", "Use a number from 0 to 1.")
 ]
 ShareBelowOne = Annotated[
-    float, Bound(lambda v: 0 <= v < 1, "is not a share below 1", "Use a number from 0 to below 1.")
+    float,
+    Bound(
+        lambda v: 0 <= v < 1,
+        "is not a share below 1",
+        "Use a number from 0 to below 1.",
+    ),
 ]
 
 _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
@@ -69,7 +86,9 @@ _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
     str: (lambda v: isinstance(v, str), "is not text", "Put it in quotes."),
     NoneType: (lambda v: v is None, "is set", "Leave it out."),
 }
-Complaint = tuple[str, str] | None  # what is wrong with a value and what to use, or nothing
+Complaint = (
+    tuple[str, str] | None
+)  # what is wrong with a value and what to use, or nothing
 
 
 @cache
@@ -82,7 +101,9 @@ def complaint(hint: Any, value: Any) -> Complaint:
     origin, args = _parts(hint)
     if origin is Annotated:
         bounds = (b for b in args[1:] if isinstance(b, Bound) and not b.holds(value))
-        return complaint(args[0], value) or next(((b.wrong, b.use) for b in bounds), None)
+        return complaint(args[0], value) or next(
+            ((b.wrong, b.use) for b in bounds), None
+        )
     if origin in (Union, UnionType):
         found = [complaint(h, value) for h in args]
         return None if None in found else found[0]
@@ -171,7 +192,12 @@ class Checked:
 
 
 def checked(
-    target: Any, params: Mapping[str, Any], where: str, *, base: Any = None, hidden: Any = ()
+    target: Any,
+    params: Mapping[str, Any],
+    where: str,
+    *,
+    base: Any = None,
+    hidden: Any = (),
 ) -> dict[str, Any]:
     """Settings from a config as `target` (dataclass or function) takes them, or `ConfigError`.
 
@@ -192,17 +218,25 @@ def checked(
     values = {}
     for name, value in params.items():
         if not hints:
-            raise ConfigError(f"unknown setting '{name}'.", where=where, do="It has no settings.")
+            raise ConfigError(
+                f"unknown setting '{name}'.", where=where, do="It has no settings."
+            )
         if name not in hints:
             extra = ["preset"] if getattr(target, "presets", None) else []
             raise unknown_name("setting", name, [*hints, *extra], where=where)
-        values[name] = _read(hints[name], value, f"{where}: {name}", getattr(base, name, None))
+        values[name] = _read(
+            hints[name], value, f"{where}: {name}", getattr(base, name, None)
+        )
         _require(name, complaint(hints[name], values[name]), value, where)
     return values
 
 
 def _read(hint: Any, value: Any, where: str, base: Any) -> Any:
-    nested = [h for h in (hint, *get_args(hint)) if isinstance(h, type) and issubclass(h, Checked)]
+    nested = [
+        h
+        for h in (hint, *get_args(hint))
+        if isinstance(h, type) and issubclass(h, Checked)
+    ]
     if nested and isinstance(value, Mapping):
         return make(nested[0], value, where, base=base)
     tuples = any(get_origin(h) is tuple for h in (hint, *get_args(hint)))
@@ -233,7 +267,9 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def make(cls: Any, params: Mapping[str, Any], where: str, *, base: Any = None, **given: Any) -> Any:
+def make(
+    cls: Any, params: Mapping[str, Any], where: str, *, base: Any = None, **given: Any
+) -> Any:
     """Dataclass instance from settings: its preset (or `base`), changed by what is given."""
     params = dict(params)
     if "preset" in params and getattr(cls, "presets", None):

@@ -31,7 +31,9 @@ Protocol = Literal["strict", "paper"]
 Harmonise = Literal["none", "site_demean", "combat"]
 TAU = 0.4  # an edge below it is not in the graph
 SHRINK = 0.4  # share of the identity that is mixed into FC before its logarithm
-Folds = Annotated[int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")]
+Folds = Annotated[
+    int, Bound(lambda v: v == 0 or v >= 2, "cannot be used", "Give 2 or more.")
+]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class FCBatch:
         """One batch holding all subjects of `batches`, in order."""
         import torch
 
-        return cls(torch.cat([b.fc for b in batches]), torch.cat([b.y for b in batches]))
+        return cls(
+            torch.cat([b.fc for b in batches]), torch.cat([b.y for b in batches])
+        )
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
@@ -114,9 +118,13 @@ class Site:
         together = with_val and len(self.val)
         return FCBatch.concat([self.train, self.val]) if together else self.train
 
-    def changed(self, change: Callable[[FCBatch, str], FCBatch], **provenance: Any) -> Site:
+    def changed(
+        self, change: Callable[[FCBatch, str], FCBatch], **provenance: Any
+    ) -> Site:
         """The site with ``change(part, its name)`` for train, val and test, and more provenance."""
-        parts: Any = {name: change(getattr(self, name), name) for name in ("train", "val", "test")}
+        parts: Any = {
+            name: change(getattr(self, name), name) for name in ("train", "val", "test")
+        }
         return replace(self, **parts, provenance={**self.provenance, **provenance})
 
     @property
@@ -258,7 +266,9 @@ class RunSpec(Conditions):
     @property
     def fitted_on(self) -> tuple[str, ...]:
         """Sites whose training parts the confound step is fitted on; none where a start has it."""
-        return tuple(sorted(self.order)) if self.confounds and self.start is None else ()
+        return (
+            tuple(sorted(self.order)) if self.confounds and self.start is None else ()
+        )
 
     @cached_property
     def key(self) -> str:
@@ -271,7 +281,9 @@ class RunSpec(Conditions):
         data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
         data["learner"].pop("start")  # and this of the run's start
-        data["learner"]["method"]["params"].pop("folder", None)  # of a pipeline's module
+        data["learner"]["method"]["params"].pop(
+            "folder", None
+        )  # of a pipeline's module
         if not self.folds:  # runs of before there were folds keep their names
             data.pop("folds")
         if self.start and self.start.sha256:

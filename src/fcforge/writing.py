@@ -14,7 +14,9 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[Path]:
+def whole_file(
+    path: str | os.PathLike[str], *, private: bool = False
+) -> Iterator[Path]:
     """Write to the path that is handed out; when the block ends well it becomes `path`.
 
     Folders above `path` are made. The path handed out has the suffix of `path` (``.nii.gz``
@@ -24,7 +26,11 @@ def whole_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterat
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _beside(path, ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix)
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666))
+        os.close(
+            os.open(
+                part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666
+            )
+        )
         yield part
         with part.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -32,7 +38,9 @@ def whole_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterat
     except OSError as error:
         if str(error.filename) != str(part):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # the one asked for
+        raise OSError(
+            error.errno, error.strerror, str(path)
+        ) from error  # the one asked for
     finally:
         part.unlink(missing_ok=True)
 
@@ -54,7 +62,9 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes, *, private: bool = False) -> None:
+def write_bytes(
+    path: str | os.PathLike[str], content: bytes, *, private: bool = False
+) -> None:
     """Write a file, whole or not at all."""
     with whole_file(path, private=private) as part:
         part.write_bytes(content)

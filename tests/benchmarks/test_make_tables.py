@@ -45,7 +45,9 @@ def test_spreadsheets_follow_from_the_scores(name):
     for learner in list(table.groups)[::4]:
         runs = [r for r in table.groups[learner] if finite(r)]
         found = means(runs, "accuracy", ("aaa", "fm"))
-        assert float(sheet(name)[learner]["aaa"]) == pytest.approx(found["aaa"], abs=1e-6)
+        assert float(sheet(name)[learner]["aaa"]) == pytest.approx(
+            found["aaa"], abs=1e-6
+        )
         assert float(sheet(name)[learner]["fm"]) == pytest.approx(found["fm"], abs=1e-6)
 
 
@@ -54,7 +56,9 @@ def test_pages_follow_from_the_spreadsheets(page, name, view, text):
     kind, _, rest = view.partition(" ")
     assert kind in VIEWS
     kept = (
-        (RESULTS / f"{name}.json").is_file() if kind in ("augmented", "judged") else name in NAMES
+        (RESULTS / f"{name}.json").is_file()
+        if kind in ("augmented", "judged")
+        else name in NAMES
     )
     assert kept, "asked for, but not in results/"
     assert text.strip(), "run `make tables`"
@@ -92,10 +96,15 @@ def test_texts_agree_but_for_the_last_digit():
 def test_a_marker_is_filled_and_only_that(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table NAME plain AAA -->\nold\n<!-- end -->\nafter\n")
-    monkeypatch.setitem(make_tables.VIEWS, "plain", lambda name, rest: f"{name}: {rest}")
+    monkeypatch.setitem(
+        make_tables.VIEWS, "plain", lambda name, rest: f"{name}: {rest}"
+    )
     asked = "NAME", "plain AAA"
     made = {asked: make_tables.view_of(asked)}
     text = make_tables.filled(page, made)
-    assert text == "before\n<!-- table NAME plain AAA -->\nNAME: AAA\n<!-- end -->\nafter\n"
+    assert (
+        text
+        == "before\n<!-- table NAME plain AAA -->\nNAME: AAA\n<!-- end -->\nafter\n"
+    )
     page.write_text(text)
     assert make_tables.filled(page, made) == text

@@ -13,7 +13,9 @@ from fcforge.metrics import score_matrix
 from fcforge.runner.config import load_experiment
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = [n for n in printed_tables() if (ROOT / "experiments" / f"{n}.toml").is_file()]
+SHIPPED = [
+    n for n in printed_tables() if (ROOT / "experiments" / f"{n}.toml").is_file()
+]
 
 
 def titles(name: str) -> set[str]:
@@ -41,7 +43,9 @@ def test_every_printed_number_has_a_learner(name):
 def test_main_tables_print_twelve_methods():
     for name in ("main_abide", "main_529", "main_mdd", "main_bsnip"):
         assert len(printed_tables()[name].printed) == 12
-        assert all(0.5 < aaa < 0.8 for aaa, _ in printed_tables()[name].printed.values())
+        assert all(
+            0.5 < aaa < 0.8 for aaa, _ in printed_tables()[name].printed.values()
+        )
 
 
 def test_the_papers_subjects_have_tables_of_their_own():
@@ -99,13 +103,17 @@ def test_main_table_has_both_majority_classes_and_both_protocols(found):
     er = cells(text, "ER")
     assert er[1] == "0.637 / 0.240"
     assert er[2].split()[0] == aaa(found["main_529"].groups["ER"])
-    assert er[heads.index("AAA, leaks on")].split()[0] == aaa(found["leaks_529"].groups["ER"])
+    assert er[heads.index("AAA, leaks on")].split()[0] == aaa(
+        found["leaks_529"].groups["ER"]
+    )
     assert cells(text, "DER++")[-2:] == ["", ""]
 
 
 def test_leaks_are_compared_with_the_same_learner_without(found):
     line = cells(beside("leaks_529", found), "ER")
-    with_leaks, without = (float(aaa(found[k].groups["ER"])) for k in ("leaks_529", "main_529"))
+    with_leaks, without = (
+        float(aaa(found[k].groups["ER"])) for k in ("leaks_529", "main_529")
+    )
     assert float(line[7].split()[0]) == pytest.approx(with_leaks - without, abs=0.0011)
     assert line[8]  # Holm's p
 
@@ -119,7 +127,11 @@ def test_a_row_is_not_compared_with_itself(found):
 
 def test_order_table_says_what_the_paper_says_first(found):
     text = order_table("main_529", "FORGE (FCM-VAE)", found)
-    assert [line.split(" | ")[0][2:] for line in text.splitlines()[2:]] == ["Base", "ER", "DER++"]
+    assert [line.split(" | ")[0][2:] for line in text.splitlines()[2:]] == [
+        "Base",
+        "ER",
+        "DER++",
+    ]
     assert cells(text, "Base")[1] == "−0.123"
     assert "leaks on" not in text  # FORGE was not run there
 
@@ -147,13 +159,17 @@ def test_a_site_is_shown_after_all_and_left_out(found):
     line = cells(paper_tables.sites("main_529", found), "Base")
     site = runs[0].sites[0]
     at_end = [score_matrix(r, "auroc")[-1][r.spec.order.index(site)] for r in runs]
-    left_out = [score_matrix(r, "auroc")[-2, -1] for r in runs if r.spec.order[-1] == site]
+    left_out = [
+        score_matrix(r, "auroc")[-2, -1] for r in runs if r.spec.order[-1] == site
+    ]
     assert len(left_out) == len(runs) / 4
     assert line[1] == f"{np.mean(at_end):.3f} / {np.mean(left_out):.3f}"
 
 
 def test_paired_differences_are_those_of_the_runs(found):
-    text = paper_tables.paired("main_529", ["DER++ minus Base", "ER minus DER++"], found)
+    text = paper_tables.paired(
+        "main_529", ["DER++ minus Base", "ER minus DER++"], found
+    )
     line = cells(text, "DER++ minus Base")
     better, worse = (float(aaa(found["main_529"].groups[k])) for k in ("DER++", "Base"))
     assert float(line[1].split()[0]) == pytest.approx(better - worse, abs=0.0011)

@@ -28,18 +28,29 @@ def test_every_wanted_table_can_be_loaded():
 
 def test_run_and_read_end_to_end(tmp_path, capsys):
     """Two tables of one dataset share their nodes; packed and unpacked they read the same."""
-    data = Component("simulated", {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1})
+    data = Component(
+        "simulated", {"preset": "easy", "n_rois": 10, "n_sites": 2, "scale": 0.1}
+    )
     plan = tmp_path / "plan"
     plan.mkdir()
     for name in ("main_abide", "buffer"):
         whole = script.load(name)
-        rows = tuple(le for le in whole.learners if le.title in ("Base", "ER", "ER 256"))
+        rows = tuple(
+            le for le in whole.learners if le.title in ("Base", "ER", "ER 256")
+        )
         small = replace(whole.training, epochs=1)
-        experiment = replace(whole, dataset=data, learners=rows, seeds=(0,), training=small)
+        experiment = replace(
+            whole, dataset=data, learners=rows, seeds=(0,), training=small
+        )
         asked = {"experiment": experiment.to_json(), "commit": "abc", "settings": []}
         (plan / f"{name}.json").write_text(script.json.dumps(asked))
     args = Namespace(
-        folder=plan, root=tmp_path / "root", out=tmp_path / "out", device="cpu", group=1, limit=600
+        folder=plan,
+        root=tmp_path / "root",
+        out=tmp_path / "out",
+        device="cpu",
+        group=1,
+        limit=600,
     )
     script.run(args)
     said = capsys.readouterr().out
@@ -49,7 +60,13 @@ def test_run_and_read_end_to_end(tmp_path, capsys):
     ]
     results = tmp_path / "results"
     script.read(
-        Namespace(folder=args.out, root=tmp_path / "back", results=results, only=None, commit="")
+        Namespace(
+            folder=args.out,
+            root=tmp_path / "back",
+            results=results,
+            only=None,
+            commit="",
+        )
     )
     assert "buffer: 1 learners" in capsys.readouterr().out
     for name in ("main_abide", "buffer"):

@@ -41,7 +41,13 @@ def test_codes_by_hand():
     """|z| / (|z| + 2) in 127 steps: z = 2 is half of the largest share, 0.902."""
     p = np.array([0.5, 1 / (1 + np.exp(-2.0)), 1 / (1 + np.exp(2.0)), 1.0, 0.0])
     share = 0.5 * (18.420681 + 2) / 18.420681
-    assert encode(p).tolist() == [0, np.ceil(127 * share), -np.ceil(127 * share), 127, -127]
+    assert encode(p).tolist() == [
+        0,
+        np.ceil(127 * share),
+        -np.ceil(127 * share),
+        127,
+        -127,
+    ]
     assert np.abs(decode(encode(p)) - p).max() < 0.005
 
 
@@ -63,17 +69,24 @@ def made():
     runs = [
         r
         for k, title in enumerate(learners)
-        for r in fake_runs.fake_learner(title, seeds=(3, 5), skill=1.0 + k, memory_bytes=7)
+        for r in fake_runs.fake_learner(
+            title, seeds=(3, 5), skill=1.0 + k, memory_bytes=7
+        )
     ]
     experiment = Experiment(
         dataset=Component("folder", {"path": "/home/somebody/secret/data.npz"}),
         learners=tuple(
-            LearnerSpec(Component("finetune"), Component("gcn"), title=t) for t in learners
+            LearnerSpec(Component("finetune"), Component("gcn"), title=t)
+            for t in learners
         ),
         seeds=(3, 5),
         training=Training(epochs=60),
     )
-    data = {"experiment": experiment.to_json(), "sites": list(SITES), "data_sha256": "d" * 64}
+    data = {
+        "experiment": experiment.to_json(),
+        "sites": list(SITES),
+        "data_sha256": "d" * 64,
+    }
     table = Finished(group(runs), {"one": "nothing"}, missing=("three",))
     return table, data
 
@@ -88,15 +101,21 @@ def test_what_is_packed_comes_back(made, tmp_path):
     assert (back.keeps, back.missing) == ({"one": "nothing"}, ("three",))
     for title, runs in table.groups.items():
         for before, after in zip(runs, back.groups[title], strict=True):
-            assert (after.spec.order, after.spec.seed) == (before.spec.order, before.spec.seed)
+            assert (after.spec.order, after.spec.seed) == (
+                before.spec.order,
+                before.spec.seed,
+            )
             assert after.spec.learner.title == title
             assert after.memory_bytes.tolist() == before.memory_bytes.tolist()
             for metric in ("accuracy", "balanced_accuracy", "auroc", "f1"):
-                assert summary(after, metric) == pytest.approx(summary(before, metric), abs=1e-12)
+                assert summary(after, metric) == pytest.approx(
+                    summary(before, metric), abs=1e-12
+                )
             for site in SITES:
                 for metric in set(METRICS) - {"ece"}:
                     old, new = (
-                        cell_values(r.scores[site], r.y[site], metric) for r in (before, after)
+                        cell_values(r.scores[site], r.y[site], metric)
+                        for r in (before, after)
                     )
                     np.testing.assert_allclose(new, old, atol=0.01)
 
@@ -108,16 +127,25 @@ def test_packing_again_gives_the_same_bytes(made, tmp_path):
     named = {s: {} for s in SITES}
     for r in table.groups["one"]:
         for s in SITES:
-            numbers = [f"{pseudonym(data['data_sha256'], s, i):08x}" for i in r.subject_ids[s]]
+            numbers = [
+                f"{pseudonym(data['data_sha256'], s, i):08x}" for i in r.subject_ids[s]
+            ]
             named[s] |= dict(zip(numbers, r.subject_ids[s], strict=True))
     again = {
         title: [
-            replace(r, subject_ids={s: tuple(named[s][i] for i in r.subject_ids[s]) for s in SITES})
+            replace(
+                r,
+                subject_ids={
+                    s: tuple(named[s][i] for i in r.subject_ids[s]) for s in SITES
+                },
+            )
             for r in runs
         ]
         for title, runs in back.groups.items()
     }
-    write_table(tmp_path / "b.npz", pack(Finished(again, back.keeps, back.missing), data))
+    write_table(
+        tmp_path / "b.npz", pack(Finished(again, back.keeps, back.missing), data)
+    )
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 

@@ -21,17 +21,24 @@ QUICK: dict[str, LearnerSpec] = {
     "finetune": LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16})),
     "analytic": LearnerSpec(Component("analytic"), Component("linear")),
     # secret noise never repeats
-    "dp_analytic": LearnerSpec(Component("dp_analytic", {"noise": "seeded"}), Component("linear")),
+    "dp_analytic": LearnerSpec(
+        Component("dp_analytic", {"noise": "seeded"}), Component("linear")
+    ),
     "independent": LearnerSpec(Component("independent"), Component("linear")),
     "majority": LearnerSpec(Component("majority"), Component("linear")),
     "cumulative": LearnerSpec(Component("cumulative"), Component("linear")),
     "forge": LearnerSpec(
-        Component("forge", {"memory": 16, "candidates": 24, "dev": 8, "replay": 8, "refresh": 1}),
+        Component(
+            "forge",
+            {"memory": 16, "candidates": 24, "dev": 8, "replay": 8, "refresh": 1},
+        ),
         Component("gcn", {"hidden": 16}),
         Component("corr_gauss"),
     ),
     "tiny": LearnerSpec(
-        Component("forge", {"memory": 4, "candidates": 4, "dev": 4, "replay": 4, "refresh": 1}),
+        Component(
+            "forge", {"memory": 4, "candidates": 4, "dev": 4, "replay": 4, "refresh": 1}
+        ),
         Component("linear"),
         Component("corr_gauss"),
     ),
@@ -73,8 +80,11 @@ def chain(name: str, sites: tuple[str, ...], folder: Path, **rest) -> list[Path]
             out,
             settings=chain_settings,
             options=LearnOptions(
-                allow_real_subjects=name in METHODS and METHODS[name].keeps == "real subjects",
-                accept=("accept_labels",) if "inner_val" in str(rest) else (),  # by chance
+                allow_real_subjects=name in METHODS
+                and METHODS[name].keeps == "real subjects",
+                accept=("accept_labels",)
+                if "inner_val" in str(rest)
+                else (),  # by chance
             ),
         )
         made.append(out)
@@ -90,14 +100,19 @@ def learned(name: str, sites: tuple[str, ...], folder: Path, **rest) -> Capsule:
 def same_lane(a: Capsule, b: Capsule) -> bool:
     """Whether two capsules hold bitwise the same network and method state."""
     pairs = zip(a.lane, b.lane, strict=True)
-    return all(x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x) for x, y in pairs)
+    return all(
+        x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
+        for x, y in pairs
+    )
 
 
 def an_audit(site: str, auc: float = 0.52) -> dict:
     """What `fcforge audit --record` would write."""
     found = Measured(auc, auc - 0.1, auc + 0.1)
     row = AuditRow("network", "loss", found, found, None, found)
-    return Audit((row,), {"site": site, "what": "capsule", "plan": {"seed": 0}}).to_ledger()
+    return Audit(
+        (row,), {"site": site, "what": "capsule", "plan": {"seed": 0}}
+    ).to_ledger()
 
 
 def first(folder: Path, data=None, **rest) -> Path:
@@ -108,8 +123,15 @@ def first(folder: Path, data=None, **rest) -> Path:
     return path
 
 
-def entry(site: str, accuracy: float | None, patients: int | None, controls: int | None) -> dict:
+def entry(
+    site: str, accuracy: float | None, patients: int | None, controls: int | None
+) -> dict:
     """What a ledger line says of a site's own test."""
     own = None if accuracy is None else {"accuracy": accuracy}
     counts = {"test": {"patients": patients, "controls": controls}}
-    return {"kind": "learn", "site": site, "metrics": {"own_test": own}, "counts": counts}
+    return {
+        "kind": "learn",
+        "site": site,
+        "metrics": {"own_test": own},
+        "counts": counts,
+    }

@@ -74,7 +74,12 @@ def noise(draw, parts: Parts) -> bytes:
 
 
 JSON = st.one_of(
-    st.none(), st.booleans(), st.integers(-5, 10**7), st.text(max_size=5), st.just([]), st.just({})
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**7),
+    st.text(max_size=5),
+    st.just([]),
+    st.just({}),
 )
 
 
@@ -100,7 +105,9 @@ def _change(draw, value):
         node["more"] = draw(JSON)
     else:
         old = node[last]
-        node[last] = draw(JSON.filter(lambda new: new != old or type(new) is not type(old)))
+        node[last] = draw(
+            JSON.filter(lambda new: new != old or type(new) is not type(old))
+        )
     return value
 
 
@@ -123,7 +130,9 @@ def cut_ledger(draw, parts: Parts) -> bytes:
     kept = order[: draw(st.integers(0, len(lines)))]
     if kept == lines:
         kept = lines[:-1]
-    return box.pack(reseal(parts, **{box.LEDGER: b"".join(line + b"\n" for line in kept)}))
+    return box.pack(
+        reseal(parts, **{box.LEDGER: b"".join(line + b"\n" for line in kept)})
+    )
 
 
 def odd_json(draw, parts: Parts) -> bytes:
@@ -160,39 +169,57 @@ def forged_arrays(draw, parts: Parts) -> bytes:
     old = arrays[key]
     ways = ["drop", "rename", "type", "nan", "far", "cut"]
     # a longer memory that points at subjects who are there is no contradiction in itself
-    how = draw(st.sampled_from([*ways, "wider"] if not key.startswith("state/") else ways))
+    how = draw(
+        st.sampled_from([*ways, "wider"] if not key.startswith("state/") else ways)
+    )
     if how == "drop":
         del arrays[key]
     elif how == "rename":
-        arrays[draw(st.sampled_from(["x", "params/", "params/x", "../x"]))] = arrays.pop(key)
+        arrays[draw(st.sampled_from(["x", "params/", "params/x", "../x"]))] = (
+            arrays.pop(key)
+        )
     elif how == "wider":
         arrays[key] = torch.cat(
             [old, old[:1] if len(old) else torch.ones(1, *old.shape[1:]).to(old)]
         )
     elif how == "type":
-        arrays[key] = old.to(torch.float16 if old.dtype != torch.float16 else torch.float32)
+        arrays[key] = old.to(
+            torch.float16 if old.dtype != torch.float16 else torch.float32
+        )
     elif how == "nan":
         arrays[key] = (
-            torch.full(old.shape, torch.nan) if old.numel() else torch.full((1,), torch.nan)
+            torch.full(old.shape, torch.nan)
+            if old.numel()
+            else torch.full((1,), torch.nan)
         )
     elif how == "far":
         huge = torch.full(old.shape, 99).to(old) if key != "params/x" else old
-        arrays[key] = huge if name != box.LANE or key.endswith(".row") else huge.to(torch.float64)
+        arrays[key] = (
+            huge if name != box.LANE or key.endswith(".row") else huge.to(torch.float64)
+        )
         if not old.numel():
             del arrays[key]
     else:
-        return box.pack(reseal(parts, **{name: parts[name][: draw(st.integers(0, 60))]}))
+        return box.pack(
+            reseal(parts, **{name: parts[name][: draw(st.integers(0, 60))]})
+        )
     return box.pack(reseal(parts, **{name: save(arrays)}))
 
 
 def forged_header(draw, parts: Parts) -> bytes:
     """A safetensors header that claims what is not there."""
-    shape = draw(st.sampled_from([[2**40], [2**62, 4], [10**9, 10**9], [-1], ["a"], None]))
+    shape = draw(
+        st.sampled_from([[2**40], [2**62, 4], [10**9, 10**9], [-1], ["a"], None])
+    )
     ends = draw(st.sampled_from([[0, 4], [0, 2**50], [4, 0], [-4, 0], []]))
-    header = json.dumps({"upper": {"dtype": "F32", "shape": shape, "data_offsets": ends}}).encode()
+    header = json.dumps(
+        {"upper": {"dtype": "F32", "shape": shape, "data_offsets": ends}}
+    ).encode()
     size = draw(st.sampled_from([len(header), 0, 2**40, 2**63]))
     name = draw(st.sampled_from([box.LANE, box.REMEMBERED, box.HELD_OUT]))
-    return box.pack(reseal(parts, **{name: struct.pack("<Q", size) + header + b"\0\0\0\0"}))
+    return box.pack(
+        reseal(parts, **{name: struct.pack("<Q", size) + header + b"\0\0\0\0"})
+    )
 
 
 def _zip(members, compression=zipfile.ZIP_STORED) -> bytes:
@@ -214,16 +241,29 @@ def zip_bomb(draw, parts: Parts) -> bytes:
 def false_sizes(draw, parts: Parts) -> bytes:
     """A member whose header claims another size."""
     data = bytearray(box.pack(parts))
-    where = draw(st.sampled_from([14, 18, 22]))  # crc, compressed, uncompressed size of the first
+    where = draw(
+        st.sampled_from([14, 18, 22])
+    )  # crc, compressed, uncompressed size of the first
     value = draw(st.sampled_from([0, 1, 2**31, 2**32 - 1]))
     data[where : where + 4] = struct.pack("<I", value)
     return bytes(data)
 
 
 BAD_NAMES = [
-    "../evil", "/etc/evil", "..\\evil", "C:\\evil", "a/../../evil", "manifest.json\0.txt",
-    "MANIFEST.JSON", "./manifest.json", "lane.safetensors/", "evil", "", " ", "manifest.json",
-]  # fmt: skip
+    "../evil",
+    "/etc/evil",
+    "..\\evil",
+    "C:\\evil",
+    "a/../../evil",
+    "manifest.json\0.txt",
+    "MANIFEST.JSON",
+    "./manifest.json",
+    "lane.safetensors/",
+    "evil",
+    "",
+    " ",
+    "manifest.json",
+]
 
 
 def path_trick(draw, parts: Parts) -> bytes:
@@ -253,12 +293,30 @@ def fewer_parts(draw, parts: Parts) -> Parts:
 
 
 def more_parts(draw, parts: Parts) -> Parts:
-    name = draw(st.sampled_from(["evil.py", "lane.safetensors.bak", "__init__.py", "x.pkl"]))
+    name = draw(
+        st.sampled_from(["evil.py", "lane.safetensors.bak", "__init__.py", "x.pkl"])
+    )
     return {**parts, name: b"import os"}
 
 
 DAMAGES = (
-    bit_flip, folder_bit_flip, truncation, folder_truncation, extension, swapped, noise,
-    forged_manifest, forged_ledger, cut_ledger, odd_json, forged_arrays, forged_header, zip_bomb,
-    false_sizes, path_trick, reordered, fewer_parts, more_parts,
-)  # fmt: skip
+    bit_flip,
+    folder_bit_flip,
+    truncation,
+    folder_truncation,
+    extension,
+    swapped,
+    noise,
+    forged_manifest,
+    forged_ledger,
+    cut_ledger,
+    odd_json,
+    forged_arrays,
+    forged_header,
+    zip_bomb,
+    false_sizes,
+    path_trick,
+    reordered,
+    fewer_parts,
+    more_parts,
+)

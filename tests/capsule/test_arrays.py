@@ -45,8 +45,12 @@ def test_scans_under_a_name_of_their_own_are_refused(name, tmp_path):
 def test_scans_instead_of_statistics_are_refused(tmp_path):
     """172 rows [1, scan, label] are no root of a matrix of moments."""
     rows = scans().double()
-    raw = torch.cat([torch.ones(len(rows), 1), rows, torch.ones(len(rows), 1)], 1).double()
-    assert "'state/root' is not triangular" in refusal(forged("analytic", tmp_path, root=raw))
+    raw = torch.cat(
+        [torch.ones(len(rows), 1), rows, torch.ones(len(rows), 1)], 1
+    ).double()
+    assert "'state/root' is not triangular" in refusal(
+        forged("analytic", tmp_path, root=raw)
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,10 +68,14 @@ def test_an_array_of_another_shape_or_type_is_refused(change, says, tmp_path):
     assert says in refusal(forged("ewc", tmp_path, **{key: change(good)}))
 
 
-@pytest.mark.parametrize(("key", "value"), [("epsilon", 0.1), ("secret", 1.0), ("noise", 0.1)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("epsilon", 0.1), ("secret", 1.0), ("noise", 0.1)]
+)
 def test_a_budget_that_the_settings_do_not_say_is_refused(key, value, tmp_path):
     """inspect must not read epsilon 0.1 where the next hospital would spend 8."""
-    said = refusal(forged("dp_analytic", tmp_path, **{key: torch.tensor(value).double()}))
+    said = refusal(
+        forged("dp_analytic", tmp_path, **{key: torch.tensor(value).double()})
+    )
     assert f"'state/{key}' has numbers outside" in said
 
 

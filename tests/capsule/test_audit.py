@@ -34,14 +34,20 @@ def capsules(tmp_path_factory, cohort):
     out = {}
     learners = {
         "analytic": LearnerSpec(Component("analytic"), Component("linear")),
-        "dp": LearnerSpec(Component("dp_analytic", {"epsilon": 1.0}), Component("linear")),
+        "dp": LearnerSpec(
+            Component("dp_analytic", {"epsilon": 1.0}), Component("linear")
+        ),
         "ewc": LearnerSpec(Component("ewc"), Component("linear")),
     }
     for name, spec in learners.items():
         settings = settings_for(
-            spec, R, training=Training(epochs=2), held_out=32, calibrate="none",
+            spec,
+            R,
+            training=Training(epochs=2),
+            held_out=32,
+            calibrate="none",
             judge=Component("edge_gauss"),
-        )  # fmt: skip
+        )
         out[name] = folder / f"{name}.capsule"
         learn(None, SITE, cohort, out[name], settings=settings)
     return out
@@ -52,7 +58,9 @@ def site_of(cohort):
 
 
 def audited(path, site, **rest):
-    return audit_capsule(open_capsule(path), site, read_home(receipt_of(path)), plan=PLAN, **rest)
+    return audit_capsule(
+        open_capsule(path), site, read_home(receipt_of(path)), plan=PLAN, **rest
+    )
 
 
 def test_exact_statistics_leak_and_private_ones_do_not(capsules, cohort) -> None:
@@ -71,7 +79,9 @@ def test_every_array_is_attacked_or_named(capsules, cohort) -> None:
     capsule = open_capsule(capsules["ewc"])
     audit = audited(capsules["ewc"], site_of(cohort))
     names = {r.attack for r in audit.rows if r.release == "method state"}
-    attacked = {n.removeprefix("alignment with ").removeprefix("leverage in ") for n in names}
+    attacked = {
+        n.removeprefix("alignment with ").removeprefix("leverage in ") for n in names
+    }
     left = {n.removeprefix("state ") for n in audit.about["not_attacked"]}
     assert attacked | left == set(capsule.lane.state)
     assert {r.release for r in audit.rows} >= {"network", "synthetic subjects"}
@@ -81,7 +91,9 @@ def test_leverage_uses_the_rows_the_method_added(capsules, cohort) -> None:
     capsule, site = open_capsule(capsules["analytic"]), site_of(cohort)
     learner, batch = capsule.settings.build(), site.learning(with_val=True)
     model = learner.model
-    rows = learner.method.statistics_rows(model, model.prepare(batch.fc), batch.y).numpy()
+    rows = learner.method.statistics_rows(
+        model, model.prepare(batch.fc), batch.y
+    ).numpy()
     root = capsule.lane.state["root"].numpy()
     np.testing.assert_allclose(rows.T @ rows, root.T @ root, atol=1e-6, rtol=1e-6)
 
@@ -90,9 +102,12 @@ def test_command_writes_the_audit_into_the_ledger(capsules, cohort, tmp_path) ->
     i, j = np.triu_indices(R, 1)
     data = tmp_path / "data.npz"
     np.savez(
-        data, fc_upper=cohort.fc[:, i, j], label=cohort.y, site=cohort.site,
+        data,
+        fc_upper=cohort.fc[:, i, j],
+        label=cohort.y,
+        site=cohort.site,
         subject_id=cohort.subject_id,
-    )  # fmt: skip
+    )
     out = tmp_path / "audited.capsule"
     of = ("--data", data, "--site", SITE, "--capsule", capsules["dp"], "--multiple", 2)
     answer = fcforge("audit", *of, "--record", out)
@@ -150,9 +165,12 @@ def test_a_harmonised_capsule_is_attacked_with_harmonised_people(tmp_path) -> No
     """Means that travel are attacked, and members look as the network saw them."""
     people = simulate(n_rois=R, n_sites=2, scale=1.0, seed=2)
     settings = settings_for(
-        LearnerSpec(Component("analytic"), Component("linear")), R, held_out=0, calibrate="none",
+        LearnerSpec(Component("analytic"), Component("linear")),
+        R,
+        held_out=0,
+        calibrate="none",
         harmonise="site_demean",
-    )  # fmt: skip
+    )
     first, second = people.site_names
     path, state = tmp_path / "b.capsule", tmp_path / "a.capsule"
     learn(None, first, people, state, settings=settings)
@@ -160,7 +178,9 @@ def test_a_harmonised_capsule_is_attacked_with_harmonised_people(tmp_path) -> No
     site = split_site(people, second, 0)
     audit = audited(path, site)
     assert audit.row("method state", "leverage in root").auc.value > 0.95
-    assert audit.row("method state", "alignment with harmonisation")  # few edges: says little
+    assert audit.row(
+        "method state", "alignment with harmonisation"
+    )  # few edges: says little
     people, member = gather(open_capsule(path), site, None, None, PLAN)
     level = open_capsule(path).harmony.level
     mean = to_z(people.batch.fc.numpy()[member[0] == 1]).mean(0)

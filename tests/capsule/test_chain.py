@@ -20,7 +20,10 @@ BIG = Component("forge", {"memory": 10**12})
         ({"classes": (False, 1)}, "cannot be read"),
         ({"n_rois": 12}, "settings of the manifest"),
         ({"training": asdict(Training()) | {"epochs": 0}}, "epochs = 0 is too small"),
-        ({"training": asdict(Training()) | {"selection": "t"}}, "selection = 't' is unknown"),
+        (
+            {"training": asdict(Training()) | {"selection": "t"}},
+            "selection = 't' is unknown",
+        ),
         ({"n_rois": 10**6}, "larger than"),
         ({"judge": asdict(Component("none"))}, "does not know 'none'"),
         ({"learner": asdict(LearnerSpec(BIG, Component("gcn")))}, "larger"),
@@ -48,12 +51,20 @@ def test_config_gives_the_settings(tmp_path) -> None:
         LearnerSpec(Component("analytic"), Component("linear")),
     )
     experiment = Experiment(
-        Component("simulated"), learners, seeds=(7,), training=Training(epochs=9), val_fraction=0.1
+        Component("simulated"),
+        learners,
+        seeds=(7,),
+        training=Training(epochs=9),
+        val_fraction=0.1,
     )
     with pytest.raises(ConfigError, match="2 learners"):
         first_settings(cohort(), experiment, {})
     settings = first_settings(cohort(), experiment, {"learner": "analytic/linear"})
-    assert (settings.seed, settings.training.epochs, settings.val_fraction) == (7, 9, 0.1)
+    assert (settings.seed, settings.training.epochs, settings.val_fraction) == (
+        7,
+        9,
+        0.1,
+    )
     assert settings.learner == learners[1]
     from dataclasses import replace
 

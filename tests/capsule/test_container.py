@@ -90,7 +90,9 @@ def test_damaged_capsules_are_rejected(damage, sound, tmp_path) -> None:
     @given(data=st.data())
     def reject(data) -> None:
         sent = damage(data.draw, sound)
-        tried.add(hash(sent if isinstance(sent, bytes) else tuple(sorted(sent.items()))))
+        tried.add(
+            hash(sent if isinstance(sent, bytes) else tuple(sorted(sent.items())))
+        )
         path = put(sent, tmp_path)
         before = snapshot(tmp_path)
         assert_rejected(path)
@@ -108,7 +110,10 @@ def test_damaged_capsules_are_rejected(damage, sound, tmp_path) -> None:
 def test_every_byte_of_small_parts_matters(sound, tmp_path, name) -> None:
     """Not a sample: each of the first and last 40 bytes of each part."""
     data = sound[name]
-    for place in {*range(min(40, len(data))), *range(max(0, len(data) - 40), len(data))}:
+    for place in {
+        *range(min(40, len(data))),
+        *range(max(0, len(data) - 40), len(data)),
+    }:
         changed = bytearray(data)
         changed[place] ^= 0x04
         assert_rejected(put({**sound, name: bytes(changed)}, tmp_path))
@@ -135,7 +140,9 @@ def test_links_folders_and_pipes_are_not_followed(sound, tmp_path) -> None:
 
 def test_a_file_larger_than_allowed_is_not_read(sound, tmp_path) -> None:
     path = put(box.pack(sound), tmp_path)
-    with pytest.raises(CapsuleError, match="is not a regular file of at most 1000 bytes"):
+    with pytest.raises(
+        CapsuleError, match="is not a regular file of at most 1000 bytes"
+    ):
         open_capsule(path, max_bytes=1000)
     sparse = tmp_path / "sparse"
     with sparse.open("wb") as stream:

@@ -23,10 +23,17 @@ def test_other_words_for_patients_are_refused(tmp_path):
     path = first(tmp_path, classes=("TC", "ASD"))
     assert open_capsule(path).settings.classes == ("TC", "ASD")
     turned = replace(cohort(), classes=("ASD", "TC"))
-    with pytest.raises(CapsuleError, match=r"patients are 'ASD'.*The other way round.*--positive"):
+    with pytest.raises(
+        CapsuleError, match=r"patients are 'ASD'.*The other way round.*--positive"
+    ):
         learn(path, SITES[1], turned, tmp_path / "b.capsule")
     with pytest.raises(CapsuleError, match="those of these data 'MDD' and 'NC'"):
-        learn(path, SITES[1], replace(cohort(), classes=("NC", "MDD")), tmp_path / "b.capsule")
+        learn(
+            path,
+            SITES[1],
+            replace(cohort(), classes=("NC", "MDD")),
+            tmp_path / "b.capsule",
+        )
     assert not (tmp_path / "b.capsule").exists()
     same = replace(cohort(), classes=("tc", "asd"))
     assert learn(path, SITES[1], same, tmp_path / "b.capsule").sites == SITES[:2]
@@ -48,7 +55,9 @@ def test_other_roi_names_are_refused_at_learn_and_predict(tmp_path):
     named = replace(cohort(), roi_names=NAMES)
     path = first(tmp_path, named, roi_names=NAMES)
     swapped = (NAMES[1], NAMES[0], *NAMES[2:])
-    with pytest.raises(CapsuleError, match="ROI 1 is 'roi1', the capsule has 'roi0' there"):
+    with pytest.raises(
+        CapsuleError, match="ROI 1 is 'roi1', the capsule has 'roi0' there"
+    ):
         learn(path, SITES[1], replace(named, roi_names=swapped), tmp_path / "b.capsule")
     learn(path, SITES[1], named, tmp_path / "b.capsule")
     learn(path, SITES[2], replace(named, roi_names=()), tmp_path / "c.capsule")
@@ -84,7 +93,9 @@ def test_scans_that_are_declared_are_counted(tmp_path):
     capsule = opened("analytic", tmp_path)
     hidden = replace(
         capsule,
-        lane=capsule.lane._replace(state={"root": edges(torch.from_numpy(cohort().fc[:5]))}),
+        lane=capsule.lane._replace(
+            state={"root": edges(torch.from_numpy(cohort().fc[:5]))}
+        ),
     )
     (row,) = (a for a in arrays(hidden) if a["name"] == "state/root")
     assert row["scan_like"] == 5

@@ -18,14 +18,21 @@ from fcforge.methods import Lane
 from fcforge.types import Component, FCBatch, LearnerSpec
 
 R = 4
-ATLAS = Atlas("four", ("a", "b", "c", "d"), ("x", "x", "y", "y"), xyz=np.arange(12.0).reshape(4, 3))
+ATLAS = Atlas(
+    "four",
+    ("a", "b", "c", "d"),
+    ("x", "x", "y", "y"),
+    xyz=np.arange(12.0).reshape(4, 3),
+)
 
 
 def capsule(n: int = 3) -> Capsule:
     """Margin = atanh(fc01) - 2 atanh(fc23), each over 0.2; held-out scans have fc01 = 0.5."""
     weight = torch.zeros(2, R * (R - 1) // 2)
     weight[1, 0], weight[1, -1] = 1.0, -2.0
-    lane = Lane({"head.0.weight": weight, "head.0.bias": torch.tensor([0.0, 0.3])}, {}, {})
+    lane = Lane(
+        {"head.0.weight": weight, "head.0.bias": torch.tensor([0.0, 0.3])}, {}, {}
+    )
     fc = torch.eye(R).repeat(n, 1, 1)
     fc[:, 0, 1] = fc[:, 1, 0] = 0.5
     none = torch.zeros(n, dtype=torch.int64)
@@ -50,11 +57,15 @@ def found():
 def test_by_hand(found):
     first = (np.arctanh(0.7) - np.arctanh(0.5)) / 0.2
     last = -2 * np.arctanh(0.4) / 0.2
-    np.testing.assert_allclose(found.contribution[0], [first, 0, 0, 0, 0, last], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.contribution[0], [first, 0, 0, 0, 0, last], rtol=1e-6
+    )
     assert found.base[0] == pytest.approx(0.3 + np.arctanh(0.5) / 0.2, rel=1e-6)
     assert found.exact
     assert abs(found.gap[0]) < 1e-9
-    np.testing.assert_allclose(found.rois(), [first / 2, first / 2, last / 2, last / 2], rtol=1e-6)
+    np.testing.assert_allclose(
+        found.rois(), [first / 2, first / 2, last / 2, last / 2], rtol=1e-6
+    )
     networks = found.networks()
     assert networks.loc["x", "x"] == pytest.approx(first)
     assert networks.loc["y", "y"] == pytest.approx(last)
@@ -104,7 +115,9 @@ def test_an_atlas_must_have_the_models_rois():
     assert atlas_for(R, ATLAS.roi_names, ATLAS) is ATLAS
     with pytest.raises(DataError, match="116 ROIs, the model 4"):
         atlas_for(R, (), own)
-    with pytest.raises(DataError, match="ROI 2 is 'b' in atlas 'four', the model has 'B' there"):
+    with pytest.raises(
+        DataError, match="ROI 2 is 'b' in atlas 'four', the model has 'B' there"
+    ):
         atlas_for(R, ("a", "B", "c", "d"), ATLAS)
 
 

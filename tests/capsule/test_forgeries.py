@@ -32,7 +32,14 @@ def world(tmp_path_factory):
         keys.append(read_private(folder / name))
     paths = [folder / "1.capsule", folder / "2.capsule"]
     made = settings("majority", held_out=8, classes=("TC", "ASD"))
-    learn(None, SITES[0], cohort(), paths[0], settings=made, options=LearnOptions(key=keys[0]))
+    learn(
+        None,
+        SITES[0],
+        cohort(),
+        paths[0],
+        settings=made,
+        options=LearnOptions(key=keys[0]),
+    )
     learn(paths[0], SITES[1], cohort(), paths[1], options=LearnOptions(key=keys[1]))
     return open_capsule(paths[1]), keys, folder
 
@@ -52,7 +59,9 @@ def other(value: Any, rng: random.Random) -> Any:
     if isinstance(value, bool) or value is None:
         return rng.choice([0.5, "x", 7])
     if isinstance(value, (int, float)):
-        return rng.choice([value + 1, -value - 1, value * 1.01 + 0.01, None, str(value), 1e300])
+        return rng.choice(
+            [value + 1, -value - 1, value * 1.01 + 0.01, None, str(value), 1e300]
+        )
     if isinstance(value, str):
         return rng.choice([value + "x", value[::-1] + "y", "", 3, ["x"]])
     return rng.choice([None, 0, "x", []]) if value else {"x": 1}
@@ -91,7 +100,10 @@ def forge(capsule: Capsule, key: Any, rng: random.Random) -> Capsule:
     if what in ("second line", "both"):
         entries[1] = changed(entries[1], rng)
     if what == "state":
-        state = {**capsule.lane.state, rng.choice(["extra", "count"]): torch.randn(3, 45)}
+        state = {
+            **capsule.lane.state,
+            rng.choice(["extra", "count"]): torch.randn(3, 45),
+        }
         capsule = replace(capsule, lane=capsule.lane._replace(state=state))
     entries[1]["previous"] = sha256(canonical(entries[0]))
     mine = (*entries[:-1], signed(entries[-1], key))

@@ -32,7 +32,11 @@ def chain(folder, how, name="analytic", sites=SITES[:2], **options):
     for k, site in enumerate(sites):
         out = folder / f"{how}-{name}-{k}.capsule"
         made = settings(name, harmonise=how) if path is None else None
-        given = LearnOptions(**options) if path is None else LearnOptions(key=options.get("key"))
+        given = (
+            LearnOptions(**options)
+            if path is None
+            else LearnOptions(key=options.get("key"))
+        )
         learn(path, site, cohort(), out, settings=made, options=given)
         path = out
     return open_capsule(path)
@@ -66,8 +70,12 @@ def test_new_people_are_moved_as_those_of_their_site_were(combat) -> None:
     moved = combat.moved(second, SITES[1])
     sites = {name: split_site(cohort(), name, 0) for name in SITES[:2]}
     run = harmonise_sites(sites, "combat", SITES[0])[SITES[1]].test.fc.numpy()
-    np.testing.assert_array_equal(combat.moved(sites[SITES[1]].test.fc.numpy(), SITES[1]), run)
-    both = combat.moved(np.concatenate([first, second]), site[np.isin(site, SITES[:2])].tolist())
+    np.testing.assert_array_equal(
+        combat.moved(sites[SITES[1]].test.fc.numpy(), SITES[1]), run
+    )
+    both = combat.moved(
+        np.concatenate([first, second]), site[np.isin(site, SITES[:2])].tolist()
+    )
     np.testing.assert_array_equal(both, np.concatenate([first, moved]))
 
 
@@ -99,13 +107,17 @@ def test_an_estimated_effect_does_not_make_strange_scans_ordinary(combat) -> Non
     assert np.isnan(told.odds).mean() > 0.5
 
 
-def test_a_file_that_says_another_learned_site_is_not_moved_as_this_one(combat, tmp_path) -> None:
+def test_a_file_that_says_another_learned_site_is_not_moved_as_this_one(
+    combat, tmp_path
+) -> None:
     """One step away from a plausible wrong answer: --site of the wrong hospital."""
     mine = cohort().select_sites(SITES[1:3])
     np.savez(tmp_path / "d.npz", fc=mine.fc, site=mine.site, subject_id=mine.subject_id)
     for site, wrong in ((SITES[1], False), (SITES[0], True)):
         rows = predict_scans(predictor(combat, site), tmp_path / "d.npz")
-        for row, own in zip(rows, mine.site, strict=True):  # a new site may resemble a learned one
+        for row, own in zip(
+            rows, mine.site, strict=True
+        ):  # a new site may resemble a learned one
             assert (row.status == "cannot be used") == (wrong and own == SITES[1])
     assert rows[0].note == f"is of site '{SITES[1]}' by its file, not of '{SITES[0]}'"
 
@@ -119,7 +131,10 @@ def test_the_summary_tells_what_travels(combat) -> None:
 
 
 def test_a_network_alone_does_not_travel_alone_when_harmonised(tmp_path) -> None:
-    assert chain(tmp_path, "site_demean", "finetune", SITES[:1]).settings.keeps == "statistics"
+    assert (
+        chain(tmp_path, "site_demean", "finetune", SITES[:1]).settings.keeps
+        == "statistics"
+    )
 
 
 def test_public_people_may_be_the_reference(tmp_path) -> None:
@@ -141,9 +156,13 @@ def test_few_people_are_not_handed_on_as_a_mean() -> None:
 
 
 def test_exact_means_do_not_go_with_a_promise_of_privacy(tmp_path) -> None:
-    with pytest.raises(CapsuleError, match="breaks the promise of method 'dp_analytic'"):
+    with pytest.raises(
+        CapsuleError, match="breaks the promise of method 'dp_analytic'"
+    ):
         chain(tmp_path, "combat", "dp_analytic", SITES[:1])
-    forged = settings_for(quick("dp_analytic"), N_ROIS).to_json() | {"harmonise": "combat"}
+    forged = settings_for(quick("dp_analytic"), N_ROIS).to_json() | {
+        "harmonise": "combat"
+    }
     with pytest.raises(CapsuleError, match="breaks the promise"):
         ChainSettings.from_json(forged)
 
@@ -157,13 +176,28 @@ def _changed(harmony, name, place=...):
 @pytest.mark.parametrize(
     ("forge", "message"),
     [
-        (lambda h: _changed(h, "level"), f"how site '{SITES[0]}' is harmonised is not what it"),
-        (lambda h: _changed(h, "spread"), f"how site '{SITES[0]}' is harmonised is not what it"),
-        (lambda h: _changed(h, "scale", 0), f"how site '{SITES[0]}' is harmonised is not what"),
-        (lambda h: _changed(h, "shift", 1), f"how site '{SITES[1]}' is harmonised is not what"),
+        (
+            lambda h: _changed(h, "level"),
+            f"how site '{SITES[0]}' is harmonised is not what it",
+        ),
+        (
+            lambda h: _changed(h, "spread"),
+            f"how site '{SITES[0]}' is harmonised is not what it",
+        ),
+        (
+            lambda h: _changed(h, "scale", 0),
+            f"how site '{SITES[0]}' is harmonised is not what",
+        ),
+        (
+            lambda h: _changed(h, "shift", 1),
+            f"how site '{SITES[1]}' is harmonised is not what",
+        ),
         (lambda h: replace(h, scale=-h.scale), "a scale is not above zero"),
         (lambda h: replace(h, shift=h.shift[:1]), "'shift' has another shape or type"),
-        (lambda h: replace(h, level=h.level.astype(np.float32)), "'level' has another shape"),
+        (
+            lambda h: replace(h, level=h.level.astype(np.float32)),
+            "'level' has another shape",
+        ),
         (lambda h: replace(h, level=h.level[:-1]), "'level' has another shape"),
         (lambda h: None, "not what harmonise = 'combat' declares"),
     ],
@@ -181,7 +215,9 @@ def test_a_harmonisation_nobody_declared_is_refused(combat, tmp_path) -> None:
     seal(replace(plain, harmony=combat.harmony, id=""), tmp_path / "a.capsule")
     with pytest.raises(CapsuleError, match="not what harmonise = 'none' declares"):
         open_capsule(tmp_path / "a.capsule")
-    line = {k: v for k, v in plain.entries[0].items() if k not in ("number", "previous")}
+    line = {
+        k: v for k, v in plain.entries[0].items() if k not in ("number", "previous")
+    }
     entries = append((), {**line, "harmonised": "0" * 64})
     seal(replace(plain, entries=entries, id=""), tmp_path / "b.capsule")
     with pytest.raises(CapsuleError, match="a harmonisation that is not there"):
@@ -200,4 +236,6 @@ def test_a_later_hospital_cannot_move_an_earlier_one_s_people(tmp_path) -> None:
 def test_a_demeaned_chain_scales_nobody(tmp_path) -> None:
     harmony = chain(tmp_path, "site_demean").harmony
     assert (harmony.scale == 1).all()
-    assert _changed(harmony, "scale").complaint(2, N_EDGES) == "demeaning scales nothing"
+    assert (
+        _changed(harmony, "scale").complaint(2, N_EDGES) == "demeaning scales nothing"
+    )

@@ -42,7 +42,9 @@ def test_an_audit_of_other_people_is_refused_for_every_site(place, tmp_path):
         replace(cohort(), fc=fc),
         replace(cohort(), site=names),
     ):
-        with pytest.raises(DataError, match=r"are not the \d+ people that were learned"):
+        with pytest.raises(
+            DataError, match=r"are not the \d+ people that were learned"
+        ):
             audit_capsule(capsule, site_as_learned(capsule, data, name), home)
     site = site_as_learned(capsule, cohort(), name)
     turned = replace(site, train=replace(site.train, y=1 - site.train.y))
@@ -66,7 +68,9 @@ def test_a_receipt_without_ids_knows_the_scans_in_any_order():
     assert Receipt("A", receipt.people).commitment != receipt.commitment  # the salt
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format": "x"}', '{"format": "fcforge-home"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"format": "x"}', '{"format": "fcforge-home"}']
+)
 def test_what_is_not_a_receipt_is_told(text, tmp_path):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(DataError, match="is not a home file of fcforge"):

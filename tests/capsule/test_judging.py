@@ -38,7 +38,9 @@ def brains(places: np.ndarray, n: int, seed: int) -> np.ndarray:
     rng, shape = np.random.default_rng(seed), np.random.default_rng(0)
     both, one = shape.standard_normal((2, R, 12))
     loading = both + both[places] + 0.7 * one
-    series = rng.standard_normal((n, 40, 12)) @ loading.T + 3 * rng.standard_normal((n, 40, R))
+    series = rng.standard_normal((n, 40, 12)) @ loading.T + 3 * rng.standard_normal(
+        (n, 40, R)
+    )
     return np.stack([np.corrcoef(s.T) for s in series]).astype(np.float32)
 
 
@@ -70,7 +72,9 @@ def test_without_pairs_nothing_is_said():
 
 
 def test_asymmetry_by_hand():
-    upper = torch.tensor([[0.9, 0.1, 0.2, 0.3, 0.4, 0.8]])  # 12 13 14 23 24 34, partners 12 and 34
+    upper = torch.tensor(
+        [[0.9, 0.1, 0.2, 0.3, 0.4, 0.8]]
+    )  # 12 13 14 23 24 34, partners 12 and 34
     found = asymmetry(upper, torch.tensor([1, 0, 3, 2]))
     torch.testing.assert_close(found, torch.tensor([[0.0, -0.3, -0.1, 0.1, 0.3, 0.0]]))
 
@@ -84,21 +88,31 @@ def test_the_sign_turns_with_the_hemispheres():
     torch.testing.assert_close(wrong, -right)
 
 
-def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_in_a_chain(tmp_path):
+def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_in_a_chain(
+    tmp_path,
+):
     learner = LearnerSpec(Component("analytic"), Component("linear"))
-    learn(None, "A", cohort(), tmp_path / "a.capsule", settings=settings_for(learner, R))
+    learn(
+        None, "A", cohort(), tmp_path / "a.capsule", settings=settings_for(learner, R)
+    )
     turned = replace(cohort(), fc=swapped(cohort().fc))
-    with pytest.raises(DataError, match=r"left and right hemispheres look swapped.*--accept-scans"):
+    with pytest.raises(
+        DataError, match=r"left and right hemispheres look swapped.*--accept-scans"
+    ):
         learn(tmp_path / "a.capsule", "B", turned, tmp_path / "b.capsule")
     capsule = open_capsule(tmp_path / "a.capsule")
     found = prediction.judge(capsule, turned.fc[N : N + 5])
     assert np.isnan(found.odds).all()
-    assert {text.split(", ")[1] for text in found.why} == {"left and right look swapped"}
+    assert {text.split(", ")[1] for text in found.why} == {
+        "left and right look swapped"
+    }
     assert (prediction.judge(capsule, cohort().fc[N : N + 5]).strangeness <= 1).all()
 
 
 def test_a_swapped_site_is_refused_and_a_swapped_scan_abstained_from_around_a_start():
-    group = Consortium(make_public(cohort(), ["A", "B"], settings=StartSettings(axes=4)))
+    group = Consortium(
+        make_public(cohort(), ["A", "B"], settings=StartSettings(axes=4))
+    )
     turned = replace(cohort(), fc=swapped(cohort().fc))
     with pytest.raises(DataError, match="left and right hemispheres look swapped"):
         release(group, turned, "C", Home(), Budget())

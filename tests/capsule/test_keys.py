@@ -43,7 +43,9 @@ def test_revoked_by_name_or_by_first_digits():
     with pytest.raises(ConfigError, match=r"unknown key 'UCL'\. Did you mean 'UCLA'"):
         ring.revoke("UCL")
     ring.require_valid(A, "it")
-    with pytest.raises(CapsuleError, match="it is signed by a key of 'UCLA' that was revoked on"):
+    with pytest.raises(
+        CapsuleError, match="it is signed by a key of 'UCLA' that was revoked on"
+    ):
         ring.revoke("UCLA").require_valid(A, "it")
 
 
@@ -54,9 +56,16 @@ def test_written_read_private_and_never_taken_for_empty(tmp_path, monkeypatch):
     ring = Keyring().add("UCLA", A).revoke("UCLA")
     assert write_keyring(ring).stat().st_mode & 0o077 == 0
     assert read_keyring() == ring
-    for text in ("", "{}", '{"format": "x", "keys": []}', '{"format": "fcforge-keyring"}'):
+    for text in (
+        "",
+        "{}",
+        '{"format": "x", "keys": []}',
+        '{"format": "fcforge-keyring"}',
+    ):
         (tmp_path / "ring.json").write_text(text)
-        with pytest.raises(DataError, match=r"not a keyring file.*not taken for an empty one"):
+        with pytest.raises(
+            DataError, match=r"not a keyring file.*not taken for an empty one"
+        ):
             read_keyring()
 
 
@@ -65,18 +74,31 @@ def test_what_a_revoked_key_signed_is_refused_wherever_it_signed(tmp_path, monke
     publics = {n: write_keys(tmp_path / n) for n in ("UCLA", "NYU")}
     keys = {n: LearnOptions(key=read_private(tmp_path / n)) for n in publics}
     one, two = tmp_path / "1.capsule", tmp_path / "2.capsule"
-    learn(None, SITES[0], cohort(), one, settings=settings("majority"), options=keys["UCLA"])
+    learn(
+        None,
+        SITES[0],
+        cohort(),
+        one,
+        settings=settings("majority"),
+        options=keys["UCLA"],
+    )
     learn(one, SITES[1], cohort(), two, options=keys["NYU"])
     ring = Keyring().add("UCLA", publics["UCLA"]).add("NYU", publics["NYU"])
     write_keyring(ring)
-    (said,) = (c.detail for c in verify(two, trust=Trust.of([])) if c.name == "signatures")
+    (said,) = (
+        c.detail for c in verify(two, trust=Trust.of([])) if c.name == "signatures"
+    )
     assert f"{SITES[0]} by {publics['UCLA'][:16]} (UCLA)" in said
     assert open_capsule(two, trust=Trust.of(())).sites == SITES[:2]
     write_keyring(ring.revoke("UCLA"))
-    with pytest.raises(CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"):
+    with pytest.raises(
+        CapsuleError, match="ledger line 1 is signed by a key of 'UCLA' that was"
+    ):
         open_capsule(two, trust=Trust.of(()))
     write_keyring(ring.revoke("NYU"))
-    with pytest.raises(CapsuleError, match="line 2 is signed by a key of 'NYU' that was revoked"):
+    with pytest.raises(
+        CapsuleError, match="line 2 is signed by a key of 'NYU' that was revoked"
+    ):
         open_capsule(two, trust=Trust.of(()))
     write_keyring(ring.revoke(publics["NYU"][:12]))
     assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
@@ -92,13 +114,19 @@ def test_nobody_signs_for_a_site_whose_key_is_known(tmp_path, monkeypatch):
     write_keyring(Keyring().add("somebody", a).add("another", b))
     assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
     write_keyring(Keyring().add(SITES[0], a).add("another", b))
-    with pytest.raises(CapsuleError, match=rf"\(another\), not by the key of '{SITES[0]}'"):
+    with pytest.raises(
+        CapsuleError, match=rf"\(another\), not by the key of '{SITES[0]}'"
+    ):
         open_capsule(one, trust=Trust.of(()))
-    write_keyring(Keyring().add(SITES[0], a).add(SITES[0], b))  # a new key of the same hospital
+    write_keyring(
+        Keyring().add(SITES[0], a).add(SITES[0], b)
+    )  # a new key of the same hospital
     assert open_capsule(one, trust=Trust.of(())).sites == SITES[:1]
     bare = tmp_path / "bare.capsule"
     learn(None, SITES[0], cohort(), bare, settings=settings("majority"))
-    with pytest.raises(CapsuleError, match="line 1 is signed by nobody, not by the key of"):
+    with pytest.raises(
+        CapsuleError, match="line 1 is signed by nobody, not by the key of"
+    ):
         open_capsule(bare, trust=Trust.of(()))
 
 

@@ -19,7 +19,9 @@ from fcforge.types import Component, RunSpec, Training
 
 def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     """Train one order as `fcforge run` does and return (workshop, its node keys by depth)."""
-    spec = RunSpec(Component("simulated"), quick(name), order, 0, "x", training=training)
+    spec = RunSpec(
+        Component("simulated"), quick(name), order, 0, "x", training=training
+    )
     plan = make_plan([spec], cohort().site_names)
     for node in plan.nodes.values():
         # a new workshop each time, as after an interruption: memory comes back from the store
@@ -27,15 +29,25 @@ def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
     return plan.nodes, plan.stages[0][1]
 
 
-CASES = [(n, "fixed", 2) for n, c in METHODS.items() if c.depends_on != "all" and not c.needs_start]
-CASES += [("finetune", "inner_val", 3), ("forge", "inner_val", 2), ("forge", "fixed", 3)]
+CASES = [
+    (n, "fixed", 2)
+    for n, c in METHODS.items()
+    if c.depends_on != "all" and not c.needs_start
+]
+CASES += [
+    ("finetune", "inner_val", 3),
+    ("forge", "inner_val", 2),
+    ("forge", "fixed", 3),
+]
 
 
 @pytest.mark.rounding
 @pytest.mark.parametrize(("name", "selection", "n_sites"), CASES)
 def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path) -> None:
     # where only the set of sites matters, a run trains them in sorted order
-    order = SITES if METHODS[name].depends_on != "order" else (SITES[2], SITES[0], SITES[1])
+    order = (
+        SITES if METHODS[name].depends_on != "order" else (SITES[2], SITES[0], SITES[1])
+    )
     order = order[:n_sites]
     training = Training(epochs=3, selection=selection)
     store = Store(tmp_path / "run")
@@ -44,7 +56,11 @@ def test_every_stage_is_bitwise_the_run(name, selection, n_sites, tmp_path) -> N
         capsule = open_capsule(path)
         run = store.read_lane(keys[i + 1])
         rows = METHODS[name].row_keys
-        mine = {f"{p}/{k}": v for p, d in capsule.lane._asdict().items() for k, v in d.items()}
+        mine = {
+            f"{p}/{k}": v
+            for p, d in capsule.lane._asdict().items()
+            for k, v in d.items()
+        }
         kept = {k for k in run if not k.endswith(("@pool", "@item"))}
         assert kept == set(mine) - {f"state/{k}" for k in rows}
         for key in kept:
@@ -92,11 +108,17 @@ def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
     capsule = open_capsule(path)
     workshop = Workshop(cohort(), store)
     tensors = store.read_lane(keys[2])
-    params = {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("params/")}
-    stats = {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("stats/")}
+    params = {
+        k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("params/")
+    }
+    stats = {
+        k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("stats/")
+    }
     model = workshop.learner(nodes[keys[2]].spec).model
     batch = capsule.held_out.of_site(0)
-    right = model.apply(params, stats, model.prepare(batch.fc)).logits.argmax(-1) == batch.y
+    right = (
+        model.apply(params, stats, model.prepare(batch.fc)).logits.argmax(-1) == batch.y
+    )
     told = capsule.entries[-1]["metrics"]["held_out"][SITES[0]]["accuracy"]
     assert told == round(float(right.double().mean()), 4)
     # and the accuracy on the own real test split is the run's score, as coarse as small counts ask
@@ -118,14 +140,19 @@ def test_a_site_is_learned_once_and_on_one_atlas(tmp_path) -> None:
     assert sorted(p.name for p in tmp_path.glob("*.capsule")) == [path.name]
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_training(
+    tmp_path, monkeypatch
+) -> None:
     from fcforge.capsule import learning
 
     trained = []
     monkeypatch.setattr(learning, "learn_next", lambda *a, **k: trained.append(a))
     taken = tmp_path / "file"
     taken.write_text("")
-    for out, said in ((taken / "x.capsule", "cannot be written"), (taken, "exists already")):
+    for out, said in (
+        (taken / "x.capsule", "cannot be written"),
+        (taken, "exists already"),
+    ):
         with pytest.raises(CapsuleError, match=said):
             learn(None, SITES[0], cohort(), out, settings=settings("majority"))
     assert not trained

@@ -37,11 +37,15 @@ from fcforge.sites import split_site
 
 def test_the_share_of_the_issue_does_not_tell_the_count():
     """13 controls, fewer than 10 patients, 13 of 20 right: 7 follows from 0.6500."""
-    exact = {n for n in range(14, 23) if any(round(k / n, 4) == 0.65 for k in range(n + 1))}
+    exact = {
+        n for n in range(14, 23) if any(round(k / n, 4) == 0.65 for k in range(n + 1))
+    }
     assert exact == {20}
     said = published_share(13 / 20, (13, None))
     assert said == 0.6
-    possible = {n for n in range(14, 23) if any(round(k / n / 0.1) == 6 for k in range(n + 1))}
+    possible = {
+        n for n in range(14, 23) if any(round(k / n / 0.1) == 6 for k in range(n + 1))
+    }
     assert possible == set(range(14, 23))
 
 
@@ -59,14 +63,18 @@ def test_every_suppressed_count_stays_possible(known):
                 m
                 for m in range(known + 1, known + SMALL_CELL)
                 for step in STEPS_OF_SHARES
-                if any(round(round(k / m / step) * step, 2) == said for k in range(m + 1))
+                if any(
+                    round(round(k / m / step) * step, 2) == said for k in range(m + 1)
+                )
             ]
             assert set(fits) == set(range(known + 1, known + SMALL_CELL))
 
 
 def test_without_a_suppressed_count_a_percent_is_published():
     for right, n in product((0, 7, 50, 101), (101, 200)):
-        assert published_share(right / n, (n - 60, 60)) == pytest.approx(right / n, abs=0.00501)
+        assert published_share(right / n, (n - 60, 60)) == pytest.approx(
+            right / n, abs=0.00501
+        )
 
 
 @pytest.fixture
@@ -110,9 +118,13 @@ def test_each_line_is_signed_by_its_author_and_verify_shows_it(tmp_path, keys):
 def test_a_key_that_is_not_trusted_is_refused_wherever_it_signed(tmp_path, keys):
     path = two_hospitals(tmp_path, keys)
     a, b, stranger = hexes(keys, "a", "b", "stranger")
-    with pytest.raises(CapsuleError, match=r"line 2 is signed by key .*which is not trusted"):
+    with pytest.raises(
+        CapsuleError, match=r"line 2 is signed by key .*which is not trusted"
+    ):
         open_capsule(path, Trust((a,)))
-    with pytest.raises(CapsuleError, match=r"line 1 is signed by key .*which is not trusted"):
+    with pytest.raises(
+        CapsuleError, match=r"line 1 is signed by key .*which is not trusted"
+    ):
         open_capsule(path, Trust((b, stranger)))
 
 
@@ -122,16 +134,22 @@ def test_the_last_hop_cannot_rewrite_an_earlier_line(tmp_path, keys):
     first = {**capsule.entries[0], "seconds": 9.5}
     second = {**capsule.entries[1], "previous": sha256(canonical(first))}
     path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=(first, second))
-    with pytest.raises(CapsuleError, match="signature of ledger line 1 does not fit its content"):
+    with pytest.raises(
+        CapsuleError, match="signature of ledger line 1 does not fit its content"
+    ):
         open_capsule(path)
 
 
-def test_a_line_taken_over_under_another_key_breaks_the_next_hospitals_signature(tmp_path, keys):
+def test_a_line_taken_over_under_another_key_breaks_the_next_hospitals_signature(
+    tmp_path, keys
+):
     capsule = open_capsule(two_hospitals(tmp_path, keys))
     own = {**capsule.entries[0], "seconds": 9.5, "signature": ""}
     first = signed(own, keys["stranger"])
     second = {**capsule.entries[1], "previous": sha256(canonical(first))}
-    path = resealed(capsule, tmp_path / "x.capsule", keys["stranger"], entries=(first, second))
+    path = resealed(
+        capsule, tmp_path / "x.capsule", keys["stranger"], entries=(first, second)
+    )
     with pytest.raises(CapsuleError, match="signature of ledger line 2"):
         open_capsule(path)
 
@@ -155,7 +173,9 @@ def test_an_audit_invented_for_another_hospital_is_refused(tmp_path, keys):
 
 
 @pytest.mark.parametrize("line", [0, 1])
-def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(line, tmp_path, keys):
+def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(
+    line, tmp_path, keys
+):
     capsule = open_capsule(two_hospitals(tmp_path, keys))
     entries = [dict(e) for e in capsule.entries]
     entries[line] |= {"key": "", "signature": ""}
@@ -163,7 +183,9 @@ def test_a_stripped_signature_is_an_error_as_soon_as_any_line_is_signed(line, tm
         entries[1]["previous"] = sha256(canonical(entries[0]))
         entries[-1] = signed(entries[-1], keys["b"])
     path = resealed(capsule, tmp_path / "x.capsule", keys["b"], entries=tuple(entries))
-    with pytest.raises(CapsuleError, match=f"line {line + 1} is not signed, though others are"):
+    with pytest.raises(
+        CapsuleError, match=f"line {line + 1} is not signed, though others are"
+    ):
         open_capsule(path)
     assert open_capsule(path, Trust(required=False)).sites == SITES[:2]
 
@@ -175,7 +197,9 @@ def test_arrays_that_nobody_signed_are_refused(tmp_path, keys):
     params = {k: v + 1 for k, v in capsule.lane.params.items()}
     changed = replace(capsule, lane=capsule.lane._replace(params=params))
     seal(changed, tmp_path / "x.capsule")
-    with pytest.raises(CapsuleError, match="arrays are not those of the ledger's last site"):
+    with pytest.raises(
+        CapsuleError, match="arrays are not those of the ledger's last site"
+    ):
         open_capsule(tmp_path / "x.capsule")
     last = {**changed.entries[-1], "arrays": arrays_of(tmp_path / "x.capsule")}
     mended = replace(changed, entries=(*changed.entries[:-1], last))
@@ -197,8 +221,14 @@ def test_lines_that_grew_in_memory_are_all_signed(before, tmp_path, keys):
     chain = settings("majority")
     capsule = Capsule.empty(chain)
     if before:
-        learn(None, SITES[0], cohort(), tmp_path / "a.capsule", settings=chain,
-              options=LearnOptions(key=keys["a"]))  # fmt: skip
+        learn(
+            None,
+            SITES[0],
+            cohort(),
+            tmp_path / "a.capsule",
+            settings=chain,
+            options=LearnOptions(key=keys["a"]),
+        )
         capsule = open_capsule(tmp_path / "a.capsule")
     for name in SITES[before:3]:
         site = split_site(cohort(), name, 0, chain.test_fraction, chain.val_fraction)
@@ -209,7 +239,9 @@ def test_lines_that_grew_in_memory_are_all_signed(before, tmp_path, keys):
             seal(capsule, path)
     seal(capsule, path, key=keys["b"])
     a, b = hexes(keys, "a", "b")
-    signed_by = [entry["key"] for entry in open_capsule(path, Trust(required=True)).entries]
+    signed_by = [
+        entry["key"] for entry in open_capsule(path, Trust(required=True)).entries
+    ]
     assert signed_by == [a] * before + [b] * (3 - before)
 
 
@@ -250,4 +282,6 @@ def test_capsules_are_written_for_their_owner_only(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
     assert (tmp_path / "a.capsule.receipt.json").stat().st_mode & 0o077 == 0
     learn(None, SITES[0], cohort(), tmp_path / "folder", settings=settings("majority"))
-    assert [f.stat().st_mode & 0o077 for f in (tmp_path / "folder").iterdir()] == [0] * 5
+    assert [f.stat().st_mode & 0o077 for f in (tmp_path / "folder").iterdir()] == [
+        0
+    ] * 5

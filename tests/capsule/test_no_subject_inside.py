@@ -69,10 +69,14 @@ def closest(parts: dict[str, bytes], fc: np.ndarray) -> float:
     best = 0.0
     for name in (box.LANE, box.REMEMBERED, box.HELD_OUT):
         for array in load(parts[name]).values():
-            rowset = windows(array) if array.is_floating_point() else np.zeros((0, N_EDGES))
+            rowset = (
+                windows(array) if array.is_floating_point() else np.zeros((0, N_EDGES))
+            )
             rowset = rowset[rowset.std(1) > 1e-12]
             if len(rowset):
-                best = max(best, float(np.abs(centred(rowset) @ centred(subjects).T).max()))
+                best = max(
+                    best, float(np.abs(centred(rowset) @ centred(subjects).T).max())
+                )
     return best
 
 
@@ -92,7 +96,9 @@ KEEP_NONE = [
 
 @pytest.mark.parametrize("method", KEEP_NONE)
 def test_no_training_subject_is_inside(method, tmp_path) -> None:
-    settings = settings_for(hardest(method), N_ROIS, training=Training(epochs=2), held_out=12)
+    settings = settings_for(
+        hardest(method), N_ROIS, training=Training(epochs=2), held_out=12
+    )
     first, out = tmp_path / "a.capsule", tmp_path / "b.capsule"
     learn(None, SITES[0], cohort(), first, settings=settings)
     learn(first, SITES[1], cohort(), out)
@@ -105,7 +111,9 @@ def test_no_training_subject_is_inside(method, tmp_path) -> None:
 
 def test_the_scan_finds_subjects_that_are_there(tmp_path) -> None:
     """Without this the test above would prove nothing."""
-    settings = settings_for(hardest("cumulative"), N_ROIS, training=Training(epochs=1), held_out=12)
+    settings = settings_for(
+        hardest("cumulative"), N_ROIS, training=Training(epochs=1), held_out=12
+    )
     out = tmp_path / "a.capsule"
     learn(
         None,
@@ -119,7 +127,10 @@ def test_the_scan_finds_subjects_that_are_there(tmp_path) -> None:
     parts = box.read_parts(out, box.CHAIN)
     assert exact_hits(out.read_bytes(), fc) == len(fc)
     assert closest(parts, fc) > 0.999999
-    hidden = {"upper": torch.from_numpy(fc[:1, :, :].astype(np.float16)), "y": torch.zeros(1)}
+    hidden = {
+        "upper": torch.from_numpy(fc[:1, :, :].astype(np.float16)),
+        "y": torch.zeros(1),
+    }
     from safetensors.torch import save
 
     rounded = save(hidden)
@@ -129,4 +140,7 @@ def test_the_scan_finds_subjects_that_are_there(tmp_path) -> None:
         warnings.simplefilter("error")
         near = save({"upper": torch.from_numpy(noisy)})
     assert exact_hits(near, fc) == 0
-    assert closest({**parts, box.REMEMBERED: near, box.HELD_OUT: near, box.LANE: near}, fc) > 0.999
+    assert (
+        closest({**parts, box.REMEMBERED: near, box.HELD_OUT: near, box.LANE: near}, fc)
+        > 0.999
+    )

@@ -18,7 +18,9 @@ from fcforge.sites import split_site
 
 
 def model(*sites: str) -> Predictor:
-    return Predictor("id", sites, (0, 1), 1.0, 2, lambda names: "", lambda fc, covariates: None)
+    return Predictor(
+        "id", sites, (0, 1), 1.0, 2, lambda names: "", lambda fc, covariates: None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,10 @@ def test_temperature_divides_logits(capsule) -> None:
     found = judge(capsule, site.test.fc.numpy())
     p, here = found.probability, np.isfinite(found.odds)
     assert here.sum() > 10
-    weight, bias = capsule.lane.params["head.0.weight"], capsule.lane.params["head.0.bias"]
+    weight, bias = (
+        capsule.lane.params["head.0.weight"],
+        capsule.lane.params["head.0.bias"],
+    )
     z = torch.atanh(site.test.fc.clamp(-0.9999, 0.9999)) / 0.2
     rows, cols = torch.triu_indices(10, 10, 1)
     u = z[:, rows, cols] @ weight.T + bias
@@ -47,7 +52,9 @@ def test_temperature_divides_logits(capsule) -> None:
 
 
 def test_silent_on_strange_scans_not_on_new_patients(capsule) -> None:
-    ordinary = np.concatenate([split_site(cohort(), s, 0).test.fc.numpy() for s in SITES[:2]])
+    ordinary = np.concatenate(
+        [split_site(cohort(), s, 0).test.fc.numpy() for s in SITES[:2]]
+    )
     odd = judge(capsule, ordinary).strangeness
     assert (odd > 1).mean() <= 0.1  # subjects nobody trained on
     rng = np.random.default_rng(0)
@@ -68,7 +75,10 @@ def test_strangeness_is_of_the_nearest_site() -> None:
     z[:, 0, 1] = z[:, 1, 0] = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4])
     far = z.clone()
     far[:, 0, 1] = far[:, 1, 0] = torch.tensor([0.7, 0.75, 0.8, 0.85, 0.9])
-    sites = [(n, Reference.of(x), limits(Reference.of(x), x)) for n, x in (("A", z), ("B", far))]
+    sites = [
+        (n, Reference.of(x), limits(Reference.of(x), x))
+        for n, x in (("A", z), ("B", far))
+    ]
     alone, _ = strangeness(sites[:1], far)
     both, why = strangeness(sites, far)
     assert (alone > both).all()
@@ -144,7 +154,9 @@ def test_commands(path, tmp_path) -> None:
     found = json.loads(out.stdout)
     assert found["sites_learned"] == list(SITES[:2])
     assert found["predictions"][0]["status"] == "ok"
-    out = run(app, ["predict", str(path), str(tmp_path), "--out", str(tmp_path / "o.csv")])
+    out = run(
+        app, ["predict", str(path), str(tmp_path), "--out", str(tmp_path / "o.csv")]
+    )
     assert out.stdout == ""
     assert (tmp_path / "o.csv").read_text().startswith("subject,status,probability")
     out = run(app, ["verify", str(path)])
@@ -172,7 +184,11 @@ def test_learn_settings_come_once(path, tmp_path) -> None:
         site=cohort().site,
         subject_id=cohort().subject_id,
     )
-    common = {"site": SITES[2], "data": tmp_path / "d.npz", "out": tmp_path / "x.capsule"}
+    common = {
+        "site": SITES[2],
+        "data": tmp_path / "d.npz",
+        "out": tmp_path / "x.capsule",
+    }
     with pytest.raises(ConfigError, match="together with --state"):
         learn_site(LearnRequest(**common, state=path, epochs=5))
     with pytest.raises(ConfigError, match="needs a method"):
@@ -200,7 +216,10 @@ def test_folders_of_fcforge_fc_are_read_through_their_table(capsule, tmp_path) -
     table = tmp_path / "participants.tsv"
     table.write_text("\n".join(rows) + "\n")
     found = predict(capsule, tmp_path)
-    assert [(row.subject, row.status) for row in found] == [("sub-b", "ok"), ("sub-a", "ok")]
+    assert [(row.subject, row.status) for row in found] == [
+        ("sub-b", "ok"),
+        ("sub-a", "ok"),
+    ]
     table.unlink()  # without a table: every file below, under its path
     assert len(predict(capsule, tmp_path)) == 4
     assert predict(capsule, tmp_path)[1].subject == "sub-a/func/sub-a_relmat.tsv"

@@ -6,16 +6,33 @@ import pytest
 import torch
 from capsule_chains import N_ROIS, QUICK, SITES, an_audit, chain, cohort, settings
 
-from fcforge.capsule import LearnOptions, learn, open_capsule, seal, settings_for, with_audit
+from fcforge.capsule import (
+    LearnOptions,
+    learn,
+    open_capsule,
+    seal,
+    settings_for,
+    with_audit,
+)
 from fcforge.capsule.contents import summary
-from fcforge.capsule.ledger import GENESIS, append, canonical, read, sha256, suppressed, write
+from fcforge.capsule.ledger import (
+    GENESIS,
+    append,
+    canonical,
+    read,
+    sha256,
+    suppressed,
+    write,
+)
 from fcforge.capsule.sealing import REAL_FLAG
 from fcforge.errors import CapsuleError
 from fcforge.report.inspect import inspect_words
 from fcforge.types import Component, LearnerSpec, Training
 
 
-def test_real_subjects_are_refused_without_the_flag_and_before_training(tmp_path) -> None:
+def test_real_subjects_are_refused_without_the_flag_and_before_training(
+    tmp_path,
+) -> None:
     out = tmp_path / "a.capsule"
     ticks: list[int] = []
     with pytest.raises(CapsuleError, match="real subjects"):
@@ -37,7 +54,8 @@ def test_real_subjects_are_refused_without_the_flag_and_before_training(tmp_path
         out,
         settings=asked,
         options=LearnOptions(
-            allow_real_subjects=True, progress=lambda done, total, last: ticks.append(done)
+            allow_real_subjects=True,
+            progress=lambda done, total, last: ticks.append(done),
         ),
     )
     assert ticks == list(range(1, asked.training.epochs + 1))
@@ -98,8 +116,12 @@ def test_existing_files_stay_unless_asked(tmp_path) -> None:
 
 def test_nothing_is_left_behind_when_writing_fails(tmp_path, monkeypatch) -> None:
     capsule = open_capsule(chain("majority", SITES[:1], tmp_path)[0])
-    monkeypatch.setattr("os.replace", lambda *a: (_ for _ in ()).throw(OSError(28, "disk full")))
-    monkeypatch.setattr("os.rename", lambda *a: (_ for _ in ()).throw(OSError(28, "disk full")))
+    monkeypatch.setattr(
+        "os.replace", lambda *a: (_ for _ in ()).throw(OSError(28, "disk full"))
+    )
+    monkeypatch.setattr(
+        "os.rename", lambda *a: (_ for _ in ()).throw(OSError(28, "disk full"))
+    )
     for out in ("b.capsule", "folder"):
         with pytest.raises(CapsuleError, match="disk full"):
             seal(capsule, tmp_path / out)
@@ -111,7 +133,11 @@ def test_ledger_is_a_chain() -> None:
     assert entries[0]["previous"] == GENESIS
     assert entries[1]["previous"] == sha256(canonical(entries[0]))
     assert read(write(entries)) == entries
-    for broken in (entries[1:], entries[::-1], ({**entries[0], "site": "B"}, entries[1])):
+    for broken in (
+        entries[1:],
+        entries[::-1],
+        ({**entries[0], "site": "B"}, entries[1]),
+    ):
         with pytest.raises(CapsuleError, match="chain"):
             read(write(broken))
     with pytest.raises(CapsuleError, match="empty or cut off"):
@@ -121,7 +147,12 @@ def test_ledger_is_a_chain() -> None:
 def test_small_cells_are_suppressed(tmp_path) -> None:
     assert [suppressed(n) for n in (0, 1, 9, 10, 57)] == [0, None, None, 10, 57]
     capsule = open_capsule(chain("majority", SITES[:2], tmp_path)[-1])
-    counts = [c for e in capsule.entries for part in e["counts"].values() for c in part.values()]
+    counts = [
+        c
+        for e in capsule.entries
+        for part in e["counts"].values()
+        for c in part.values()
+    ]
     assert None in counts  # the made-up sites are small enough to have such cells
     assert all(c is None or c == 0 or c >= 10 for c in counts)
     text = "\n".join(inspect_words(capsule))
@@ -149,7 +180,9 @@ def test_lineage_and_audit(tmp_path) -> None:
     assert [e["kind"] for e in after.entries] == ["learn", "learn", "audit", "learn"]
 
 
-def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(tmp_path) -> None:
+def test_an_audit_is_shown_with_its_site_and_for_the_state_it_is_about(
+    tmp_path,
+) -> None:
     (b,) = (open_capsule(p) for p in chain("majority", SITES[:2], tmp_path)[-1:])
     assert "Not measured: no audit" in "\n".join(inspect_words(b))
     path = tmp_path / "audited.capsule"
@@ -178,7 +211,9 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
     capsule = open_capsule(chain("independent", SITES[:1], tmp_path)[0])
     big = replace(
         capsule.settings,
-        learner=replace(capsule.settings.learner, model=Component("mlp", {"hidden": 90_000})),
+        learner=replace(
+            capsule.settings.learner, model=Component("mlp", {"hidden": 90_000})
+        ),
         n_rois=1000,
     )
     entry = {**capsule.entries[0], "settings": big.digest}
@@ -188,13 +223,23 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
 
 
 def test_a_privacy_budget_is_said_and_so_is_a_void_one(tmp_path) -> None:
-    private = LearnerSpec(Component("dp_analytic", {"epsilon": 2.5}), Component("linear"))
+    private = LearnerSpec(
+        Component("dp_analytic", {"epsilon": 2.5}), Component("linear")
+    )
     out = tmp_path / "dp.capsule"
-    made = learn(None, SITES[0], cohort(), out, settings=settings_for(private, N_ROIS, held_out=0))
+    made = learn(
+        None,
+        SITES[0],
+        cohort(),
+        out,
+        settings=settings_for(private, N_ROIS, held_out=0),
+    )
     said = inspect_words(made)
     assert summary(made)["privacy_budget"] == {
-        "epsilon": 2.5, "delta": 1e-3, "noise_is_secret": True,
-    }  # fmt: skip
+        "epsilon": 2.5,
+        "delta": 1e-3,
+        "noise_is_secret": True,
+    }
     assert any("carry epsilon 2.5 (delta 0.001) per person" in line for line in said)
     known = inspect_words(open_capsule(chain("dp_analytic", SITES[:1], tmp_path)[0]))
     assert any("there is no guarantee" in line for line in known)

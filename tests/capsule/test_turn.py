@@ -18,17 +18,29 @@ def test_diagnoses_that_are_turned_round_are_refused_unless_accepted(tmp_path):
     data = simulate("easy", n_rois=20, n_sites=2, scale=1.0, seed=1)
     one, two = data.site_names
     path = tmp_path / "a.capsule"
-    learn(None, one, data, path, settings=replace(settings("analytic", held_out=0), n_rois=20))
+    learn(
+        None,
+        one,
+        data,
+        path,
+        settings=replace(settings("analytic", held_out=0), n_rois=20),
+    )
     turned = replace(data, y=1 - data.y)
-    with pytest.raises(DataError, match=r"the wrong way round \(AUROC 0\..*--accept-labels"):
+    with pytest.raises(
+        DataError, match=r"the wrong way round \(AUROC 0\..*--accept-labels"
+    ):
         learn(path, two, turned, tmp_path / "b.capsule")
     anyway = LearnOptions(accept=["accept_labels"])
     made = learn(path, two, turned, tmp_path / "b.capsule", options=anyway)
     assert made.entries[-1]["flags"] == ["accept_labels"]
     said = []
-    made = learn(path, two, data, tmp_path / "c.capsule", options=LearnOptions(say=said.append))
+    made = learn(
+        path, two, data, tmp_path / "c.capsule", options=LearnOptions(say=said.append)
+    )
     assert made.entries[-1]["flags"] == []
-    assert re.search(r"came in reaches accuracy 0\.\d+ on the \d+ people to be learned", said[-1])
+    assert re.search(
+        r"came in reaches accuracy 0\.\d+ on the \d+ people to be learned", said[-1]
+    )
 
 
 def test_shuffled_rois_are_noticed_without_their_names(tmp_path):
@@ -43,7 +55,9 @@ def test_shuffled_rois_are_noticed_without_their_names(tmp_path):
 
 
 def private(epsilon: float):
-    learner = LearnerSpec(Component("dp_analytic", {"epsilon": epsilon}), Component("linear"))
+    learner = LearnerSpec(
+        Component("dp_analytic", {"epsilon": epsilon}), Component("linear")
+    )
     return settings_for(learner, N_ROIS, held_out=0)
 
 
@@ -51,11 +65,23 @@ def test_no_more_than_the_hospital_allows_is_spent(tmp_path):
     path, said = tmp_path / "a.capsule", list[str]()
     for most in (0.5, 1.9):
         with pytest.raises(ConfigError, match=r"spend epsilon 2 per person, more than"):
-            learn(None, SITES[0], cohort(), path, settings=private(2.0),
-                  options=LearnOptions(epsilon=most))  # fmt: skip
+            learn(
+                None,
+                SITES[0],
+                cohort(),
+                path,
+                settings=private(2.0),
+                options=LearnOptions(epsilon=most),
+            )
     asked = LearnOptions(epsilon=2.0)
-    learn(None, SITES[0], cohort(), path, settings=private(2.0),
-          options=replace(asked, say=said.append))  # fmt: skip
+    learn(
+        None,
+        SITES[0],
+        cohort(),
+        path,
+        settings=private(2.0),
+        options=replace(asked, say=said.append),
+    )
     assert said == ["each person of this site spends epsilon 2 (delta 0.001)"]
     with pytest.raises(ConfigError, match="promises nothing"):
         require_budget(settings("majority"), 1.0)

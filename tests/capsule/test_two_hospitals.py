@@ -62,9 +62,22 @@ def test_hand_over(tmp_path) -> None:
     save_site(SITES[0], a)
     # hospital A learns and seals; hospital B's folder does not exist yet
     first = hospital(
-        a, b, "learn", "--site", SITES[0], "--data", "data.npz", "--out", "a.capsule",
-        "--method", "analytic", "--epochs", "3", "--held-out", "16",
-    )  # fmt: skip
+        a,
+        b,
+        "learn",
+        "--site",
+        SITES[0],
+        "--data",
+        "data.npz",
+        "--out",
+        "a.capsule",
+        "--method",
+        "analytic",
+        "--epochs",
+        "3",
+        "--held-out",
+        "16",
+    )
     assert SITES[0] in first
     shutil.copy(a / "a.capsule", post)
     # A's data are gone from this machine before B starts: B has the one file
@@ -72,14 +85,28 @@ def test_hand_over(tmp_path) -> None:
     save_site(SITES[1], b)
     arrived = str(post / "a.capsule")
     hospital(
-        b, a, "learn", "--state", arrived, "--site", SITES[1], "--data", "data.npz",
-        "--out", str(post / "b.capsule"), "--yes",
-    )  # fmt: skip
+        b,
+        a,
+        "learn",
+        "--state",
+        arrived,
+        "--site",
+        SITES[1],
+        "--data",
+        "data.npz",
+        "--out",
+        str(post / "b.capsule"),
+        "--yes",
+    )
     shown = hospital(b, a, "inspect", str(post / "b.capsule"))
     # A's accuracy after B is printed, from A's synthetic held-out set
     travelled = open_capsule(post / "b.capsule")
     after = travelled.entries[-1]["metrics"]["held_out"][SITES[0]]["accuracy"]
-    line = next(x for x in shown.splitlines() if x.strip().startswith(SITES[0] + " ") and "%" in x)
+    line = next(
+        x
+        for x in shown.splitlines()
+        if x.strip().startswith(SITES[0] + " ") and "%" in x
+    )
     assert line.rstrip().endswith(f"{100 * after:.1f} %")
     # and the travelled capsule is the one a single process makes, which is the run (tested there)
     (tmp_path / "one").mkdir()

@@ -34,15 +34,21 @@ def test_releases_of_version_3_are_read():
     assert all(check.ok for check in files.verify(path, Trust()))
 
 
-@pytest.mark.parametrize(("version", "age"), [(4, "a newer"), (2, "an older"), ("3", "a newer")])
+@pytest.mark.parametrize(
+    ("version", "age"), [(4, "a newer"), (2, "an older"), ("3", "a newer")]
+)
 @pytest.mark.parametrize("form", [box.CHAIN, box.RELEASES])
 def test_an_unknown_version_says_who_reads_it(version, age, form, tmp_path):
     path = FIXTURES / ("version3.capsule" if form == box.CHAIN else "releases3.capsule")
     parts = box.read_parts(path, form)
     manifest = {**json.loads(parts[box.MANIFEST]), "version": version}
     (tmp_path / "x").write_bytes(box.pack({**parts, box.MANIFEST: canonical(manifest)}))
-    with pytest.raises(CapsuleError, match=f"version {version!r}; this.*version 3.*{age} fcforge"):
-        open_capsule(tmp_path / "x") if form == box.CHAIN else read_consortium(tmp_path / "x")
+    with pytest.raises(
+        CapsuleError, match=f"version {version!r}; this.*version 3.*{age} fcforge"
+    ):
+        open_capsule(tmp_path / "x") if form == box.CHAIN else read_consortium(
+            tmp_path / "x"
+        )
 
 
 def test_a_version_is_a_number(tmp_path):

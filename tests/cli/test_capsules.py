@@ -15,7 +15,13 @@ SITES = ("Sim-NYU", "Sim-UM")
 def data(tmp_path_factory):
     cohort = simulate(preset="easy", n_rois=10, n_sites=2, scale=0.3, seed=2)
     path = tmp_path_factory.mktemp("data") / "both.npz"
-    np.savez(path, fc=cohort.fc, label=cohort.y, site=cohort.site, subject_id=cohort.subject_id)
+    np.savez(
+        path,
+        fc=cohort.fc,
+        label=cohort.y,
+        site=cohort.site,
+        subject_id=cohort.subject_id,
+    )
     return path, cohort
 
 
@@ -27,10 +33,27 @@ def chain(data, tmp_path_factory) -> tuple:
     names = cohort.site_names
     first, second = folder / "1.capsule", folder / "2.capsule"
     started = fcforge(
-        "learn", "--site", names[0], "--data", path, "--out", first, "--method", "analytic"
+        "learn",
+        "--site",
+        names[0],
+        "--data",
+        path,
+        "--out",
+        first,
+        "--method",
+        "analytic",
     )
     went_on = fcforge(
-        "learn", "--site", names[1], "--data", path, "--out", second, "--state", first, "--yes"
+        "learn",
+        "--site",
+        names[1],
+        "--data",
+        path,
+        "--out",
+        second,
+        "--state",
+        first,
+        "--yes",
     )
     return first, second, started, went_on
 
@@ -61,25 +84,50 @@ def refused(answer: Answer, says: str) -> None:
 )
 def test_a_first_site_that_says_too_little_or_too_much(words, says, data, tmp_path):
     path, cohort = data
-    site = ("--site", cohort.site_names[0], "--data", path, "--out", tmp_path / "x.capsule")
+    site = (
+        "--site",
+        cohort.site_names[0],
+        "--data",
+        path,
+        "--out",
+        tmp_path / "x.capsule",
+    )
     refused(fcforge("learn", *site, *words), says)
     assert not (tmp_path / "x.capsule").exists()
 
 
 def test_a_later_site_follows_the_capsule(chain, data, tmp_path):
     path, cohort = data
-    site = ("--site", cohort.site_names[1], "--data", path, "--out", tmp_path / "x.capsule")
+    site = (
+        "--site",
+        cohort.site_names[1],
+        "--data",
+        path,
+        "--out",
+        tmp_path / "x.capsule",
+    )
     answer = fcforge("learn", *site, "--state", chain[0], "--held-out", 3)
     refused(answer, "--held-out was given together with --state")
 
 
 def test_going_on_is_asked_for_or_said(chain, data, tmp_path):
     path, cohort = data
-    site = ("--site", cohort.site_names[1], "--data", path, "--out", tmp_path / "x.capsule")
+    site = (
+        "--site",
+        cohort.site_names[1],
+        "--data",
+        path,
+        "--out",
+        tmp_path / "x.capsule",
+    )
     answer = fcforge("learn", *site, "--state", chain[0])
     refused(answer, "add --yes")
-    for words in (f"sites so far: {cohort.site_names[0]}", f"{cohort.site_names[0]}: nobody",
-                  "analytic/linear, 10 ROIs, seed 0", "nothing is promised"):  # fmt: skip
+    for words in (
+        f"sites so far: {cohort.site_names[0]}",
+        f"{cohort.site_names[0]}: nobody",
+        "analytic/linear, 10 ROIs, seed 0",
+        "nothing is promised",
+    ):
         assert words in answer.err
     assert not (tmp_path / "x.capsule").exists()
 
@@ -90,16 +138,34 @@ def test_evaluate_compares_the_classes(data, tmp_path):
     names = {"site": cohort.site, "subject_id": cohort.subject_id}
     np.savez(tmp_path / "words.npz", fc=cohort.fc, label=words, **names)
     np.savez(
-        tmp_path / "other.npz", fc=cohort.fc, label=np.where(words == "TC", "NC", "MDD"), **names
+        tmp_path / "other.npz",
+        fc=cohort.fc,
+        label=np.where(words == "TC", "NC", "MDD"),
+        **names,
     )
     out = tmp_path / "x.capsule"
-    site = ("--site", cohort.site_names[0], "--data", tmp_path / "words.npz", "--out", out)
-    assert fcforge("learn", *site, "--method", "majority", "--positive", "ASD").code == 0
-    refused(fcforge("evaluate", out, tmp_path / "other.npz", "--positive", "MDD"),
-            "the capsule's patients are 'ASD'")  # fmt: skip
-    refused(fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "TC"),
-            "The other way round")  # fmt: skip
-    assert fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "ASD").code == 0
+    site = (
+        "--site",
+        cohort.site_names[0],
+        "--data",
+        tmp_path / "words.npz",
+        "--out",
+        out,
+    )
+    assert (
+        fcforge("learn", *site, "--method", "majority", "--positive", "ASD").code == 0
+    )
+    refused(
+        fcforge("evaluate", out, tmp_path / "other.npz", "--positive", "MDD"),
+        "the capsule's patients are 'ASD'",
+    )
+    refused(
+        fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "TC"),
+        "The other way round",
+    )
+    assert (
+        fcforge("evaluate", out, tmp_path / "words.npz", "--positive", "ASD").code == 0
+    )
 
 
 def test_a_config_gives_the_settings(data, tmp_path):
@@ -110,9 +176,18 @@ def test_a_config_gives_the_settings(data, tmp_path):
         '[[learner]]\nmethod = "analytic"\nmodel = "linear"\n'
         '[[learner]]\nmethod = "finetune"\nmodel = "linear"\n'
     )
-    site = ("--site", cohort.site_names[0], "--data", path, "--out", tmp_path / "x.capsule")
+    site = (
+        "--site",
+        cohort.site_names[0],
+        "--data",
+        path,
+        "--out",
+        tmp_path / "x.capsule",
+    )
     refused(fcforge("learn", *site, "--config", config), "the config has 2 learners")
-    refused(fcforge("learn", *site, "--config", config, "--method", "ewc"), "Use --learner")
+    refused(
+        fcforge("learn", *site, "--config", config, "--method", "ewc"), "Use --learner"
+    )
     answer = fcforge("learn", *site, "--config", config, "--learner", "analytic/linear")
     assert answer.code == 0, answer.err
     inside = json.loads(fcforge("inspect", tmp_path / "x.capsule", "--json").out)
@@ -142,7 +217,9 @@ def test_predict_fails_when_nothing_could_be_used(chain, data, tmp_path):
     assert "1 cannot be used." in answer.err
     np.save(tmp_path / "right.npy", data[1].fc[0])
     assert fcforge("predict", chain[1], tmp_path).code == 0  # one of two is something
-    refused(fcforge("predict", chain[1], tmp_path / "none.npy"), "no such file or folder")
+    refused(
+        fcforge("predict", chain[1], tmp_path / "none.npy"), "no such file or folder"
+    )
 
 
 # -- inspect, verify, keys ---------------------------------------------------------------------
@@ -185,6 +262,8 @@ def test_predict_says_why(chain, data, tmp_path):
     assert np.load(out / "matrices.npz")["contribution"].shape == (len(ok), 10, 10)
     page = (out / "index.html").read_text()
     assert "Deletion test" in page
-    refused_atlas = fcforge("predict", chain[1], path, "--explain", out, "--atlas", "AAL116")
+    refused_atlas = fcforge(
+        "predict", chain[1], path, "--explain", out, "--atlas", "AAL116"
+    )
     assert refused_atlas.code == 2
     assert "116 ROIs, the model 10" in refused_atlas.err

@@ -54,7 +54,9 @@ def shared_layout(tmp_path_factory) -> Path:
 
 
 def test_help_is_quick_and_light():
-    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HELP], capture_output=True, text=True, check=True
+    )
     assert "HEAVY []" in done.stderr
     # processor time, not the clock: a busy machine is no slow command
     assert float(done.stderr.split("CPU")[1]) < 0.5
@@ -64,7 +66,12 @@ def test_help_is_quick_and_light():
 
 def test_the_embedded_demo_runs(tmp_path, monkeypatch):
     """The command with its own config; one epoch, one order and few ROIs suffice."""
-    small = ("training.epochs=1", "experiment.orders=1", "dataset.scale=0.4", "dataset.n_rois=12")
+    small = (
+        "training.epochs=1",
+        "experiment.orders=1",
+        "dataset.scale=0.4",
+        "dataset.n_rois=12",
+    )
     found = []
 
     def quickly(config, out, **_):
@@ -95,7 +102,14 @@ def test_list(kind):
         "datasets": {"simulated", "folder"},
         "models": {"gcn", "gat", "sage", "graph_transformer", "gae", "linear", "mlp"},
         "generators": {"fcm_vae", "corr_gauss"},
-        "methods": {"finetune", "joint", "cumulative", "independent", "majority", "analytic"},
+        "methods": {
+            "finetune",
+            "joint",
+            "cumulative",
+            "independent",
+            "majority",
+            "analytic",
+        },
     }
     assert known[kind] <= set(names)
 
@@ -144,7 +158,9 @@ def test_a_config_may_point_at_such_a_file(shared_layout, tmp_path):
     assert answer.code == 0, answer.err
     assert "1 learner, 2 runs, 4 site trainings\n" in answer.out
     assert "LEAK ON: select_on_test" in answer.out
-    dry = fcforge("run", config, "--dry-run", "--out", tmp_path / "run", "--device", "cpu")
+    dry = fcforge(
+        "run", config, "--dry-run", "--out", tmp_path / "run", "--device", "cpu"
+    )
     assert dry.code == 0, dry.err
     assert "LEAK ON: select_on_test" in dry.err
     assert not (tmp_path / "run").exists()
@@ -211,7 +227,10 @@ def test_status_and_report_of_a_finished_run(tmp_path):
     assert len(table) >= 6
     assert f"report: {page}" in report.err
     # what the page warns of, the terminal does too: one line each, away from the table
-    assert "caution: only 1 seed: differences may come from one lucky split.\n" in report.err
+    assert (
+        "caution: only 1 seed: differences may come from one lucky split.\n"
+        in report.err
+    )
 
 
 def test_a_report_of_nothing_says_so(tmp_path):
@@ -234,11 +253,16 @@ def test_a_report_of_nothing_says_so(tmp_path):
         (("--set", "training.epochs=0"), "epochs = 0 is too small"),
         (("--set", "learner.0.method=fintune"), "Did you mean 'finetune'?"),
         (("--set", 'experiment.orders=[["Sim-NYU","X"]]'), "unknown site in order"),
-        (("--set", "dataset.colour=3"), "dataset 'simulated': unknown setting 'colour'"),
+        (
+            ("--set", "dataset.colour=3"),
+            "dataset 'simulated': unknown setting 'colour'",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_is_one_line_and_writes_nothing(args, says, tmp_path):
-    answer = fcforge("run", small_config(), "--out", tmp_path / "run", "--jobs", 1, *args)
+    answer = fcforge(
+        "run", small_config(), "--out", tmp_path / "run", "--jobs", 1, *args
+    )
     assert (answer.code, answer.out) == (2, "")
     last = answer.err.splitlines()[-1]
     assert last.startswith("error: ")
@@ -259,7 +283,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
 
 def test_trouble_with_the_disk_is_one_line(tmp_path):
     (tmp_path / "file").touch()
-    answer = fcforge("run", small_config(), "--out", tmp_path / "file" / "run", "--jobs", 1)
+    answer = fcforge(
+        "run", small_config(), "--out", tmp_path / "file" / "run", "--jobs", 1
+    )
     assert answer.code == 2
     assert answer.err.splitlines()[-1].startswith("error: ")
     assert str(tmp_path / "file") in answer.err
@@ -303,7 +329,8 @@ def test_dry_run_of_a_finished_run_has_nothing_to_do():
 
 
 @pytest.mark.parametrize(
-    ("kind", "registry"), [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)]
+    ("kind", "registry"),
+    [("datasets", DATASETS), ("generators", GENERATORS), ("methods", METHODS)],
 )
 def test_every_name_is_listed(kind, registry):
     assert [row["name"] for row in catalogue(kind)] == list(registry)
@@ -329,5 +356,7 @@ def test_methods_say_what_they_keep():
 
 
 def test_an_unknown_kind():
-    with pytest.raises(ConfigError, match=r"unknown kind 'method'\. Did you mean 'methods'"):
+    with pytest.raises(
+        ConfigError, match=r"unknown kind 'method'\. Did you mean 'methods'"
+    ):
         catalogue("method")

@@ -23,7 +23,9 @@ def test_a_wrong_identity_is_one_line_and_exit_code_2(tmp_path):
     mine = fcforge("keys", "age", tmp_path / "mine.txt").out.split()[-1]
     fcforge("encrypt", tmp_path / "a.capsule", "--to", mine)
     sealed = tmp_path / "a.capsule.age"
-    answer = fcforge("decrypt", sealed, "--identity", tmp_path / "other.txt", "--out", "no")
+    answer = fcforge(
+        "decrypt", sealed, "--identity", tmp_path / "other.txt", "--out", "no"
+    )
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.count("\n") == 1
     assert "ask the sender to encrypt it for you" in answer.err

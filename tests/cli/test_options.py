@@ -45,7 +45,9 @@ def kitchen_run(*words: str):
 
 
 def test_fields_are_arguments_and_options():
-    said = kitchen_run("cook", "soup", "--size", "large", "--extra", "salt", "--extra", "bread")
+    said = kitchen_run(
+        "cook", "soup", "--size", "large", "--extra", "salt", "--extra", "bread"
+    )
     assert said.exit_code == 0, said.output
     order = Order("soup", size="large", extra=["salt", "bread"])
     assert said.stdout == f"{order}\n"
@@ -63,14 +65,23 @@ def test_what_the_command_returns_is_the_exit_code():
     assert kitchen_run("cook", "poison").exit_code == 3
 
 
-@pytest.mark.parametrize("words", [(), ("soup", "--portions", "0"), ("soup", "--size", "huge")])
+@pytest.mark.parametrize(
+    "words", [(), ("soup", "--portions", "0"), ("soup", "--size", "huge")]
+)
 def test_what_typer_can_refuse_it_refuses(words):
     assert kitchen_run("cook", *words).exit_code == 2
 
 
 def test_help_comes_from_the_fields_and_the_docstring():
     text = kitchen_run("cook", "--help").output
-    for part in ("Cook a dish.", "What to cook.", "--size", "How much.", "x>=1", "--no-hot"):
+    for part in (
+        "Cook a dish.",
+        "What to cook.",
+        "--size",
+        "How much.",
+        "x>=1",
+        "--no-hot",
+    ):
         assert part in text
     assert "--as-json" not in text
 
@@ -90,7 +101,9 @@ def test_every_command_and_option_has_a_help_text(name):
     for parameter in command.params:
         assert parameter.name == "help" or parameter.help, f"{name} {parameter.name}"
         # the terminal would take [all] for markup and not show it
-        assert not re.search(r"\[[a-z#/@]", parameter.help or ""), f"{name} {parameter.name}"
+        assert not re.search(r"\[[a-z#/@]", parameter.help or ""), (
+            f"{name} {parameter.name}"
+        )
 
 
 def test_help_shows_the_groups():

@@ -21,9 +21,14 @@ def people() -> Cohort:
     sex = rng.integers(1, 3, len(made)).astype(float)
     covariates = {**made.covariates, "age": age, "sex": sex}
     return Cohort(
-        name="made up", fc=made.fc, y=made.y, site=made.site, subject_id=made.subject_id,
-        roi_names=tuple(f"ROI {i}" for i in range(R)), covariates=covariates,
-    )  # fmt: skip
+        name="made up",
+        fc=made.fc,
+        y=made.y,
+        site=made.site,
+        subject_id=made.subject_id,
+        roi_names=tuple(f"ROI {i}" for i in range(R)),
+        covariates=covariates,
+    )
 
 
 def sites() -> tuple[str, ...]:

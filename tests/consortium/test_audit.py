@@ -65,9 +65,13 @@ def test_halves_are_halves_and_differ():
 def test_contributions_are_those_of_a_release():
     start = empty().start.arrays
     np.testing.assert_allclose(
-        np.linalg.norm(everybody().rows, axis=1).max(), vector.sensitivity(start), rtol=1e-9
+        np.linalg.norm(everybody().rows, axis=1).max(),
+        vector.sensitivity(start),
+        rtol=1e-9,
     )
-    assert turn("none").release.numbers == pytest.approx(everybody().rows.sum(0).tolist())
+    assert turn("none").release.numbers == pytest.approx(
+        everybody().rows.sum(0).tolist()
+    )
 
 
 def test_references_hide_nobody_and_strangers_everybody():
@@ -90,11 +94,18 @@ def test_noise_hides_people_and_no_attack_exceeds_the_ceiling():
 
 
 def test_an_attack_has_a_row_at_every_budget():
-    names = {row.attack for row in audit().rows if row.release == "release at epsilon 8"}
+    names = {
+        row.attack for row in audit().rows if row.release == "release at epsilon 8"
+    }
     assert names == {
-        SAMPLE, KNOWN, "class mean", "leverage", "loss", "loss against public head",
+        SAMPLE,
+        KNOWN,
+        "class mean",
+        "leverage",
+        "loss",
+        "loss against public head",
         "shadow models",
-    }  # fmt: skip
+    }
 
 
 def test_ceiling_by_hand():
@@ -118,10 +129,14 @@ def test_the_receipt_proves_the_people_in_any_order_and_among_others():
 def test_other_people_are_refused_by_name():
     gone = mine().subject_id[3]
     with pytest.raises(DataError, match=rf"1 are not in the data \(first: {gone}\)"):
-        audit_release(turn().group, mine().select(mine().subject_id != gone), SITE, turn().home)
+        audit_release(
+            turn().group, mine().select(mine().subject_id != gone), SITE, turn().home
+        )
     fc = mine().fc.copy()
     fc[5] = 0.9 * fc[5] + 0.1 * np.eye(fc.shape[1])
-    with pytest.raises(DataError, match=rf"another scan \(first: {mine().subject_id[5]}\)"):
+    with pytest.raises(
+        DataError, match=rf"another scan \(first: {mine().subject_id[5]}\)"
+    ):
         audit_release(turn().group, replace(mine(), fc=fc), SITE, turn().home)
 
 
@@ -139,7 +154,8 @@ def test_other_diagnoses_are_refused():
     y[0] = 1 - y[0]
     for made in (exact, turn()):
         with pytest.raises(
-            DataError, match=rf"1 have another diagnosis \(first: {mine().subject_id[0]}"
+            DataError,
+            match=rf"1 have another diagnosis \(first: {mine().subject_id[0]}",
         ):
             audit_release(made.group, replace(mine(), y=y), SITE, made.home)
     require_numbers(turn().release, everybody().rows)
@@ -152,7 +168,9 @@ def test_a_later_wave_is_audited_where_its_people_are_there():
     first = learn(empty(), mine().select(half), SITE, Home(), Budget())
     both = learn(first.group, mine().select(~half), SITE, first.home, Budget())
     assert released_people(both.group, mine(), SITE, both.home)[0].wave == 2
-    assert released_people(both.group, mine().select(half), SITE, both.home)[0].wave == 1
+    assert (
+        released_people(both.group, mine().select(half), SITE, both.home)[0].wave == 1
+    )
 
 
 def test_words_for_a_board():
@@ -175,10 +193,16 @@ def test_an_audit_is_recorded_beside_its_release_and_leaves_with_it(tmp_path):
     assert group.digest == turn().group.digest
     assert torch.equal(group.head.weight, turn().group.head.weight)
     rows = {row["release"] for row in record.result["rows"] if not row["reference"]}
-    assert rows == {"release at epsilon 1"}  # what was tried without noise is not of this release
+    assert rows == {
+        "release at epsilon 1"
+    }  # what was tried without noise is not of this release
     path = write_consortium(group, tmp_path / "x.capsule")
     assert read_consortium(path).audits == (record,)
-    assert turn().group.merged(group).audits == group.merged(turn().group).audits == (record,)
+    assert (
+        turn().group.merged(group).audits
+        == group.merged(turn().group).audits
+        == (record,)
+    )
     assert group.withdrawn(SITE).audits == ()
     assert group.withdrawn(SITE).merged(group).audits == ()
     assert audit_words(group)[0].startswith(f"Audited by {SITE} on ")
@@ -207,9 +231,13 @@ def test_the_command_audits_a_capsule_of_releases(tmp_path):
     home = write_own(turn().home, tmp_path / "home.json")
     data = tmp_path / "mine.npz"
     np.savez(
-        data, fc=mine().fc, label=mine().y, site=mine().site,
-        subject_id=mine().subject_id, **mine().covariates,
-    )  # fmt: skip
+        data,
+        fc=mine().fc,
+        label=mine().y,
+        site=mine().site,
+        subject_id=mine().subject_id,
+        **mine().covariates,
+    )
     base = ["audit", "--capsule", capsule, "--data", data, "--site", SITE]
     done = fcforge(*base, "--local", home, "--json", "--out", tmp_path / "found")
     assert done.code == 0, done.err

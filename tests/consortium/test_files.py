@@ -60,7 +60,9 @@ def test_round_trip(group, sealed, tmp_path):
 def test_confounds_travel(tmp_path):
     from fcforge.consortium import Consortium
 
-    path = write_consortium(Consortium(start(("age", "mean_fd"))), tmp_path / "x.capsule")
+    path = write_consortium(
+        Consortium(start(("age", "mean_fd"))), tmp_path / "x.capsule"
+    )
     back = read_consortium(path).start
     assert back.digest == start(("age", "mean_fd")).digest
     assert back.removes == ("age", "mean_fd")
@@ -112,17 +114,29 @@ def forged(sealed, tmp_path, change):
 
 @pytest.mark.parametrize(
     "field",
-    ["numbers", "epsilon", "noise_sd", "site", "time", "commitment", "wave", "spent", "fcforge"],
+    [
+        "numbers",
+        "epsilon",
+        "noise_sd",
+        "site",
+        "time",
+        "commitment",
+        "wave",
+        "spent",
+        "fcforge",
+    ],
 )
 def test_a_rewritten_release_is_refused(sealed, tmp_path, field):
     def change(manifest, records):
         value = records[0][field]
         records[0][field] = {
-            list: lambda v: [x + 1 for x in v], str: lambda v: "0" * len(v),
-        }.get(type(value), lambda v: v * 2)(value)  # fmt: skip
+            list: lambda v: [x + 1 for x in v],
+            str: lambda v: "0" * len(v),
+        }.get(type(value), lambda v: v * 2)(value)
 
     with pytest.raises(
-        CapsuleError, match=r"the signature of the release of site .* does not fit|is not a"
+        CapsuleError,
+        match=r"the signature of the release of site .* does not fit|is not a",
     ):
         read_consortium(forged(sealed, tmp_path, change))
 
@@ -151,13 +165,18 @@ def test_only_the_hospital_withdraws_what_it_signed(group, keys):
     with pytest.raises(CapsuleError, match=r"is signed by key .*--sign"):
         group.withdrawn(site, keys[1])
     forged = Withdrawal(
-        site=site, start=group.start.digest, time=group.releases[0].time, fcforge="0",
+        site=site,
+        start=group.start.digest,
+        time=group.releases[0].time,
+        fcforge="0",
         releases=(group.releases[0].digest,),
-    )  # fmt: skip
+    )
     with pytest.raises(CapsuleError, match="signed by different keys"):
         group.joined([forged])
     stranger = replace(forged, site="another").signed(keys[1])
-    with pytest.raises(CapsuleError, match="'another' cannot withdraw a release of site"):
+    with pytest.raises(
+        CapsuleError, match="'another' cannot withdraw a release of site"
+    ):
         group.joined([stranger])
     with pytest.raises(CapsuleError, match="cannot withdraw"):  # whichever comes first
         empty().joined([stranger]).joined(group.releases)
@@ -174,7 +193,10 @@ def test_only_the_hospital_withdraws_what_it_signed(group, keys):
         (lambda m, r: m.update(extra=1), "holds what is not part of a capsule"),
         (lambda m, r: r.append(r[0]), "repeat each other"),
         (lambda m, r: r.reverse(), "in disorder"),
-        (lambda m, r: r[0].update(kind="scan"), "not a release, a withdrawal or an audit"),
+        (
+            lambda m, r: r[0].update(kind="scan"),
+            "not a release, a withdrawal or an audit",
+        ),
         (lambda m, r: r[0].update(numbers="x"), "is not a list"),
     ],
 )

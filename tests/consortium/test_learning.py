@@ -10,7 +10,12 @@ from small_consortium import empty, people, sites
 from fcforge.capsule import ledger
 from fcforge.capsule.judging import quality, require_labels
 from fcforge.consortium import Home, read_home, write_own
-from fcforge.consortium.learning import Budget, fit_threshold, learn, leave_one_out_scores
+from fcforge.consortium.learning import (
+    Budget,
+    fit_threshold,
+    learn,
+    leave_one_out_scores,
+)
 from fcforge.errors import CapsuleError, ConfigError, DataError
 
 SITE = sites()[2]
@@ -41,13 +46,17 @@ def test_exact_releases_are_the_sums():
 
     done = learn(empty(), people(), SITE, Home(), Budget("none"))
     x = empty().start.features(torch.from_numpy(mine().fc), {})
-    wanted = vector.contributions(empty().start.arrays, x, torch.from_numpy(mine().y)).sum(0)
+    wanted = vector.contributions(
+        empty().start.arrays, x, torch.from_numpy(mine().y)
+    ).sum(0)
     assert done.release.numbers == pytest.approx(wanted.tolist())
     assert (done.release.epsilon, done.release.noise_sd) == (0.0, 0.0)
 
 
 def test_two_releases_have_different_noise():
-    one, two = (learn(empty(), people(), SITE, Home(), Budget()).release for _ in range(2))
+    one, two = (
+        learn(empty(), people(), SITE, Home(), Budget()).release for _ in range(2)
+    )
     assert one.numbers != two.numbers
 
 
@@ -63,7 +72,9 @@ def test_new_people_are_a_further_wave_and_the_same_people_are_told():
     assert third.release.wave == 3
     assert third.release.spent == 2.0
     # another id on the same scan is the same person
-    renamed = replace(mine(), subject_id=np.array([f"x{i}" for i in range(len(mine()))]))
+    renamed = replace(
+        mine(), subject_id=np.array([f"x{i}" for i in range(len(mine()))])
+    )
     with pytest.raises(ConfigError, match="earlier release"):
         learn(second.group, renamed, SITE, second.home, Budget())
 
@@ -77,14 +88,18 @@ def test_noise_after_exact_sums_promises_nothing():
     left = leave_one_out_scores(
         twice.group, x, torch.from_numpy(mine().y), np.full(len(mine()), 2.0)
     )
-    assert twice.home.threshold == fit_threshold(left, mine().y, twice.group.digest, SITE)
+    assert twice.home.threshold == fit_threshold(
+        left, mine().y, twice.group.digest, SITE
+    )
 
 
 def test_turned_labels_are_refused():
     done = learn(empty(), people(), SITE, Home(), Budget())
     assert done.before["auroc"] > 0.7
     turned = replace(mine(), y=1 - mine().y)
-    with pytest.raises(DataError, match=r"wrong way round.*means patient.*--accept-labels"):
+    with pytest.raises(
+        DataError, match=r"wrong way round.*means patient.*--accept-labels"
+    ):
         learn(empty(), turned, SITE, Home(), Budget())
     learn(empty(), turned, SITE, Home(), Budget(), accept_labels=True)
 
@@ -92,7 +107,9 @@ def test_turned_labels_are_refused():
 def test_few_people_below_chance_are_refused_where_luck_is_unlikely():
     """All patients below all controls: one of 35 orders of 3 and 4 people, one of 20 of 3 and 3."""
     odds, y = np.arange(7.0), np.array([1, 1, 1, 0, 0, 0, 0])
-    with pytest.raises(DataError, match=r"AUROC 0\.00 of 7 people.*p = 0\.029.*--accept-labels"):
+    with pytest.raises(
+        DataError, match=r"AUROC 0\.00 of 7 people.*p = 0\.029.*--accept-labels"
+    ):
         require_labels(odds, y, accept=False)
     assert require_labels(odds, y, accept=True)
     assert not require_labels(odds[:6], y[:6], accept=False)
@@ -117,20 +134,26 @@ def test_other_words_for_patients_are_refused():
 def test_public_people_are_refused_by_id():
     ids = mine().subject_id.copy()
     ids[2] = people().select_sites(sites()[:1]).subject_id[0]
-    with pytest.raises(DataError, match=rf"1 of its people are among the public ones.*{ids[2]}"):
+    with pytest.raises(
+        DataError, match=rf"1 of its people are among the public ones.*{ids[2]}"
+    ):
         learn(empty(), replace(mine(), subject_id=ids), SITE, Home(), Budget())
 
 
 def test_shuffled_rois_are_refused():
     order = np.random.default_rng(0).permutation(10)
     shuffled = replace(mine(), fc=mine().fc[:, order][:, :, order], roi_names=())
-    with pytest.raises(DataError, match=r"unlike the public people's.*order of the ROIs"):
+    with pytest.raises(
+        DataError, match=r"unlike the public people's.*order of the ROIs"
+    ):
         learn(empty(), shuffled, SITE, Home(), Budget())
 
 
 def test_other_roi_names_are_refused():
     names = (*mine().roi_names[1::-1], *mine().roi_names[2:])
-    with pytest.raises(CapsuleError, match=r"ROI 1 is 'ROI 1', the capsule has 'ROI 0' there"):
+    with pytest.raises(
+        CapsuleError, match=r"ROI 1 is 'ROI 1', the capsule has 'ROI 0' there"
+    ):
         learn(empty(), replace(mine(), roi_names=names), SITE, Home(), Budget())
 
 
@@ -140,7 +163,9 @@ def test_people_without_a_covariate_that_is_removed_are_named():
     age = mine().covariates["age"].copy()
     age[3] = np.nan
     lost = replace(mine(), covariates={**mine().covariates, "age": age})
-    with pytest.raises(DataError, match=rf"of 1 people.*first: {mine().subject_id[3]} has no age,"):
+    with pytest.raises(
+        DataError, match=rf"of 1 people.*first: {mine().subject_id[3]} has no age,"
+    ):
         learn(group, lost, SITE, Home(), Budget())
     with pytest.raises(DataError, match="has no age or mean_fd"):
         learn(group, replace(mine(), covariates={}), SITE, Home(), Budget())

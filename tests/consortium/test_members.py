@@ -27,16 +27,22 @@ def test_any_tree_of_merges_is_one_chain(data):
     chain = empty()
     for site in HOSPITALS:
         chain = chain.joined([release_of(site)])
-    branches = [empty().joined([release_of(s)]) for s in data.draw(st.permutations(HOSPITALS))]
+    branches = [
+        empty().joined([release_of(s)]) for s in data.draw(st.permutations(HOSPITALS))
+    ]
     while len(branches) > 1:
         i = data.draw(st.integers(0, len(branches) - 1))
         one = branches.pop(i)
         j = data.draw(st.integers(0, len(branches) - 1))
         branches[j] = (
-            branches[j].merged(one) if data.draw(st.booleans()) else one.merged(branches[j])
+            branches[j].merged(one)
+            if data.draw(st.booleans())
+            else one.merged(branches[j])
         )
         if data.draw(st.booleans()):
-            branches[j] = branches[j].merged(one, branches[j])  # the same release twice is one
+            branches[j] = branches[j].merged(
+                one, branches[j]
+            )  # the same release twice is one
     assert same(branches[0], chain)
 
 

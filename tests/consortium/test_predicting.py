@@ -41,7 +41,9 @@ def write(path, cohort, **more):
 
 def test_probabilities_by_hand(group, tmp_path):
     rows = predict(group, write(tmp_path / "d.npz", NEW), Threshold(0.5, 2.0, 10, ""))
-    x = group.start.arrays.standardise(group.start.features(torch.from_numpy(NEW.fc), {}))
+    x = group.start.arrays.standardise(
+        group.start.features(torch.from_numpy(NEW.fc), {})
+    )
     odds = (x @ group.head.weight + group.head.bias) / group.start.arrays.temperature
     assert [r.status for r in rows] == ["ok"] * len(NEW)
     assert [r.subject for r in rows] == NEW.subject_id.tolist()
@@ -90,7 +92,11 @@ def test_missing_and_odd_covariates_are_abstained_from_by_name(tmp_path):
     group = empty(REMOVED)
     few = NEW.select(np.arange(5))
     age, sex = few.covariates["age"].copy(), few.covariates["sex"].copy()
-    age[0], age[1], sex[2] = np.nan, 12 * 30.0, 0.0  # missing; in months; counted 0 and 1
+    age[0], age[1], sex[2] = (
+        np.nan,
+        12 * 30.0,
+        0.0,
+    )  # missing; in months; counted 0 and 1
     rows = predict(group, write(tmp_path / "d.npz", few, age=age, sex=sex))
     assert [r.status for r in rows] == ["abstained"] * 3 + ["ok"] * 2
     assert rows[0].note == "has no age, which the start removes"
@@ -105,18 +111,28 @@ def test_missing_and_odd_covariates_are_abstained_from_by_name(tmp_path):
 def test_learning_refuses_covariates_in_another_unit():
     months = {**NEW.covariates, "age": NEW.covariates["age"] * 12}
     with pytest.raises(DataError, match=r"its age .* is far outside .*age in years"):
-        learn(empty(REMOVED), replace(NEW, covariates=months), HOSPITALS[-1], Home(), Budget())
+        learn(
+            empty(REMOVED),
+            replace(NEW, covariates=months),
+            HOSPITALS[-1],
+            Home(),
+            Budget(),
+        )
 
 
 def test_own_odds_and_probability():
     assert Threshold(-1.0, 2.0, 3, "").odds(np.array([1.0]))[0] == 1.0
-    np.testing.assert_array_equal(probability(np.array([0.0, 2000.0, -2000.0])), [0.5, 1.0, 0.0])
+    np.testing.assert_array_equal(
+        probability(np.array([0.0, 2000.0, -2000.0])), [0.5, 1.0, 0.0]
+    )
 
 
 def test_the_own_threshold_of_another_hospital_is_refused(group, tmp_path):
     own = Threshold(0.0, 1.0, 3, group.digest, HOSPITALS[0])
     named = write(tmp_path / "named.npz", NEW, site=NEW.site)
-    with pytest.raises(DataError, match=rf"'{HOSPITALS[0]}'.*of {HOSPITALS[-1]}.*--local"):
+    with pytest.raises(
+        DataError, match=rf"'{HOSPITALS[0]}'.*of {HOSPITALS[-1]}.*--local"
+    ):
         predict(group, named, own)
     with pytest.raises(DataError, match="of their own hospital"):
         evaluate(group, NEW, Home(threshold=own))
@@ -138,7 +154,9 @@ def test_evaluation_beside_the_majority_and_the_public_head(group):
     home = Home((receipt,), Threshold(0.0, 1.0, 3, group.digest))
     mine = evaluate(group, NEW, home)
     assert mine.learned == len(NEW)
-    assert mine.notes == (f"{len(NEW)} of these people are in a release: too good to be true.",)
+    assert mine.notes == (
+        f"{len(NEW)} of these people are in a release: too good to be true.",
+    )
     assert mine.rows["own threshold"] == mine.rows["consortium"]
     stale = replace(home, threshold=Threshold(0.0, 1.0, 3, "older"))
     assert "fits it again" in evaluate(group, NEW, stale).notes[0]
@@ -162,7 +180,9 @@ def test_a_threshold_is_fitted_again_without_the_own_contributions(group):
     assert again == done.home.threshold
     flattered = refit_threshold(done.group, people(), HOSPITALS[-1], Home()).threshold
     assert flattered.slope > again.slope  # nobody was left out
-    with pytest.raises(DataError, match=rf"is of {HOSPITALS[-1]}, not of '{HOSPITALS[0]}'"):
+    with pytest.raises(
+        DataError, match=rf"is of {HOSPITALS[-1]}, not of '{HOSPITALS[0]}'"
+    ):
         refit_threshold(done.group, people(), HOSPITALS[0], done.home)
 
 
@@ -171,17 +191,23 @@ def test_people_a_chain_has_learned_are_told_of(tmp_path):
     capsule, home = open_capsule(path), read_home(receipt_of(path))
     mine = cohort().select_sites(SITES[:1])
     (note,) = evaluate(capsule, mine).notes
-    assert note.startswith(f"{len(mine)} of these people are of {SITES[0]}, where it learned")
+    assert note.startswith(
+        f"{len(mine)} of these people are of {SITES[0]}, where it learned"
+    )
     found, n = evaluate(capsule, mine, home), len(home.receipts[0].people)
     assert found.learned == n < len(mine)
     assert found.notes == (f"{n} of these people were learned: too good to be true.",)
-    tested = mine.select(~np.isin(mine.subject_id, [who for who, *_ in home.receipts[0].people]))
+    tested = mine.select(
+        ~np.isin(mine.subject_id, [who for who, *_ in home.receipts[0].people])
+    )
     assert evaluate(capsule, tested, home).notes == ()
     assert evaluate(capsule, cohort().select_sites(SITES[2:])).notes == ()
 
 
 def test_a_harmonised_chain_is_evaluated_at_a_new_site_as_it_is_told(tmp_path):
-    capsule = open_capsule(chain("analytic", SITES[:1], tmp_path, harmonise="combat")[-1])
+    capsule = open_capsule(
+        chain("analytic", SITES[:1], tmp_path, harmonise="combat")[-1]
+    )
     new = cohort().select_sites(SITES[2:])
     with pytest.raises(DataError, match=r"was not among those learned.*--unseen"):
         evaluate(capsule, new)
@@ -194,7 +220,9 @@ def test_a_harmonised_chain_is_evaluated_at_a_new_site_as_it_is_told(tmp_path):
 
 def test_the_head_is_explained_to_rounding(group):
     found = explain_model(group, NEW.fc[:4], {})
-    np.testing.assert_allclose(found.score, judge(group, NEW.fc[:4], {}).odds, atol=1e-9)
+    np.testing.assert_allclose(
+        found.score, judge(group, NEW.fc[:4], {}).odds, atol=1e-9
+    )
     assert np.abs(found.gap).max() < 1e-9
     assert found.positive == "patient"
 
@@ -204,13 +232,19 @@ def test_covariates_are_part_of_the_base():
     group = empty(removes)
     values = {name: NEW.covariates[name][:3] for name in removes}
     found = explain_model(group, NEW.fc[:3], values)
-    np.testing.assert_allclose(found.score, judge(group, NEW.fc[:3], values).odds, atol=1e-9)
+    np.testing.assert_allclose(
+        found.score, judge(group, NEW.fc[:3], values).odds, atol=1e-9
+    )
     assert np.abs(found.gap).max() < 1e-9
     assert len(set(found.base.tolist())) == 3
 
 
 def test_only_scans_with_an_answer_are_explained(group, tmp_path):
-    for name, fc in {"a-eye": np.eye(R), "b-good": NEW.fc[0], "c-small": np.eye(R - 1)}.items():
+    for name, fc in {
+        "a-eye": np.eye(R),
+        "b-good": NEW.fc[0],
+        "c-small": np.eye(R - 1),
+    }.items():
         np.save(tmp_path / f"{name}.npy", fc)
     files = sorted(tmp_path.glob("*.npy"))
     rows = predict(group, files)
@@ -222,7 +256,9 @@ def test_only_scans_with_an_answer_are_explained(group, tmp_path):
 
 def test_an_estimated_effect_is_explained_as_it_was_answered(tmp_path):
     """Strange scans count in the effect that is estimated, though they get no answer."""
-    path = chain("analytic", SITES[:1], tmp_path, harmonise="site_demean", held_out=48)[-1]
+    path = chain("analytic", SITES[:1], tmp_path, harmonise="site_demean", held_out=48)[
+        -1
+    ]
     capsule, new = open_capsule(path), cohort().select_sites([SITES[2]])
     odd = np.where(np.eye(N_ROIS) > 0, 1.0, 0.97)
     np.savez(tmp_path / "d.npz", fc=np.concatenate([new.fc[:8], [odd] * 4]))

@@ -12,7 +12,9 @@ from fcforge.releases.start import StartSettings
 def test_likeness_by_hand():
     """Three ROIs: three edges that count and three diagonals that do not."""
     mean = torch.tensor([2.0, 4.0, 6.0, 9.0, 0.0, 9.0])
-    scans = torch.tensor([[1.0, 2, 3, 0, 7, 0], [3.0, 2, 1, 9, 0, 9], [5.0, 5, 5, 9, 0, 9]])
+    scans = torch.tensor(
+        [[1.0, 2, 3, 0, 7, 0], [3.0, 2, 1, 9, 0, 9], [5.0, 5, 5, 9, 0, 9]]
+    )
     assert likeness(scans, mean).tolist() == pytest.approx([1.0, -1.0, 0.0])
 
 
@@ -20,7 +22,10 @@ def test_rows_in_any_order_are_the_same_start():
     turned = people().select(np.arange(len(people()))[::-1])
     again = make_public(turned, sites()[:2], (), StartSettings(axes=4))
     assert again.digest == start().digest
-    assert make_public(turned, sites()[1:3], (), StartSettings(axes=4)).digest != again.digest
+    assert (
+        make_public(turned, sites()[1:3], (), StartSettings(axes=4)).digest
+        != again.digest
+    )
 
 
 def test_arrays_and_papers_are_all_of_it():

@@ -14,7 +14,21 @@ from fcforge.errors import CapsuleError
 
 PAPERS = dict(start(("age", "sex")).papers)
 NAMES = sorted(FIELDS)
-ODD = (10**400, None, True, -1.5, 1e308, "", "a\x1b[2J", "x" * 300, [], {}, [[]], {"a": {}}, [None])
+ODD = (
+    10**400,
+    None,
+    True,
+    -1.5,
+    1e308,
+    "",
+    "a\x1b[2J",
+    "x" * 300,
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    [None],
+)
 
 
 def test_what_make_public_writes_is_accepted():
@@ -22,9 +36,13 @@ def test_what_make_public_writes_is_accepted():
 
 
 FINE = {
-    "fcforge": ("",), "dataset": ("",), "people_sha256": ("",), "left_out": ([],),
-    "roi_names": ([],), "patients": (10**400,),
-}  # fmt: skip
+    "fcforge": ("",),
+    "dataset": ("",),
+    "people_sha256": ("",),
+    "left_out": ([],),
+    "roi_names": ([],),
+    "patients": (10**400,),
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,11 +60,20 @@ def test_odd_values_are_refused(name, odd):
     ("change", "words"),
     [
         ({"ranges": {"age": [1.0, 2.0]}}, "do not fit what is removed"),
-        ({"ranges": {"age": [3.0, 2.0], "sex": [1.0, 2.0]}}, "do not fit what is removed"),
+        (
+            {"ranges": {"age": [3.0, 2.0], "sex": [1.0, 2.0]}},
+            "do not fit what is removed",
+        ),
         ({"people": 3}, "do not add up"),
         ({"n_rois": 9}, "'n_rois' and 'roi_names'"),
-        ({"limits": {"size": 0.0, "likeness": 0.2, "site": 0.5}}, "let every scan pass"),
-        ({"limits": {"size": 1.0, "likeness": 1.0, "site": 0.5}}, "let every scan pass"),
+        (
+            {"limits": {"size": 0.0, "likeness": 0.2, "site": 0.5}},
+            "let every scan pass",
+        ),
+        (
+            {"limits": {"size": 1.0, "likeness": 1.0, "site": 0.5}},
+            "let every scan pass",
+        ),
     ],
 )
 def test_facts_that_contradict_each_other(change, words):
@@ -55,8 +82,14 @@ def test_facts_that_contradict_each_other(change, words):
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3), inside),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inside: (
+        st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3), inside)
+    ),
     max_leaves=6,
 )
 

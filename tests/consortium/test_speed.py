@@ -40,10 +40,14 @@ def made_up(n, signed=False):
     found = []
     for i in range(n):
         release = Release(
-            f"H{i:05d}", empty().start.digest, "2026-01-01T00:00:00Z", "0.2.0",
+            f"H{i:05d}",
+            empty().start.digest,
+            "2026-01-01T00:00:00Z",
+            "0.2.0",
             numbers=tuple((mean + noise * rng.standard_normal(len(mean))).tolist()),
-            noise_sd=noise, commitment=f"{i:064x}",
-        )  # fmt: skip
+            noise_sd=noise,
+            commitment=f"{i:064x}",
+        )
         found.append(release.signed(keys(n)[i]) if signed else release)
     return found
 
@@ -97,7 +101,12 @@ def test_learning_at_a_hospital_of_200_people(tmp_path):
     fc[:, range(116), range(116)] = 1.0
     ids = np.array([f"p{i}" for i in range(200)])
     people = replace(
-        mine.select(repeat), fc=fc, subject_id=ids, covariates={}, provenance={}, faults=()
+        mine.select(repeat),
+        fc=fc,
+        subject_id=ids,
+        covariates={},
+        provenance={},
+        faults=(),
     )
     done, seconds = timed(
         "learn 200 people", lambda: learn(group, people, hospital, Home(), Budget())

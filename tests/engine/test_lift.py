@@ -35,12 +35,15 @@ DOUBLE = torch.float64
 
 def learner_of(method: str, model: str = "gcn", **settings) -> Learner:
     model_settings = {**QUICK_MODELS.get(model, {}), **settings}
-    return Learner(make_method(Component(method)), make_model(Component(model, model_settings), R))
+    return Learner(
+        make_method(Component(method)), make_model(Component(model, model_settings), R)
+    )
 
 
 def cast(lane: Lane, dtype: torch.dtype) -> Lane:
     parts = [
-        {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()} for part in lane
+        {k: v.to(dtype) if v.is_floating_point() else v for k, v in part.items()}
+        for part in lane
     ]
     return Lane(*parts)
 
@@ -68,16 +71,22 @@ def teach(
             view = SiteView(name, position, bank, train, val)
             jobs.append(Job(lane, view, seed, order()[: position + 1]))
         groups = [jobs] if together else [[job] for job in jobs]
-        lanes = [lane for g in groups for lane in learn_site(learner, g, bank, training)]
+        lanes = [
+            lane for g in groups for lane in learn_site(learner, g, bank, training)
+        ]
     return lanes
 
 
-def assert_lanes_close(alone: list[Lane], together: list[Lane], tolerance: float) -> None:
+def assert_lanes_close(
+    alone: list[Lane], together: list[Lane], tolerance: float
+) -> None:
     for a, b in zip(alone, together, strict=True):
         for x, y in zip(a, b, strict=True):
             assert x.keys() == y.keys()
             for k in x:
-                torch.testing.assert_close(y[k], x[k], rtol=tolerance, atol=tolerance, msg=k)
+                torch.testing.assert_close(
+                    y[k], x[k], rtol=tolerance, atol=tolerance, msg=k
+                )
 
 
 @pytest.mark.rounding
@@ -97,7 +106,8 @@ def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
     learner = learner_of(method, model)
     training = Training(epochs=3, batch_size=7, selection=selection, lr=1e-2)
     alone, group = (
-        teach(learner, [0, 1, 2], 2, training, together=t, dtype=DOUBLE) for t in (False, True)
+        teach(learner, [0, 1, 2], 2, training, together=t, dtype=DOUBLE)
+        for t in (False, True)
     )
     assert_lanes_close(alone, group, 1e-9)
     weights = [lane.params[next(iter(lane.params))] for lane in alone]
@@ -108,7 +118,14 @@ def test_a_lane_in_a_group_is_the_run_alone_in_double(method, model, selection):
 def test_a_lane_in_a_group_is_the_run_alone_in_single_precision():
     learner = learner_of("finetune")
     alone, group = (
-        teach(learner, [0, 1], 1, Training(epochs=1, batch_size=8), together=t, dtype=torch.float32)
+        teach(
+            learner,
+            [0, 1],
+            1,
+            Training(epochs=1, batch_size=8),
+            together=t,
+            dtype=torch.float32,
+        )
         for t in (False, True)
     )
     assert_lanes_close(alone, group, 1e-4)
@@ -121,7 +138,8 @@ def test_batch_norm_statistics_and_dropout_are_the_lanes_own(norm):
     learner = learner_of("finetune", norm=norm, dropout=0.6)
     training = Training(epochs=2, batch_size=9, lr=1e-2)
     alone, group = (
-        teach(learner, [0, 3], 1, training, together=t, dtype=DOUBLE) for t in (False, True)
+        teach(learner, [0, 3], 1, training, together=t, dtype=DOUBLE)
+        for t in (False, True)
     )
     assert_lanes_close(alone, group, 1e-9)
     assert bool(alone[0].stats) is (norm == "batch")
@@ -151,7 +169,8 @@ def test_dropout_masks_are_equal_bit_by_bit_and_differ_between_lanes():
     learner = Learner(Witness(), learner_of("finetune").model)
     training = Training(epochs=3, batch_size=8)
     runs = [
-        teach(learner, [0, 1], 1, training, together=t, dtype=torch.float32) for t in (False, True)
+        teach(learner, [0, 1], 1, training, together=t, dtype=torch.float32)
+        for t in (False, True)
     ]
     for a, b in zip(*runs, strict=True):
         assert torch.equal(a.state["mask"], b.state["mask"])
@@ -167,7 +186,10 @@ def test_training_does_not_touch_the_lane_it_began_with():
     before = {k: v.clone() for k, v in lane.params.items()}
     view = SiteView(order()[0], 0, bank, rows, rows[:0])
     (after,) = learn_site(
-        learner, [Job(lane, view, 0, order()[:1])], bank, Training(epochs=1, batch_size=8)
+        learner,
+        [Job(lane, view, 0, order()[:1])],
+        bank,
+        Training(epochs=1, batch_size=8),
     )
     for k, v in before.items():
         assert torch.equal(lane.params[k], v)
@@ -180,7 +202,9 @@ def test_a_graphed_step_is_the_step():
     made = make_sites(cohort(), 0)[order()[0]]
     rows = bank.add(PoolName("real", order()[0], 0, "train"), made.train)
     training = Training(batch_size=8)
-    step = make_step(learner, training, bank.inputs(learner.model), bank.y, replaying=False)
+    step = make_step(
+        learner, training, bank.inputs(learner.model), bank.y, replaying=False
+    )
     lane = start_lane(learner, 0, "cuda")
     plain = graphed = (lane, Adam.start(lane.params))
     replay = Graphed(step, carried=2)
@@ -193,7 +217,9 @@ def test_a_graphed_step_is_the_step():
 
 
 def test_stack_and_unstack_are_inverse():
-    lanes = [Lane({"w": torch.randn(2, 3)}, {}, {"n": torch.tensor(i)}) for i in range(3)]
+    lanes = [
+        Lane({"w": torch.randn(2, 3)}, {}, {"n": torch.tensor(i)}) for i in range(3)
+    ]
     together = stack(lanes)
     assert together.params["w"].shape == (3, 2, 3)
     for a, b in zip(unstack(together, 3), lanes, strict=True):
@@ -229,11 +255,15 @@ SHAPES = {"a": (3, 4), "b": (4,), "c": ()}
 
 def draw(seed: int, dtype: torch.dtype, size: float = 1.0) -> dict[str, torch.Tensor]:
     rng = torch.Generator().manual_seed(seed)
-    return {k: size * torch.randn(s, generator=rng, dtype=dtype) for k, s in SHAPES.items()}
+    return {
+        k: size * torch.randn(s, generator=rng, dtype=dtype) for k, s in SHAPES.items()
+    }
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 2e-4, 0.3])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5)]
+)
 def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
     params, lr = draw(0, dtype), 0.05
     theirs = {k: v.clone().requires_grad_() for k, v in params.items()}
@@ -247,7 +277,9 @@ def test_adam_is_torch_adam(weight_decay, dtype, tolerance):
         optimiser.step()
         params, opt = opt.step(params, grads, lr=lr, weight_decay=weight_decay)
         for k, p in theirs.items():
-            torch.testing.assert_close(params[k], p.detach(), rtol=0, atol=tolerance * lr * 12)
+            torch.testing.assert_close(
+                params[k], p.detach(), rtol=0, atol=tolerance * lr * 12
+            )
             assert params[k].dtype == dtype
     assert opt.t == 12
 
@@ -307,7 +339,9 @@ def test_a_restart_is_a_new_optimiser_at_another_rate():
     """Two steps, a restart at a tenth: the third step is the first of a fresh Adam at lr / 10."""
     rng = torch_rng(0, "restart")
     params = {"w": torch.randn(4, generator=rng, dtype=torch.float64)}
-    grads = [{"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)]
+    grads = [
+        {"w": torch.randn(4, generator=rng, dtype=torch.float64)} for _ in range(4)
+    ]
     opt = Adam.start(params)
     for g in grads[:2]:
         params, opt = opt.step(params, g, lr=1e-2, weight_decay=0.1)
@@ -356,4 +390,6 @@ def test_inner_validation_goes_by_cross_entropy():
 
 
 def test_the_leak_goes_by_accuracy_and_keeps_the_first_of_equals():
-    assert slopes(keeper("fixed", [1, 0], peek=True), [-0.1, 0.1, 0.3]) == torch.tensor(0.1)
+    assert slopes(keeper("fixed", [1, 0], peek=True), [-0.1, 0.1, 0.3]) == torch.tensor(
+        0.1
+    )

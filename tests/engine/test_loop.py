@@ -43,9 +43,13 @@ def test_a_learned_site_is_sealed():
     world = World.of("finetune", training=QUICK)
     site = world.view(order()[0])
     assert len(site.rows) == len(site.y) == len(site.fc)
-    learn_site(world.learner, [Job(world.lane, site, 0, (site.name,))], world.bank, QUICK)
+    learn_site(
+        world.learner, [Job(world.lane, site, 0, (site.name,))], world.bank, QUICK
+    )
     for look in ("rows", "y", "fc"):
-        with pytest.raises(SealedError, match=f"site '{site.name}' was asked for after"):
+        with pytest.raises(
+            SealedError, match=f"site '{site.name}' was asked for after"
+        ):
             getattr(site, look)
     with pytest.raises(SealedError, match="sealed"):
         site.inputs(world.learner.model)
@@ -80,7 +84,9 @@ class Returner(Method):
 def test_a_method_that_hoards_subjects_is_caught():
     world = World.of("finetune", training=QUICK)
     world.learner = Learner(Hoarder(), world.learner.model)
-    with pytest.raises(SealedError, match=r"'hoarder' says it keeps nothing but holds \d+ real"):
+    with pytest.raises(
+        SealedError, match=r"'hoarder' says it keeps nothing but holds \d+ real"
+    ):
         world.teach(order()[:1])
 
 
@@ -162,7 +168,9 @@ def epoch_kept(
     for seed in range(group):
         made = make_sites(cohort(), seed)[name]
         train = bank.add(PoolName("real", name, seed, "train"), labelled(made.train))
-        val = bank.add(PoolName("real", name, seed, "val"), labelled(made.val, val_sign))
+        val = bank.add(
+            PoolName("real", name, seed, "val"), labelled(made.val, val_sign)
+        )
         view = SiteView(name, 0, bank, train, val)
         test = labelled(made.test)
         seen = (learner.model.prepare(test.fc), test.y) if peek else None
@@ -194,9 +202,16 @@ class Timid(Clock):
         truth = inputs["fc"][:, 0, 1].sign()
         place = torch.arange(len(truth))
         few = torch.where(place % 10 == 0, -1.0, 1.0)
-        sure = torch.where(stats["epoch"] == 3, 0.5 * few, 0.01 * torch.ones_like(truth))
-        logit = torch.where(stats["epoch"] < 2, -truth, truth * sure) + params["w"].sum() * 0
-        return Output(torch.stack([-logit, logit], 1), torch.zeros(len(truth), 1), stats)
+        sure = torch.where(
+            stats["epoch"] == 3, 0.5 * few, 0.01 * torch.ones_like(truth)
+        )
+        logit = (
+            torch.where(stats["epoch"] < 2, -truth, truth * sure)
+            + params["w"].sum() * 0
+        )
+        return Output(
+            torch.stack([-logit, logit], 1), torch.zeros(len(truth), 1), stats
+        )
 
 
 def test_inner_val_goes_by_loss_and_the_leak_by_accuracy():
@@ -226,7 +241,9 @@ def test_every_epoch_ticks_and_none_without_fitting():
         world, ticks = World.of(method, training=QUICK), []
         site = world.view(order()[0])
         job = Job(world.lane, site, 0, (site.name,))
-        learn_site(world.learner, [job], world.bank, QUICK, tick=lambda t=ticks: t.append(1))
+        learn_site(
+            world.learner, [job], world.bank, QUICK, tick=lambda t=ticks: t.append(1)
+        )
         assert len(ticks) == expected
 
 
@@ -245,7 +262,9 @@ def test_joint_is_one_training_on_everybody(tmp_path):
     shop = run_plan(plan, tmp_path)
     (node,) = [n for n in plan.nodes.values() if n.depth]
     assert node.shown == node.depth
-    everybody = sum(len(s.learning(with_val=True)) for s in shop.sites(node.spec).values())
+    everybody = sum(
+        len(s.learning(with_val=True)) for s in shop.sites(node.spec).values()
+    )
     lane = shop.load_lane(replace(node, parent=node.key, shown=1))
     assert len(lane.state["memory.row"].unique()) == everybody
     # and it is what cumulative training ends with, had it gone through the sites in that order
@@ -266,7 +285,8 @@ def poison(monkeypatch) -> None:
     def poisoned(*args, **kwargs):
         return {
             name: replace(
-                site, test=FCBatch(torch.full_like(site.test.fc, torch.nan), 1 - site.test.y)
+                site,
+                test=FCBatch(torch.full_like(site.test.fc, torch.nan), 1 - site.test.y),
             )
             for name, site in honest(*args, **kwargs).items()
         }
@@ -284,7 +304,9 @@ def poison(monkeypatch) -> None:
         ("forge", "inner_val"),
     ],
 )
-def test_a_poisoned_test_split_changes_nothing(method, selection, tmp_path, monkeypatch):
+def test_a_poisoned_test_split_changes_nothing(
+    method, selection, tmp_path, monkeypatch
+):
     training = replace(QUICK, selection=selection)
     plan = plan_of(run_spec(learner_spec(method), 2, training=training))
     run_plan(plan, tmp_path / "clean")
@@ -294,10 +316,14 @@ def test_a_poisoned_test_split_changes_nothing(method, selection, tmp_path, monk
     for key in clean:
         assert_same(clean[key], dirty[key])
     scores = Store(tmp_path / "dirty").read_scores(list(plan.nodes)[-1])
-    assert all((s != s).all() for s in scores.values())  # the poison was there to be read
+    assert all(
+        (s != s).all() for s in scores.values()
+    )  # the poison was there to be read
 
 
-@pytest.mark.parametrize("leak", ["select_on_test", "generator_sees_test", "context_on_test"])
+@pytest.mark.parametrize(
+    "leak", ["select_on_test", "generator_sees_test", "context_on_test"]
+)
 def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
     """The test above can fail: with a leak on, what is learned depends on the test split."""
     training = replace(QUICK, epochs=4, lr=0.03)  # fast enough for accuracies to move
@@ -399,7 +425,11 @@ def test_only_the_oracle_is_told_the_site():
     method, model = world.learner.method, world.learner.model
     first = order()[0]
     inputs = model.prepare(sites[first].test.fc)
-    blind = torch.softmax(method.logits(model, world.lane, inputs), -1)[:, 1].detach().numpy()
+    blind = (
+        torch.softmax(method.logits(model, world.lane, inputs), -1)[:, 1]
+        .detach()
+        .numpy()
+    )
     assert not np.allclose(oracle[first], blind)
 
 

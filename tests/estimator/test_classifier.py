@@ -32,8 +32,12 @@ def test_learns_something_and_knows_its_classes(subjects) -> None:
     p = model.predict_proba(fc)
     assert np.allclose(p.sum(1), 1)
     assert np.array_equal(model.predict(fc) == "patient", p[:, 1] > 0.5)
-    assert np.allclose(np.log(p[:, 1] / p[:, 0]), model.decision_function(fc), atol=1e-6)
-    other = ForgeClassifier().fit(fc, np.where(y == 1, -3, 12))  # sorted: -3 is the first class
+    assert np.allclose(
+        np.log(p[:, 1] / p[:, 0]), model.decision_function(fc), atol=1e-6
+    )
+    other = ForgeClassifier().fit(
+        fc, np.where(y == 1, -3, 12)
+    )  # sorted: -3 is the first class
     assert other.classes_.tolist() == [-3, 12]
     assert np.allclose(other.predict_proba(fc)[:, 0], p[:, 1], atol=1e-4)
     assert cross_val_score(ForgeClassifier(), fc, y, cv=3).mean() > 0.55
@@ -53,10 +57,17 @@ def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
     one_by_one = ForgeClassifier(**settings)
     for name, mine in zip((a, b), rows, strict=True):
         one_by_one.partial_fit(fc[mine], y[mine], site=name)
-    assert np.array_equal(at_once.decision_function(fc), one_by_one.decision_function(fc))
-    turned = ForgeClassifier(**settings, site_order=[b, "elsewhere", a]).fit(fc, y, site=site)
+    assert np.array_equal(
+        at_once.decision_function(fc), one_by_one.decision_function(fc)
+    )
+    turned = ForgeClassifier(**settings, site_order=[b, "elsewhere", a]).fit(
+        fc, y, site=site
+    )
     assert turned.sites_ == (b, a)
-    assert ForgeClassifier().fit(fa, ya).partial_fit(fb, yb, site=5).sites_ == ("site-1", "5")
+    assert ForgeClassifier().fit(fa, ya).partial_fit(fb, yb, site=5).sites_ == (
+        "site-1",
+        "5",
+    )
     before, others = at_once.decision_function(fc), fc[:, ::-1, ::-1]
     with pytest.raises(ValueError, match="learned already"):
         at_once.partial_fit(others, y, site=np.where(site == a, "new", b))
@@ -66,11 +77,17 @@ def test_sites_of_an_array_are_learned_one_after_another(subjects) -> None:
 def test_leave_one_site_out_is_one_line(subjects) -> None:
     fc, y, site = subjects
     found = cross_validate(
-        ForgeClassifier(), fc, y, groups=site, cv=LeaveOneGroupOut(), params={"site": site},
+        ForgeClassifier(),
+        fc,
+        y,
+        groups=site,
+        cv=LeaveOneGroupOut(),
+        params={"site": site},
         return_estimator=True,
-    )  # fmt: skip
+    )
     assert [e.sites_ for e in found["estimator"]] == [
-        tuple(s for s in dict.fromkeys(site.tolist()) if s != out) for out in np.unique(site)
+        tuple(s for s in dict.fromkeys(site.tolist()) if s != out)
+        for out in np.unique(site)
     ]
     with config_context(enable_metadata_routing=True):
         routed = cross_validate(
@@ -85,7 +102,9 @@ def test_leave_one_site_out_is_one_line(subjects) -> None:
 
 def test_clone_keeps_settings_and_nothing_learned(subjects) -> None:
     fc, y, _ = subjects
-    model = ForgeClassifier("analytic", method_params={"penalty": 3.0}, seed=9).fit(fc, y)
+    model = ForgeClassifier("analytic", method_params={"penalty": 3.0}, seed=9).fit(
+        fc, y
+    )
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "capsule_")
@@ -94,7 +113,12 @@ def test_clone_keeps_settings_and_nothing_learned(subjects) -> None:
 def test_replay_with_a_generator_and_calibration(subjects) -> None:
     sizes = {"memory": 8, "candidates": 8, "dev": 4, "replay": 4}
     model = ForgeClassifier(
-        "forge", "linear", "corr_gauss", epochs=2, method_params=sizes, calibrate="inner_val"
+        "forge",
+        "linear",
+        "corr_gauss",
+        epochs=2,
+        method_params=sizes,
+        calibrate="inner_val",
     )
     for name, fc, y in split(subjects):
         model.partial_fit(fc, y, site=name)
@@ -132,14 +156,19 @@ def test_verbose_tells_how_far_it_is(subjects, capsys) -> None:
 # With features="any" the same code accepts them, and then the checks apply.
 TABLE = Path(__file__).parents[2] / "docs" / "estimator_checks.csv"
 ROWS = list(csv.DictReader(TABLE.read_text().splitlines()))
-NOT_FC = {r["check"]: r["why it cannot pass"] for r in ROWS if r["settings"] == "default"}
+NOT_FC = {
+    r["check"]: r["why it cannot pass"] for r in ROWS if r["settings"] == "default"
+}
 (NETWORKS,) = (r["check"] for r in ROWS if r["settings"] == "networks")
-EXACT = "check_sample_weight_equivalence_on_dense_data"  # but for the last bit of float32
+EXACT = (
+    "check_sample_weight_equivalence_on_dense_data"  # but for the last bit of float32
+)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
-    [ForgeClassifier(features="any")], expected_failed_checks=lambda e: {EXACT: NOT_FC[EXACT]}
+    [ForgeClassifier(features="any")],
+    expected_failed_checks=lambda e: {EXACT: NOT_FC[EXACT]},
 )
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
@@ -158,7 +187,9 @@ def test_checks_of_a_network(estimator, check) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore:.*has exactly the FC:UserWarning")  # fit, then partial_fit
+@pytest.mark.filterwarnings(
+    "ignore:.*has exactly the FC:UserWarning"
+)  # fit, then partial_fit
 def test_what_does_not_apply_to_fc_is_listed() -> None:
     """Each listed check fails, because X is not FC; each other one passes."""
     results = check_estimator(
@@ -169,4 +200,6 @@ def test_what_does_not_apply_to_fc_is_listed() -> None:
     for result in results:
         if result["status"] == "xfail":
             text = f"{result['exception']!r} {result['exception'].__context__!r}"
-            assert any(w in text for w in ("not the edges", "beyond a corr", "any order of"))
+            assert any(
+                w in text for w in ("not the edges", "beyond a corr", "any order of")
+            )

@@ -34,7 +34,9 @@ def test_contributions_add_up_to_the_decision(fitted, cohort):
     assert found.exact
     assert found.positive == "1"
     total = found.base + found.contribution.sum(1)
-    np.testing.assert_allclose(total, fitted.decision_function(cohort.fc[:5]), atol=1e-5)
+    np.testing.assert_allclose(
+        total, fitted.decision_function(cohort.fc[:5]), atol=1e-5
+    )
 
 
 def test_edges_of_nilearn_give_the_same(fitted, cohort):
@@ -58,7 +60,9 @@ def test_releases_with_covariates():
     fc, y = people().fc, people().y
     site = sites()[2]
     here = people().site == site
-    model = ForgeClassifier("forge_release", start=start(), method_params={"mechanism": "none"})
+    model = ForgeClassifier(
+        "forge_release", start=start(), method_params={"mechanism": "none"}
+    )
     model.fit(fc[here], y[here], site=site)
     found = model.explain(fc[:3])
     assert "public people" in found.reference
@@ -76,7 +80,9 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
     ).fit(lower, here.y, site=sites()[2], covariates=known)
     some = {name: values[:3] for name, values in known.items()}
     found = model.explain(lower[:3], some)
-    np.testing.assert_allclose(found.score, model.decision_function(lower[:3], some), atol=1e-6)
+    np.testing.assert_allclose(
+        found.score, model.decision_function(lower[:3], some), atol=1e-6
+    )
     with pytest.raises(InputError, match="age"):
         model.explain(lower[:3])
 
@@ -84,7 +90,9 @@ def test_releases_from_edges_of_nilearn_need_their_covariates():
 @pytest.mark.parametrize("params", [{}, LOG])
 def test_the_disease_is_found_better_than_by_chance(params, cohort):
     """The simulator's own pattern against the trained weights: no rank correlation by chance."""
-    truth = _population(atlas_of(R), recipe_of("easy", None, None), 3)[1][np.triu_indices(R, 1)]
+    truth = _population(atlas_of(R), recipe_of("easy", None, None), 3)[1][
+        np.triu_indices(R, 1)
+    ]
     model = ForgeClassifier(**params).fit(cohort.fc, cohort.y)
     patients = model.explain(cohort.fc[cohort.y == 1])
     effect = patients.contribution.mean(0)  # all patients against the mean of everybody
@@ -116,7 +124,9 @@ def test_what_is_refused(fitted, cohort):
         fitted.explain(cohort.fc[:1], reference=np.eye(3))
     with pytest.raises(InputError, match="or is not a correlation matrix"):
         fitted.explain(cohort.fc[:1], reference=np.full((R, R), np.nan))
-    with pytest.raises(InputError, match=r"the stability is of 40 edges, the model has 276"):
+    with pytest.raises(
+        InputError, match=r"the stability is of 40 edges, the model has 276"
+    ):
         fitted.explain(cohort.fc[:1], stability=Stability.of(np.ones((2, 40))))
     other = Atlas("small", ("a", "b"), ("", ""))
     with pytest.raises(DataError, match="atlas 'small' has 2 ROIs, the model 24"):
@@ -140,7 +150,9 @@ def test_coefficients_are_the_decision(subjects, words) -> None:
         model = ForgeClassifier(calibrate="inner_val").fit(X, y)
         assert model.coef_.shape == (1, 45)
         score = z(fc[:, rows, cols]) @ model.coef_[0] + model.intercept_
-        np.testing.assert_allclose(score, model.decision_function(X), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            score, model.decision_function(X), rtol=1e-4, atol=1e-4
+        )
     diagonal = np.tril_indices(10)
     model = ForgeClassifier().fit(fc[:, diagonal[0], diagonal[1]], y)
     assert model.coef_.shape == (1, 55)
@@ -159,7 +171,10 @@ def test_any_numbers_have_coefficients_of_their_own(subjects) -> None:
 
 @pytest.mark.parametrize(
     ("method", "params"),
-    [("finetune", {"model": "mlp"}), ("analytic", {"model_params": {"features": "log"}})],
+    [
+        ("finetune", {"model": "mlp"}),
+        ("analytic", {"model_params": {"features": "log"}}),
+    ],
 )
 def test_what_is_not_linear_in_z_has_none(subjects, method, params) -> None:
     fc, y, _ = subjects

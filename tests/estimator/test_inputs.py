@@ -58,10 +58,14 @@ def test_pipeline_with_nilearn(vectorize, discard) -> None:
     mix = [rng.standard_normal((8, 8)) for _ in range(2)]
     y = np.arange(40) % 2
     series = [
-        rng.standard_normal((60 + i, 8)) @ (np.eye(8) + 0.4 * mix[c]) for i, c in enumerate(y)
+        rng.standard_normal((60 + i, 8)) @ (np.eye(8) + 0.4 * mix[c])
+        for i, c in enumerate(y)
     ]
     measure = ConnectivityMeasure(
-        kind="correlation", vectorize=vectorize, discard_diagonal=discard, standardize=False
+        kind="correlation",
+        vectorize=vectorize,
+        discard_diagonal=discard,
+        standardize=False,
     )
     model = make_pipeline(measure, ForgeClassifier())
     assert model.fit(series[:30], y[:30]).score(series[30:], y[30:]) > 0.8
@@ -136,7 +140,9 @@ def test_many_matrices_at_once_are_what_each_would_be(subjects) -> None:
     """Arrays are looked at many subjects at a time, lists one after another."""
     fc = subjects[0] + 1e-6 * np.random.default_rng(0).normal(size=subjects[0].shape)
     assert len(fc) > 64
-    np.testing.assert_array_equal(to_matrices(fc, "auto"), to_matrices(list(fc), "auto"))
+    np.testing.assert_array_equal(
+        to_matrices(fc, "auto"), to_matrices(list(fc), "auto")
+    )
     assert to_matrices(np.asfortranarray(fc), "fc").flags.c_contiguous
 
 

@@ -35,7 +35,9 @@ def test_site_by_site_and_its_capsule(subjects, tmp_path) -> None:
     ForgeClassifier("finetune", "linear", epochs=3, held_out=8, seed=4).partial_fit(
         fa, ya, site=a
     ).to_capsule(tmp_path / "a.capsule")
-    other = ForgeClassifier.from_capsule(tmp_path / "a.capsule").partial_fit(fb, yb, site=b)
+    other = ForgeClassifier.from_capsule(tmp_path / "a.capsule").partial_fit(
+        fb, yb, site=b
+    )
     for key, value in model.capsule_.lane.params.items():
         assert torch.equal(value, other.capsule_.lane.params[key])
     with pytest.raises(ValueError, match="learned already"):
@@ -63,7 +65,9 @@ def test_bitwise_the_capsule_of_the_command_line(subjects, tmp_path) -> None:
     cohort = simulate(n_rois=10, scale=0.4, n_sites=2, preset="easy")
     name = cohort.site_names[0]
     learner = LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16}))
-    settings = settings_for(learner, 10, training=Training(epochs=2), held_out=0, calibrate="none")
+    settings = settings_for(
+        learner, 10, training=Training(epochs=2), held_out=0, calibrate="none"
+    )
     capsule = learn(None, name, cohort, tmp_path / "a.capsule", settings=settings)
     part = split_site(cohort, name, 0).learning(with_val=True)
     model = ForgeClassifier("finetune", "gcn", epochs=2, model_params={"hidden": 16})
@@ -79,7 +83,9 @@ def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
         model.to_capsule(tmp_path / "x.capsule")
     assert not list(tmp_path.iterdir())
     model.to_capsule(tmp_path / "x.capsule", allow_real_subjects=True)
-    assert open_capsule(tmp_path / "x.capsule").entries[-1]["flags"] == ["allow_real_subjects"]
+    assert open_capsule(tmp_path / "x.capsule").entries[-1]["flags"] == [
+        "allow_real_subjects"
+    ]
 
 
 # -- which class is the patients ---------------------------------------------------------------
@@ -93,7 +99,9 @@ def test_real_subjects_need_the_flag(subjects, tmp_path) -> None:
         ("reference", "ataxia", "ataxia"),
     ],
 )
-def test_python_and_the_command_line_mean_the_same_people(control, patient, positive, tmp_path):
+def test_python_and_the_command_line_mean_the_same_people(
+    control, patient, positive, tmp_path
+):
     """Patients of the estimator are patients of the commands, whatever they are called."""
     cohort = simulate("easy", n_rois=12, n_sites=2, scale=0.5, seed=2)
     one, two = cohort.site_names
@@ -105,7 +113,9 @@ def test_python_and_the_command_line_mean_the_same_people(control, patient, posi
     assert model.predict_proba(mine.fc)[:, sick] == pytest.approx(
         plain.predict_proba(mine.fc)[:, 1]
     )
-    assert (model.predict(mine.fc) == y).mean() == (plain.predict(mine.fc) == mine.y).mean()
+    assert (model.predict(mine.fc) == y).mean() == (
+        plain.predict(mine.fc) == mine.y
+    ).mean()
     model.to_capsule(tmp_path / "a.capsule")
     capsule = open_capsule(tmp_path / "a.capsule")
     assert [str(c) for c in capsule.settings.classes] == [str(control), str(patient)]
@@ -145,7 +155,9 @@ def test_a_harmonised_model_is_told_the_sites_and_travels(subjects, tmp_path) ->
     told = model.decision_function(x, site=site)
     alike = model.set_params(unseen={"Elsewhere": site[0]})
     here = site == site[0]
-    np.testing.assert_array_equal(alike.decision_function(x[here], site="Elsewhere"), told[here])
+    np.testing.assert_array_equal(
+        alike.decision_function(x[here], site="Elsewhere"), told[here]
+    )
     model.to_capsule(tmp_path / "a.capsule")
     again = ForgeClassifier.from_capsule(tmp_path / "a.capsule")
     assert again.harmonise == "combat"
@@ -158,7 +170,11 @@ def test_a_harmonised_model_is_told_the_sites_and_travels(subjects, tmp_path) ->
 def test_one_harmonised_site_changes_nothing(subjects) -> None:
     x, y, _ = subjects
     plain = ForgeClassifier().fit(x, y).decision_function(x)
-    alone = ForgeClassifier(harmonise="site_demean").fit(x, y).decision_function(x, site="site-1")
+    alone = (
+        ForgeClassifier(harmonise="site_demean")
+        .fit(x, y)
+        .decision_function(x, site="site-1")
+    )
     np.testing.assert_array_equal(plain, alone)
 
 
@@ -166,14 +182,19 @@ def test_one_harmonised_site_changes_nothing(subjects) -> None:
     ("settings", "message"),
     [
         ({"harmonise": "combatt"}, "Did you mean 'combat'"),
-        ({"harmonise": "combat", "features": "any", "model": "linear"}, "only FC is harmonised"),
+        (
+            {"harmonise": "combat", "features": "any", "model": "linear"},
+            "only FC is harmonised",
+        ),
         ({"harmonise": "combat", "method": "dp_analytic"}, "breaks the promise"),
         ({"harmonise": "combat", "method": "forge_release"}, "promise of its release"),
         ({"harmonise": "combat", "harmonise_to": [[1.0]]}, "no FC matrices"),
         ({"harmonise_to": "X"}, "public people were given"),
     ],
 )
-def test_a_harmonisation_that_cannot_be_meant_is_refused(subjects, settings, message) -> None:
+def test_a_harmonisation_that_cannot_be_meant_is_refused(
+    subjects, settings, message
+) -> None:
     x, y, site = subjects
     if settings.get("harmonise_to") == "X":
         settings = {"harmonise_to": x}
@@ -185,12 +206,18 @@ def test_a_harmonisation_that_cannot_be_meant_is_refused(subjects, settings, mes
 def test_public_people_are_the_reference(subjects) -> None:
     x, y, site = subjects
     here = site == site[0]
-    model = ForgeClassifier(harmonise="site_demean", harmonise_to=x[~here]).fit(x[here], y[here])
+    model = ForgeClassifier(harmonise="site_demean", harmonise_to=x[~here]).fit(
+        x[here], y[here]
+    )
     level = np.arctanh(
-        np.clip(model._moved(x[here], np.array(["site-1"] * here.sum())), -1, 1 - 1e-9)[:, 0, 1:]
+        np.clip(model._moved(x[here], np.array(["site-1"] * here.sum())), -1, 1 - 1e-9)[
+            :, 0, 1:
+        ]
     ).mean(0)
     wanted = np.arctanh(x[~here][:, 0, 1:].astype(float)).mean(0)
-    np.testing.assert_allclose(level, wanted, atol=0.02)  # eigenvalues below zero are raised
+    np.testing.assert_allclose(
+        level, wanted, atol=0.02
+    )  # eigenvalues below zero are raised
 
 
 A, B, NEW = sites()[2:5]
@@ -246,7 +273,8 @@ def test_a_capsule_goes_round(tmp_path):
         made.to_capsule(tmp_path / "b.capsule", key=object())
     path = write_consortium(empty(), tmp_path / "start.capsule")
     np.testing.assert_allclose(
-        model(start=path).fit(*of(A)[:2], site=A).decision_function(fc), made.decision_function(fc)
+        model(start=path).fit(*of(A)[:2], site=A).decision_function(fc),
+        made.decision_function(fc),
     )
 
 

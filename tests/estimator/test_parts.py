@@ -19,7 +19,9 @@ def test_settings_of_the_parts_by_name() -> None:
     model.set_params(method__penalty=3.0, training__clip=2.0, seed=5)
     assert model.method_params == {"centre": False, "penalty": 3.0}
     assert (model.training, model.seed) == ({"clip": 2.0}, 5)
-    model.set_params(method="finetune", model="mlp", method_params=None, model__hidden=8)
+    model.set_params(
+        method="finetune", model="mlp", method_params=None, model__hidden=8
+    )
     assert model.model_params == {"hidden": 8}
     assert clone(model).get_params() == model.get_params()
     release = ForgeClassifier("forge_release").set_params(method__epsilon=2.0)
@@ -27,7 +29,9 @@ def test_settings_of_the_parts_by_name() -> None:
 
 
 def test_a_wrong_name_is_told() -> None:
-    with pytest.raises(ValueError, match=r"method setting 'penalti'\. Did you mean 'penalty'"):
+    with pytest.raises(
+        ValueError, match=r"method setting 'penalti'\. Did you mean 'penalty'"
+    ):
         ForgeClassifier().set_params(method__penalti=1.0)
     with pytest.raises(ValueError, match="Invalid parameter 'seeds'"):
         ForgeClassifier().set_params(seeds=1)
@@ -35,6 +39,11 @@ def test_a_wrong_name_is_told() -> None:
 
 def test_a_search_over_a_setting(subjects) -> None:
     fc, y, _ = subjects
-    search = GridSearchCV(ForgeClassifier(), {"method__penalty": [1.0, 1e6]}, cv=2).fit(fc, y)
+    search = GridSearchCV(ForgeClassifier(), {"method__penalty": [1.0, 1e6]}, cv=2).fit(
+        fc, y
+    )
     best = search.best_params_["method__penalty"]
-    assert search.best_estimator_.capsule_.settings.learner.method.params["penalty"] == best
+    assert (
+        search.best_estimator_.capsule_.settings.learner.method.params["penalty"]
+        == best
+    )

@@ -39,8 +39,14 @@ def test_log_edges_by_scipy(subjects) -> None:
         np.testing.assert_allclose(row, expected, atol=1e-4)
     vectors = MatrixLog().fit_transform(fc[:, rows, cols])
     np.testing.assert_allclose(vectors[:3], found, atol=1e-5)
-    assert step.get_feature_names_out()[:3].tolist() == ["log(2, 1)", "log(3, 1)", "log(3, 2)"]
-    assert make_pipeline(MatrixLog(), SVC(kernel="linear")).fit(fc, y).score(fc, y) > 0.7
+    assert step.get_feature_names_out()[:3].tolist() == [
+        "log(2, 1)",
+        "log(3, 1)",
+        "log(3, 2)",
+    ]
+    assert (
+        make_pipeline(MatrixLog(), SVC(kernel="linear")).fit(fc, y).score(fc, y) > 0.7
+    )
 
 
 def test_tangent_space_at_the_mean(subjects) -> None:
@@ -57,7 +63,9 @@ def test_tangent_space_at_the_mean(subjects) -> None:
     np.testing.assert_allclose(found[0], expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [{"shrink": 1.0}, {"shrink": -0.1}, {"reference": "median"}])
+@pytest.mark.parametrize(
+    "wrong", [{"shrink": 1.0}, {"shrink": -0.1}, {"reference": "median"}]
+)
 def test_wrong_settings_of_the_logarithm(subjects, wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         MatrixLog(**wrong).fit(subjects[0])
@@ -70,10 +78,14 @@ def test_confounds_are_removed_with_training_coefficients(world) -> None:
     step = ConfoundRemover(["score"]).fit(x[train], covariates=people[train])
     d = people["score"].to_numpy()
     left = step.transform(x[train], covariates=people[train])
-    assert np.abs((d[train] - d[train].mean()) @ left).max() < 1e-9  # nothing linear is left
+    assert (
+        np.abs((d[train] - d[train].mean()) @ left).max() < 1e-9
+    )  # nothing linear is left
     slope = np.polyfit(d[train], x[train], 1)[0]
     expected = x[test] - np.outer(d[test] - d[train].mean(), slope)
-    np.testing.assert_allclose(step.transform(x[test], people[test]), expected, atol=1e-9)
+    np.testing.assert_allclose(
+        step.transform(x[test], people[test]), expected, atol=1e-9
+    )
     assert step.get_feature_names_out().tolist()[:2] == ["x0", "x1"]
 
 
@@ -129,11 +141,17 @@ def test_a_site_that_was_not_seen(world) -> None:
     x, y, site, _ = world
     seen = site != "C"
     new = x[~seen], site[~seen]
-    with pytest.raises(ValueError, match=r"site 'C' was not among those learned \(A, B\)"):
-        SiteHarmoniser().fit(x[seen], y[seen], site=site[seen]).transform(new[0], site=new[1])
+    with pytest.raises(
+        ValueError, match=r"site 'C' was not among those learned \(A, B\)"
+    ):
+        SiteHarmoniser().fit(x[seen], y[seen], site=site[seen]).transform(
+            new[0], site=new[1]
+        )
 
     def made(unseen):
-        step = SiteHarmoniser("demean", unseen=unseen).fit(x[seen], y[seen], site=site[seen])
+        step = SiteHarmoniser("demean", unseen=unseen).fit(
+            x[seen], y[seen], site=site[seen]
+        )
         return step.transform(new[0], site=new[1]), step
 
     np.testing.assert_array_equal(made("leave")[0], new[0])

@@ -79,7 +79,9 @@ def test_empty_request_gives_an_empty_batch(generator, small_site) -> None:
 
 def test_global_rng_is_left_alone(generator, small_site) -> None:
     before = torch.get_rng_state()
-    generator.sample(generator.fit(small_site, torch_rng(0)), torch.tensor([0]), torch_rng(1))
+    generator.sample(
+        generator.fit(small_site, torch_rng(0)), torch.tensor([0]), torch_rng(1)
+    )
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -89,7 +91,11 @@ def test_degenerate_sites_never_give_nan(generator) -> None:
     flat[:, 3, :] = 0.0
     flat[:, :, 3] = 0.0
     flat[:, 3, 3] = 1.0
-    for batch in (small, FCBatch(flat, small.y), FCBatch(small.fc, torch.zeros(12).long())):
+    for batch in (
+        small,
+        FCBatch(flat, small.y),
+        FCBatch(small.fc, torch.zeros(12).long()),
+    ):
         state = generator.fit(batch, torch_rng(0))
         out = generator.sample(state, batch.y, torch_rng(1))
         assert torch.isfinite(out.fc).all()
@@ -121,7 +127,12 @@ def test_unknown_names_say_the_nearest() -> None:
 
 @pytest.mark.parametrize(
     ("share", "n", "wanted"),
-    [(0.25, 8, [0] * 6 + [1] * 2), (0.0, 3, [0, 0, 1]), (1.0, 3, [0, 1, 1]), (0.5, 2, [0, 1])],
+    [
+        (0.25, 8, [0] * 6 + [1] * 2),
+        (0.0, 3, [0, 0, 1]),
+        (1.0, 3, [0, 1, 1]),
+        (0.5, 2, [0, 1]),
+    ],
 )
 def test_both_classes_are_always_there(share, n, wanted):
     assert in_shares(share, n).tolist() == wanted
@@ -136,7 +147,9 @@ def test_counts_are_subjects_per_class() -> None:
 
 def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     site = simulate(9)
-    with pytest.raises(DataError, match=r"generator 'x': 3 training subjects are too few"):
+    with pytest.raises(
+        DataError, match=r"generator 'x': 3 training subjects are too few"
+    ):
         check_site(site.select(slice(0, 3)), "x")
     broken = site.fc.clone()
     broken[4, 0, 1] = torch.inf
@@ -145,7 +158,9 @@ def test_a_site_is_refused_by_what_is_wrong_with_it() -> None:
     z = from_edges(torch.atanh(edges(site.fc)) + 1.0)
     with pytest.raises(DataError, match=r"reaches .*not a correlation\. Give Pearson"):
         check_site(FCBatch(z, site.y), "x")
-    with pytest.raises(DataError, match=r"reaches 1\.1, so.*confounds fitted on few.*\[start\]"):
+    with pytest.raises(
+        DataError, match=r"reaches 1\.1, so.*confounds fitted on few.*\[start\]"
+    ):
         check_site(FCBatch(site.fc * 1.1, site.y), "x")
     with pytest.raises(DataError, match="diagnoses other than 0 and 1"):
         check_site(FCBatch(site.fc, 2 * site.y), "x")
@@ -166,5 +181,7 @@ def test_a_diagnosis_that_does_not_exist_is_refused(asked) -> None:
 def test_a_diagnosis_the_site_did_not_have_is_refused() -> None:
     counts = torch.tensor([3, 0])
     assert check_y(torch.tensor([0.0, 0.0]), counts, "x").dtype == torch.int64
-    with pytest.raises(DataError, match="diagnosis 1 was asked for but no training subject"):
+    with pytest.raises(
+        DataError, match="diagnosis 1 was asked for but no training subject"
+    ):
         check_y(torch.tensor([0, 1]), counts, "x")

@@ -4,7 +4,13 @@ import pytest
 import torch
 from simulated_site import simulate
 
-from fcforge.generators.brainnetgan import BrainNetGAN, critic, cross, cross_init, generate
+from fcforge.generators.brainnetgan import (
+    BrainNetGAN,
+    critic,
+    cross,
+    cross_init,
+    generate,
+)
 from fcforge.graphs import edges, fisher_z
 from fcforge.randomness import torch_rng
 
@@ -57,7 +63,9 @@ def test_generated_fc_is_symmetric_with_unit_diagonal(start) -> None:
 def test_with_nothing_learnt_the_baseline_is_the_mean_fc(start) -> None:
     gen, _ = start
     gen = {**gen, "mix.weight": torch.zeros_like(gen["mix.weight"])}
-    fc = generate(gen, torch.randn(3, 6, generator=torch_rng(0)), torch.tensor([0, 1, 1]))
+    fc = generate(
+        gen, torch.randn(3, 6, generator=torch_rng(0)), torch.tensor([0, 1, 1])
+    )
     expected = torch.tanh(fisher_z(edges(simulate(12, rois=5).fc)).mean(0))
     torch.testing.assert_close(edges(fc), expected.expand(3, -1), atol=1e-5, rtol=1e-5)
 

@@ -71,7 +71,12 @@ def test_what_is_fitted_together_is_found_one_by_one(small_site, tmp_path) -> No
     gen = Counting(a=20)
     half = small_site.select(slice(0, 20))
     first = fit_cached(gen, half, (1, "UM"), tmp_path)
-    asked = [(small_site, (0, "NYU")), (half, (1, "UM")), (half, (2, "UM")), (half, (2, "UM"))]
+    asked = [
+        (small_site, (0, "NYU")),
+        (half, (1, "UM")),
+        (half, (2, "UM")),
+        (half, (2, "UM")),
+    ]
     assert fit_together(gen, asked, tmp_path, "cpu", lanes=1) == 2
     assert len(CALLS) == 3
     assert fit_together(gen, asked, tmp_path, "cpu") == 0

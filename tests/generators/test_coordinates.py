@@ -20,7 +20,9 @@ from fcforge.graphs import edges, from_edges, log_edges
 def test_off_log_of_two_rois_is_fisher_z() -> None:
     # log [[1, r], [r, 1]] has off-diagonal (log(1+r) - log(1-r)) / 2 = atanh r.
     fc = from_edges(torch.tensor([[0.5], [-0.3]]))
-    assert torch.allclose(off_log(fc, 0.0)[:, 0], torch.atanh(torch.tensor([0.5, -0.3])))
+    assert torch.allclose(
+        off_log(fc, 0.0)[:, 0], torch.atanh(torch.tensor([0.5, -0.3]))
+    )
 
 
 def test_inverse_of_two_rois_is_tanh() -> None:
@@ -101,7 +103,9 @@ def test_back_and_coordinates(seed, rois, size) -> None:
     x = size * torch.randn(2, n_edges, generator=rng, dtype=torch.float64)
     fc, diagonal = from_off_log(x, tol=1e-10)
     assert torch.linalg.eigvalsh(fc).min() > 0
-    assert torch.equal(fc.diagonal(dim1=-2, dim2=-1), torch.ones(2, rois, dtype=torch.float64))
+    assert torch.equal(
+        fc.diagonal(dim1=-2, dim2=-1), torch.ones(2, rois, dtype=torch.float64)
+    )
     log_fc = from_edges(x, diagonal=0.0) + torch.diag_embed(diagonal)
     # 2e-5 of shrinkage keeps float32 users positive definite
     torch.testing.assert_close(torch.linalg.matrix_exp(log_fc), fc, atol=1e-4, rtol=0)
@@ -125,7 +129,9 @@ def test_a_start_near_the_answer_gives_the_same_answer(small_site) -> None:
 
 def test_chunks_do_not_change_numbers(small_site) -> None:
     x = off_log(small_site.fc)
-    assert torch.allclose(from_off_log(x, chunk=3)[0], from_off_log(x, chunk=64)[0], atol=1e-6)
+    assert torch.allclose(
+        from_off_log(x, chunk=3)[0], from_off_log(x, chunk=64)[0], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("spread", [None, 0.3, 1.5])
@@ -136,8 +142,12 @@ def test_matrix_products_find_what_eigendecompositions_find(small_site, spread) 
         x = spread * torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
     there, here = x.new_zeros(12, small_site.n_rois), x.new_zeros(12, small_site.n_rois)
     by_products = fixed_point(x, there, tol=1e-4)
-    torch.testing.assert_close(by_products, newton(x, here, tol=1e-5), atol=1e-4, rtol=0)
-    torch.testing.assert_close(there, here, atol=2e-2 if spread == 1.5 else 1e-3, rtol=0)
+    torch.testing.assert_close(
+        by_products, newton(x, here, tol=1e-5), atol=1e-4, rtol=0
+    )
+    torch.testing.assert_close(
+        there, here, atol=2e-2 if spread == 1.5 else 1e-3, rtol=0
+    )
     assert torch.linalg.eigvalsh(by_products.double()).min() > 0
     assert torch.equal(by_products, by_products.mT)
 

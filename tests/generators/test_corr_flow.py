@@ -37,14 +37,20 @@ def constant_field(v: list[float]) -> dict[str, torch.Tensor]:
 def test_a_constant_velocity_moves_by_itself() -> None:
     params, y = constant_field([1.0, -2.0]), torch.tensor([0, 1])
     x = torch.zeros(2, 2)
-    assert torch.equal(velocity(params, x, y, torch.zeros(2)), torch.tensor([[1.0, -2.0]] * 2))
-    torch.testing.assert_close(integrate(params, x, y, 5), torch.tensor([[1.0, -2.0]] * 2))
+    assert torch.equal(
+        velocity(params, x, y, torch.zeros(2)), torch.tensor([[1.0, -2.0]] * 2)
+    )
+    torch.testing.assert_close(
+        integrate(params, x, y, 5), torch.tensor([[1.0, -2.0]] * 2)
+    )
 
 
 def test_midpoint_steps_are_of_second_order() -> None:
     """dx/dt = x from 1 gives e; halving the step quarters the error."""
     params = flow_init(1, 1, torch_rng(0), gain=0.0)
-    scale = float(torch.selu(torch.tensor(1.0)))  # selu is linear for positive arguments
+    scale = float(
+        torch.selu(torch.tensor(1.0))
+    )  # selu is linear for positive arguments
     params["in.weight"] = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
     params["hidden.weight"] = torch.tensor([[1.0]])
     params["out.weight"] = torch.tensor([[1.0 / scale**2]])
@@ -56,7 +62,9 @@ def test_midpoint_steps_are_of_second_order() -> None:
         h, value = 1.0 / steps, 1.0
         for _ in range(steps):
             value += h * (value + 0.5 * h * value)
-        found = integrate({k: v.float() for k, v in params.items()}, x.float(), y, steps)
+        found = integrate(
+            {k: v.float() for k, v in params.items()}, x.float(), y, steps
+        )
         assert float(found) == pytest.approx(value, rel=1e-5)
         return abs(value - math.e)
 
@@ -80,7 +88,9 @@ def test_axes_are_orthonormal_and_the_spread_is_that_of_the_scores(small_site) -
     scores = (x - class_means(x, small_site.y)[small_site.y]) @ axes.T
     # the Gaussian keeps 90 % of every axis' variance as shared, the rest as independent noise
     expected = (0.9 * scores.square().sum(0) / 38).sqrt()
-    torch.testing.assert_close(state["unit"] * state["spread"], expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        state["unit"] * state["spread"], expected, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_means_and_outside_variance_are_those_of_the_gaussian(small_site) -> None:
@@ -123,7 +133,10 @@ def template(tmp_path_factory) -> str:
 
 def test_per_subject_gradients_equal_the_loop() -> None:
     params = flow_init(3, 8, torch_rng(0), gain=1.0)
-    x1, x0 = torch.randn(5, 3, generator=torch_rng(3)), torch.randn(5, 4, 3, generator=torch_rng(4))
+    x1, x0 = (
+        torch.randn(5, 3, generator=torch_rng(3)),
+        torch.randn(5, 4, 3, generator=torch_rng(4)),
+    )
     y, t = torch.tensor([0, 1, 1, 0, 1]), torch.rand(5, 4, generator=torch_rng(5))
     found = per_subject_gradients(params, x1, y, x0, t)
     for i in range(5):
@@ -134,7 +147,15 @@ def test_per_subject_gradients_equal_the_loop() -> None:
 
 
 def test_flow_spends_what_it_says_and_keeps_only_public_numbers(site, template) -> None:
-    made = DPFlow(public=template, epsilon=4.0, rank=4, hidden=8, steps=20, draws=2, noise="seeded")
+    made = DPFlow(
+        public=template,
+        epsilon=4.0,
+        rank=4,
+        hidden=8,
+        steps=20,
+        draws=2,
+        noise="seeded",
+    )
     state = made.fit(site, torch_rng(0))
     rate = 64 / len(site)
     assert float(state["epsilon"]) <= 4.0 + 1e-6
@@ -144,7 +165,9 @@ def test_flow_spends_what_it_says_and_keeps_only_public_numbers(site, template) 
     again = made.fit(other, torch_rng(0))
     trained = {k for k in state if not torch.equal(state[k], again[k])}
     assert trained
-    assert all(k.startswith("flow.") for k in trained)  # nothing else depends on the subjects
+    assert all(
+        k.startswith("flow.") for k in trained
+    )  # nothing else depends on the subjects
     assert int(state["secret"]) == 0
 
 
@@ -166,20 +189,28 @@ def test_flow_without_noise_learns_a_planted_class_difference() -> None:
 
 
 def test_flow_makes_correlation_matrices(site, template) -> None:
-    made = make_generator(Component("dp_flow", {"public": template, "steps": 5, "rank": 8}))
-    out = made.sample(made.fit(site, torch_rng(0)), torch.tensor([0, 1, 1]), torch_rng(1))
+    made = make_generator(
+        Component("dp_flow", {"public": template, "steps": 5, "rank": 8})
+    )
+    out = made.sample(
+        made.fit(site, torch_rng(0)), torch.tensor([0, 1, 1]), torch_rng(1)
+    )
     assert float(torch.linalg.eigvalsh(out.fc).min()) > 0
     assert made.diagnostics(made.fit(site, torch_rng(0)))["secret"] == 1.0
 
 
 def test_the_noise_is_the_smallest_that_keeps_the_budget(site) -> None:
-    made = DPFlow(epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=25, draws=2)
+    made = DPFlow(
+        epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=25, draws=2
+    )
     sigma = float(made.fit(site, torch_rng(0))["sigma"])
     assert sigma == pytest.approx(sigma_for(2.0, 1e-2, 0.25, 10), rel=1e-5)
     assert spent(0.25, sigma, 10, 1e-2) <= 2.0 + 1e-5
     assert spent(0.25, 0.99 * sigma, 10, 1e-2) > 2.0
     # more people than a batch holds: everyone is in every step, and the noise is higher
-    everyone = DPFlow(epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=500, draws=2)
+    everyone = DPFlow(
+        epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=500, draws=2
+    )
     assert float(everyone.fit(site, torch_rng(0))["sigma"]) > 1.5 * sigma
 
 
@@ -202,7 +233,9 @@ def test_counts_of_people_are_not_in_the_state(site) -> None:
 
 def test_before_training_samples_are_public(site, template) -> None:
     """The flow starts as the identity: without a step it draws from the template alone."""
-    made = DPFlow(public=template, rank=6, steps=1, lr=1e-30, noise="seeded", clip=1e-12)
+    made = DPFlow(
+        public=template, rank=6, steps=1, lr=1e-30, noise="seeded", clip=1e-12
+    )
     state = made.fit(site, torch_rng(0))
     other = made.fit(site.select(slice(0, 30)), torch_rng(0))
     y = torch.tensor([0, 1, 0])

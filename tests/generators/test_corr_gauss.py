@@ -37,7 +37,9 @@ def test_corr_gauss_is_valid_and_carries_means_variance_and_class(small_site) ->
         / within_class_variance(real, small_site.y).mean()
     )
     assert 0.85 < ratio < 1.15
-    pair = torch.stack([difference(small_site.fc, small_site.y), difference(out.fc, labels)])
+    pair = torch.stack(
+        [difference(small_site.fc, small_site.y), difference(out.fc, labels)]
+    )
     assert torch.corrcoef(pair)[0, 1] > 0.9
 
 
@@ -48,7 +50,9 @@ def test_variance_match_moves_the_variance(small_site) -> None:
         gen = CorrGauss(variance_match=match, covariance_shrink=0.6)
         out = gen.sample(gen.fit(small_site, torch_rng(0)), labels, torch_rng(1))
         v = within_class_variance(edges(out.fc), labels).mean()
-        ratios[match] = float(v / within_class_variance(edges(small_site.fc), small_site.y).mean())
+        ratios[match] = float(
+            v / within_class_variance(edges(small_site.fc), small_site.y).mean()
+        )
     assert abs(ratios[True] - 1) < abs(ratios[False] - 1)
 
 
@@ -61,7 +65,9 @@ def test_moments_of_the_coordinates_are_those_of_the_subjects(small_site) -> Non
     x = log_edges(small_site.fc, 0.02)
     for c in (0, 1):
         torch.testing.assert_close(state["mean"][c], x[small_site.y == c].mean(0))
-    residual = torch.cat([x[small_site.y == c] - x[small_site.y == c].mean(0) for c in (0, 1)])
+    residual = torch.cat(
+        [x[small_site.y == c] - x[small_site.y == c].mean(0) for c in (0, 1)]
+    )
     expected = residual.T @ residual / 38
     error = (torch.cov(noise.T) - expected).norm() / expected.norm()
     assert float(error) < 0.08  # sampling error of 20,000 draws is about 0.035
@@ -81,7 +87,9 @@ def test_antithetic_draws_have_the_exact_mean_in_coordinates(small_site) -> None
     state = gen.fit(small_site, torch_rng(0))
     y = torch.tensor([0, 0, 1, 1, 0, 0])
     noise = gen.noise(state, y, torch_rng(1))
-    torch.testing.assert_close(noise[y == 0].mean(0), torch.zeros(66), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        noise[y == 0].mean(0), torch.zeros(66), atol=1e-6, rtol=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,13 +109,18 @@ def test_settings_out_of_range_are_refused(setting, words) -> None:
 def data() -> tuple[torch.Tensor, torch.Tensor]:
     rng = torch.Generator().manual_seed(0)
     y = torch.tensor([0, 1] * 10)
-    return torch.randn(20, 30, generator=rng) @ torch.randn(30, 30, generator=rng) + y[:, None], y
+    return torch.randn(20, 30, generator=rng) @ torch.randn(30, 30, generator=rng) + y[
+        :, None
+    ], y
 
 
 def test_class_means_by_hand() -> None:
     x = torch.tensor([[0.0], [2.0], [4.0]])
     assert class_means(x, torch.tensor([0, 0, 1])).flatten().tolist() == [1.0, 4.0]
-    assert class_means(x, torch.tensor([0, 0, 1]), keep=0.0).flatten().tolist() == [2.5, 2.5]
+    assert class_means(x, torch.tensor([0, 0, 1]), keep=0.0).flatten().tolist() == [
+        2.5,
+        2.5,
+    ]
     assert class_means(x, torch.tensor([1, 1, 1])).flatten().tolist() == [2.0, 2.0]
 
 
@@ -118,7 +131,9 @@ def test_factors_give_the_pooled_covariance() -> None:
     factors, diagonal = residual_factors(x, y, shrink=0.0)
     assert factors.shape[0] == 18
     # The diagonal absorbs rounding only.
-    assert torch.allclose(factors.T @ factors + diagonal.square().diag(), cov, rtol=1e-3, atol=1e-2)
+    assert torch.allclose(
+        factors.T @ factors + diagonal.square().diag(), cov, rtol=1e-3, atol=1e-2
+    )
 
 
 def test_shrinkage_and_rank_keep_every_variance() -> None:
@@ -165,7 +180,10 @@ def test_class_means_of_a_small_set_are_moved_to_the_target(small_site) -> None:
     errors = {}
     for match in (False, True):
         out = CorrGauss(mean_match=match).sample(state, labels, torch_rng(1)).fc
-        gap = [(out[labels == c].mean(0) - state["class_fc"][c]).abs().mean() for c in (0, 1)]
+        gap = [
+            (out[labels == c].mean(0) - state["class_fc"][c]).abs().mean()
+            for c in (0, 1)
+        ]
         errors[match] = float(sum(gap))
     assert errors[True] < 0.25 * errors[False]
 
@@ -201,11 +219,15 @@ def test_scale_is_the_ratio_of_standard_deviations(small_site) -> None:
     spread = within_class_variance(edges(draw(1.0, None)), torch.arange(64) % 2).mean()
     real = within_class_variance(edges(small_site.fc), small_site.y).mean()
     expected = min(float((0.9**2 * real / spread).sqrt()), 4.0)
-    assert float(matched_scale(draw, small_site, 0.1)) == pytest.approx(expected, rel=1e-5)
+    assert float(matched_scale(draw, small_site, 0.1)) == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_scale_is_bounded_where_all_samples_are_alike(small_site) -> None:
-    flat = matched_scale(lambda scale, y: torch.eye(12).expand(64, 12, 12), small_site, 0.0)
+    flat = matched_scale(
+        lambda scale, y: torch.eye(12).expand(64, 12, 12), small_site, 0.0
+    )
     assert float(flat) == 4.0
 
 

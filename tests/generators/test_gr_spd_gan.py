@@ -68,7 +68,9 @@ def test_graph_penalty_of_lanes_is_that_of_each(small_site) -> None:
     y = small_site.y[:24].unflatten(0, (2, 12))
     both = graph_penalty(v + 0.1, v.flip(1), y, 4)
     for i in (0, 1):
-        assert graph_penalty(v[i] + 0.1, v[i].flip(0), y[i], 4) == pytest.approx(float(both[i]))
+        assert graph_penalty(v[i] + 0.1, v[i].flip(0), y[i], 4) == pytest.approx(
+            float(both[i])
+        )
     same = v[:1, :1].expand(1, 12, -1)  # copies of one subject have no distances
     assert graph_penalty(same, same, y[:1], 4).isfinite().all()
 

@@ -63,7 +63,9 @@ def test_a_step_goes_down_the_gradient() -> None:
     optimiser = layers.adam(p, lr=0.5)
     for _ in range(3):
         layers.step(optimiser, p["w"].square().sum())
-    assert p["w"].item() == pytest.approx(1.5, abs=0.05)  # Adam's steps have the size of the rate
+    assert p["w"].item() == pytest.approx(
+        1.5, abs=0.05
+    )  # Adam's steps have the size of the rate
 
 
 def test_a_generator_on_its_own_device_is_itself() -> None:

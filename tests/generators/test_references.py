@@ -64,5 +64,7 @@ def test_means_and_spreads_by_hand() -> None:
 
 def test_samples_are_not_correlation_matrices(small_site) -> None:
     gen = EdgeGauss()
-    out = gen.sample(gen.fit(small_site, torch_rng(0)), torch.arange(50) % 2, torch_rng(1))
+    out = gen.sample(
+        gen.fit(small_site, torch_rng(0)), torch.arange(50) % 2, torch_rng(1)
+    )
     assert (torch.linalg.eigvalsh(out.fc)[:, 0] < 0).float().mean() > 0.2

@@ -20,7 +20,10 @@ def test_log_rate_by_hand() -> None:
     """eta_e = s_e (a_e + sum_r w_r u_ru u_rv) + b_e for two ROIs, one factor."""
     gen = ReGATE(d_z=1, rank=1)
     p = gen._init(2, torch_rng(0))
-    p["geometry.weight"], p["geometry.bias"] = torch.tensor([[1.0], [-1.0]]), torch.zeros(2)
+    p["geometry.weight"], p["geometry.bias"] = (
+        torch.tensor([[1.0], [-1.0]]),
+        torch.zeros(2),
+    )
     p["neighbours"] = torch.tensor([[[1.0, 5.0], [0.5, 2.0]]])
     p["neighbours_bias"] = torch.tensor([[0.1, 0.2]])
     p["factor"], p["offset"] = torch.tensor([3.0]), torch.tensor([0.7])
@@ -60,7 +63,9 @@ def test_fit_lowers_the_loss_and_learns_the_trait() -> None:
     z = torch.atanh(edges(site.fc).clamp(-0.9999, 0.9999))
     x = ((z - state["centre"]) / state["unit"]).exp()
     trait = (site.y - state["y_mean"]) / state["y_sd"]
-    guess = torch.nn.functional.linear(encode(p, x)[0], p["head.weight"], p["head.bias"])[:, 0]
+    guess = torch.nn.functional.linear(
+        encode(p, x)[0], p["head.weight"], p["head.bias"]
+    )[:, 0]
     assert torch.corrcoef(torch.stack([guess, trait]))[0, 1] > 0.9
     assert gen.diagnostics(state)["active_units"] == int(state["active_units"]) >= 1
 

@@ -75,7 +75,10 @@ def test_a_small_epsilon_stays_nearer_to_the_public_head():
 def test_diagnoses_follow_the_release_and_not_the_site():
     """A share of patients may not leave outside the budget: the labels given are not looked at."""
     state = exact().fit(site(), torch_rng(0))
-    all_sick, all_well = torch.ones(40, dtype=torch.int64), torch.zeros(40, dtype=torch.int64)
+    all_sick, all_well = (
+        torch.ones(40, dtype=torch.int64),
+        torch.zeros(40, dtype=torch.int64),
+    )
     a, b = (exact().diagnoses(state, y, 50) for y in (all_sick, all_well))
     assert torch.equal(a, b)
     share = 0.5 * (1 + float(exact().head(state).bias))
@@ -88,6 +91,8 @@ def test_people_in_the_release_are_told():
 
 
 def test_without_a_start_it_says_what_to_do():
-    with pytest.raises(ConfigError, match=r"generator 'released': draws from a public start") as e:
+    with pytest.raises(
+        ConfigError, match=r"generator 'released': draws from a public start"
+    ) as e:
         Released().fit(site(), torch_rng(0))
     assert "[start] table" in str(e.value)

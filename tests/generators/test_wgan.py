@@ -10,11 +10,20 @@ from simulated_site import simulate
 from fcforge.errors import ConfigError, DataError
 from fcforge.generators.brainnetgan import BrainNetGAN
 from fcforge.generators.gr_spd_gan import GRSPDGAN
-from fcforge.generators.wgan import PENALTY, WGAN, _drawer, critic_loss, gradient_penalty
+from fcforge.generators.wgan import (
+    PENALTY,
+    WGAN,
+    _drawer,
+    critic_loss,
+    gradient_penalty,
+)
 from fcforge.randomness import torch_rng
 from fcforge.types import FCBatch
 
-GANS = [BrainNetGAN(steps=3, width=2, batch_size=8), GRSPDGAN(steps=3, width=16, batch_size=8)]
+GANS = [
+    BrainNetGAN(steps=3, width=2, batch_size=8),
+    GRSPDGAN(steps=3, width=16, batch_size=8),
+]
 
 
 def linear_score(p, x, y):
@@ -35,7 +44,11 @@ def test_a_lane_does_not_depend_on_its_company(gan) -> None:
         assert set(alone) == set(together[i])
         for name, value in alone.items():
             torch.testing.assert_close(together[i][name], value, atol=1e-6, rtol=1e-4)
-    moved = [k for k in alone if k.startswith("net.") and not torch.equal(alone[k], together[0][k])]
+    moved = [
+        k
+        for k in alone
+        if k.startswith("net.") and not torch.equal(alone[k], together[0][k])
+    ]
     assert moved  # lanes are not copies of each other
 
 
@@ -49,7 +62,9 @@ def test_an_unusable_site_among_lanes_is_refused() -> None:
 def test_gradient_penalty_of_a_linear_critic_by_hand() -> None:
     weight = {"w": torch.tensor([3.0, 4.0])}  # |gradient| is 5 everywhere
     x = torch.zeros(3, 2)
-    found = gradient_penalty(linear_score, weight, x, x + 1, torch.zeros(3), torch.full((3,), 0.5))
+    found = gradient_penalty(
+        linear_score, weight, x, x + 1, torch.zeros(3), torch.full((3,), 0.5)
+    )
     assert torch.allclose(found, torch.full((3,), 16.0))
 
 
@@ -64,11 +79,15 @@ def test_gradient_penalty_is_taken_between_the_two_sets() -> None:
 def test_a_critic_of_slope_one_pays_no_penalty() -> None:
     weight = {"w": torch.tensor([0.6, 0.8])}
     real, fake = torch.tensor([[1.0, 1.0], [3.0, 1.0]]), torch.zeros(2, 2)
-    loss, gap = critic_loss(linear_score, weight, real, fake, torch.zeros(2), torch.rand(2))
+    loss, gap = critic_loss(
+        linear_score, weight, real, fake, torch.zeros(2), torch.rand(2)
+    )
     assert float(gap) == pytest.approx(0.6 * 2 + 0.8)
     assert float(loss) == pytest.approx(-float(gap), abs=1e-5)
     steep = {"w": torch.tensor([1.2, 1.6])}
-    loss, gap = critic_loss(linear_score, steep, real, fake, torch.zeros(2), torch.rand(2))
+    loss, gap = critic_loss(
+        linear_score, steep, real, fake, torch.zeros(2), torch.rand(2)
+    )
     assert float(loss) == pytest.approx(PENALTY - float(gap), rel=1e-5)
 
 
@@ -125,10 +144,15 @@ def test_training_moves_the_generator_to_the_subjects() -> None:
     assert float(state["net.shift"]) == pytest.approx(0.0, abs=0.2)
     gap = 0.4 - float(state["net.shift"])  # a critic of slope one sees just that
     assert float(state["distance"][-1]) == pytest.approx(gap, rel=0.25)
-    assert gan.diagnostics(state) == {"wasserstein": float(state["distance"][-1]), "steps": 40}
+    assert gan.diagnostics(state) == {
+        "wasserstein": float(state["distance"][-1]),
+        "steps": 40,
+    }
 
 
-@pytest.mark.parametrize("setting", ["steps", "n_critic", "batch_size", "noise", "width"])
+@pytest.mark.parametrize(
+    "setting", ["steps", "n_critic", "batch_size", "noise", "width"]
+)
 def test_sizes_of_nothing_are_refused(setting) -> None:
     with pytest.raises(ConfigError, match=f"{setting} = 0 is too small"):
         BrainNetGAN(**{setting: 0})

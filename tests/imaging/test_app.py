@@ -95,9 +95,13 @@ def test_40_fmriprep_subjects_to_sites_without_editing(tmp_path: Path, aal_grid,
 def test_fc_is_that_of_the_signals_put_in(tmp_path: Path, aal: Atlas, aal_grid, lines):
     truth = fmriprep_subject(tmp_path / "in", "01", aal_grid, n_volumes=150)
     code = fc_command(
-        source=tmp_path / "in", out=tmp_path / "out", denoise="none", low_pass=0.2,
-        high_pass=0, say=lines.append,
-    )  # fmt: skip
+        source=tmp_path / "in",
+        out=tmp_path / "out",
+        denoise="none",
+        low_pass=0.2,
+        high_pass=0,
+        say=lines.append,
+    )
     assert code == 0, lines
     path = next((tmp_path / "out").rglob("*_relmat.tsv"))
     table = pd.read_csv(path, sep="\t", index_col="Node")
@@ -113,7 +117,9 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
     for subject in ("01", "02"):
         fmriprep_subject(tmp_path / "in", subject, aal_grid)
     write_people(tmp_path / "in", ["01", "02"])
-    assert fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
+    assert (
+        fc_command(source=tmp_path / "in", out=tmp_path / "out", say=lines.append) == 0
+    )
     out = tmp_path / "out"
     assert "2 of 2 have FC" in (out / "methods.md").read_text()
     assert "24 motion regressors" in (out / "group.html").read_text()
@@ -148,7 +154,9 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
 
 
 @pytest.mark.parametrize("tool", ["xcpd", "cpac", "dpabi"])
-def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path, aal, lines):
+def test_trees_of_other_tools_to_sites_without_editing(
+    tool: str, tmp_path: Path, aal, lines
+):
     root = tmp_path / "in"
     if tool == "xcpd":
         xcpd_tree(root, list(aal.roi_names))
@@ -162,16 +170,23 @@ def test_trees_of_other_tools_to_sites_without_editing(tool: str, tmp_path: Path
     assert cohort.fc.shape == (16, 116, 116)
     assert _errors(cohort) == []
     seed = {"xcpd": 11, "cpac": 13, "dpabi": 17}[tool]
-    expected = np.corrcoef(roi_signals(np.random.default_rng([seed, 3]), 80, 116), rowvar=False)
+    expected = np.corrcoef(
+        roi_signals(np.random.default_rng([seed, 3]), 80, 116), rowvar=False
+    )
     if tool == "cpac":  # C-PAC left one ROI out: a named reason, not a missing column
         expected[40] = expected[:, 40] = 0
         expected[40, 40] = 1
-        assert any("1 ROI without signal" in line and aal.roi_names[40] in line for line in lines)
+        assert any(
+            "1 ROI without signal" in line and aal.roi_names[40] in line
+            for line in lines
+        )
     else:
         assert cohort.covariates["mean_fd"].min() > 0
     np.testing.assert_allclose(cohort.fc[3], expected, atol=1e-5)
     if tool == "dpabi":
-        assert sum("took columns 1-116" in line for line in lines) == 2  # once, then a count
+        assert (
+            sum("took columns 1-116" in line for line in lines) == 2
+        )  # once, then a count
     _run(tmp_path / "out")
 
 
@@ -185,7 +200,9 @@ def test_a_series_of_another_atlas_by_its_tools_name(tmp_path: Path, aal, lines)
     assert "Time series there are of: 4S156Parcels, AAL116" in lines[-1]
 
 
-def test_trouble_is_one_line_each_and_the_others_finish(tmp_path: Path, block, blocks, lines):
+def test_trouble_is_one_line_each_and_the_others_finish(
+    tmp_path: Path, block, blocks, lines
+):
     root = tmp_path / "in"
     grid = block.on_grid((15, 18, 15), SMALL)
     nan = np.zeros(grid.shape, dtype=bool)
@@ -213,9 +230,13 @@ def test_trouble_is_one_line_each_and_the_others_finish(tmp_path: Path, block, b
     fmriprep_subject(root, "08", grid, affine=SMALL, run="_run-20", tr=2.5)
     out = tmp_path / "out"
     code = fc_command(
-        source=root, out=out, atlas=str(blocks[0]), atlas_lut=blocks[1], report=True,
+        source=root,
+        out=out,
+        atlas=str(blocks[0]),
+        atlas_lut=blocks[1],
+        report=True,
         say=lines.append,
-    )  # fmt: skip
+    )
     assert code == 1
     failed = {line.split()[0]: line for line in lines if " failed: " in line}
     wanted = {
@@ -245,7 +266,9 @@ def test_119_rois_is_one_line_and_the_others_finish(tmp_path: Path, lines):
     for i in range(3):
         n = 119 if i == 1 else 116
         np.savetxt(tmp_path / f"s{i}.txt", rng.normal(size=(50, n)))
-    code = fc_command(source=tmp_path, out=tmp_path / "out", report=False, say=lines.append)
+    code = fc_command(
+        source=tmp_path, out=tmp_path / "out", report=False, say=lines.append
+    )
     assert code == 1
     assert next(ln for ln in lines if "failed: " in ln).startswith("sub-s1 failed: ")
     assert sum("119 ROIs, but atlas AAL116 has 116" in line for line in lines) == 1
@@ -258,14 +281,20 @@ def test_the_same_command_again_makes_nothing_and_a_new_setting_everything(
     for subject in ("01", "02"):
         fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
     ask = {
-        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
-        "denoise": "motion", "report": False, "say": lines.append,
-    }  # fmt: skip
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "denoise": "motion",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(**ask) == 0
     assert "(2 made now, 0 from before)" in lines[-1]
     assert fc_command(**ask) == 0
     assert "(0 made now, 2 from before)" in lines[-1]
-    next((tmp_path / "out" / "sub-02").rglob("*_relmat.json")).unlink()  # stopped half-way
+    next(
+        (tmp_path / "out" / "sub-02").rglob("*_relmat.json")
+    ).unlink()  # stopped half-way
     assert fc_command(**ask) == 0
     assert "(1 made now, 1 from before)" in lines[-1]
     assert fc_command(**{**ask, "low_pass": 0.08}) == 0
@@ -280,9 +309,13 @@ def test_participant_label_takes_those_alone_and_keeps_earlier_rows(
     for subject in ("01", "02", "03"):
         fmriprep_subject(tmp_path / "in", subject, small_grid, affine=SMALL)
     ask = {
-        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
-        "denoise": "none", "report": False, "say": lines.append,
-    }  # fmt: skip
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "denoise": "none",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(participant_label=["sub-02"], **ask) == 0
     assert fc_command(participant_label=["01", "77"], **ask) == 1
     assert "sub-77 failed: is listed, but there is no scan" in "\n".join(lines)
@@ -296,9 +329,13 @@ def test_two_runs_are_joined_and_two_spaces_are_a_question(
     for run in ("_run-1", "_run-20"):
         fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL, run=run)
     ask = {
-        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
-        "denoise": "none", "report": False, "say": lines.append,
-    }  # fmt: skip
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "denoise": "none",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(**ask) == 0
     side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
     assert side["Volumes"] == 320
@@ -321,8 +358,16 @@ def _two(root: Path, grid, first: str, second: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "why"),
     [
-        ("task-rest_acq-a", "task-rest_acq-b", "several scans of one run: acq-b, acq-a."),
-        ("task-rest_echo-1", "task-rest_echo-2", "several scans of one run: echo-2, echo-1."),
+        (
+            "task-rest_acq-a",
+            "task-rest_acq-b",
+            "several scans of one run: acq-b, acq-a.",
+        ),
+        (
+            "task-rest_echo-1",
+            "task-rest_echo-2",
+            "several scans of one run: echo-2, echo-1.",
+        ),
         ("task-rest", "task-rest_rec-b", "several scans of one run: rec-b, no rec."),
         ("ses-1_task-rest", "ses-2_task-rest", "several sessions: 1, 2."),
     ],
@@ -332,9 +377,13 @@ def test_scans_of_another_kind_are_not_joined(
 ):
     _two(tmp_path / "in", small_grid, first, second)
     ask = {
-        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
-        "denoise": "none", "report": False, "say": lines.append,
-    }  # fmt: skip
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "denoise": "none",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(**ask) == 2
     assert any(why in line for line in lines), lines
     chosen = {"session": "1"} if "ses" in first else {"select": second.split("_")[-1]}
@@ -349,9 +398,13 @@ def test_scans_of_another_kind_are_not_joined(
 def test_phase_directions_are_runs(tmp_path, blocks, small_grid, lines):
     _two(tmp_path / "in", small_grid, "task-rest_dir-AP", "task-rest_dir-PA")
     code = fc_command(
-        source=tmp_path / "in", out=tmp_path / "out", atlas=str(blocks[0]), denoise="none",
-        report=False, say=lines.append,
-    )  # fmt: skip
+        source=tmp_path / "in",
+        out=tmp_path / "out",
+        atlas=str(blocks[0]),
+        denoise="none",
+        report=False,
+        say=lines.append,
+    )
     assert code == 0, lines
     (path,) = (tmp_path / "out").rglob("*_relmat.tsv")
     assert "dir-" not in path.name
@@ -360,10 +413,16 @@ def test_phase_directions_are_runs(tmp_path, blocks, small_grid, lines):
     assert people["dof"].tolist() == pytest.approx([2 * (160 * 0.36 - 2)], abs=0.1)
 
 
-def test_low_coverage_rois_are_named_and_their_fc_is_zero(tmp_path: Path, aal, aal_grid, lines):
-    cut = np.where(np.arange(aal_grid.shape[2]) < 4, -1, aal_grid)  # low slices not acquired
+def test_low_coverage_rois_are_named_and_their_fc_is_zero(
+    tmp_path: Path, aal, aal_grid, lines
+):
+    cut = np.where(
+        np.arange(aal_grid.shape[2]) < 4, -1, aal_grid
+    )  # low slices not acquired
     fmriprep_subject(tmp_path / "in", "01", cut)
-    code = fc_command(source=tmp_path / "in", out=tmp_path / "out", max_empty=0.3, say=lines.append)
+    code = fc_command(
+        source=tmp_path / "in", out=tmp_path / "out", max_empty=0.3, say=lines.append
+    )
     assert code == 0, lines
     side = json.loads(next((tmp_path / "out").rglob("*_relmat.json")).read_text())
     assert side["EmptyROIs"]
@@ -372,7 +431,9 @@ def test_low_coverage_rois_are_named_and_their_fc_is_zero(tmp_path: Path, aal, a
     table = pd.read_csv(path, sep="\t", index_col="Node")
     row = table.loc[side["EmptyROIs"][0]].drop(side["EmptyROIs"][0])
     assert (row == 0).all()
-    coverage = pd.read_csv(next((tmp_path / "out").rglob("*coverage_bold.tsv")), sep="\t")
+    coverage = pd.read_csv(
+        next((tmp_path / "out").rglob("*coverage_bold.tsv")), sep="\t"
+    )
     assert len(coverage) == 116
     assert "ROI without signal" in (tmp_path / "out" / "sub-01.html").read_text()
 
@@ -381,7 +442,9 @@ def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, 
     from imaging_trees import write_scan
 
     rng = np.random.default_rng(0)
-    write_scan(tmp_path / "in" / "anna.nii.gz", small_grid, roi_signals(rng, 60, 6), SMALL, rng)
+    write_scan(
+        tmp_path / "in" / "anna.nii.gz", small_grid, roi_signals(rng, 60, 6), SMALL, rng
+    )
     ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
     assert fc_command(source=tmp_path / "in", out=tmp_path / "out", **ask) == 0
     assert "no participants.tsv found" in lines[0]
@@ -396,21 +459,35 @@ def test_ids_that_would_share_a_file_are_refused(tmp_path: Path, lines):
     rng = np.random.default_rng(0)
     for name in ("S1-1-0001", "S11-0001"):
         np.savetxt(tmp_path / f"{name}.txt", rng.normal(size=(40, 6)))
-    code = fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
+    code = fc_command(
+        source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append
+    )
     assert code == 2
     assert "'S1-1-0001' and 'S11-0001' would both be sub-S110001" in lines[-1]
     (tmp_path / "S11-0001.txt").unlink()
-    assert fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append) == 0
+    assert (
+        fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
+        == 0
+    )
     people = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t")
     assert people["original_id"].tolist() == ["S1-1-0001"]
 
 
-def test_a_table_of_other_people_is_refused_before_anything_is_made(tmp_path: Path, lines):
-    np.savetxt(tmp_path / "NYU_0050952.txt", np.random.default_rng(0).normal(size=(40, 6)))
+def test_a_table_of_other_people_is_refused_before_anything_is_made(
+    tmp_path: Path, lines
+):
+    np.savetxt(
+        tmp_path / "NYU_0050952.txt", np.random.default_rng(0).normal(size=(40, 6))
+    )
     (tmp_path / "participants.tsv").write_text("participant_id\tsite\n50952\tNYU\n")
-    code = fc_command(source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append)
+    code = fc_command(
+        source=tmp_path, out=tmp_path / "o", atlas="six", say=lines.append
+    )
     assert code == 2
-    assert "none of the 1 subjects found (it has '50952', the files 'NYU_0050952')" in lines[-1]
+    assert (
+        "none of the 1 subjects found (it has '50952', the files 'NYU_0050952')"
+        in lines[-1]
+    )
     assert not (tmp_path / "o").exists()
 
 
@@ -445,23 +522,36 @@ def test_odd_surprises_fail_one_subject_and_a_mixed_site_is_said(
 
     monkeypatch.setattr(app, "subject_fc", odd)
     code = fc_command(
-        source=tmp_path / "in", out=tmp_path / "out", atlas=str(blocks[0]), denoise="none",
-        report=False, say=lines.append,
-    )  # fmt: skip
+        source=tmp_path / "in",
+        out=tmp_path / "out",
+        atlas=str(blocks[0]),
+        denoise="none",
+        report=False,
+        say=lines.append,
+    )
     assert code == 1
     assert "sub-02 failed: ValueError: array must not contain infs" in lines
-    assert "site North mixes TRs (2, 3 s): its subjects were not scanned alike." in lines
+    assert (
+        "site North mixes TRs (2, 3 s): its subjects were not scanned alike." in lines
+    )
     assert len(pd.read_csv(tmp_path / "out" / "participants.tsv", sep="\t")) == 5
 
 
-def test_native_space_scans_are_not_taken_for_mni(tmp_path: Path, blocks, small_grid, lines):
+def test_native_space_scans_are_not_taken_for_mni(
+    tmp_path: Path, blocks, small_grid, lines
+):
     from imaging_trees import write_scan
 
     rng = np.random.default_rng(0)
     signals = roi_signals(rng, 60, 6)
     raw = tmp_path / "in" / "sub-01" / "func" / "sub-01_task-rest_bold.nii.gz"
     write_scan(raw, small_grid, signals, SMALL, rng)
-    ask = {"out": tmp_path / "out", "atlas": str(blocks[0]), "report": False, "say": lines.append}
+    ask = {
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(source=tmp_path / "in", **ask) == 2
     assert "is in scanner space, FC needs MNI space" in lines[-1]
     raw.rename(raw.with_name("sub-01_task-rest_space-T1w_desc-preproc_bold.nii.gz"))
@@ -480,7 +570,12 @@ def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, l
     image = nib.load(path)
     image.set_sform(SMALL, 1)
     nib.save(image, tmp_path / "in" / "berta.nii")
-    ask = {"out": tmp_path / "out", "atlas": str(blocks[0]), "report": False, "say": lines.append}
+    ask = {
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(source=tmp_path / "in", **ask) == 0
     said = [line for line in lines if "scanner space" in line]
     assert len(said) == 1
@@ -491,17 +586,30 @@ def test_a_header_in_scanner_space_is_said(tmp_path: Path, blocks, small_grid, l
 def test_real_halfpipe_files(shared_data, tmp_path, lines):
     """434 ROIs of two subjects of UCLA CNP, as HALFpipe left them."""
     root = shared_data / "halfpipe_sample"
-    ask = {"source": root, "out": tmp_path / "out", "report": False, "say": lines.append}
+    ask = {
+        "source": root,
+        "out": tmp_path / "out",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(**ask, atlas="Schaefer400") == 0, lines
     for subject in ("10159", "10171"):
         path = next((tmp_path / "out" / f"sub-{subject}").rglob("*_relmat.tsv"))
         ours = pd.read_csv(path, sep="\t", index_col="Node").to_numpy()
         side = json.loads(path.with_suffix(".json").read_text())
-        theirs = np.loadtxt(next(root.rglob(f"sub-{subject}*_desc-correlation_matrix.tsv")))
+        theirs = np.loadtxt(
+            next(root.rglob(f"sub-{subject}*_desc-correlation_matrix.tsv"))
+        )
         seen = np.isfinite(np.diagonal(theirs))
-        assert (ours.shape, side["Tool"], side["RepetitionTime"]) == ((434, 434), "halfpipe", 2.0)
+        assert (ours.shape, side["Tool"], side["RepetitionTime"]) == (
+            (434, 434),
+            "halfpipe",
+            2.0,
+        )
         assert len(side["EmptyROIs"]) == (~seen).sum() == 28
-        np.testing.assert_allclose(ours[np.ix_(seen, seen)], theirs[np.ix_(seen, seen)], atol=1e-6)
+        np.testing.assert_allclose(
+            ours[np.ix_(seen, seen)], theirs[np.ix_(seen, seen)], atol=1e-6
+        )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
@@ -513,10 +621,16 @@ def test_a_damaged_description_of_the_input_costs_no_finished_work(
     fmriprep_subject(tmp_path / "in", "01", small_grid, affine=SMALL)
     (tmp_path / "in" / "dataset_description.json").write_text('{"GeneratedBy": [')
     ask = {
-        "source": tmp_path / "in", "out": tmp_path / "out", "atlas": str(blocks[0]),
-        "denoise": "motion", "report": False, "say": lines.append,
-    }  # fmt: skip
+        "source": tmp_path / "in",
+        "out": tmp_path / "out",
+        "atlas": str(blocks[0]),
+        "denoise": "motion",
+        "report": False,
+        "say": lines.append,
+    }
     assert fc_command(**ask) == 2
     assert "not JSON" in lines[-1]
     assert fc_command(**ask, layout="fmriprep") == 0
-    assert "preprocessed by fMRIPrep [1]" in (tmp_path / "out" / "methods.md").read_text()
+    assert (
+        "preprocessed by fMRIPrep [1]" in (tmp_path / "out" / "methods.md").read_text()
+    )

@@ -61,9 +61,13 @@ def test_on_grid_is_nilearns_nearest_neighbour_half_way_between_voxels_too(
     shape = (22, 25, 19)
     ours = block.on_grid(shape, affine)
     theirs = resample_img(
-        nib.load(block.image), affine, shape, interpolation="nearest",
-        force_resample=True, copy_header=True,
-    ).get_fdata()  # fmt: skip
+        nib.load(block.image),
+        affine,
+        shape,
+        interpolation="nearest",
+        force_resample=True,
+        copy_header=True,
+    ).get_fdata()
     expected = np.where(theirs > 0, theirs / 10 - 1, -1)
     np.testing.assert_array_equal(ours, expected)
 
@@ -77,7 +81,9 @@ def _volume(path: Path, labels: list[float]) -> Path:
 
 def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
     assert aal.image is not None
-    with pytest.raises(DataError, match=r"166 ROIs, but AAL-116 has exactly 116.*is AAL3"):
+    with pytest.raises(
+        DataError, match=r"166 ROIs, but AAL-116 has exactly 116.*is AAL3"
+    ):
         load_atlas("AAL116", image=aal.image.with_name("AAL3.nii"))
     aal2 = _volume(tmp_path / "aal2.nii", list(range(1, 121)))
     with pytest.raises(DataError, match=r"120 ROIs.*is AAL2"):
@@ -94,7 +100,9 @@ def test_aal2_and_aal3_are_named(aal: Atlas, tmp_path: Path):
 def test_116_weighted_maps_are_not_aal(aal: Atlas, tmp_path: Path):
     maps = nib.Nifti1Image(np.ones((3, 3, 3, 116), dtype=np.float32), np.eye(4))
     nib.save(maps, tmp_path / "maps.nii")
-    with pytest.raises(DataError, match=r"shape \(3, 3, 3, 116\) is not one label volume"):
+    with pytest.raises(
+        DataError, match=r"shape \(3, 3, 3, 116\) is not one label volume"
+    ):
         load_atlas("AAL116", image=tmp_path / "maps.nii")
 
 
@@ -103,7 +111,9 @@ def test_aal_under_its_long_codes_is_accepted(aal: Atlas, tmp_path: Path):
     assert load_atlas("AAL116", image=long).roi_names == aal.roi_names
 
 
-def test_a_changed_package_volume_is_refused(aal: Atlas, monkeypatch: pytest.MonkeyPatch):
+def test_a_changed_package_volume_is_refused(
+    aal: Atlas, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("fcforge.imaging.atlases.AAL116_VOXELS_SHA256", "0" * 64)
     with pytest.raises(DataError, match="has changed"):
         load_atlas("AAL116")
@@ -119,7 +129,10 @@ def test_user_atlas_follows_its_table(block: Atlas):
     ("rows", "match"),
     [
         ("10\tA\n20\tB\n30\tC", r"3 labels are not in the table \[40, 50, 60\]"),
-        ("\n".join(f"{10 * i}\tR{i}" for i in range(1, 8)), r"1 listed ROIs are not in the volume"),
+        (
+            "\n".join(f"{10 * i}\tR{i}" for i in range(1, 8)),
+            r"1 listed ROIs are not in the volume",
+        ),
         ("10\tA\n10\tB", "twice"),
     ],
 )

@@ -44,7 +44,10 @@ def asked(monkeypatch) -> list[tuple[str, dict]]:
 
     def schaefer(**options):
         n = 6
-        names = [f"7Networks_{'LR'[i % 2]}H_{('Vis', 'Default')[i // 3]}_{i}" for i in range(n)]
+        names = [
+            f"7Networks_{'LR'[i % 2]}H_{('Vis', 'Default')[i // 3]}_{i}"
+            for i in range(n)
+        ]
         lut = pd.DataFrame({"index": range(n + 1), "name": ["Background", *names]})
         return Bunch(maps=labels(n), labels=lut["name"].tolist(), lut=lut)
 
@@ -54,14 +57,23 @@ def asked(monkeypatch) -> list[tuple[str, dict]]:
 
     def difumo(**options):
         table = pd.DataFrame(
-            {"component": [1, 2, 3], "difumo_names": list("abc"), "yeo_networks7": list("xyx")}
+            {
+                "component": [1, 2, 3],
+                "difumo_names": list("abc"),
+                "yeo_networks7": list("xyx"),
+            }
         )
         return Bunch(maps=maps(3), labels=table)
 
     def msdl(**options):
         return Bunch(maps=maps(4), labels=["L Aud", "R Aud", "Striate", "L DMN"])
 
-    made = {"schaefer_2018": schaefer, "craddock_2012": craddock, "difumo": difumo, "msdl": msdl}
+    made = {
+        "schaefer_2018": schaefer,
+        "craddock_2012": craddock,
+        "difumo": difumo,
+        "msdl": msdl,
+    }
     for name, answer in made.items():
 
         def fetch(name=name, answer=answer, **options):
@@ -76,13 +88,20 @@ def test_every_family_is_a_fetcher_of_nilearn():
     import inspect
 
     for family in FAMILIES:
-        known = inspect.signature(getattr(datasets, f"fetch_atlas_{family.fetcher}")).parameters
+        known = inspect.signature(
+            getattr(datasets, f"fetch_atlas_{family.fetcher}")
+        ).parameters
         assert {*family.options, family.number} - {""} <= set(known), family.example
 
 
 def test_schaefer_by_name(asked):
     atlas = load_atlas("Schaefer200")
-    assert asked[0][1] == {"n_rois": 200, "yeo_networks": 7, "resolution_mm": 2, "verbose": 0}
+    assert asked[0][1] == {
+        "n_rois": 200,
+        "yeo_networks": 7,
+        "resolution_mm": 2,
+        "verbose": 0,
+    }
     assert (atlas.name, atlas.n_rois) == ("Schaefer200", 6)
     assert atlas.roi_names[0] == "7Networks_LH_Vis_0"
     assert atlas.systems == ("Vis",) * 3 + ("Default",) * 3
@@ -106,7 +125,9 @@ def test_maps_have_names_and_no_labels(asked):
     msdl = load_atlas("MSDL")
     assert msdl.roi_names == ("L Aud", "R Aud", "Striate", "L DMN")
     assert msdl.places.shape == (4, 3)
-    np.testing.assert_allclose(msdl.places, find_probabilistic_atlas_cut_coords(maps(4)))
+    np.testing.assert_allclose(
+        msdl.places, find_probabilistic_atlas_cut_coords(maps(4))
+    )
 
 
 def test_signals_of_maps_are_nilearns(asked, tmp_path: Path):
@@ -118,7 +139,9 @@ def test_signals_of_maps_are_nilearns(asked, tmp_path: Path):
     image = nib.Nifti1Image(data, AFFINE)
     image.set_sform(AFFINE, 4)
     nib.save(image, tmp_path / "s.nii.gz")
-    series, coverage, carpet, notes = roi_means(open_scan(tmp_path / "s.nii.gz"), atlas, None, 0.5)
+    series, coverage, carpet, notes = roi_means(
+        open_scan(tmp_path / "s.nii.gz"), atlas, None, 0.5
+    )
     theirs = NiftiMapsMasker(
         maps(4), resampling_target="data", standardize=None, detrend=False
     ).fit_transform(str(tmp_path / "s.nii.gz"))
@@ -133,7 +156,9 @@ def test_without_a_network_it_says_what_to_copy(monkeypatch):
         raise OSError("no route to host")
 
     monkeypatch.setattr(datasets, "fetch_atlas_msdl", fails)
-    with pytest.raises(DataError, match=r"'MSDL' is not in .*fetch_atlas_msdl .*copy its folder"):
+    with pytest.raises(
+        DataError, match=r"'MSDL' is not in .*fetch_atlas_msdl .*copy its folder"
+    ):
         load_atlas("MSDL")
 
 
@@ -152,7 +177,9 @@ FREESURFER = """#$Id: FreeSurferColorLUT.txt
 2   Left-Cerebral-White-Matter              245 245 245 0
 3   Left-Cerebral-Cortex                    205 62  78  0
 """
-SCHAEFER = "1\t7Networks_LH_Vis_1\t120\t18\t131\t0\n2\t7Networks_LH_Vis_2\t120\t18\t132\t0\n"
+SCHAEFER = (
+    "1\t7Networks_LH_Vis_1\t120\t18\t131\t0\n2\t7Networks_LH_Vis_2\t120\t18\t132\t0\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory, aal_grid: np.ndarray) -> Path
     return root
 
 
-@pytest.mark.parametrize("name", ["none", "simple", "compcor", "motion+wm_csf+global_signal"])
+@pytest.mark.parametrize(
+    "name", ["none", "simple", "compcor", "motion+wm_csf+global_signal"]
+)
 def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atlas):
     from nilearn.maskers import NiftiLabelsMasker
 
@@ -54,7 +56,9 @@ def test_roi_series_equal_nilearns_labels_masker(name: str, tree: Path, aal: Atl
         t_r=TR,
         keep_masked_labels=False,
     )
-    theirs = masker.fit_transform(str(source.path), confounds=confounds, sample_mask=kept)
+    theirs = masker.fit_transform(
+        str(source.path), confounds=confounds, sample_mask=kept
+    )
     assert ours.shape == theirs.shape == (N, 116)
     r = [np.corrcoef(ours[:, i], theirs[:, i])[0, 1] for i in range(116)]
     # nilearn resamples the 1 mm atlas with its own rounding at ties, so a few border voxels
@@ -69,11 +73,14 @@ def test_presets_are_nilearns(name: str, tree: Path):
 
     (source,) = find_sources(FCRequest(tree, tree / "out", layout="fmriprep"))
     ours, kept = fmriprep_confounds(source.path, make_denoise(name))
-    theirs, their_kept = load_confounds_strategy(str(source.path), denoise_strategy=name)
+    theirs, their_kept = load_confounds_strategy(
+        str(source.path), denoise_strategy=name
+    )
     assert list(ours.columns) == list(theirs.columns)
     np.testing.assert_allclose(ours, theirs)
     np.testing.assert_array_equal(
-        np.arange(N) if kept is None else kept, np.arange(N) if their_kept is None else their_kept
+        np.arange(N) if kept is None else kept,
+        np.arange(N) if their_kept is None else their_kept,
     )
 
 
@@ -115,7 +122,10 @@ def test_a_clean_signal_passes_and_a_confound_goes():
     for high_pass in (0.01, None):
         way = make_denoise("none", (high_pass, 0.1))
         _, report = clean_series(series, way, tr=TR, found=(cosine, None))
-        assert (report["HighPassHz"], report["HighPassBy"]) == (None, "cosine regressors")
+        assert (report["HighPassHz"], report["HighPassBy"]) == (
+            None,
+            "cosine regressors",
+        )
     _, report = clean_series(series, way, tr=TR)
     assert report["HighPassBy"] == "nothing"
 
@@ -139,7 +149,9 @@ def test_missing_confounds_file_and_column(tmp_path: Path, aal_grid):
         fmriprep_confounds(source.path, make_denoise("simple"))
     assert "\n" not in str(error.value)
     table.unlink()
-    with pytest.raises(DataError, match=r"missing confounds: no \S+confounds_timeseries"):
+    with pytest.raises(
+        DataError, match=r"missing confounds: no \S+confounds_timeseries"
+    ):
         fmriprep_confounds(source.path, make_denoise("simple"))
     assert fmriprep_confounds(source.path, make_denoise("none")) == (None, None)
 
@@ -161,15 +173,21 @@ def test_a_scan_that_is_all_outliers_is_one_error(tmp_path: Path, aal_grid, aal:
     fmriprep_subject(tmp_path, "01", aal_grid)
     table = next(tmp_path.rglob("*confounds_timeseries.tsv"))
     write_confounds(table, np.random.default_rng(0), N, jumps=N - 10)
-    ask = FCRequest(tmp_path, tmp_path / "o", denoise="scrubbing", std_dvars_threshold=9)
+    ask = FCRequest(
+        tmp_path, tmp_path / "o", denoise="scrubbing", std_dvars_threshold=9
+    )
     (source,) = find_sources(ask)
     with pytest.raises(DataError, match="0 volumes left after scrubbing"):
         extract_run(source, aal, ask)
 
 
-def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_path: Path):
+def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(
+    tmp_path: Path,
+):
     x = np.random.default_rng(0).normal(size=(40, 3))
-    with pytest.raises(DataError, match=r"low-pass of 0.1 Hz needs a TR below 5 s, not 6 s"):
+    with pytest.raises(
+        DataError, match=r"low-pass of 0.1 Hz needs a TR below 5 s, not 6 s"
+    ):
         clean_series(x, make_denoise("none"), tr=6.0)
     (tmp_path / "FD.txt").write_text("0.1\nx\n")
     with pytest.raises(DataError, match="motion table cannot be read"):
@@ -180,7 +198,9 @@ def test_a_low_pass_beyond_half_the_sampling_rate_and_a_broken_motion_table(tmp_
 
 def test_degrees_of_freedom_by_hand():
     # 200 volumes of 2 s: 0.01-0.1 Hz is 0.36 of the spectrum up to 0.25 Hz
-    assert degrees_of_freedom(200, 24, 2.0, (0.01, 0.1)) == pytest.approx(200 * 0.36 - 26)
+    assert degrees_of_freedom(200, 24, 2.0, (0.01, 0.1)) == pytest.approx(
+        200 * 0.36 - 26
+    )
     assert degrees_of_freedom(200, 24, 2.0, (None, None)) == 174
     assert degrees_of_freedom(200, 24, None, (None, None)) == 174
     assert degrees_of_freedom(200, 0, 2.0, (0.05, None)) == pytest.approx(158)
@@ -198,12 +218,16 @@ def test_degrees_of_freedom_are_those_of_noise(n):
     assert 1 / r.var() == pytest.approx(report["DegreesOfFreedom"], rel=0.25)
 
 
-def test_a_short_scan_is_refused_with_its_degrees_of_freedom(tmp_path: Path, aal_grid, aal: Atlas):
+def test_a_short_scan_is_refused_with_its_degrees_of_freedom(
+    tmp_path: Path, aal_grid, aal: Atlas
+):
     """White noise of 60 volumes had mean |r| = 0.59 after the default denoising."""
     fmriprep_subject(tmp_path, "01", aal_grid, n_volumes=100)
     ask = FCRequest(tmp_path, tmp_path / "o", denoise="simple")
     sources = find_sources(ask)
-    with pytest.raises(DataError, match="leaves 10 degrees of freedom of 100 volumes, 15 are"):
+    with pytest.raises(
+        DataError, match="leaves 10 degrees of freedom of 100 volumes, 15 are"
+    ):
         subject_fc(sources, aal, ask)
     assert subject_fc(sources, aal, replace(ask, min_dof=5)).dof == 10.0
 
@@ -219,7 +243,9 @@ def test_confounds_of_an_uncompressed_scan_are_found(tmp_path: Path, aal_grid):
 @pytest.mark.data
 def test_real_confounds_of_fmriprep(shared_data, tmp_path):
     """171 columns that nobody here made: every method finds its own among them."""
-    for table in sorted((shared_data / "halfpipe_sample").rglob("*confounds_timeseries.tsv")):
+    for table in sorted(
+        (shared_data / "halfpipe_sample").rglob("*confounds_timeseries.tsv")
+    ):
         name = table.name.replace("desc-confounds_timeseries.tsv", "")
         for file in (table, table.with_suffix(".json")):
             shutil.copy(file, tmp_path / file.name)

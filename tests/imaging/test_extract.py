@@ -29,7 +29,9 @@ def request(**options) -> FCRequest:
     return FCRequest(source=Path("in"), out=Path("out"), **options)
 
 
-def series(tmp_path: Path, name: str = "x", n: int = 40, seed: int = 0, **change) -> Source:
+def series(
+    tmp_path: Path, name: str = "x", n: int = 40, seed: int = 0, **change
+) -> Source:
     values = np.random.default_rng(seed).standard_normal((n, 4))
     for column, value in change.items():
         values[:, "abcd".index(column)] = value
@@ -81,8 +83,12 @@ def test_columns_without_names_are_said_to_be_taken_in_order(tmp_path):
     assert named.warnings == ()
     bare = tmp_path / "bare.csv"
     bare.write_text((tmp_path / "x.csv").read_text().split("\n", 1)[1])
-    found = extract_run(Source("01", bare, "series", "series", denoised=True), ATLAS, request())
-    assert found.warnings == ("columns without names were taken for the ROIs of Mine, in order",)
+    found = extract_run(
+        Source("01", bare, "series", "series", denoised=True), ATLAS, request()
+    )
+    assert found.warnings == (
+        "columns without names were taken for the ROIs of Mine, in order",
+    )
     np.testing.assert_allclose(found.series, named.series)
 
 
@@ -102,7 +108,15 @@ def test_motion_and_degrees_of_freedom_are_summed_over_runs():
     def run(fd, dof) -> Run:
         x = np.zeros((3, 4))
         source = Source("01", Path("x"), "scan", "fmriprep")
-        return Run(source, x, 2.0, None, fd, x.T, {} if dof is None else {"DegreesOfFreedom": dof})
+        return Run(
+            source,
+            x,
+            2.0,
+            None,
+            fd,
+            x.T,
+            {} if dof is None else {"DegreesOfFreedom": dof},
+        )
 
     moved = run(np.array([np.nan, 0.2, 0.4]), 20.0)
     found = SubjectFC("01", (moved, run(None, 11.5)), np.eye(4), ())
@@ -141,10 +155,13 @@ def voxels(seed: int = 0, n: int = 5) -> np.ndarray:
 
 def test_a_signal_is_the_mean_of_the_rois_voxels(tmp_path, atlas, labels):
     data = voxels()
-    series, coverage, carpet, notes = roi_means(open_scan(save(tmp_path / "s.nii", data)), atlas,
-                                                None, 0.5)  # fmt: skip
+    series, coverage, carpet, notes = roi_means(
+        open_scan(save(tmp_path / "s.nii", data)), atlas, None, 0.5
+    )
     for roi, label in enumerate((7, 9)):
-        np.testing.assert_allclose(series[:, roi], data[labels == label].mean(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(
+            series[:, roi], data[labels == label].mean(axis=0), rtol=1e-6
+        )
     assert coverage.tolist() == [1.0, 1.0]
     assert notes == {"NaNVoxels": 0, "VoxelsInROIs": 32}
     assert carpet.shape == (32, 5)
@@ -172,7 +189,9 @@ def test_a_mask_takes_voxels_away_and_must_lie_on_the_scans_grid(tmp_path, atlas
     scan = open_scan(save(tmp_path / "s.nii", data))
     series, coverage, _, _ = roi_means(scan, atlas, save(tmp_path / "m.nii", mask), 0.1)
     assert coverage.tolist() == [1.0, 0.5]
-    np.testing.assert_allclose(series[:, 1], data[3].reshape(8, 5).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(
+        series[:, 1], data[3].reshape(8, 5).mean(axis=0), rtol=1e-6
+    )
     other = save(tmp_path / "o.nii", mask[:5])
     with pytest.raises(DataError, match=r"mask o.nii and scan are on different grids"):
         roi_means(scan, atlas, other, 0.1)

@@ -47,7 +47,9 @@ def test_sessions_are_chosen_or_joined(tmp_path):
         touch(tmp_path, f"sub-01/ses-{ses}/func/sub-01_ses-{ses}_task-rest_{MNI}")
     assert [s.session for s in find(tmp_path, session="ses-pre")[0]] == ["pre"]
     assert len(find(tmp_path, session="all")[0]) == len(find(tmp_path)[0]) == 2
-    with pytest.raises(DataError, match=r"nothing with this.*there is task-rest ses-post space"):
+    with pytest.raises(
+        DataError, match=r"nothing with this.*there is task-rest ses-post space"
+    ):
         find(tmp_path, session="mid")
 
 
@@ -67,10 +69,26 @@ def test_further_entities_are_kept(tmp_path):
             "scans in T1w space only, FC needs MNI space.*--output-spaces",
         ),
         ("", ["sub-01/anat/sub-01_T1w.nii.gz"], "only anatomical images"),
-        ("", ["sub-01/func/sub-01_task-rest_bold.nii.gz"], "in scanner space, FC needs MNI"),
-        ("fMRIPrep", ["sub-01/func/sub-01_task-rest_bold.nii"], "scans in scanner space only"),
-        ("", ["100307/MNINonLinear/Results/a/a_Atlas.dtseries.nii"], "only CIFTI files"),
-        ("XCP-D", ["sub-01/func/sub-01_task-rest_seg-Gordon_timeseries.tsv"], "are of: Gordon"),
+        (
+            "",
+            ["sub-01/func/sub-01_task-rest_bold.nii.gz"],
+            "in scanner space, FC needs MNI",
+        ),
+        (
+            "fMRIPrep",
+            ["sub-01/func/sub-01_task-rest_bold.nii"],
+            "scans in scanner space only",
+        ),
+        (
+            "",
+            ["100307/MNINonLinear/Results/a/a_Atlas.dtseries.nii"],
+            "only CIFTI files",
+        ),
+        (
+            "XCP-D",
+            ["sub-01/func/sub-01_task-rest_seg-Gordon_timeseries.tsv"],
+            "are of: Gordon",
+        ),
         ("", ["readme.txt"], "no scan and no time series found"),
     ],
 )
@@ -86,7 +104,12 @@ def test_hcp_folders_name_the_subject(tmp_path):
     for subject in ("100307", "100408"):
         for run in ("rfMRI_REST1_LR", "rfMRI_REST1_RL", "tfMRI_WM_LR"):
             stem = f"{subject}/{results}/{run}/{run}"
-            touch(tmp_path, f"{stem}.nii.gz", f"{stem}_Atlas.dtseries.nii", f"{stem}_SBRef.nii.gz")
+            touch(
+                tmp_path,
+                f"{stem}.nii.gz",
+                f"{stem}_Atlas.dtseries.nii",
+                f"{stem}_SBRef.nii.gz",
+            )
         touch(tmp_path, f"{subject}/MNINonLinear/T1w_restore.nii.gz")
     sources, said = find(tmp_path)
     assert [(s.subject, s.run) for s in sources] == [

@@ -25,7 +25,9 @@ from fcforge.imaging.series import pearson_fc
 from fcforge.sites.reading import to_fc
 
 quick = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 matrices = st.tuples(st.integers(2, 6), st.integers(2, 6)).flatmap(
@@ -104,13 +106,17 @@ def test_random_bytes_never_crash(suffix, noise, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".mat"])
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_flipped_bytes_never_crash(suffix, data, tmp_path):
     whole = bytearray(write(tmp_path / f"whole{suffix}", fc_of()).read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(
+            st.integers(0, 255)
+        )
     path = tmp_path / f"flipped{suffix}"
     path.write_bytes(bytes(whole))
     matrix = attempt(path, lambda: read_matrix_file(path)[0])
@@ -174,13 +180,17 @@ def bomb(path: Path, shape: tuple[int, ...], content: bytes = b"") -> Path:
 def test_eleven_gigabytes_are_refused_by_the_header(suffix, tmp_path):
     path = bomb(tmp_path / f"b{suffix}", (100, 3708, 3708))
     tracemalloc.start()
-    with pytest.raises(DataError, match=r"would take 11 GB .* limit is 4 GB .*FCFORGE_MAX_GB=11 "):
+    with pytest.raises(
+        DataError, match=r"would take 11 GB .* limit is 4 GB .*FCFORGE_MAX_GB=11 "
+    ):
         read_matrix_file(path)
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
 
 
-def test_a_real_bomb_is_refused_before_it_unpacks_and_passes_when_allowed(tmp_path, monkeypatch):
+def test_a_real_bomb_is_refused_before_it_unpacks_and_passes_when_allowed(
+    tmp_path, monkeypatch
+):
     zeros = np.zeros((2000, 2500))
     np.savez_compressed(tmp_path / "b.npz", fc=zeros)
     savemat(tmp_path / "b.mat", {"fc": zeros}, do_compression=True)
@@ -189,7 +199,9 @@ def test_a_real_bomb_is_refused_before_it_unpacks_and_passes_when_allowed(tmp_pa
         assert path.stat().st_size < 60_000
         monkeypatch.setenv("FCFORGE_MAX_GB", "0.03")
         tracemalloc.start()
-        with pytest.raises(DataError, match=rf"{name}: would take 40.* MB .*limit is 30 MB"):
+        with pytest.raises(
+            DataError, match=rf"{name}: would take 40.* MB .*limit is 30 MB"
+        ):
             read_matrix_file(path)
         assert tracemalloc.get_traced_memory()[1] < 2e6
         tracemalloc.stop()
@@ -202,7 +214,9 @@ def test_many_arrays_are_counted_together_and_negative_shapes_do_not_pay_back(tm
     for shapes in ([(150_000_000,)] * 4, [(600_000_000,), (-600_000_000,)]):
         with zipfile.ZipFile(path, "w") as archive:
             for i, shape in enumerate(shapes):
-                archive.writestr(f"{i}.npy", bomb(tmp_path / "x.npy", shape).read_bytes())
+                archive.writestr(
+                    f"{i}.npy", bomb(tmp_path / "x.npy", shape).read_bytes()
+                )
         with pytest.raises(DataError, match="limit is 4 GB"):
             read_npz(path)
 
@@ -225,7 +239,9 @@ def test_a_limit_that_says_nothing_lets_nothing_through(said, tmp_path, monkeypa
 def test_the_budget_adds_up(tmp_path):
     budget = MemoryBudget("file.npz")
     budget.take(int(3e9))
-    with pytest.raises(DataError, match=r"file.npz: would take 4.5 GB of memory or more"):
+    with pytest.raises(
+        DataError, match=r"file.npz: would take 4.5 GB of memory or more"
+    ):
         budget.take(int(1.5e9))
 
 
@@ -234,14 +250,18 @@ def test_structs_give_their_fields_and_cells_their_texts(tmp_path):
     structs["ROI"][0] = [np.eye(2), np.ones((2, 2))]
     structs["name"][0] = ["a", "b"]
     names = np.array([["left", "right"]], dtype=object)
-    savemat(tmp_path / "s.mat", {"graph": structs, "names": names, "mixed": [["a", 1.0]]})
+    savemat(
+        tmp_path / "s.mat", {"graph": structs, "names": names, "mixed": [["a", 1.0]]}
+    )
     found = read_mat(tmp_path / "s.mat")
     np.testing.assert_array_equal(found["graph.ROI"], [np.eye(2), np.ones((2, 2))])
     assert found["graph.name"] == []
     assert found["names"].tolist() == ["left", "right"]
 
 
-def test_one_long_text_among_many_cells_is_counted_with_the_room_of_all(tmp_path, monkeypatch):
+def test_one_long_text_among_many_cells_is_counted_with_the_room_of_all(
+    tmp_path, monkeypatch
+):
     names = np.array([["x" * 5000, *["y"] * 3000]], dtype=object)
     savemat(tmp_path / "n.mat", {"names": names}, do_compression=True)
     monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")

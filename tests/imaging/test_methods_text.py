@@ -19,9 +19,12 @@ WORKS = words()["works"]
 
 
 def made(
-    tool: str = "fmriprep", kind: str = "scan", made_by: str = "", atlas: Atlas | None = None,
+    tool: str = "fmriprep",
+    kind: str = "scan",
+    made_by: str = "",
+    atlas: Atlas | None = None,
     **options: Any,
-) -> Methods:  # fmt: skip
+) -> Methods:
     request = FCRequest(source=Path("in"), out=Path("out"), **options)
     denoised = tool in ("xcpd", "cpac", "dpabi", "halfpipe", "series")
     source = Source("01", Path("x.nii.gz"), kind, tool, denoised=denoised)
@@ -44,7 +47,13 @@ def test_the_default_of_fmriprep_in_full():
         "10% such ROIs, or left with fewer than 15 degrees of freedom by denoising were "
         "excluded; 38 of 40 have FC."
     )
-    works = ("esteban2019", "tzourio2002", "satterthwaite2013", "wang2024", "abraham2014")
+    works = (
+        "esteban2019",
+        "tzourio2002",
+        "satterthwaite2013",
+        "wang2024",
+        "abraham2014",
+    )
     assert found.references == tuple(WORKS[key] for key in works)
     assert "nilearn" in found.software
 
@@ -85,7 +94,9 @@ def test_series_of_another_tool_are_said_to_be_its():
     text = made(
         "xcpd", "series", made_by="XCP-D 0.10.0", atlas=names_only("Gordon", ("a", "b"))
     ).text
-    assert text.startswith("Scans had been denoised by XCP-D 0.10.0 [1]. Series are of 2 ROIs (Gor")
+    assert text.startswith(
+        "Scans had been denoised by XCP-D 0.10.0 [1]. Series are of 2 ROIs (Gor"
+    )
     assert "detrended" not in text
     assert "covered" not in text
     assert "degrees of freedom" not in text
@@ -116,16 +127,26 @@ def test_own_preprocessing_names_the_steps_of_the_sidecar(tmp_path, monkeypatch)
 
 
 def test_every_step_and_tool_has_its_words():
-    plans = [plan_route("pip"), plan_route("fsl", lambda name: name), {"motion": "ants"}]
+    plans = [
+        plan_route("pip"),
+        plan_route("fsl", lambda name: name),
+        {"motion": "ants"},
+    ]
     known = {f"{step} {tool}" for plan in plans for step, tool in plan.items()}
     assert known == set(words()["steps"])
 
 
 @pytest.mark.parametrize(
     ("name", "cited"),
-    [("Schaefer400Yeo17", "Schaefer"), ("HarvardOxfordSub", "Desikan"), ("CC200", "Craddock et al. "
-      "(2012)"), ("DiFuMo256", "Dadi"), ("MSDL", "Varoquaux"), ("Destrieux", "Destrieux")],
-)  # fmt: skip
+    [
+        ("Schaefer400Yeo17", "Schaefer"),
+        ("HarvardOxfordSub", "Desikan"),
+        ("CC200", "Craddock et al. (2012)"),
+        ("DiFuMo256", "Dadi"),
+        ("MSDL", "Varoquaux"),
+        ("Destrieux", "Destrieux"),
+    ],
+)
 def test_named_atlases_are_cited(name, cited):
     found = made(atlas=names_only(name, ("a", "b")))
     assert any(work.startswith(cited) for work in found.references)
@@ -143,13 +164,22 @@ def test_tables_are_whole():
 
 
 def test_every_work_is_cited_by_something():
-    text = " ".join(v for name, table in words().items() for v in table.values() if name != "works")
-    cited = {*re.findall(r"\[?([a-z]+\d{4})\]?", text), "abraham2014", "wang2024", "power2012"}
+    text = " ".join(
+        v for name, table in words().items() for v in table.values() if name != "works"
+    )
+    cited = {
+        *re.findall(r"\[?([a-z]+\d{4})\]?", text),
+        "abraham2014",
+        "wang2024",
+        "power2012",
+    }
     assert cited | {"pruim2015", "power2014"} == set(WORKS)
 
 
 def test_every_work_has_its_doi():
-    assert all(re.search(r" https://doi\.org/10\.\d{4}/\S+$", work) for work in WORKS.values())
+    assert all(
+        re.search(r" https://doi\.org/10\.\d{4}/\S+$", work) for work in WORKS.values()
+    )
 
 
 def test_markdown_lists_the_works():

@@ -53,9 +53,16 @@ def test_recorded_is_what_changes_numbers():
 
 
 def test_which_files_are_wanted():
-    source = Source("1", Path("sub-1_run-1_bold.nii"), "scan", "x", session="pre", task="rest")
+    source = Source(
+        "1", Path("sub-1_run-1_bold.nii"), "scan", "x", session="pre", task="rest"
+    )
     assert FCRequest(*A).takes(source)
     assert FCRequest(*A, session="ses-pre", task="rest", select="run-1").takes(source)
     assert FCRequest(*A, session="all").takes(source)
-    for other in ({"session": "post"}, {"task": "nback"}, {"space": "MNI"}, {"select": "run-2"}):
+    for other in (
+        {"session": "post"},
+        {"task": "nback"},
+        {"space": "MNI"},
+        {"select": "run-2"},
+    ):
         assert not FCRequest(*A, **other).takes(source)

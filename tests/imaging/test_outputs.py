@@ -45,15 +45,22 @@ def run(**fields) -> Run:
 
 
 def test_names_are_in_bids_order_and_hold_only_what_is_known():
-    one = source(session="pre", run="2", variant={"echo": "1", "acq": "fast", "dir": "AP"})
-    assert base_name(one) == ("sub-01_ses-pre_task-rest_acq-fast_dir-AP_run-2_echo-1_space-MNI152")
+    one = source(
+        session="pre", run="2", variant={"echo": "1", "acq": "fast", "dir": "AP"}
+    )
+    assert base_name(one) == (
+        "sub-01_ses-pre_task-rest_acq-fast_dir-AP_run-2_echo-1_space-MNI152"
+    )
     assert base_name(Source("s_1", Path("x"), "series", "series")) == "sub-s1"
     assert subject_folder(Path("o"), one) == Path("o/sub-01/ses-pre/func")
     assert bids_label("50_002-b") == "50002b"
 
 
 def test_the_fc_of_several_runs_is_named_by_what_they_share():
-    runs = [source(session="a", run="1", variant={"dir": "AP"}), source(session="a", run="2")]
+    runs = [
+        source(session="a", run="1", variant={"dir": "AP"}),
+        source(session="a", run="2"),
+    ]
     name = relmat_path(Path("o"), runs, ATLAS)
     stem = "sub-01_ses-a_task-rest_space-MNI152_atlas-Mine_stat-pearsoncorrelation_relmat.tsv"
     assert name == Path("o/sub-01/ses-a/func") / stem
@@ -92,21 +99,28 @@ def test_tables_and_json_know_missing_numbers(tmp_path):
     write_table(tmp_path / "t.tsv", ["a", "b"], [["x", float("nan")], [1 / 3, np.inf]])
     assert (tmp_path / "t.tsv").read_text() == "a\tb\nx\tn/a\n0.333333333\tn/a\n"
     write_json(tmp_path / "t.json", {"a": (float("nan"), Path("x")), "b": {1: 2.5}})
-    assert json.loads((tmp_path / "t.json").read_text()) == {"a": [None, "x"], "b": {"1": 2.5}}
+    assert json.loads((tmp_path / "t.json").read_text()) == {
+        "a": [None, "x"],
+        "b": {"1": 2.5},
+    }
 
 
 def test_the_dataset_lists_its_rois(tmp_path):
     write_dataset(tmp_path, ATLAS, Path("/in"))
     info = json.loads((tmp_path / "dataset_description.json").read_text())
     assert info["GeneratedBy"] == [{"Name": "fcforge", "Version": __version__}]
-    table = (tmp_path / "atlases/atlas-Mine/atlas-Mine_dseg.tsv").read_text().splitlines()
+    table = (
+        (tmp_path / "atlases/atlas-Mine/atlas-Mine_dseg.tsv").read_text().splitlines()
+    )
     assert table[:2] == ["index\tname\tsystem\tx\ty\tz", "1\ta\tn/a\tn/a\tn/a\tn/a"]
 
 
 def test_another_tools_folder_and_the_input_are_refused(tmp_path):
     with pytest.raises(DataError, match="same folder as IN"):
         refuse_foreign(tmp_path / "x" / "..", tmp_path)
-    (tmp_path / "dataset_description.json").write_text('{"GeneratedBy": [{"Name": "fMRIPrep"}]}')
+    (tmp_path / "dataset_description.json").write_text(
+        '{"GeneratedBy": [{"Name": "fMRIPrep"}]}'
+    )
     with pytest.raises(DataError, match="dataset of another tool"):
         refuse_foreign(tmp_path, tmp_path / "in")
     write_dataset(tmp_path, ATLAS, Path("/in"))
@@ -120,7 +134,9 @@ def test_a_fingerprint_changes_with_file_setting_and_atlas(tmp_path):
     before = fingerprint([one], ATLAS, {"drop": 0})
     assert before == fingerprint([one], ATLAS, {"drop": 0})
     assert before != fingerprint([one], ATLAS, {"drop": 1})
-    assert before != fingerprint([one], names_only("Mine", ("a", "b", "d")), {"drop": 0})
+    assert before != fingerprint(
+        [one], names_only("Mine", ("a", "b", "d")), {"drop": 0}
+    )
     os.utime(file, ns=(1, 1))
     assert before != fingerprint([one], ATLAS, {"drop": 0})
     assert fingerprint_of([tmp_path / "gone"], 1) == fingerprint_of([], 1)

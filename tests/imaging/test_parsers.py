@@ -47,7 +47,9 @@ def test_text_as_toolboxes_write_it(name, text, tmp_path):
 def test_missing_values_become_nan(tmp_path):
     path = tmp_path / "m.tsv"
     path.write_text("a\tb\tc\n1\tn/a\t3\n4\tNaN\t\n")
-    np.testing.assert_array_equal(read_matrix_file(path)[0], [[1, np.nan, 3], [4, np.nan, np.nan]])
+    np.testing.assert_array_equal(
+        read_matrix_file(path)[0], [[1, np.nan, 3], [4, np.nan, np.nan]]
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def test_quoted_cells_keep_their_commas(tmp_path):
 
 
 def test_ids_lose_sub_and_keep_zeros(tmp_path):
-    people = read_people(table(tmp_path / "p.tsv", "Participant_ID\tCentre\tDX", "sub-007\tA\tASD"))
+    people = read_people(
+        table(tmp_path / "p.tsv", "Participant_ID\tCentre\tDX", "sub-007\tA\tASD")
+    )
     assert list(people.rows) == ["007"]
     assert (people.site, people.diagnosis) == ("Centre", "DX")
     assert people.of("007") == {"site": "A", "diagnosis": "ASD"}
@@ -88,9 +90,14 @@ def test_found_beside_or_above_and_named_ones_first(tmp_path):
 
 
 SIDE = {
-    "MeanFD": 0.12345, "Volumes": 150, "DegreesOfFreedom": None, "RepetitionTime": 2.0,
-    "MeanFC": 0.25, "EmptyROIs": ["Vermis_3"], "MinCoverage": None,
-}  # fmt: skip
+    "MeanFD": 0.12345,
+    "Volumes": 150,
+    "DegreesOfFreedom": None,
+    "RepetitionTime": 2.0,
+    "MeanFC": 0.25,
+    "EmptyROIs": ["Vermis_3"],
+    "MinCoverage": None,
+}
 
 
 def fc_file(out: Path, subject: str, **change) -> Path:
@@ -102,14 +109,26 @@ def fc_file(out: Path, subject: str, **change) -> Path:
 
 def test_rows_join_the_users_columns_and_the_sidecars(tmp_path):
     people = ParticipantTable(
-        {"1": {"id": "1", "where": "A", "dx": "ASD", "mean_fd": "9", "min_coverage": "0.8"}},
+        {
+            "1": {
+                "id": "1",
+                "where": "A",
+                "dx": "ASD",
+                "mean_fd": "9",
+                "min_coverage": "0.8",
+            }
+        },
         site="where",
         diagnosis="dx",
     )
     unfinished = tmp_path / "sub-3" / "func" / "sub-3_relmat.tsv"
     files = {"1": fc_file(tmp_path, "1"), "2": fc_file(tmp_path, "2"), "3": unfinished}
     one, two = participant_rows(tmp_path, files, people)
-    assert (one["participant_id"], one["original_id"], one["site"]) == ("sub-1", "1", "A")
+    assert (one["participant_id"], one["original_id"], one["site"]) == (
+        "sub-1",
+        "1",
+        "A",
+    )
     assert one["mean_fd"] == "0.1235"  # measured here: not the user's
     assert one["min_coverage"] == "0.8"  # unknown here: the user's
     assert (one["dof"], one["n_empty_rois"], one["tr"]) == ("n/a", 1, "2")
@@ -140,12 +159,16 @@ def test_sites_and_mixed_trs():
         {"site": "A", "n": 2, "diagnosis": "ASD: 1, TC: 1", "tr": "2, 3"},
         {"site": "B", "n": 1, "diagnosis": "1: 1", "tr": "2"},
     ]
-    assert mixed_trs(rows) == ["site A mixes TRs (2, 3 s): its subjects were not scanned alike."]
+    assert mixed_trs(rows) == [
+        "site A mixes TRs (2, 3 s): its subjects were not scanned alike."
+    ]
 
 
 def test_outliers_by_hand():
     values = [0.30, 0.31, 0.29, 0.30, 0.32, 0.28, 0.30, 0.31, 0.9]
-    rows = [{"participant_id": f"sub-{i}", "mean_fc": str(v)} for i, v in enumerate(values)]
+    rows = [
+        {"participant_id": f"sub-{i}", "mean_fc": str(v)} for i, v in enumerate(values)
+    ]
     (line,) = outliers(rows)
     assert line.startswith("sub-8: mean FC 0.90 is far from the group's median 0.30")
     assert outliers(rows[:7]) == []  # too few to say
@@ -194,7 +217,9 @@ def test_exit_codes(outcome, code):
     lines: list[str] = []
     outcome.tell(lines.append, Path("out"), "have FC")
     done = len(outcome.made) + len(outcome.kept)
-    assert lines[0].startswith(f"{done} of {done + len(outcome.failed)} subjects have FC in out")
+    assert lines[0].startswith(
+        f"{done} of {done + len(outcome.failed)} subjects have FC in out"
+    )
     assert len(lines) == 1 + bool(outcome.failed)
 
 

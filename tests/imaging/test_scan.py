@@ -14,7 +14,9 @@ from fcforge.imaging.sources import Source
 AFFINE = np.diag([3.0, 3, 3, 1])
 
 
-def _save(path: Path, data: np.ndarray, tr: float = 2.0, affine: np.ndarray = AFFINE) -> Path:
+def _save(
+    path: Path, data: np.ndarray, tr: float = 2.0, affine: np.ndarray = AFFINE
+) -> Path:
     image = nib.Nifti1Image(data, affine)
     image.header.set_xyzt_units("mm", "sec")
     image.header["pixdim"][4] = tr
@@ -46,16 +48,22 @@ def test_scaled_integers_and_nan(tmp_path: Path):
 
 
 def test_truncated_gz_is_named(tmp_path: Path):
-    data = np.random.default_rng(0).integers(0, 999, size=(8, 8, 8, 60)).astype(np.int16)
+    data = (
+        np.random.default_rng(0).integers(0, 999, size=(8, 8, 8, 60)).astype(np.int16)
+    )
     path = _save(tmp_path / "t.nii.gz", data)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     scan = open_scan(path)
-    with pytest.raises(DataError, match=r"t.nii.gz: truncated or damaged: \d+ of 60 volumes"):
+    with pytest.raises(
+        DataError, match=r"t.nii.gz: truncated or damaged: \d+ of 60 volumes"
+    ):
         read_voxels(scan, np.arange(10))
 
 
 def test_damaged_gz_and_short_plain_file(tmp_path: Path):
-    data = np.random.default_rng(0).integers(0, 999, size=(8, 8, 8, 60)).astype(np.int16)
+    data = (
+        np.random.default_rng(0).integers(0, 999, size=(8, 8, 8, 60)).astype(np.int16)
+    )
     path = _save(tmp_path / "d.nii.gz", data)
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 0xFF
@@ -85,7 +93,9 @@ def test_wrong_affines(tmp_path: Path):
     data = np.zeros((4, 4, 4, 5), dtype=np.int16)
     image = nib.Nifti1Image(data, None)
     nib.save(image, tmp_path / "nowhere.nii")
-    with pytest.raises(DataError, match="wrong affine: the header places the voxels nowhere"):
+    with pytest.raises(
+        DataError, match="wrong affine: the header places the voxels nowhere"
+    ):
         open_scan(tmp_path / "nowhere.nii")
     image = nib.Nifti1Image(data, AFFINE)
     image.header["srow_x"] = 0
@@ -111,9 +121,13 @@ def test_a_mask_must_lie_on_the_scans_grid(tmp_path: Path):
 
 
 def test_tr_of_header_and_sidecar_must_agree(tmp_path: Path):
-    scan = open_scan(_save(tmp_path / "s.nii", np.zeros((4, 4, 4, 5), dtype=np.int16), tr=2.0))
+    scan = open_scan(
+        _save(tmp_path / "s.nii", np.zeros((4, 4, 4, 5), dtype=np.int16), tr=2.0)
+    )
     assert repetition_time(scan, None, None) == repetition_time(scan, 2.0, None) == 2.0
-    with pytest.raises(DataError, match=r"mixed TRs: the header says 2 s, the sidecar 3 s"):
+    with pytest.raises(
+        DataError, match=r"mixed TRs: the header says 2 s, the sidecar 3 s"
+    ):
         repetition_time(scan, 3.0, None)
     assert repetition_time(scan, 3.0, 2.5) == 2.5
 

@@ -14,7 +14,13 @@ from fcforge.errors import DataError
 from fcforge.imaging.atlas import Atlas, names_only
 from fcforge.imaging.extract import subject_fc
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.series import Series, match_atlas, parse_columns, pearson_fc, read_series
+from fcforge.imaging.series import (
+    Series,
+    match_atlas,
+    parse_columns,
+    pearson_fc,
+    read_series,
+)
 from fcforge.imaging.sources import Source
 from fcforge.sites.reading import to_fc
 
@@ -42,16 +48,23 @@ def _write(path: Path, values: np.ndarray = X) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", [".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz"])
+@pytest.mark.parametrize(
+    "kind", [".1D", ".tsv", ".csv", ".txt", ".mat", ".npy", ".npz"]
+)
 def test_every_format_gives_the_same_numbers(kind: str, tmp_path: Path):
     series = read_series(_write(tmp_path / f"s{kind}"))
     np.testing.assert_array_equal(series.values, X)
-    names = {".1D": ("2001", "2002", "2003", "2004"), ".tsv": ("roi0", "roi1", "roi2", "roi3")}
+    names = {
+        ".1D": ("2001", "2002", "2003", "2004"),
+        ".tsv": ("roi0", "roi1", "roi2", "roi3"),
+    }
     assert series.names == names.get(kind, ())
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     values=arrays(
@@ -62,8 +75,12 @@ def test_every_format_gives_the_same_numbers(kind: str, tmp_path: Path):
     kind=st.sampled_from([".1D", ".tsv", ".csv", ".txt", ".npy"]),
 )
 def test_round_trip_of_any_numbers(values: np.ndarray, kind: str, tmp_path: Path):
-    values[0, 0] = 0.5  # a first row 0, 1, 2 ... is taken for the column numbers of pandas
-    np.testing.assert_array_equal(read_series(_write(tmp_path / f"s{kind}", values)).values, values)
+    values[0, 0] = (
+        0.5  # a first row 0, 1, 2 ... is taken for the column numbers of pandas
+    )
+    np.testing.assert_array_equal(
+        read_series(_write(tmp_path / f"s{kind}", values)).values, values
+    )
 
 
 def test_missing_values_are_nan_not_dropped(tmp_path: Path):
@@ -86,7 +103,9 @@ def test_missing_values_are_nan_not_dropped(tmp_path: Path):
         ("a.pkl", "x", "unknown file type '.pkl'"),
     ],
 )
-def test_damage_is_named_with_its_file(name: str, text: str, match: str, tmp_path: Path):
+def test_damage_is_named_with_its_file(
+    name: str, text: str, match: str, tmp_path: Path
+):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=match) as error:
         read_series(tmp_path / name)
@@ -108,7 +127,9 @@ def test_pickled_numpy_is_refused(tmp_path: Path):
 
 
 def test_columns_are_matched_by_code_and_a_missing_roi_is_a_nan_column(aal: Atlas):
-    keep = [i for i in range(116) if i != 40][::-1]  # C-PAC may order and drop as it likes
+    keep = [i for i in range(116) if i != 40][
+        ::-1
+    ]  # C-PAC may order and drop as it likes
     values = np.random.default_rng(1).normal(size=(10, 115))
     names = tuple(str(aal.codes[i]) for i in keep)
     got = match_atlas(Series(values, names), aal, Path("f.1D")).values
@@ -122,15 +143,24 @@ def test_an_roi_missing_in_some_volumes_fails_the_subject_by_name(tmp_path: Path
     values = X.copy()
     values[:, 1] = np.nan
     path = _write(tmp_path / "s.npy", values)
-    source, settings = Source("01", path, "series", "series"), FCRequest(tmp_path, tmp_path / "o")
-    assert subject_fc([source], atlas, dataclasses.replace(settings, max_empty=0.5)).empty == (1,)
+    source, settings = (
+        Source("01", path, "series", "series"),
+        FCRequest(tmp_path, tmp_path / "o"),
+    )
+    assert subject_fc(
+        [source], atlas, dataclasses.replace(settings, max_empty=0.5)
+    ).empty == (1,)
     values[4:6, 2] = np.nan
     _write(path, values)
-    with pytest.raises(DataError, match=r"s.npy: Ins: NaN or infinite in 2 of 12 volumes"):
+    with pytest.raises(
+        DataError, match=r"s.npy: Ins: NaN or infinite in 2 of 12 volumes"
+    ):
         subject_fc([source], atlas, settings)
 
 
-@pytest.mark.parametrize(("n", "hint"), [(119, ""), (120, "AAL2"), (166, "AAL3"), (90, "")])
+@pytest.mark.parametrize(
+    ("n", "hint"), [(119, ""), (120, "AAL2"), (166, "AAL3"), (90, "")]
+)
 def test_another_number_of_columns_is_an_error(aal: Atlas, n: int, hint: str):
     with pytest.raises(DataError, match=f"{n} ROIs, but atlas AAL116 has 116") as error:
         match_atlas(Series(np.zeros((10, n))), aal, Path("f.txt"))
@@ -169,7 +199,9 @@ def test_an_roi_with_gaps_is_an_error_that_names_it(gap):
     with pytest.raises(DataError, match=said):
         to_fc(x, where="s1.csv")
     x[4, [0, 1, 5]] = gap
-    with pytest.raises(DataError, match=r"^a, b, c and 1 more: NaN or infinite in 2 of 50"):
+    with pytest.raises(
+        DataError, match=r"^a, b, c and 1 more: NaN or infinite in 2 of 50"
+    ):
         pearson_fc(x, names=tuple("abcdef"))
 
 

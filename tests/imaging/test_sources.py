@@ -12,7 +12,12 @@ NAME = "sub-01_ses-2_task-rest_run-3_space-MNI_desc-preproc_bold.nii.gz"
 
 def test_a_name_says_what_a_file_is():
     found = entities(NAME)
-    assert (found["sub"], found["ses"], found["task"], found["run"]) == ("01", "2", "rest", "3")
+    assert (found["sub"], found["ses"], found["task"], found["run"]) == (
+        "01",
+        "2",
+        "rest",
+        "3",
+    )
     assert "bold" not in found
     assert entities("scan.nii") == {}
 

@@ -48,7 +48,9 @@ class World:
     def __init__(self, n: int = 20, dtype: torch.dtype = torch.float32) -> None:
         self.bank, self.dtype = Bank(), dtype
         self.real = {
-            s: self.bank.add(PoolName("real", s, 0, "train"), self.cast(subjects(n, s, "real")))
+            s: self.bank.add(
+                PoolName("real", s, 0, "train"), self.cast(subjects(n, s, "real"))
+            )
             for s in SITES
         }
 

@@ -11,7 +11,9 @@ from fcforge.runner.learners import build_learner
 from fcforge.types import Component, LearnerSpec
 
 
-@pytest.mark.parametrize("settings", [{"centre": False}, {"centre": True}, {"projection": 12}])
+@pytest.mark.parametrize(
+    "settings", [{"centre": False}, {"centre": True}, {"projection": 12}]
+)
 def test_weights_of_edges_score_like_weights_of_features(settings):
     method = make_method(Component("analytic", settings))
     assert isinstance(method, Analytic)

@@ -24,7 +24,11 @@ def test_a_lane_is_the_lane_of_its_names():
     ("method", "params", "word"),
     [
         ("ewc", {"strength": -1.0}, "too small"),
-        ("ewc", {"fisher": "exakt"}, "Did you mean 'exact'\\? Known: batched, empirical, exact"),
+        (
+            "ewc",
+            {"fisher": "exakt"},
+            "Did you mean 'exact'\\? Known: batched, empirical, exact",
+        ),
         ("si", {"damping": 0.0}, "too small"),
         ("lwf", {"temperature": 0.0}, "too small"),
         ("twp", {"beta": -1.0}, "too small"),

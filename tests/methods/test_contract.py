@@ -45,18 +45,26 @@ ZERO: dict[str, dict] = {
     "si": {"strength": 0.0},
     "lwf": {"strength": 0.0},
     "twp": {"loss_strength": 0.0, "topology_strength": 0.0},
-    "ugcl": {"rehearsal": 0.0, "logits_weight": 0.0, "global_weight": 0.0, "local_weight": 0.0},
+    "ugcl": {
+        "rehearsal": 0.0,
+        "logits_weight": 0.0,
+        "global_weight": 0.0,
+        "local_weight": 0.0,
+    },
     "pdgnn": {"memory": 0, "balanced": False},
     "forge": {"l1": 0.0, "l2": 0.0, "l3": 0.0},
 }
 WITHOUT_ZERO = {"finetune", "packnet"}  # pruning cannot be turned off
-SEQUENTIAL = [m for m in METHODS if METHODS[m].depends_on == "order" and METHODS[m].fits]
+SEQUENTIAL = [
+    m for m in METHODS if METHODS[m].depends_on == "order" and METHODS[m].fits
+]
 CONTINUING = [m for m in METHODS if METHODS[m].depends_on != "all"]
 KEEPS_NOBODY = [m for m in METHODS if METHODS[m].keeps != "real subjects"]
 WITH_MEMORY = [
     m
     for m in METHODS
-    if METHODS[m].keeps == "real subjects" and "memory" in {f.name for f in fields(METHODS[m])}
+    if METHODS[m].keeps == "real subjects"
+    and "memory" in {f.name for f in fields(METHODS[m])}
 ]
 PAIRS = [
     (method, model)
@@ -88,10 +96,16 @@ def test_runs_is_finite_and_repeats(method, tmp_path):
 
 @pytest.mark.parametrize(("method", "model"), PAIRS)
 def test_works_on_every_model_it_names(method, model, tmp_path):
-    plan = nodes_of(method, model=model, sites=2, training=Training(epochs=1, batch_size=16))
+    plan = nodes_of(
+        method, model=model, sites=2, training=Training(epochs=1, batch_size=16)
+    )
     run_plan(plan, tmp_path)
     for tensors in stored_lanes(plan, tmp_path).values():
-        assert all(torch.isfinite(v).all() for k, v in tensors.items() if k.startswith("params"))
+        assert all(
+            torch.isfinite(v).all()
+            for k, v in tensors.items()
+            if k.startswith("params")
+        )
 
 
 @pytest.mark.rounding
@@ -125,7 +139,9 @@ def test_the_workshop_trains_lanes_of_one_shape_together(tmp_path, monkeypatch):
     monkeypatch.setattr(
         workshop_module,
         "learn_site",
-        lambda learner, jobs, *a, **k: together.append(len(jobs)) or learn(learner, jobs, *a, **k),
+        lambda learner, jobs, *a, **k: (
+            together.append(len(jobs)) or learn(learner, jobs, *a, **k)
+        ),
     )
     plan = plan_of(*(run_spec(learner_spec("finetune"), 3, seed) for seed in (0, 1)))
     for group, expected in ((1, [1] * 6), (2, [2, 2, 2])):
@@ -176,7 +192,9 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
 def test_the_scanner_finds_a_subject_it_is_given():
     world = World.of("finetune").teach(order()[:1])
     fc = world.bank.fc(torch.arange(4))
-    hidden = torch.cat([torch.randn(7), 3.0 * graphs.edges(fc)[2] + 0.5, torch.randn(9)])
+    hidden = torch.cat(
+        [torch.randn(7), 3.0 * graphs.edges(fc)[2] + 0.5, torch.randn(9)]
+    )
     columns = graphs.edges(fc).T.contiguous()
     lane = world.lane._replace(state={"a": hidden, "b": torch.randn(500), "c": columns})
     assert kept_subjects(world.learner.model, lane, fc) == ["a", "c"]
@@ -240,7 +258,12 @@ def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
     for key in clean:
         assert_same(clean[key], burnt[key])
     for view in views:
-        for look in (lambda v: v.rows, lambda v: v.y, lambda v: v.fc, lambda v: v.synthetic(2)):
+        for look in (
+            lambda v: v.rows,
+            lambda v: v.y,
+            lambda v: v.fc,
+            lambda v: v.synthetic(2),
+        ):
             with pytest.raises(SealedError, match="sealed"):
                 look(view)
 
@@ -262,10 +285,14 @@ def test_every_sequential_method_says_where_it_is_fine_tuning():
 
 @pytest.mark.rounding
 @pytest.mark.parametrize(
-    ("method", "model"), [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")]
+    ("method", "model"),
+    [(m, k) for m, k in PAIRS if m in ZERO and k in (default_model(m), "mlp")],
 )
 def test_zero_strength_is_fine_tuning_bitwise(method, model, tmp_path):
-    zero, base = nodes_of(method, ZERO[method], model), nodes_of("finetune", model=model)
+    zero, base = (
+        nodes_of(method, ZERO[method], model),
+        nodes_of("finetune", model=model),
+    )
     full = nodes_of(method, None, model)
     for name, plan in (("zero", zero), ("base", base), ("full", full)):
         run_plan(plan, tmp_path / name)
@@ -295,7 +322,9 @@ ROOT = Path(__file__).parents[2]
 
 def independent_modules() -> set[str]:
     """Modules that import-linter keeps from importing each other."""
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
+        "importlinter"
+    ]
     (contract,) = (c for c in config["contracts"] if c["type"] == "independence")
     return set(contract["modules"])
 

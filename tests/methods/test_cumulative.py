@@ -38,7 +38,9 @@ def test_a_site_before_need_only_be_shown():
 
 def test_the_untrained_network_is_not_counted_as_memory():
     world = World.of("cumulative")
-    kept = [k for k in world.lane.state if not k.startswith(world.learner.method.transient)]
+    kept = [
+        k for k in world.lane.state if not k.startswith(world.learner.method.transient)
+    ]
     assert kept == ["memory.row"]
 
 

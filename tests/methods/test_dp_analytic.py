@@ -41,7 +41,9 @@ def teach(method: DPAnalytic, *batches: FCBatch, seed: int = 0) -> Lane:
 
 
 def test_with_hardly_any_noise_it_is_ridge_on_the_projection(site, template) -> None:
-    method = DPAnalytic(epsilon=1e9, public=template, projection=6, clip=50.0, noise="seeded")
+    method = DPAnalytic(
+        epsilon=1e9, public=template, projection=6, clip=50.0, noise="seeded"
+    )
     lane = teach(method, site.select(slice(0, 60)), site.select(slice(60, 100)))
     inputs = {"edges": edge_features(site.fc)}
     x = method.statistics_rows(LINEAR, inputs, site.y)[:, 1:-1].numpy()

@@ -12,10 +12,18 @@ from small_world import World, assert_same, order
 
 
 def test_der_loss_by_hand_in_both_forms():
-    assert float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "mean")) == 5.0
-    assert float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "sum")) == 10.0
+    assert (
+        float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "mean"))
+        == 5.0
+    )
+    assert (
+        float(logit_distance(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2), "sum"))
+        == 10.0
+    )
     got, batch, replay, z = loss_of("der", {"alpha": 0.4})
-    expected = F.cross_entropy(z["now"], batch.y) + 0.4 * F.mse_loss(z["then"], replay.logits)
+    expected = F.cross_entropy(z["now"], batch.y) + 0.4 * F.mse_loss(
+        z["then"], replay.logits
+    )
     assert got == pytest.approx(float(expected), rel=1e-6)
 
 
@@ -53,8 +61,12 @@ def test_derpp_draws_twice_and_independently():
 
 @pytest.mark.parametrize("forward", ["joint", "separate"])
 def test_derpp_without_logits_is_er_with_a_sum(forward):
-    a = World.of("derpp", {"alpha": 0.0, "beta": 0.6, "forward": forward}).teach(order())
-    b = World.of("er", {"strength": 0.6, "weighting": "sum", "forward": forward}).teach(order())
+    a = World.of("derpp", {"alpha": 0.0, "beta": 0.6, "forward": forward}).teach(
+        order()
+    )
+    b = World.of("er", {"strength": 0.6, "weighting": "sum", "forward": forward}).teach(
+        order()
+    )
     assert_same(a.lane.params, b.lane.params)
     assert_same(a.lane.stats, b.lane.stats)
 
@@ -81,8 +93,14 @@ def test_er_with_room_for_everybody_comes_out_near_cumulative():
     training = Training(epochs=40, batch_size=8, lr=3e-3)
     names = order()
     got = {
-        name: accuracy(World.of(name, settings, "linear", training=training).teach(names))
-        for name, settings in (("er", {"memory": 500}), ("cumulative", {}), ("finetune", {}))
+        name: accuracy(
+            World.of(name, settings, "linear", training=training).teach(names)
+        )
+        for name, settings in (
+            ("er", {"memory": 500}),
+            ("cumulative", {}),
+            ("finetune", {}),
+        )
     }
     assert abs(got["er"] - got["cumulative"]) < 0.06, got
     assert got["er"] > got["finetune"] + 0.05, got

@@ -32,7 +32,9 @@ def test_exact_fisher_is_the_sum_over_labels_on_a_graph_network():
         for c in (0, 1):
 
             def log_p(params, one=one, c=c):
-                return torch.log_softmax(model.apply(params, lane.stats, one).logits, -1)[0, c]
+                return torch.log_softmax(
+                    model.apply(params, lane.stats, one).logits, -1
+                )[0, c]
 
             for k, g in torch.func.grad(log_p)(lane.params).items():
                 by_hand[k] += p[c] * g.square() / 5
@@ -43,7 +45,9 @@ def test_exact_fisher_is_the_sum_over_labels_on_a_graph_network():
 
 def test_ewc_penalty_and_its_gradient_by_hand():
     method = make_method(Component("ewc", {"strength": 4.0}))
-    state = add_anchor({}, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 0.5])})
+    state = add_anchor(
+        {}, {"w": torch.tensor([1.0, 2.0])}, {"w": torch.tensor([3.0, 0.5])}
+    )
     lane = Lane({"w": torch.tensor([2.0, 0.0])}, {}, state)
     # (lambda / 2) sum F d^2 = 2 (3 * 1 + 0.5 * 4) = 10, gradient lambda F d = (12, -4)
     assert float(penalty(lane.params, state)) * 4.0 / 2 == 10.0
@@ -53,7 +57,9 @@ def test_ewc_penalty_and_its_gradient_by_hand():
 
 def test_online_ewc_decays_and_moves_its_anchor():
     worlds = [
-        World.of("ewc", {"online": True, "gamma": g, "strength": 0.0}).teach(order()[:2])
+        World.of("ewc", {"online": True, "gamma": g, "strength": 0.0}).teach(
+            order()[:2]
+        )
         for g in (0.0, 0.5, 1.0)
     ]
     fishers = [part(w.lane.state, "importance")["conv0.weight"] for w in worlds]

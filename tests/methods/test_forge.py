@@ -60,7 +60,9 @@ def by_hand(settings: dict, n_past: int) -> tuple[float, float]:
 @pytest.mark.parametrize("preset", ["default", "paper"])
 @pytest.mark.parametrize("n_past", [1, 2])
 def test_loss_by_hand(preset, n_past):
-    loss, expected = by_hand({"preset": preset, "l1": 0.5, "l2": 0.25, "l3": 0.125}, n_past)
+    loss, expected = by_hand(
+        {"preset": preset, "l1": 0.5, "l2": 0.25, "l3": 0.125}, n_past
+    )
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -72,7 +74,10 @@ def test_joint_forward_lets_batch_norm_see_both():
         lane = start_lane(chosen, 0)
         x = world.bank.inputs(chosen.model)
         batch = Batch({k: v[:6] for k, v in x.items()}, world.bank.y[:6])
-        teacher = torch.zeros(6, 2), torch.zeros(6, lane.state["memory.embedding"].shape[1])
+        teacher = (
+            torch.zeros(6, 2),
+            torch.zeros(6, lane.state["memory.embedding"].shape[1]),
+        )
         replay = Replay(
             {k: v[20:26] for k, v in x.items()},
             world.bank.y[20:26],
@@ -84,14 +89,18 @@ def test_joint_forward_lets_batch_norm_see_both():
             chosen.model, lane.params, lane, batch._replace(replay=replay), key
         )
         both = {k: torch.cat([v[:6], v[20:26]]) for k, v in x.items()}
-        together = chosen.model.apply(lane.params, lane.stats, both, train=True, key=key).stats
+        together = chosen.model.apply(
+            lane.params, lane.stats, both, train=True, key=key
+        ).stats
         assert same(moments[forward], together) == (forward == "joint")
 
 
 @pytest.mark.parametrize("model", ["mlp", "gcn"])
 def test_zero_weights_are_fine_tuning_bitwise(model):
     zero = World().learn(learner(model, l1=0, l2=0, l3=0), SITES)
-    plain = Learner(make_method(Component("finetune")), make_model(Component(model), N_ROIS))
+    plain = Learner(
+        make_method(Component("finetune")), make_model(Component(model), N_ROIS)
+    )
     for a, b in zip(zero, World().learn(plain, SITES), strict=True):
         assert same(a.params, b.params)
         assert same(a.stats, b.stats)
@@ -131,7 +140,11 @@ def test_the_papers_values():
     sampler = paper.sampler
     assert (sampler.temperature, sampler.zscore, sampler.floor) == (1.0, True, 0.0)
     assert (sampler.reward_scale, sampler.centre_reward) == (0.05, False)
-    assert sampler.sites == sampler.subjects == Bandit(10.0, 0.1, 0.98, "paper", 0.0, False)
+    assert (
+        sampler.sites
+        == sampler.subjects
+        == Bandit(10.0, 0.1, 0.98, "paper", 0.0, False)
+    )
     assert Forge(lambdas="mdd").weights == (0.30, 0.30, 0.20)
     assert Forge(lambdas="bsnip", l3=0).weights == (0.25, 0.30, 0)
 
@@ -139,13 +152,28 @@ def test_the_papers_values():
 def test_the_authors_code():
     code = Forge.official()
     assert code.weights == (0.10, 0.40, 0.30)
-    assert (code.loss_form, code.sum_sites, code.site_weight) == ("mean", False, "share")
-    assert (code.replay, code.forward, code.refresh, code.dev) == (64, "separate", 80, 16)
+    assert (code.loss_form, code.sum_sites, code.site_weight) == (
+        "mean",
+        False,
+        "share",
+    )
+    assert (code.replay, code.forward, code.refresh, code.dev) == (
+        64,
+        "separate",
+        80,
+        16,
+    )
     lanes = World().learn(learner(preset="official", sampler={"limits": [3, 8]}), SITES)
     for t, lane in enumerate(lanes, start=1):
         state = lane.state
-        assert state["hcts.seen"].tolist() == [True] * t  # chosen, and credited, at the end
-        assert int(state["replay.quota"].sum()) == len(state["replay.active"]) == min(12, 8 * t)
+        assert (
+            state["hcts.seen"].tolist() == [True] * t
+        )  # chosen, and credited, at the end
+        assert (
+            int(state["replay.quota"].sum())
+            == len(state["replay.active"])
+            == min(12, 8 * t)
+        )
         assert int(state["replay.quota"].min()) >= 3
         assert int(state["replay.quota"].max()) <= 8
         assert float(state["replay.share"].sum()) == pytest.approx(1.0, abs=1e-5)
@@ -154,9 +182,13 @@ def test_the_authors_code():
 def test_a_preset_and_what_is_set_by_hand():
     changed = {"preset": "paper", "refresh": 7, "sampler": {"zscore": False}}
     method = make_method(Component("forge", changed))
-    assert method == replace(Forge.paper(), refresh=7, sampler=replace(HCTS.paper(), zscore=False))
+    assert method == replace(
+        Forge.paper(), refresh=7, sampler=replace(HCTS.paper(), zscore=False)
+    )
     nested = {"sampler": {"sites": {"prior": 2.0}}}
-    assert make_method(Component("forge", nested)).sampler == HCTS(sites=Bandit(prior=2.0))
+    assert make_method(Component("forge", nested)).sampler == HCTS(
+        sites=Bandit(prior=2.0)
+    )
     own = {"preset": "default", "sampler": {"preset": "paper"}}
     assert make_method(Component("forge", own)) == Forge(sampler=HCTS.paper())
 

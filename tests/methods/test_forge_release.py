@@ -18,10 +18,15 @@ def taught(names, **settings):
 def test_before_the_first_site_it_is_the_public_head():
     world = World.of("forge_release")
     alone = World.of("public_head").teach(order())
-    assert all(torch.equal(world.lane.params[k], alone.lane.params[k]) for k in world.lane.params)
+    assert all(
+        torch.equal(world.lane.params[k], alone.lane.params[k])
+        for k in world.lane.params
+    )
     start = world.public().start
     x = world.public().inputs(world.learner.model)["edges"].double()
-    logits = world.learner.model.apply(world.lane.params, {}, {"edges": x.float()}).logits
+    logits = world.learner.model.apply(
+        world.lane.params, {}, {"edges": x.float()}
+    ).logits
     odds = (logits[:, 1] - logits[:, 0]).double()
     wanted = start.score(start.standardise(x)) / start.temperature
     torch.testing.assert_close(odds, wanted, atol=1e-3, rtol=1e-3)
@@ -45,7 +50,9 @@ def test_exact_releases_are_the_closed_form():
 def test_any_order_ends_in_the_same_head(mechanism):
     settings = {"mechanism": mechanism, "noise": "seeded"}
     one, two = taught(order(), **settings), taught(order()[::-1], **settings)
-    torch.testing.assert_close(one.lane.state["release.sum"], two.lane.state["release.sum"])
+    torch.testing.assert_close(
+        one.lane.state["release.sum"], two.lane.state["release.sum"]
+    )
     assert float(one.lane.state["release.count"]) == 3
 
 
@@ -54,25 +61,37 @@ def test_noise_depends_on_seed_and_site_alone_or_on_nothing():
     both = taught(order()[:2], noise="seeded").lane.state["release.sum"]
     first = taught(order()[:1], noise="seeded").lane.state["release.sum"]
     torch.testing.assert_close(both - first, alone)
-    secret = [taught(order()[:1], noise="secret").lane.state["release.sum"] for _ in range(2)]
+    secret = [
+        taught(order()[:1], noise="secret").lane.state["release.sum"] for _ in range(2)
+    ]
     assert not torch.equal(*secret)
 
 
 def test_more_noise_for_less_epsilon():
-    loud = taught(order()[:1], epsilon=0.1, noise="seeded").lane.state["release.variance"]
-    quiet = taught(order()[:1], epsilon=8.0, noise="seeded").lane.state["release.variance"]
+    loud = taught(order()[:1], epsilon=0.1, noise="seeded").lane.state[
+        "release.variance"
+    ]
+    quiet = taught(order()[:1], epsilon=8.0, noise="seeded").lane.state[
+        "release.variance"
+    ]
     assert float(loud) > 100 * float(quiet) > 0
-    assert float(taught(order()[:1], mechanism="none").lane.state["release.variance"]) == 0
+    assert (
+        float(taught(order()[:1], mechanism="none").lane.state["release.variance"]) == 0
+    )
 
 
 @pytest.mark.parametrize("name", ["forge_release", "public_head"])
 def test_other_features_are_refused(name):
     model = make_model(Component("linear"), 12)
-    with pytest.raises(ConfigError, match=rf"'{name}'.*whole matrix logarithm.*log\+diagonal"):
+    with pytest.raises(
+        ConfigError, match=rf"'{name}'.*whole matrix logarithm.*log\+diagonal"
+    ):
         make_method(Component(name)).check_model(model)
 
 
-@pytest.mark.parametrize("setting", [{"epsilon": 0.0}, {"delta": 1.0}, {"mechanism": "laplace"}])
+@pytest.mark.parametrize(
+    "setting", [{"epsilon": 0.0}, {"delta": 1.0}, {"mechanism": "laplace"}]
+)
 def test_impossible_budgets_are_refused(setting):
     with pytest.raises(ConfigError, match="method 'forge_release'"):
         make_method(Component("forge_release", setting))

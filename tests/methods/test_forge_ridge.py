@@ -46,7 +46,9 @@ def objective(chosen: Learner, lane: Lane, solution, x, y, world) -> torch.Tenso
     for site in range(sites):
         active = state["replay.active"]
         slots = active[state["memory.site"][active] == site]
-        inputs = world.bank.inputs(chosen.model)["edges"][state["memory.row"][slots]].double()
+        inputs = world.bank.inputs(chosen.model)["edges"][
+            state["memory.row"][slots]
+        ].double()
         then = chosen.model.apply(params, {}, {"edges": inputs})
         logits = (then.logits - state["memory.logits"][slots].double()).square()
         readout = (then.embedding - inputs).square()  # r is x: not kept
@@ -79,9 +81,13 @@ def test_solution_is_where_the_objective_is_flat(settings):
     x = site.inputs(chosen.model)["edges"].double()
     weight, bias = lane.params["head.0.weight"], lane.params["head.0.bias"]
     solution = torch.cat([weight[1], bias[1:]]).double().requires_grad_()
-    (slope,) = torch.autograd.grad(objective(chosen, lane, solution, x, site.y, world), solution)
+    (slope,) = torch.autograd.grad(
+        objective(chosen, lane, solution, x, site.y, world), solution
+    )
     nothing = torch.zeros_like(solution).requires_grad_()
-    (start,) = torch.autograd.grad(objective(chosen, lane, nothing, x, site.y, world), nothing)
+    (start,) = torch.autograd.grad(
+        objective(chosen, lane, nothing, x, site.y, world), nothing
+    )
     assert float(slope.abs().max()) < 1e-5 * float(start.abs().max())  # float32 head
     assert float(bias.sum()) == 0.0
     assert torch.equal(weight[0], -weight[1])
@@ -94,7 +100,9 @@ def test_recall_by_hand():
         "replay.quota": torch.tensor([1, 2]),
         "memory.site": torch.tensor([0, 0, 1, 1]),
         "memory.y": torch.tensor([0, 1, 0, 1]),
-        "memory.logits": torch.tensor([[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]),
+        "memory.logits": torch.tensor(
+            [[9.0, 9.0], [-0.5, 0.5], [0.0, 1.0], [0.25, 0.25]]
+        ),
     }
     asked = ForgeRidge(l1=0.2, l2=0.6).targets(state, 6)
     assert asked.slot.tolist() == [1, 2, 3]
@@ -102,7 +110,9 @@ def test_recall_by_hand():
     assert asked.target.tolist() == pytest.approx([0.625, 0.125, 0.25])
     # the past counts 0.8 * 6 subjects, half of them at each site
     assert asked.mass.tolist() == pytest.approx([2.4, 1.2, 1.2])
-    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").targets(state, 6)
+    asked = ForgeRidge(l1=0.2, l2=0.6, sum_sites=True, site_weight="quota").targets(
+        state, 6
+    )
     assert asked.mass.tolist() == pytest.approx([3.2, 3.2, 3.2])
 
 
@@ -137,7 +147,9 @@ def test_zero_strength_is_the_ridge_of_the_last_site_bitwise(l3):
 
 def test_l3_changes_nothing_since_the_readout_is_fixed():
     world = World()
-    a, b = (world.learn(learner(l3=l3, sampling="uniform"), SITES)[-1] for l3 in (0.0, 5.0))
+    a, b = (
+        world.learn(learner(l3=l3, sampling="uniform"), SITES)[-1] for l3 in (0.0, 5.0)
+    )
     assert all(torch.equal(a.params[k], b.params[k]) for k in a.params)
 
 
@@ -148,7 +160,10 @@ def test_rounds_average_what_single_choices_give():
     one, many = (world.learn(learner(**whole, rounds=r), SITES)[-1] for r in (1, 4))
     for key, value in one.params.items():
         torch.testing.assert_close(value, many.params[key], rtol=1e-5, atol=1e-6)
-    small = [world.learn(learner(rounds=r), SITES)[-1].params["head.0.weight"] for r in (1, 4)]
+    small = [
+        world.learn(learner(rounds=r), SITES)[-1].params["head.0.weight"]
+        for r in (1, 4)
+    ]
     assert not torch.allclose(*small, rtol=1e-3)
 
 
@@ -158,10 +173,17 @@ def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_s
     lane = world.learn(chosen, SITES)[-1]
     assert not any(key.startswith("spread") for key in lane.state)
     forward = seen_by(chosen.model, lane, world.bank.inputs(chosen.model))
-    known = chosen.method.begin_site(chosen.model, lane, world.view(SITES[0], 3), torch.Generator())
-    assert known.state["spread.distance"].shape == (len(SITES), *2 * (SIZES["candidates"],))
+    known = chosen.method.begin_site(
+        chosen.model, lane, world.view(SITES[0], 3), torch.Generator()
+    )
+    assert known.state["spread.distance"].shape == (
+        len(SITES),
+        *2 * (SIZES["candidates"],),
+    )
     key = torch.tensor(5, dtype=torch.int32)
-    scratch, quick = (chosen.method.choose(forward, at, key).state for at in (lane, known))
+    scratch, quick = (
+        chosen.method.choose(forward, at, key).state for at in (lane, known)
+    )
     for name, value in scratch.items():
         torch.testing.assert_close(quick[name], value, msg=name)
 
@@ -169,7 +191,11 @@ def test_what_readouts_say_of_past_sites_is_computed_once_and_dropped_with_the_s
 def test_hcts_chooses_within_its_budget_and_learns():
     world = World()
     state = world.learn(learner(), SITES)[-1].state
-    assert len(state["replay.active"]) == SIZES["memory"] == int(state["replay.quota"].sum())
+    assert (
+        len(state["replay.active"])
+        == SIZES["memory"]
+        == int(state["replay.quota"].sum())
+    )
     assert bool((state["hcts.site.s"][:2] != 0).any())  # two past sites earned rewards
     assert not world.bank.real_rows(state["memory.row"]).numel()
 
@@ -183,7 +209,9 @@ def test_second_choice_learns_keeps_nobody_and_differs_from_the_first():
     assert not torch.equal(lane.params["head.0.weight"], plain.params["head.0.weight"])
 
 
-@pytest.mark.parametrize("bad", [{"balance": 1.5}, {"penalty": 0.0}, {"rounds": 0}, {"l1": -1.0}])
+@pytest.mark.parametrize(
+    "bad", [{"balance": 1.5}, {"penalty": 0.0}, {"rounds": 0}, {"l1": -1.0}]
+)
 def test_settings_that_cannot_be(bad):
     with pytest.raises(ConfigError):
         ForgeRidge(**bad)

@@ -41,7 +41,10 @@ def test_lwf_stays_closer_to_the_last_network():
         rows = world.view(order()[1]).train
         x = {k: v[rows] for k, v in world.bank.inputs(model).items()}
         gap[strength] = float(
-            (model.apply(new.params, {}, x).logits - model.apply(old.params, {}, x).logits)
+            (
+                model.apply(new.params, {}, x).logits
+                - model.apply(old.params, {}, x).logits
+            )
             .square()
             .mean()
         )

@@ -37,21 +37,27 @@ def test_shares_of_the_weights_are_exact():
         free_3 = free_2 * 75 // 100
         counts = torch.bincount(owner.reshape(-1).long(), minlength=4).tolist()
         assert counts == [free_3, n - free_1, free_1 - free_2, free_2 - free_3], name
-        assert (world.lane.params[name][owner == 0] == 0).all(), "free weights end at zero"
+        assert (world.lane.params[name][owner == 0] == 0).all(), (
+            "free weights end at zero"
+        )
 
 
 @pytest.mark.parametrize("norm", ["freeze", "per_site"])
 @pytest.mark.parametrize("model", ["gcn", "mlp"])
 def test_with_the_true_site_the_network_is_bitwise_stable(model, norm):
     """Under Adam with strong weight decay, which moves weights without a gradient."""
-    world = World.of("packnet", {"route": "oracle", "norm": norm}, model, training=TRAINING)
+    world = World.of(
+        "packnet", {"route": "oracle", "norm": norm}, model, training=TRAINING
+    )
     method, net = world.learner.method, world.learner.model
     inputs, seen = None, {}
     for name in order():
         world.teach([name])
         inputs = inputs or net.prepare(world.bank.fc(torch.arange(8)))
         for past, logits in seen.items():
-            assert torch.equal(method.site_logits(net, world.lane, inputs, past), logits)
+            assert torch.equal(
+                method.site_logits(net, world.lane, inputs, past), logits
+            )
         seen[name] = method.site_logits(net, world.lane, inputs, name)
     assert not torch.equal(seen[order()[0]], seen[order()[2]])
     last = method.site_logits(net, world.lane, inputs, "a site nobody learned")
@@ -82,7 +88,9 @@ def test_pruned_weights_stay_zero_while_the_survivors_are_trained_on():
     assert [method.wakes(e, 4) for e in range(4)] == [False, False, True, False]
     assert [method.wakes(e, 2) for e in range(2)] == [False, True]
     assert not method.wakes(0, 1)  # pruned at the end of the site instead
-    one = World.of("packnet", training=Training(epochs=1, batch_size=8)).teach(order()[:1])
+    one = World.of("packnet", training=Training(epochs=1, batch_size=8)).teach(
+        order()[:1]
+    )
     owner = part(one.lane.state, "owner")["conv0.weight"]
     assert int((owner == 0).sum()) == owner.numel() // 2
     assert (one.lane.params["conv0.weight"][owner == 0] == 0).all()
@@ -104,7 +112,9 @@ def test_dropout_stays_on_at_later_sites_and_batch_norm_does_not_move():
     method, net = world.learner.method, world.learner.model
     lane = method.begin_site(net, world.lane, world.view(order()[1]), torch_rng(0))
     rows = torch.arange(8)
-    batch = Batch({k: v[rows] for k, v in world.bank.inputs(net).items()}, world.bank.y[rows])
+    batch = Batch(
+        {k: v[rows] for k, v in world.bank.inputs(net).items()}, world.bank.y[rows]
+    )
     losses = []
     for key in (1, 2):
         key = torch.tensor(key, dtype=torch.int32)
@@ -118,12 +128,19 @@ def test_survivors_are_re_trained_at_a_tenth_of_the_rate():
     """After a restart Adam's first step moves every weight by at most the rate."""
     assert [PackNet().restart(e, 6) for e in range(6)] == [None] * 4 + [0.1, None]
     name, ends = "conv0.weight", {}
-    for method, epochs in (("finetune", 1), ("packnet", 2)):  # pruned before the second epoch
+    for method, epochs in (
+        ("finetune", 1),
+        ("packnet", 2),
+    ):  # pruned before the second epoch
         training = Training(epochs=epochs, batch_size=64, lr=5e-3, weight_decay=0.0)
         params = {"train_share": 0.5} if method == "packnet" else {}
-        ends[method] = World.of(method, params, training=training).teach(order()[:1]).lane
+        ends[method] = (
+            World.of(method, params, training=training).teach(order()[:1]).lane
+        )
     survivors = part(ends["packnet"].state, "owner")[name] == 1
-    moved = (ends["packnet"].params[name] - ends["finetune"].params[name])[survivors].abs()
+    moved = (ends["packnet"].params[name] - ends["finetune"].params[name])[
+        survivors
+    ].abs()
     assert 0 < float(moved.max()) <= 5e-4 * (1 + 1e-3)
 
 
@@ -139,7 +156,9 @@ def three_networks():
     }
     params = {"head.0.weight": weight, "head.0.bias": torch.zeros(2)}
     # margins of the three networks: x0, x0 + 3 x1, x0 + 3 x1 - 6 x2
-    inputs = {"edges": torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 0.6], [-2.0, 0.5, 0.1]])}
+    inputs = {
+        "edges": torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 0.6], [-2.0, 0.5, 0.1]])
+    }
     margins = [[1.0, 1.0, -5.0], [1.0, 4.0, 0.4], [-2.0, -0.5, -1.1]]
     return model, Lane(params, {}, state), inputs, torch.tensor(margins)
 
@@ -155,11 +174,15 @@ def test_routes_by_hand():
     torch.testing.assert_close(patient("mean_prob"), p.mean(1))
     torch.testing.assert_close(patient("last"), p[:, 2])
     # lowest entropy is the largest absolute margin
-    torch.testing.assert_close(patient("entropy"), torch.sigmoid(torch.tensor([-5.0, 4.0, -2.0])))
+    torch.testing.assert_close(
+        patient("entropy"), torch.sigmoid(torch.tensor([-5.0, 4.0, -2.0]))
+    )
 
 
 def test_no_weight_left_is_said_clearly():
     settings = {"prune_first": 0.01, "prune_later": 0.01}
-    world = World.of("packnet", settings, "linear", training=Training(epochs=1, batch_size=16))
+    world = World.of(
+        "packnet", settings, "linear", training=Training(epochs=1, batch_size=16)
+    )
     with pytest.raises(ConfigError, match="no free weight is left"):
         world.teach([*order(), *order()])

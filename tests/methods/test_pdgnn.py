@@ -25,7 +25,9 @@ def test_balanced_cross_entropy_by_hand():
     each = F.cross_entropy(logits, y, reduction="none")
     balanced = (each[0] + (each[1] + each[2]) / 2) / 2
     torch.testing.assert_close(mean_cross_entropy(logits, y, counts, True), balanced)
-    torch.testing.assert_close(mean_cross_entropy(logits, y, counts, False), each[:3].mean())
+    torch.testing.assert_close(
+        mean_cross_entropy(logits, y, counts, False), each[:3].mean()
+    )
     alone = mean_cross_entropy(logits[:1], y[:1], counts[:1], True)
     torch.testing.assert_close(alone, each[0])  # a class that is absent does not count
 
@@ -38,7 +40,9 @@ def test_a_free_slot_changes_nothing():
         # another batch length, hence other dropout draws, is all that may differ
         assert v.shape == large.lane.params[k].shape
     plain = [
-        World.of("pdgnn", {"memory": m}, model_params={"dropout": 0.0}).teach(order()[:2])
+        World.of("pdgnn", {"memory": m}, model_params={"dropout": 0.0}).teach(
+            order()[:2]
+        )
         for m in (60, 90)
     ]
     for k, v in plain[0].lane.params.items():

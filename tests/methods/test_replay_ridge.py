@@ -24,23 +24,35 @@ def features(world, name):
 
 
 def head(world):
-    weight, bias = world.lane.params["head.0.weight"][1], world.lane.params["head.0.bias"][1]
+    weight, bias = (
+        world.lane.params["head.0.weight"][1],
+        world.lane.params["head.0.bias"][1],
+    )
     return torch.cat([weight, bias[None]]).double()
 
 
 def test_without_a_memory_every_site_stands_alone():
     world = World.of("replay_ridge", {"memory": 0}).teach(order()[:2])
     x, t = features(world, order()[1])
-    torch.testing.assert_close(head(world), by_hand(x, t, torch.ones_like(t)), rtol=1e-4, atol=1e-5)
-    nothing = World.of("replay_ridge", {"memory": 50, "l1": 0.0, "l2": 0.0}).teach(order()[:2])
+    torch.testing.assert_close(
+        head(world), by_hand(x, t, torch.ones_like(t)), rtol=1e-4, atol=1e-5
+    )
+    nothing = World.of("replay_ridge", {"memory": 50, "l1": 0.0, "l2": 0.0}).teach(
+        order()[:2]
+    )
     torch.testing.assert_close(head(nothing), head(world))
 
 
 def test_with_room_for_everybody_it_is_cumulative():
     settings = {"memory": 500, "l1": 1.0, "l2": 0.0, "weigh": "subjects"}
     world = World.of("replay_ridge", settings).teach(order())
-    x, t = (torch.cat(part) for part in zip(*(features(world, n) for n in order()), strict=True))
-    torch.testing.assert_close(head(world), by_hand(x, t, torch.ones_like(t)), rtol=1e-4, atol=1e-5)
+    x, t = (
+        torch.cat(part)
+        for part in zip(*(features(world, n) for n in order()), strict=True)
+    )
+    torch.testing.assert_close(
+        head(world), by_hand(x, t, torch.ones_like(t)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_past_site_weighs_as_much_as_the_open_one():

@@ -12,7 +12,9 @@ from small_world import World, order
 
 def test_attention_by_hand():
     h = torch.tensor([[[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]])
-    near = torch.tensor([[[False, True, True], [True, False, False], [False, False, False]]])
+    near = torch.tensor(
+        [[[False, True, True], [True, False, False], [False, False, False]]]
+    )
     e = attention(h, near)[0]
     th = torch.tanh(torch.tensor(1.0))
     # into node 0: <(0,2), tanh(1,0)> = 0 and <(-1,1), tanh(1,0)> = -tanh 1, leaky to -0.2 tanh 1
@@ -58,7 +60,9 @@ def test_importances_against_a_loop(model):
         one = {k: v[n : n + 1] for k, v in inputs.items()}
 
         def loss(params, one=one, n=n):
-            return F.cross_entropy(net.apply(params, lane.stats, one).logits, y[n : n + 1])
+            return F.cross_entropy(
+                net.apply(params, lane.stats, one).logits, y[n : n + 1]
+            )
 
         for k, g in torch.func.grad(loss)(lane.params).items():
             expected[k] += 3.0 * g.square() / len(rows)
@@ -66,7 +70,9 @@ def test_importances_against_a_loop(model):
     def norm(weight):
         """Of all coefficients, edge by edge."""
         total = torch.zeros(())
-        for x, adj in zip(graphs.node_features(fc), graphs.adjacency(fc, net.tau), strict=True):
+        for x, adj in zip(
+            graphs.node_features(fc), graphs.adjacency(fc, net.tau), strict=True
+        ):
             near = adj != 0
             h = x / near.sum(1).clamp(min=1).sqrt()[:, None] @ weight.T
             for i in range(len(h)):
@@ -85,6 +91,8 @@ def test_importances_against_a_loop(model):
 
 def test_beta_flattens_the_gradient():
     """beta by double backward is a real term: it changes the step and stays finite."""
-    a, b = (World.of("twp", {"beta": v}).teach(order()[:2]).lane.params for v in (0.0, 0.1))
+    a, b = (
+        World.of("twp", {"beta": v}).teach(order()[:2]).lane.params for v in (0.0, 0.1)
+    )
     assert any(not torch.equal(a[k], b[k]) for k in a)
     assert all(torch.isfinite(v).all() for v in b.values())

@@ -19,11 +19,15 @@ KEY = torch.tensor(5, dtype=torch.int32)
 
 def test_local_structure_by_hand():
     nodes = torch.tensor([[[0.0], [1.0], [3.0]]])
-    near = torch.tensor([[[False, True, True], [True, False, False], [False, False, False]]])
+    near = torch.tensor(
+        [[[False, True, True], [True, False, False], [False, False, False]]]
+    )
     log_s = local_structure(nodes, near, tau=2.0)[0]
     # node 0: distances 1 and 9, over F tau = 2
     z = math.exp(-0.5) + math.exp(-4.5)
-    assert log_s[0, 1:].exp().tolist() == pytest.approx([math.exp(-0.5) / z, math.exp(-4.5) / z])
+    assert log_s[0, 1:].exp().tolist() == pytest.approx(
+        [math.exp(-0.5) / z, math.exp(-4.5) / z]
+    )
     assert float(log_s[1, 0]) == pytest.approx(0.0)
     other = torch.tensor([[[0.0], [1.0], [1.0]]])
     q = [0.5, 0.5]
@@ -44,7 +48,9 @@ def test_neighbours_are_the_edges_of_the_graph(model):
 
 
 def test_ugcl_loss_is_the_sum_of_its_terms():
-    world = World.of("ugcl", {}, "gcn", {"dropout": 0.0, "norm": "none"}).teach(order()[:1])
+    world = World.of("ugcl", {}, "gcn", {"dropout": 0.0, "norm": "none"}).teach(
+        order()[:1]
+    )
     net, bank = world.learner.model, world.bank
     inputs = bank.inputs(net)
     now, then = torch.arange(6), torch.arange(6, 11)
@@ -70,8 +76,12 @@ def test_ugcl_loss_is_the_sum_of_its_terms():
     terms = {
         "rehearsal": F.cross_entropy(z, replay.y),
         "logits_weight": F.mse_loss(z, u),
-        "global_weight": (1 - F.cosine_similarity(mean_max(nodes), mean_max(old_nodes))).mean(),
-        "local_weight": local_divergence(old_nodes, nodes, neighbours(replay.inputs), 1.0),
+        "global_weight": (
+            1 - F.cosine_similarity(mean_max(nodes), mean_max(old_nodes))
+        ).mean(),
+        "local_weight": local_divergence(
+            old_nodes, nodes, neighbours(replay.inputs), 1.0
+        ),
     }
     base = F.cross_entropy(net.apply(params, {}, batch.inputs).logits, batch.y)
     for name, term in terms.items():

@@ -14,12 +14,19 @@ def tiny():
     """Linear model on 3 edges, a current batch of 2 and a remembered one of 3."""
     model = make_model(Component("linear"), 3)
     rng = torch_rng(0)
-    params = {"head.0.weight": torch.randn(2, 3, generator=rng), "head.0.bias": torch.zeros(2)}
+    params = {
+        "head.0.weight": torch.randn(2, 3, generator=rng),
+        "head.0.bias": torch.zeros(2),
+    }
     batch = Batch({"edges": torch.randn(2, 3, generator=rng)}, torch.tensor([0, 1]))
     x = torch.randn(3, 3, generator=rng)
     u = torch.randn(3, 2, generator=rng)
     replay = Replay(
-        {"edges": x}, torch.tensor([1, 1, 0]), u, torch.zeros(3, 0), torch.full((3,), 1 / 3)
+        {"edges": x},
+        torch.tensor([1, 1, 0]),
+        u,
+        torch.zeros(3, 0),
+        torch.full((3,), 1 / 3),
     )
     z = {
         "now": batch.inputs["edges"] @ params["head.0.weight"].T,

@@ -32,7 +32,9 @@ def test_cells_agree_with_sklearn(metric):
 
 
 def test_ranks_are_those_of_scipy():
-    values = np.round(np.random.default_rng(3).random((5, 2, 40)), 1)  # rounding makes ties
+    values = np.round(
+        np.random.default_rng(3).random((5, 2, 40)), 1
+    )  # rounding makes ties
     np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
     values[0, 0, 3] = np.nan
     np.testing.assert_array_equal(average_ranks(values), rankdata(values, axis=-1))
@@ -66,7 +68,9 @@ def test_auroc_weights_have_delong_variance():
 def test_ece_by_hand():
     # Bin (.1, .2]: mean score .15 against 1/2 patients; bin (.8, .9]: .85 against 1/1.
     p, y = np.array([0.12, 0.18, 0.85]), np.array([0, 1, 1])
-    assert m.cell_values(p, y, "ece") == pytest.approx((abs(0.30 - 1) + abs(0.85 - 1)) / 3)
+    assert m.cell_values(p, y, "ece") == pytest.approx(
+        (abs(0.30 - 1) + abs(0.85 - 1)) / 3
+    )
 
 
 def test_one_class_and_broken_scores_are_undefined():

@@ -10,10 +10,19 @@ from fcforge import metrics as m
 
 
 def two_site_run(order):
-    scores = {"A": [[0.9, 0.1, 0.8, 0.2], [0.9, 0.9, 0.8, 0.2]], "B": [[0.4, 0.6], [0.9, 0.1]]}
+    scores = {
+        "A": [[0.9, 0.1, 0.8, 0.2], [0.9, 0.9, 0.8, 0.2]],
+        "B": [[0.4, 0.6], [0.9, 0.1]],
+    }
     labels = {"A": [1, 0, 1, 0], "B": [1, 0]}
     initial = {"A": np.full(4, 0.6), "B": np.full(2, 0.6)}
-    return run(scores, labels, order=order, initial=initial, train_positive={"A": 0.7, "B": 0.4})
+    return run(
+        scores,
+        labels,
+        order=order,
+        initial=initial,
+        train_positive={"A": 0.7, "B": 0.4},
+    )
 
 
 def test_columns_follow_arrival():
@@ -25,8 +34,18 @@ def test_columns_follow_arrival():
 
 def test_summary_of_a_run_by_hand():
     s = m.summary(two_site_run("AB"), a_star=np.array([1.0, 0.5]))
-    expected = {"acc": 0.875, "aaa": 0.9375, "fm": 0.25, "bwt": -0.25, "for_triangular": 0.125}
-    expected |= {"for_literal": (0.25 - 1.0) / 2, "fwt": 0.0 - 0.5, "intransigence": -0.25}
+    expected = {
+        "acc": 0.875,
+        "aaa": 0.9375,
+        "fm": 0.25,
+        "bwt": -0.25,
+        "for_triangular": 0.125,
+    }
+    expected |= {
+        "for_literal": (0.25 - 1.0) / 2,
+        "fwt": 0.0 - 0.5,
+        "intransigence": -0.25,
+    }
     assert s == pytest.approx(expected)
 
 
@@ -89,7 +108,9 @@ def test_order_of_some_sites_only():
 
 
 def test_all_orders_of_one_stack_equal_single_runs():
-    runs = fake_learner("x", forgets=0.4, seeds=(0,), orders=list(permutations(SITES))[::7])
+    runs = fake_learner(
+        "x", forgets=0.4, seeds=(0,), orders=list(permutations(SITES))[::7]
+    )
     labels = runs[0].y
     stacked = m.Runs.of(runs).stack(lambda s, p: m.cell_values(p, labels[s], "auroc"))
     for r, matrix in zip(runs, stacked, strict=True):

@@ -19,7 +19,9 @@ TURNING = "graph_transformer"  # its eigenvectors turn round on the way: the gap
 
 def scans(n=4, n_rois=R, seed=0):
     found = simulate(n_rois=n_rois, n_sites=2, scale=0.3, seed=seed).fc
-    return torch.from_numpy(found[:n]).double(), torch.from_numpy(found.mean(0)).double()
+    return torch.from_numpy(found[:n]).double(), torch.from_numpy(
+        found.mean(0)
+    ).double()
 
 
 def scorer_of(name, seed=0, **more):
@@ -51,7 +53,9 @@ def test_a_linear_score_by_hand():
         -2 * (np.arctanh(0.2) - np.arctanh(0.4)),
     ]
     np.testing.assert_allclose(found.contribution[0], by_hand, atol=1e-12)
-    assert float(found.base) == pytest.approx(0.5 + np.arctanh(0.1) - 2 * np.arctanh(0.4))
+    assert float(found.base) == pytest.approx(
+        0.5 + np.arctanh(0.1) - 2 * np.arctanh(0.4)
+    )
     assert float(found.score[0]) == pytest.approx(float(found.base) + sum(by_hand))
     np.testing.assert_allclose(slope_at(scorer, fc[0]), weight, atol=1e-12)
 
@@ -84,7 +88,9 @@ def test_matrix_log_features_are_complete_to_rounding():
     fc, reference = scans()
     weight = torch.randn(R * (R + 1) // 2, generator=torch_rng(1), dtype=torch.float64)
     found = attribute(Scorer(lambda x: log_features(x) @ weight), fc, reference)
-    np.testing.assert_allclose(found.contribution.sum(1), found.score - found.base, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.contribution.sum(1), found.score - found.base, rtol=1e-9
+    )
 
 
 def test_the_log_has_a_gradient_where_eigenvalues_repeat():
@@ -94,7 +100,9 @@ def test_the_log_has_a_gradient_where_eigenvalues_repeat():
     eye = torch.eye(5, dtype=torch.float64)[None].requires_grad_()
     (at_eye,) = torch.autograd.grad((log_matrix(eye) * w).sum(), eye)
     np.testing.assert_allclose(at_eye[0], 0.6 * w, atol=1e-12)
-    fc = from_edges(0.3 * torch.rand(1, 10, generator=torch_rng(3), dtype=torch.float64))
+    fc = from_edges(
+        0.3 * torch.rand(1, 10, generator=torch_rng(3), dtype=torch.float64)
+    )
 
     def score(upper):
         return (log_matrix(from_edges(upper)) * w).sum()
@@ -104,9 +112,13 @@ def test_the_log_has_a_gradient_where_eigenvalues_repeat():
 
 def test_a_jump_belongs_to_the_edge_that_crosses_the_threshold():
     """A score of 1 while edge (0, 1) is above 0.4: all of the change is that edge's."""
-    scorer = Scorer(lambda fc: (edges(fc)[:, 0] >= 0.4).double(), steps=64, kept=lambda r: r >= 0.4)
+    scorer = Scorer(
+        lambda fc: (edges(fc)[:, 0] >= 0.4).double(), steps=64, kept=lambda r: r >= 0.4
+    )
     fc = from_edges(torch.tensor([[0.6, 0.2, 0.1]], dtype=torch.float64))
-    found = attribute(scorer, fc, from_edges(torch.tensor([0.1, 0.1, 0.1], dtype=torch.float64)))
+    found = attribute(
+        scorer, fc, from_edges(torch.tensor([0.1, 0.1, 0.1], dtype=torch.float64))
+    )
     assert found.contribution[0].tolist() == [1.0, 0.0, 0.0]
 
 

@@ -27,7 +27,11 @@ OTHER_NORMS = {
 }
 CASES = [
     *SMALL.items(),
-    *((name, {**SMALL[name], "norm": n}) for name, norms in OTHER_NORMS.items() for n in norms),
+    *(
+        (name, {**SMALL[name], "norm": n})
+        for name, norms in OTHER_NORMS.items()
+        for n in norms
+    ),
 ]
 GRAPH_MODELS = [n for n in SMALL if n not in ("linear", "mlp", "tem")]
 parametrised = pytest.mark.parametrize(
@@ -39,7 +43,9 @@ parametrised = pytest.mark.parametrize(
 
 def random_fc(n: int = N, rois: int = R, seed: int = 0) -> torch.Tensor:
     rng = torch_rng(seed, "fc")
-    series = torch.randn(n, rois, 40, generator=rng) + torch.randn(n, 1, 40, generator=rng)
+    series = torch.randn(n, rois, 40, generator=rng) + torch.randn(
+        n, 1, 40, generator=rng
+    )
     return torch.stack([torch.corrcoef(s) for s in series])
 
 
@@ -51,20 +57,34 @@ def started(model, seed: int = 0):
     """Parameters away from zero, so that a linear model says something too."""
     params = model.init(torch_rng(seed))
     return {
-        k: v + 0.05 * torch.randn(v.shape, generator=torch_rng(seed, k)) for k, v in params.items()
+        k: v + 0.05 * torch.randn(v.shape, generator=torch_rng(seed, k))
+        for k, v in params.items()
     }, model.init_stats()
 
 
 def objective(model):
     def loss(params, stats, inputs, y, key):
         out = model.apply(params, stats, inputs, train=True, key=key)
-        return F.cross_entropy(out.logits, y) + out.penalty, (out.logits, out.embedding, out.stats)
+        return F.cross_entropy(out.logits, y) + out.penalty, (
+            out.logits,
+            out.embedding,
+            out.stats,
+        )
 
     return torch.func.grad(loss, has_aux=True)
 
 
 def test_the_table_holds_the_papers_models_and_the_edge_models():
-    assert set(MODELS) == {"gcn", "gat", "sage", "graph_transformer", "gae", "linear", "mlp", "tem"}
+    assert set(MODELS) == {
+        "gcn",
+        "gat",
+        "sage",
+        "graph_transformer",
+        "gae",
+        "linear",
+        "mlp",
+        "tem",
+    }
     assert all(name == cls.name for name, cls in MODELS.items())
     assert set(SMALL) == set(MODELS)
 
@@ -81,9 +101,18 @@ def test_the_table_holds_the_papers_models_and_the_edge_models():
 )
 def test_sizes_are_the_papers(name, depth, dropout, lr):
     model = make_model(Component(name), 116)
-    assert (model.depth, model.hidden, model.dropout, model.lr) == (depth, 128, dropout, lr)
+    assert (model.depth, model.hidden, model.dropout, model.lr) == (
+        depth,
+        128,
+        dropout,
+        lr,
+    )
     params = model.init(torch_rng(0))
-    assert [params[f"head.{i}.weight"].shape for i in range(3)] == [(64, 256), (32, 64), (2, 32)]
+    assert [params[f"head.{i}.weight"].shape for i in range(3)] == [
+        (64, 256),
+        (32, 64),
+        (2, 32),
+    ]
 
 
 @parametrised
@@ -108,7 +137,9 @@ def test_same_seed_same_numbers(model):
     a, b = model.init(torch_rng(1)), model.init(torch_rng(1))
     assert all(torch.equal(a[k], b[k]) for k in a)
     if model.name != "linear":
-        assert any(not torch.equal(v, a[k]) for k, v in model.init(torch_rng(2)).items())
+        assert any(
+            not torch.equal(v, a[k]) for k, v in model.init(torch_rng(2)).items()
+        )
     inputs, (params, stats) = model.prepare(random_fc()), started(model)
     torch.manual_seed(0)
     first = model.apply(params, stats, inputs, train=True, key=key(3)).logits
@@ -124,7 +155,9 @@ def test_same_seed_same_numbers(model):
 def test_a_lane_equals_the_same_call_alone(model):
     lanes = [started(model, seed) for seed in (0, 1, 2)]
     inputs = [model.prepare(random_fc(seed=s)) for s in (0, 1, 2)]
-    y = torch.stack([torch.arange(N) % 2, (torch.arange(N) + 1) % 2, torch.arange(N) % 2])
+    y = torch.stack(
+        [torch.arange(N) % 2, (torch.arange(N) + 1) % 2, torch.arange(N) % 2]
+    )
     keys = torch.stack([key(5), key(6), key(7)])
 
     def pile(dicts):
@@ -194,7 +227,9 @@ def test_a_graph_without_edges_and_a_flat_roi_give_finite_numbers(name):
     params, stats = started(model)
     fc = random_fc()
     fc[:, 3], fc[:, :, 3] = 0.0, 0.0
-    grads, aux = objective(model)(params, stats, model.prepare(fc), torch.arange(N) % 2, key(1))
+    grads, aux = objective(model)(
+        params, stats, model.prepare(fc), torch.arange(N) % 2, key(1)
+    )
     assert torch.isfinite(aux[0]).all()
     assert all(torch.isfinite(g).all() for g in grads.values())
 
@@ -231,7 +266,9 @@ def test_a_few_steps_of_gradient_descent_fit_a_batch(model):
 
 
 def test_an_unknown_model_or_parameter_names_the_nearest():
-    with pytest.raises(ConfigError, match=r"unknown model 'gnc'\. Did you mean 'gcn'\?"):
+    with pytest.raises(
+        ConfigError, match=r"unknown model 'gnc'\. Did you mean 'gcn'\?"
+    ):
         make_model(Component("gnc"), R)
     with pytest.raises(ConfigError, match=r"'hiden'\. Did you mean 'hidden'\?"):
         make_model(Component("gat", {"hiden": 3}), R)

@@ -16,7 +16,9 @@ TAUS = [0.2, 0.4, 0.6]
 
 def random_fc(n: int = N, rois: int = R) -> torch.Tensor:
     rng = torch_rng(0, "fc")
-    series = torch.randn(n, rois, 40, generator=rng) + torch.randn(n, 1, 40, generator=rng)
+    series = torch.randn(n, rois, 40, generator=rng) + torch.randn(
+        n, 1, 40, generator=rng
+    )
     fc = torch.stack([torch.corrcoef(s) for s in series])
     fc[0, 4, :], fc[0, :, 4] = 0.0, 0.0  # an isolated ROI at every tau
     return fc
@@ -43,7 +45,12 @@ def both_layers(model, params, fc):
     h = torch.randn(N, R, F, generator=torch_rng(2))
     first = model.convolve(params, 0, inputs["features"], inputs) + params["conv0.bias"]
     second = model.convolve(params, 1, h, inputs) + params["conv1.bias"]
-    return first, second, graphs.node_features(fc).reshape(N * R, R), h.reshape(N * R, F)
+    return (
+        first,
+        second,
+        graphs.node_features(fc).reshape(N * R, R),
+        h.reshape(N * R, F),
+    )
 
 
 @pytest.mark.parametrize("tau", TAUS)
@@ -58,8 +65,12 @@ def test_gcn_conv(tau, kind, cls):
         params |= {f"conv{i}.weight": conv.lin.weight, f"conv{i}.bias": conv.bias}
     model = cls(n_rois=R, hidden=F, tau=tau, edges=kind)
     first, second, x, h = both_layers(model, params, fc)
-    assert torch.allclose(first.reshape(N * R, F), convs[0](x, index, weight), atol=2e-5)
-    assert torch.allclose(second.reshape(N * R, F), convs[1](h, index, weight), atol=2e-5)
+    assert torch.allclose(
+        first.reshape(N * R, F), convs[0](x, index, weight), atol=2e-5
+    )
+    assert torch.allclose(
+        second.reshape(N * R, F), convs[1](h, index, weight), atol=2e-5
+    )
 
 
 @pytest.mark.parametrize("tau", TAUS)
@@ -107,7 +118,9 @@ def test_transformer_attention(tau):
     h = torch.randn(N, R, F, generator=torch_rng(3))
     q, k, v = conv.lin_query(h), conv.lin_key(h), conv.lin_value(h)
     out = attend(q, k, v, graphs.attention_mask(adj), heads)
-    assert torch.allclose(out.reshape(N * R, F), conv(h.reshape(N * R, F), index), atol=2e-5)
+    assert torch.allclose(
+        out.reshape(N * R, F), conv(h.reshape(N * R, F), index), atol=2e-5
+    )
 
 
 def test_readout_is_mean_and_max_pooling():
@@ -120,7 +133,9 @@ def test_readout_is_mean_and_max_pooling():
 
 def test_inner_product_decoder_is_pygs():
     z = torch.randn(2, 5, 4, generator=torch_rng(5))
-    theirs = torch.stack([pyg.InnerProductDecoder().forward_all(one, sigmoid=False) for one in z])
+    theirs = torch.stack(
+        [pyg.InnerProductDecoder().forward_all(one, sigmoid=False) for one in z]
+    )
     assert torch.allclose(decode(z), theirs, atol=1e-6)
 
 
@@ -140,7 +155,8 @@ def test_whole_gcn_in_eval_mode_equals_a_pyg_network():
     model = GCN(n_rois=R, hidden=F, depth=2)
     params = model.init(torch_rng(6))
     params = {
-        k: v + 0.1 * torch.randn(v.shape, generator=torch_rng(7, k)) for k, v in params.items()
+        k: v + 0.1 * torch.randn(v.shape, generator=torch_rng(7, k))
+        for k, v in params.items()
     }
     stats = {
         k: v + 0.5 * torch.rand(v.shape, generator=torch_rng(8, k))
@@ -150,16 +166,27 @@ def test_whole_gcn_in_eval_mode_equals_a_pyg_network():
     x = graphs.node_features(fc).reshape(N * R, R)
     for i in range(2):
         conv, norm = pyg.GCNConv(x.shape[1], F), torch.nn.BatchNorm1d(F).eval()
-        conv.lin.weight.data, conv.bias.data = params[f"conv{i}.weight"], params[f"conv{i}.bias"]
-        norm.weight.data, norm.bias.data = params[f"norm{i}.weight"], params[f"norm{i}.bias"]
-        norm.running_mean, norm.running_var = stats[f"norm{i}.mean"], stats[f"norm{i}.var"]
+        conv.lin.weight.data, conv.bias.data = (
+            params[f"conv{i}.weight"],
+            params[f"conv{i}.bias"],
+        )
+        norm.weight.data, norm.bias.data = (
+            params[f"norm{i}.weight"],
+            params[f"norm{i}.bias"],
+        )
+        norm.running_mean, norm.running_var = (
+            stats[f"norm{i}.mean"],
+            stats[f"norm{i}.var"],
+        )
         x = torch.relu(norm(conv(x, index, weight)))
     nodes = x.reshape(N, R, F)
     out = torch.cat([nodes.mean(1), nodes.max(1).values], 1)
     embedding = out
     for i in range(3):
         out = torch.nn.functional.linear(
-            out if i == 0 else torch.relu(out), params[f"head.{i}.weight"], params[f"head.{i}.bias"]
+            out if i == 0 else torch.relu(out),
+            params[f"head.{i}.weight"],
+            params[f"head.{i}.bias"],
         )
     ours = model.apply(params, stats, model.prepare(fc))
     assert torch.allclose(ours.embedding, embedding, atol=1e-5)

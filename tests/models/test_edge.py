@@ -19,13 +19,17 @@ def test_log_features_are_the_scaled_matrix_logarithm():
     # two ROIs at correlation c: the log of (1 - a) C + a I has (log(1 + d) - log(1 - d)) / 2
     # beside its diagonal, with d = 0.6 c
     pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    assert float(edge_features(pair, "log")) == pytest.approx(0.30952 / graphs.LOG_SCALE, rel=1e-4)
+    assert float(edge_features(pair, "log")) == pytest.approx(
+        0.30952 / graphs.LOG_SCALE, rel=1e-4
+    )
 
 
 def test_log_with_diagonal_by_hand():
     """Two ROIs at correlation 0.5: d = 0.3, the diagonal is (log(1 + d) + log(1 - d)) / 2."""
     pair = torch.tensor([[[1.0, 0.5], [0.5, 1.0]]])
-    edge, first, second = (edge_features(pair, "log+diagonal")[0] * graphs.LOG_SCALE).tolist()
+    edge, first, second = (
+        edge_features(pair, "log+diagonal")[0] * graphs.LOG_SCALE
+    ).tolist()
     assert edge == pytest.approx(0.30952, rel=1e-4)
     assert [first, second] == pytest.approx([-0.04716 / 2**0.5] * 2, rel=1e-3)
     fc = World().bank.fc(torch.arange(2))
@@ -47,21 +51,30 @@ def test_topology_embedding_by_hand():
     for hops in (1, 2):
         h = torch.linalg.matrix_power(p, hops) @ x
         torch.testing.assert_close(topology_embedding(fc, 0.4, "positive", hops)[0], h)
-        pooled = make_model(Component("tem", {"hops": hops}), 3).prepare(fc)["topology"][0]
+        pooled = make_model(Component("tem", {"hops": hops}), 3).prepare(fc)[
+            "topology"
+        ][0]
         torch.testing.assert_close(pooled, torch.cat([h.mean(0), h.amax(0)]))
 
 
 def test_embedding_of_all_rois_by_hand():
     """One hidden unit that sums the features of a ROI: relu, then mean and maximum over ROIs."""
-    model = make_model(Component("tem", {"te": "nodes", "hidden": 1, "hops": 1, "tau": 0.3}), 3)
+    model = make_model(
+        Component("tem", {"te": "nodes", "hidden": 1, "hops": 1, "tau": 0.3}), 3
+    )
     fc = torch.tensor([[[1.0, 0.5, 0.0], [0.5, 1.0, 0.4], [0.0, 0.4, 1.0]]])
     nodes = model.prepare(fc)["topology"]
     expected = graphs.gcn_norm(graphs.adjacency(fc, 0.3)) @ graphs.node_features(fc)
     torch.testing.assert_close(nodes, expected)
-    params = {"embed.weight": torch.ones(1, 3), "head.weight": torch.tensor([[0.0, 0.0], [1, 2]])}
+    params = {
+        "embed.weight": torch.ones(1, 3),
+        "head.weight": torch.tensor([[0.0, 0.0], [1, 2]]),
+    }
     summed = nodes[0].sum(-1).clamp(min=0)
     out = model.apply(params, {}, {"topology": nodes})
-    torch.testing.assert_close(out.embedding[0], torch.stack([summed.mean(), summed.max()]))
+    torch.testing.assert_close(
+        out.embedding[0], torch.stack([summed.mean(), summed.max()])
+    )
     torch.testing.assert_close(out.logits[0, 1], summed.mean() + 2 * summed.max())
 
 

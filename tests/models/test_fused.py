@@ -72,7 +72,9 @@ STAND_IN = SimpleNamespace(
 def device(request, monkeypatch):
     if request.param == "kernels":
         if not CUDA or fused.kernels() is None:
-            pytest.skip("the Triton kernels need a GPU (or TRITON_INTERPRET=1, tested below)")
+            pytest.skip(
+                "the Triton kernels need a GPU (or TRITON_INTERPRET=1, tested below)"
+            )
         return "cuda"
     monkeypatch.setattr(fused, "kernels", lambda: STAND_IN)
     monkeypatch.setattr(fused, "fits", lambda h: fused._wanted.get())
@@ -104,7 +106,10 @@ def test_norm_relu_dropout_is_the_three_layers(device):
         device, (LANES, N, WIDTH), (LANES, WIDTH), (LANES, WIDTH), (LANES, WIDTH)
     )
     key = torch.tensor(KEYS, dtype=torch.int32, device=device)
-    stats = {"n.mean": torch.zeros(WIDTH, device=device), "n.var": torch.ones(WIDTH, device=device)}
+    stats = {
+        "n.mean": torch.zeros(WIDTH, device=device),
+        "n.var": torch.ones(WIDTH, device=device),
+    }
 
     def f(h, weight, bias, offset, key):
         params = {"n.weight": weight, "n.bias": bias}
@@ -116,7 +121,9 @@ def test_norm_relu_dropout_is_the_three_layers(device):
     (a, ga), (b, gb) = both(f, h, weight, bias, offset, key)
     torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     assert torch.equal(a[:, :N] == 0, b[:, :N] == 0)
-    assert 0.55 < float((a[:, :N] == 0).float().mean()) < 0.75  # half by ReLU, 0.3 of the rest
+    assert (
+        0.55 < float((a[:, :N] == 0).float().mean()) < 0.75
+    )  # half by ReLU, 0.3 of the rest
     for x, y in zip(ga, gb, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-4)
 
@@ -142,7 +149,9 @@ def test_a_network_trains_alike_with_and_without_fused_layers(device, name):
     model = make_model(Component(name, {"hidden": 16, "depth": 2}), 12)
     (fc,) = draws(device, (9, 12, 60))
     inputs = model.prepare(torch.stack([torch.corrcoef(s) for s in fc]))
-    params = {k: v.to(device) for k, v in model.init(torch.Generator().manual_seed(1)).items()}
+    params = {
+        k: v.to(device) for k, v in model.init(torch.Generator().manual_seed(1)).items()
+    }
     stats = {k: v.to(device) for k, v in model.init_stats().items()}
     key = torch.tensor(11, dtype=torch.int32, device=device)
 
@@ -167,7 +176,9 @@ def test_a_second_derivative_says_what_to_do(device):
         grad(slope)(x)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+)
 @pytest.mark.skipif(CUDA, reason="tested on the GPU itself")
 def test_the_kernels_under_tritons_interpreter():
     code = (
@@ -179,5 +190,7 @@ def test_the_kernels_under_tritons_interpreter():
     )
     here = os.path.dirname(__file__)
     env = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", code, here], env=env, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, here], env=env, capture_output=True
+    )
     assert done.returncode == 0, done.stderr.decode()[-2000:]

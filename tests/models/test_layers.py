@@ -24,7 +24,9 @@ def test_batch_norm_equals_torchs_with_the_bias_before_it(train):
     oracle.weight.data, oracle.bias.data = weight, bias
     oracle.running_mean, oracle.running_var = mean.clone(), var.clone()
     expected = oracle((h + offset).reshape(-1, 6)).reshape(h.shape)
-    out, new_mean, new_var = layers.batch_norm(h, weight, bias, mean, var, train, offset)
+    out, new_mean, new_var = layers.batch_norm(
+        h, weight, bias, mean, var, train, offset
+    )
     assert torch.allclose(out, expected, atol=1e-5)
     assert torch.allclose(new_mean, oracle.running_mean, atol=1e-6)
     assert torch.allclose(new_var, oracle.running_var, atol=1e-5)
@@ -34,7 +36,9 @@ def test_batch_norm_equals_torchs_with_the_bias_before_it(train):
 def test_batch_norm_gradient_equals_torchs():
     h, weight, bias, mean, var, offset = (t.requires_grad_() for t in batch_norm_case())
     probe = torch.randn(h.shape, generator=torch_rng(1))
-    out, *_ = layers.batch_norm(h, weight, bias, mean.detach(), var.detach(), True, offset)
+    out, *_ = layers.batch_norm(
+        h, weight, bias, mean.detach(), var.detach(), True, offset
+    )
     ours = torch.autograd.grad((out * probe).sum(), [h, weight, bias, offset])
     expected = torch.nn.functional.batch_norm(
         (h + offset).reshape(-1, 6), None, None, weight, bias, True
@@ -81,11 +85,19 @@ def test_head_is_a_plain_network():
     params = layers.init_head(torch_rng(3), "head", (6, 4, 3, 2))
     x = torch.randn(5, 6, generator=torch_rng(4))
     net = torch.nn.Sequential(
-        *[torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3), torch.nn.ReLU()],
+        *[
+            torch.nn.Linear(6, 4),
+            torch.nn.ReLU(),
+            torch.nn.Linear(4, 3),
+            torch.nn.ReLU(),
+        ],
         torch.nn.Linear(3, 2),
     )
     for i, j in enumerate((0, 2, 4)):
-        net[j].weight.data, net[j].bias.data = params[f"head.{i}.weight"], params[f"head.{i}.bias"]
+        net[j].weight.data, net[j].bias.data = (
+            params[f"head.{i}.weight"],
+            params[f"head.{i}.bias"],
+        )
     assert torch.allclose(layers.head(params, "head", x, 0.5, None), net(x), atol=1e-6)
     dropped = layers.head(params, "head", x, 0.5, key(1))
     assert not torch.allclose(dropped, net(x), atol=1e-3)

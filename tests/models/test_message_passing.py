@@ -20,7 +20,9 @@ def test_no_dropout_after_the_last_convolution(name):
         settings = {"hidden": 8, "depth": 1, "dropout": p, "tau": 0.1}
         model = make_model(Component(name, settings), 8)
         params = model.init(torch_rng(1))
-        out = model.apply(params, model.init_stats(), model.prepare(fc), train=True, key=key)
+        out = model.apply(
+            params, model.init_stats(), model.prepare(fc), train=True, key=key
+        )
         readouts.append(out.embedding)
         logits.append(out.logits)
     assert torch.equal(*readouts)

@@ -27,7 +27,9 @@ def area(scores: np.ndarray) -> float:
     return auc(scores[INSIDE], scores[~INSIDE])
 
 
-@pytest.mark.parametrize("attack", [attacks.distance_ratio, attacks.domias, attacks.other_scan])
+@pytest.mark.parametrize(
+    "attack", [attacks.distance_ratio, attacks.domias, attacks.other_scan]
+)
 def test_copies_are_found_and_strangers_are_not(attack) -> None:
     copies = np.repeat(X[:40], 3, axis=0)
     assert area(attack(X, copies, REF)) > 0.97
@@ -62,21 +64,31 @@ def test_domias_is_the_ratio_of_scipys_densities() -> None:
 def test_a_generator_that_always_says_the_same_does_not_break_the_audit() -> None:
     same = np.repeat(X[:1], 20, axis=0) + 1e-9 * draw(20, 7)
     assert np.isfinite(attacks.domias(X, same, REF)).all()
-    assert np.isfinite(attacks.distance_ratio(X, np.repeat(X[:1], 5, axis=0), REF)).all()
+    assert np.isfinite(
+        attacks.distance_ratio(X, np.repeat(X[:1], 5, axis=0), REF)
+    ).all()
 
 
 def test_correlations_by_hand() -> None:
     a, b = np.array([[0.0, 0.0, 3.0]]), np.array([[0.0, 4.0, 0.0], [0.0, 0.0, 3.0]])
-    np.testing.assert_allclose(attacks.correlations(a, b), [[np.corrcoef(a[0], b[0])[0, 1], 1.0]])
+    np.testing.assert_allclose(
+        attacks.correlations(a, b), [[np.corrcoef(a[0], b[0])[0, 1], 1.0]]
+    )
 
 
 def test_fingerprint_links_by_hand() -> None:
     eye, zero = np.eye(4), np.zeros((1, 4))
     half = eye + 0.1 * np.roll(eye, 1, axis=1)  # the other scan of persons 0..3
-    records = np.stack([eye[0], eye[1], eye[2] + 0.9 * eye[3]])  # 0 and 1 copied, 2 and 3 blended
+    records = np.stack(
+        [eye[0], eye[1], eye[2] + 0.9 * eye[3]]
+    )  # 0 and 1 copied, 2 and 3 blended
     # 3's scan leads to the blend, the blend to person 2
-    np.testing.assert_array_equal(attacks.linked_by_scan(half, eye, records, zero), [1, 1, 1, 0])
-    np.testing.assert_array_equal(attacks.linked_by_distance(eye, records), [1, 1, 1, 0])
+    np.testing.assert_array_equal(
+        attacks.linked_by_scan(half, eye, records, zero), [1, 1, 1, 0]
+    )
+    np.testing.assert_array_equal(
+        attacks.linked_by_distance(eye, records), [1, 1, 1, 0]
+    )
 
 
 def test_leverage_sees_who_is_in_the_moments() -> None:
@@ -85,7 +97,9 @@ def test_leverage_sees_who_is_in_the_moments() -> None:
     scores = attacks.leverage(wide, moments)
     assert area(scores) == 1.0
     root = np.linalg.qr(wide[:40], mode="r")
-    np.testing.assert_allclose(attacks.leverage(wide, root)[:40], scores[:40], atol=1e-3)
+    np.testing.assert_allclose(
+        attacks.leverage(wide, root)[:40], scores[:40], atol=1e-3
+    )
     assert area(attacks.leverage(wide, root)) == 1.0
     # more people than features: the textbook hat matrix
     tall = wide[:, :10]
@@ -99,12 +113,16 @@ def test_leverage_sees_who_is_in_the_moments() -> None:
 def test_shadow_models_learn_what_membership_looks_like() -> None:
     rng = np.random.default_rng(0)
     member = (rng.random((10, 60)) < 0.5).astype(int)
-    own = 3.0 * rng.standard_normal((1, 60, 1))  # differs between people: a global threshold fails
+    own = 3.0 * rng.standard_normal(
+        (1, 60, 1)
+    )  # differs between people: a global threshold fails
     features = own + 0.8 * member[..., None] + 0.4 * rng.standard_normal((10, 60, 1))
 
     def mean_auc(scores: np.ndarray) -> float:
         return float(
-            np.mean([auc(s[m == 1], s[m == 0]) for s, m in zip(scores, member, strict=True)])
+            np.mean(
+                [auc(s[m == 1], s[m == 0]) for s, m in zip(scores, member, strict=True)]
+            )
         )
 
     assert mean_auc(features[..., 0]) < 0.65

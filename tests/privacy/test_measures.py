@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from fcforge.privacy.measures import auc, identification, mean_auc, membership, tpr_at_fpr
+from fcforge.privacy.measures import (
+    auc,
+    identification,
+    mean_auc,
+    membership,
+    tpr_at_fpr,
+)
 
 
 def test_auc_by_hand_and_by_sklearn() -> None:
@@ -34,7 +40,9 @@ def test_tpr_at_one_percent_allows_one_false_alarm_in_a_hundred() -> None:
 def test_tpr_counts_weights() -> None:
     outsiders, weight = np.array([3.0, 2.0, 1.0]), np.array([0.01, 0.495, 0.495])
     members = np.array([2.5, 0.0])
-    assert tpr_at_fpr(members, outsiders, 0.01, None, weight) == 0.5  # 3.0 may be flagged
+    assert (
+        tpr_at_fpr(members, outsiders, 0.01, None, weight) == 0.5
+    )  # 3.0 may be flagged
     assert tpr_at_fpr(members, outsiders, 0.01) == 0.0
 
 

@@ -62,7 +62,9 @@ def test_sensitivity_of_the_moments_by_brute_force() -> None:
 def test_noise_scale_of_the_moments() -> None:
     sigma, bound, rng = 2.5, 1.3, torch_rng(1)
     empty = torch.zeros(0, 3, dtype=torch.float64)
-    draws = torch.stack([as_vector(noisy_moments(empty, bound, sigma, rng)) for _ in range(4000)])
+    draws = torch.stack(
+        [as_vector(noisy_moments(empty, bound, sigma, rng)) for _ in range(4000)]
+    )
     np.testing.assert_allclose(draws.std(0).numpy(), sigma * bound**2, rtol=0.06)
     matrix = noisy_moments(empty, bound, sigma, rng)
     assert torch.equal(matrix, matrix.mT)
@@ -84,8 +86,15 @@ def test_gaussian_mechanism_by_scipy_and_by_the_classical_bound() -> None:
 def test_accountant_equals_opacus() -> None:
     analysis = pytest.importorskip("opacus.accountants.analysis.rdp")
     orders = [2, 3, 5, 8, 16, 32, 63]
-    for q, sigma, steps in ((0.05, 1.1, 300), (0.5, 4.0, 100), (1.0, 3.0, 1), (0.01, 0.7, 1000)):
-        theirs = analysis.compute_rdp(q=q, noise_multiplier=sigma, steps=steps, orders=orders)
+    for q, sigma, steps in (
+        (0.05, 1.1, 300),
+        (0.5, 4.0, 100),
+        (1.0, 3.0, 1),
+        (0.01, 0.7, 1000),
+    ):
+        theirs = analysis.compute_rdp(
+            q=q, noise_multiplier=sigma, steps=steps, orders=orders
+        )
         ours = [steps * rdp_of_step(q, sigma, a) for a in orders]
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
         epsilon, _ = analysis.get_privacy_spent(orders=orders, rdp=theirs, delta=1e-3)
@@ -121,15 +130,21 @@ def test_noise_is_found_for_the_budget() -> None:
 
 
 def test_secret_noise_does_not_follow_the_seed() -> None:
-    a, b = (torch.rand(3, generator=secret_rng("secret", torch_rng(0))) for _ in range(2))
+    a, b = (
+        torch.rand(3, generator=secret_rng("secret", torch_rng(0))) for _ in range(2)
+    )
     assert not torch.equal(a, b)
-    c, d = (torch.rand(3, generator=secret_rng("seeded", torch_rng(0))) for _ in range(2))
+    c, d = (
+        torch.rand(3, generator=secret_rng("seeded", torch_rng(0))) for _ in range(2)
+    )
     assert torch.equal(c, d)
     with pytest.raises(ConfigError, match="not known"):
         secret_rng("public", torch_rng(0))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-3), (1.0, 0.0), (1.0, 1.0), (-1, 0.1)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-3), (1.0, 0.0), (1.0, 1.0), (-1, 0.1)]
+)
 def test_no_budget_is_an_error(epsilon, delta) -> None:
     with pytest.raises(ConfigError, match="not a privacy budget"):
         gaussian_sigma(epsilon, delta)
@@ -169,7 +184,10 @@ def test_clipped_sum_is_opacus_optimizers() -> None:
 
 
 def test_one_subject_moves_the_sum_by_at_most_the_clip() -> None:
-    grads = {"w": 50 * torch.randn(6, 4, 3, generator=torch_rng(0)), "b": torch.ones(6, 2)}
+    grads = {
+        "w": 50 * torch.randn(6, 4, 3, generator=torch_rng(0)),
+        "b": torch.ones(6, 2),
+    }
     whole = clipped_sum(grads, 0.5)
     for i in range(6):
         keep = torch.arange(6) != i

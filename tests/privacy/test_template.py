@@ -53,14 +53,20 @@ def test_template_holds_the_means_learners_read(site) -> None:
     np.testing.assert_allclose(
         arrays["log_start"], logs.diagonal(dim1=-2, dim2=-1).mean(0), atol=1e-5
     )
-    assert arrays["edge_axes"].shape == arrays["log_axes"].shape == (7, R * (R - 1) // 2)
+    assert (
+        arrays["edge_axes"].shape == arrays["log_axes"].shape == (7, R * (R - 1) // 2)
+    )
     assert all(a.dtype == np.float32 for a in arrays.values())
 
 
 def test_write_and_read_agree_and_another_atlas_is_refused(site, tmp_path) -> None:
     write_template(tmp_path / "t.npz", site.fc, rank=5)
-    found = read_template(str(tmp_path / "t.npz"), ("edge_mean", "edge_axes"), R * (R - 1) // 2)
-    np.testing.assert_array_equal(found["edge_axes"], public_template(site.fc, 5)["edge_axes"])
+    found = read_template(
+        str(tmp_path / "t.npz"), ("edge_mean", "edge_axes"), R * (R - 1) // 2
+    )
+    np.testing.assert_array_equal(
+        found["edge_axes"], public_template(site.fc, 5)["edge_axes"]
+    )
     with pytest.raises(DataError, match="another atlas"):
         read_template(str(tmp_path / "t.npz"), ("edge_axes",), 10)
 

@@ -35,7 +35,9 @@ def test_leave_one_out_is_leaving_one_out():
         penalty = 0.7 * torch.eye(5).double()
         penalty[0, 0] = 0
         beta = torch.linalg.solve(design.T @ design + penalty, design.T @ t[rest])
-        assert float(left_out[i]) == pytest.approx(float(beta[0] + x[i] @ beta[1:]), abs=1e-9)
+        assert float(left_out[i]) == pytest.approx(
+            float(beta[0] + x[i] @ beta[1:]), abs=1e-9
+        )
 
 
 def test_temperature_is_the_logistic_optimum():
@@ -80,7 +82,9 @@ def test_spreads_of_one_way_random_effects_by_hand():
     z = torch.tensor([[0.0], [2.0], [10.0], [12.0]]).double()
     persons, sites = module.between(z, ["a", "a", "b", "b"])
     assert float(persons[0]) == pytest.approx(2.0**0.5)  # pooled variance 2
-    assert float(sites[0]) == pytest.approx(((100.0 - 2.0) / 2) ** 0.5)  # (MSB - MSW) / n0
+    assert float(sites[0]) == pytest.approx(
+        ((100.0 - 2.0) / 2) ** 0.5
+    )  # (MSB - MSW) / n0
     alone = module.between(z, ["a"] * 4)[1]
     assert float(alone[0]) == 0.0
 

@@ -28,14 +28,24 @@ def hospital(seed, n=30):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 999), size=st.floats(0, 1e6), label=st.integers(0, 1))
-def test_one_person_never_moves_a_release_by_more_than_the_sensitivity(start, seed, size, label):
+def test_one_person_never_moves_a_release_by_more_than_the_sensitivity(
+    start, seed, size, label
+):
     """Neighbouring data sets: with and without one person, however extreme."""
     x, y = hospital(seed)
-    stranger = torch.from_numpy(np.random.default_rng(seed).normal(size=(1, x.shape[1]))) * size
+    stranger = (
+        torch.from_numpy(np.random.default_rng(seed).normal(size=(1, x.shape[1])))
+        * size
+    )
     rng = torch.Generator()
     without = vector.release_vector(start, x, y, None, 1e-3, rng)
     with_one = vector.release_vector(
-        start, torch.cat([x, stranger]), torch.cat([y, torch.tensor([label])]), None, 1e-3, rng
+        start,
+        torch.cat([x, stranger]),
+        torch.cat([y, torch.tensor([label])]),
+        None,
+        1e-3,
+        rng,
     )
     assert float((with_one - without).norm()) <= vector.sensitivity(start) * (1 + 1e-9)
 
@@ -57,7 +67,9 @@ def test_empirical_epsilon_stays_below_the_claimed_one(start, epsilon):
     from scipy.stats import beta
 
     n, delta = 200_000, 1e-3
-    worst = vector.contributions(start, torch.full((1, 45), 1e4).double(), torch.tensor([1]))[0]
+    worst = vector.contributions(
+        start, torch.full((1, 45), 1e4).double(), torch.tensor([1])
+    )[0]
     sd = vector.noise_sd(start, epsilon, delta)
     rng = torch.Generator().manual_seed(0)
     direction = worst / worst.norm()
@@ -84,7 +96,9 @@ def test_noise_is_calibrated_to_the_whole_vector(start):
     exact = vector.release_vector(start, x, y, None, 1e-3, torch.Generator())
     draws = torch.stack(
         [
-            vector.release_vector(start, x, y, 1.0, 1e-3, torch.Generator().manual_seed(s))
+            vector.release_vector(
+                start, x, y, 1.0, 1e-3, torch.Generator().manual_seed(s)
+            )
             for s in range(400)
         ]
     )
@@ -124,7 +138,9 @@ def test_no_release_is_the_public_head(start):
 def test_noise_pulls_toward_the_public_head_and_many_people_away_from_it(start):
     x, y = hospital(6)
     total = vector.release_vector(start, x, y, None, 1e-3, torch.Generator())
-    sizes = [float(vector.solve(start, total, v, 1).norm()) for v in (0.0, 1.0, 100.0, 1e6)]
+    sizes = [
+        float(vector.solve(start, total, v, 1).norm()) for v in (0.0, 1.0, 100.0, 1e6)
+    ]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < 0.01 * sizes[0]
     # a thousand hospitals like this one, each with noise of variance one
@@ -142,10 +158,16 @@ def test_the_posterior_mean_is_the_best_guess():
     errors = {"aware": 0.0, "plain": 0.0}
     for _ in range(300):
         beta = torch.randn(5, generator=rng, dtype=torch.float64) / start.pull.sqrt()
-        c = n * start.second @ beta + root @ torch.randn(5, generator=rng, dtype=torch.float64)
+        c = n * start.second @ beta + root @ torch.randn(
+            5, generator=rng, dtype=torch.float64
+        )
         total = torch.cat([c, vector.COUNT * start.clip[None] * n])
-        errors["aware"] += float((vector.solve(start, total, noise**2, 1) - beta).square().sum())
-        errors["plain"] += float((vector.solve(start, total, 0.0, 1) - beta).square().sum())
+        errors["aware"] += float(
+            (vector.solve(start, total, noise**2, 1) - beta).square().sum()
+        )
+        errors["plain"] += float(
+            (vector.solve(start, total, 0.0, 1) - beta).square().sum()
+        )
     assert errors["aware"] < 0.8 * errors["plain"]
 
 
@@ -153,7 +175,9 @@ def test_folding_the_standardisation_in_changes_no_score(start):
     x, _ = hospital(7)
     solution = vector.Head(start.weight, start.bias)
     raw = vector.on_features(start, solution)
-    torch.testing.assert_close(x @ raw.weight + raw.bias, start.score(start.standardise(x)))
+    torch.testing.assert_close(
+        x @ raw.weight + raw.bias, start.score(start.standardise(x))
+    )
 
 
 def test_contributions_from_coordinates_by_hand(start):
@@ -161,7 +185,9 @@ def test_contributions_from_coordinates_by_hand(start):
     clip = float(start.clip)
     u = torch.zeros(3, 5).double()
     u[:, 0] = torch.tensor([0.25 * clip, 0.25 * clip, 10.0])
-    found = vector.contributions_on_axes(start, u, torch.tensor([1.0, -5.0, 1.0]).double())
+    found = vector.contributions_on_axes(
+        start, u, torch.tensor([1.0, -5.0, 1.0]).double()
+    )
     wanted = torch.tensor([0.25 * clip, -0.5 * clip, clip]).double()
     torch.testing.assert_close(found[:, 0], wanted)
     torch.testing.assert_close(found[:, -1], torch.full((3,), 0.25 * clip).double())
@@ -173,14 +199,18 @@ def world():
     cohort = simulate(n_rois=8, scale=0.5)
     features = log_features(torch.from_numpy(cohort.fc).double())
     y = torch.from_numpy(cohort.y)
-    return make_start(features, y, cohort.site.tolist(), StartSettings(axes=4)), features
+    return make_start(
+        features, y, cohort.site.tolist(), StartSettings(axes=4)
+    ), features
 
 
 def test_drawn_features_have_the_public_moments_on_the_axes(world):
     start, _ = world
     x = vector.draw_features(start, 40_000, torch.Generator().manual_seed(0))
     z = x @ start.axes
-    torch.testing.assert_close(z.T @ z / len(z), start.second[:4, :4], atol=0.02, rtol=0.05)
+    torch.testing.assert_close(
+        z.T @ z / len(z), start.second[:4, :4], atol=0.02, rtol=0.05
+    )
 
 
 def test_every_subject_is_a_correlation_matrix(world):
@@ -213,7 +243,9 @@ def test_the_head_of_many_synthetic_subjects_is_the_head(world):
     small = vector.Head(head.weight * 0.5, head.bias * 0.5)  # no score leaves [-1, 1]
     rng = torch.Generator().manual_seed(3)
     x = vector.draw_features(start, 60_000, rng)
-    patient = torch.rand(len(x), generator=rng).double() < vector.patient_probability(small, x)
+    patient = torch.rand(len(x), generator=rng).double() < vector.patient_probability(
+        small, x
+    )
     t = 2.0 * patient.double() - 1.0
     value, vectors = torch.linalg.eigh(x.T @ x / len(x))
     kept = vectors[:, value > 1e-6 * value.max()]

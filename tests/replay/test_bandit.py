@@ -50,7 +50,9 @@ def test_ridge_update_by_hand():
     mean, precision = bandit.posterior(s, b)
     assert torch.allclose(precision[0], torch.tensor([[4.0, 1.0], [1.0, 3.5]]))
     # right side b + 2 * (0, 1.5) = [3, 5.5], det = 13
-    assert torch.allclose(mean[0], torch.tensor([(3.5 * 3 - 5.5) / 13, (4 * 5.5 - 3) / 13]))
+    assert torch.allclose(
+        mean[0], torch.tensor([(3.5 * 3 - 5.5) / 13, (4 * 5.5 - 3) / 13])
+    )
 
 
 def test_ridge_keeps_its_prior_and_the_paper_form_loses_it():
@@ -126,7 +128,9 @@ def test_zscore_of_two_sites_is_a_coin_and_temperature_is_not():
 def test_shares_by_hand():
     u = torch.tensor([0.1, 0.0])
     w = shares(u, temperature=0.1, zscore=False, floor=0.5)
-    assert w.tolist() == pytest.approx([0.25 + 0.5 * 0.7311, 0.25 + 0.5 * 0.2689], abs=1e-4)
+    assert w.tolist() == pytest.approx(
+        [0.25 + 0.5 * 0.7311, 0.25 + 0.5 * 0.2689], abs=1e-4
+    )
 
 
 def test_zscore_of_equal_utilities_is_even():
@@ -162,10 +166,14 @@ def test_quotas_use_the_whole_budget(utility, total, cap, floor):
         assert float((k - total * share).abs().max()) < 1 + 1e-3
 
 
-@pytest.mark.parametrize(("sites", "total", "cap"), [(1, 256, 256), (3, 256, 256), (4, 256, 80)])
+@pytest.mark.parametrize(
+    ("sites", "total", "cap"), [(1, 256, 256), (3, 256, 256), (4, 256, 80)]
+)
 def test_quotas_use_the_whole_budget_in_thousands_of_cases(sites, total, cap):
     spread = 10 ** torch.linspace(-3, 1.5, 4000)
-    utility = torch.randn(4000, sites, generator=torch_rng(0, "utility")) * spread[:, None]
+    utility = (
+        torch.randn(4000, sites, generator=torch_rng(0, "utility")) * spread[:, None]
+    )
     k = torch.func.vmap(lambda w: quotas(w, total, cap))(torch.softmax(utility, 1))
     assert (k.sum(1) == min(total, sites * cap)).all()
     assert ((k >= 0) & (k <= cap)).all()
@@ -182,7 +190,13 @@ def test_quotas_grow_with_the_share():
 @pytest.mark.parametrize(
     ("share", "total", "low", "high", "quota"),
     [
-        ([0.9, 0.1], 256, 32, 128, [128, 128]),  # 230 and 25: what the first cannot hold
+        (
+            [0.9, 0.1],
+            256,
+            32,
+            128,
+            [128, 128],
+        ),  # 230 and 25: what the first cannot hold
         ([0.6, 0.35, 0.05], 256, 32, 128, [128, 96, 32]),  # 153, 89, 12: 7 are missing
         ([0.34, 0.33, 0.33, 0.0], 100, 20, 50, [34, 20, 26, 20]),  # 20 too many
         ([1.0], 128, 32, 128, [128]),

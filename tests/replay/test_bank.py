@@ -65,7 +65,11 @@ def test_every_subject_is_prepared_once():
 def test_addresses_survive_another_order_of_pools():
     rows = torch.tensor([6, -1, 0, 4])
     pools, pool, item = filled().address(rows)
-    assert (pools, pool.tolist(), item.tolist()) == ([REAL, MADE], [1, -1, 0, 0], [1, -1, 0, 4])
+    assert (pools, pool.tolist(), item.tolist()) == (
+        [REAL, MADE],
+        [1, -1, 0, 0],
+        [1, -1, 0, 4],
+    )
     other = Bank()
     other.add(MADE, batch(3, 1))
     other.add(REAL, batch(5, 0))
@@ -91,7 +95,9 @@ def test_a_view_shows_its_site_until_it_is_sealed():
         view.synthetic(3)
     view.seal()
     for look in (lambda: view.rows, lambda: view.y, lambda: view.synthetic(3)):
-        with pytest.raises(SealedError, match=r"of site 'A'.*sealed.*between begin_site"):
+        with pytest.raises(
+            SealedError, match=r"of site 'A'.*sealed.*between begin_site"
+        ):
             look()
 
 

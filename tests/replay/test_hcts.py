@@ -24,7 +24,9 @@ def start(sampler: HCTS, sites: int = 3) -> dict[str, torch.Tensor]:
     return state
 
 
-def look(accuracy: torch.Tensor, ce: torch.Tensor, n: int, rng: torch.Generator) -> Look:
+def look(
+    accuracy: torch.Tensor, ce: torch.Tensor, n: int, rng: torch.Generator
+) -> Look:
     sites = accuracy.shape[-1]
     lead = accuracy.shape[:-1]
     psi = torch.rand(*lead, sites, n, 2, generator=rng)
@@ -32,7 +34,9 @@ def look(accuracy: torch.Tensor, ce: torch.Tensor, n: int, rng: torch.Generator)
     return Look(accuracy, ce, psi, torch.cdist(z, z))
 
 
-def simulate(sampler: HCTS, refreshes: int = 16, runs: int = 300, n: int = 24) -> torch.Tensor:
+def simulate(
+    sampler: HCTS, refreshes: int = 16, runs: int = 300, n: int = 24
+) -> torch.Tensor:
     """Shares (runs, sites) after some refreshes in a world whose rewards are informative.
 
     Replaying a site repairs its cross-entropy in proportion to what it has forgotten, plus
@@ -90,10 +94,14 @@ def test_reward_goes_to_the_choice_that_was_trained_on():
     for credited, sampler in ((before, HCTS()), (before, LITERAL), (after, late)):
         state = start(sampler, 2)
         key = torch.tensor(1, dtype=torch.int32)
-        state, _ = sampler.refresh(state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4)
+        state, _ = sampler.refresh(
+            state, look(before, torch.tensor([0.7, 0.7]), 5, rng), key, 4
+        )
         started = sampler.sites.start(2)
         assert torch.equal(state["hcts.site.s"], started[0])  # no reward yet
-        state, _ = sampler.refresh(state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4)
+        state, _ = sampler.refresh(
+            state, look(after, torch.tensor([0.6, 0.8]), 5, rng), key, 4
+        )
         phi = torch.stack([credited, (BEST - credited).clamp(min=0)], -1)
         r = torch.sigmoid(torch.tensor([0.1, -0.1]) / sampler.reward_scale)
         r = r - 0.5 if sampler.centre_reward else r
@@ -120,7 +128,9 @@ def test_the_authors_code_by_hand():
     state, choice = code.refresh(state, seen, torch.tensor(1, dtype=torch.int32), 4)
     phi = torch.tensor([[0.8, 0.1], [0.6, 0.3]])  # best .9
     outer = phi[:, :, None] * phi[:, None, :]
-    torch.testing.assert_close(state["hcts.site.s"], 0.98 * 10 * torch.eye(2) + 0.02 * outer)
+    torch.testing.assert_close(
+        state["hcts.site.s"], 0.98 * 10 * torch.eye(2) + 0.02 * outer
+    )
     torch.testing.assert_close(state["hcts.site.b"], 0.02 * 0.5 * phi)
     for site, quota in enumerate(choice.quota.tolist()):
         mine = choice.active[choice.active // 5 == site] % 5
@@ -128,7 +138,9 @@ def test_the_authors_code_by_hand():
         assert len(psi) == quota
         moment = 0.98 * 5 * torch.eye(2) + 0.02 * psi.T @ psi
         torch.testing.assert_close(state["hcts.sample.s"][site], moment)
-        torch.testing.assert_close(state["hcts.sample.b"][site], 0.02 * 0.5 * psi.mean(0))
+        torch.testing.assert_close(
+            state["hcts.sample.b"][site], 0.02 * 0.5 * psi.mean(0)
+        )
     assert float(choice.share.min()) >= 0.05
 
 
@@ -161,10 +173,16 @@ def test_choice_obeys_quota_and_shortlist():
     rng = torch_rng(0, "choice")
     state = start(sampler)
     state, choice = sampler.refresh(
-        state, look(BEST - FORGET, torch.zeros(3), 10, rng), torch.tensor(5, dtype=torch.int32), 12
+        state,
+        look(BEST - FORGET, torch.zeros(3), 10, rng),
+        torch.tensor(5, dtype=torch.int32),
+        12,
     )
     assert len(set(choice.active.tolist())) == 12
-    assert torch.bincount(choice.active // 10, minlength=3).tolist() == choice.quota.tolist()
+    assert (
+        torch.bincount(choice.active // 10, minlength=3).tolist()
+        == choice.quota.tolist()
+    )
 
 
 def test_take_first_by_hand():
@@ -181,7 +199,9 @@ def test_even_choice_is_even():
 
 
 def test_draws_weigh_sites_equally_by_quota_or_by_share():
-    choice = Choice(torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0]))
+    choice = Choice(
+        torch.arange(10), torch.tensor([8, 2, 0]), torch.tensor([0.3, 0.7, 0.0])
+    )
     key = torch.tensor(3, dtype=torch.int32)
     slots, weight = draw_slots(choice, key, 900, "equal")
     site = (slots >= 8).long()
@@ -219,5 +239,9 @@ def test_look_reads_contexts_off_the_network():
     seen = look_at(forward, (rows, y), (dev, dev_y), "mean")
     assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
     p = torch.softmax(z[7, :2], 0)
-    assert float(seen.psi[1, 1, 0]) == pytest.approx(float((p[0] - p[1]).abs()), abs=1e-6)
-    assert float(seen.distance[0, 1, 4]) == pytest.approx(float((z[1] - z[4]).norm()), abs=1e-5)
+    assert float(seen.psi[1, 1, 0]) == pytest.approx(
+        float((p[0] - p[1]).abs()), abs=1e-6
+    )
+    assert float(seen.distance[0, 1, 4]) == pytest.approx(
+        float((z[1] - z[4]).norm()), abs=1e-5
+    )

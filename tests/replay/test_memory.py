@@ -44,7 +44,11 @@ def test_recall_hands_out_all_that_belongs_to_a_slot():
     inputs = {"edges": torch.arange(10.0).reshape(5, 2)}
     weight = torch.tensor([0.5, 0.5, 0.0])
     seen = recall(state, inputs, torch.tensor([1, 0, 2]), weight)
-    assert seen.inputs["edges"].tolist() == [[0, 1], [8, 9], [0, 1]]  # a free slot weighs nothing
+    assert seen.inputs["edges"].tolist() == [
+        [0, 1],
+        [8, 9],
+        [0, 1],
+    ]  # a free slot weighs nothing
     assert seen.y.tolist() == [0, 1, 0]
     assert seen.logits.tolist() == [[3, 4], [1, 2], [0, 0]]
     assert seen.embedding.tolist() == [[6], [5], [0]]
@@ -57,7 +61,10 @@ def test_the_teacher_speaks_in_eval_mode_and_without_gradient():
     params = {k: v.requires_grad_() for k, v in params.items()}
     series = torch.randn(3, 5, 20, generator=torch_rng(1))
     inputs = model.prepare(torch.stack([torch.corrcoef(s) for s in series]))
-    (u, r), again = teach(model, params, stats, inputs), teach(model, params, stats, inputs)
+    (u, r), again = (
+        teach(model, params, stats, inputs),
+        teach(model, params, stats, inputs),
+    )
     assert torch.equal(u, again[0])
     assert not u.requires_grad
     assert r.shape == (3, readout_width(model, params, stats)) == (3, 8)
@@ -101,7 +108,9 @@ def test_shares_by_hand(counts, capacity, got):
 def test_reservoir_keeps_the_highest_priorities_and_all_that_belongs_to_them():
     state = empty_buffer(3, "cpu")
     state = admit(
-        state, subjects(range(2), 0, [0, 1], torch.tensor([0.9, 0.1]).double()), "reservoir"
+        state,
+        subjects(range(2), 0, [0, 1], torch.tensor([0.9, 0.1]).double()),
+        "reservoir",
     )
     assert state["memory.row"].tolist() == [0, 1, -1]
     state = admit(
@@ -121,7 +130,9 @@ def test_balanced_gives_every_class_of_every_site_its_share():
     for site in range(3):
         rows = range(20 * site, 20 * site + 20)
         y = [0] * 4 + [1] * 16  # one class rare
-        state = admit(state, subjects(rows, site, y, random_priority(20, rng, "cpu")), "balanced")
+        state = admit(
+            state, subjects(rows, site, y, random_priority(20, rng, "cpu")), "balanced"
+        )
         cell = 2 * state["memory.site"] + state["memory.y"]
         counts = torch.bincount(cell[state["memory.row"] >= 0]).tolist()
         assert counts == [[4, 8], [3, 3, 3, 3], [2, 2, 2, 2, 2, 2]][site]
@@ -157,9 +168,15 @@ def test_weighted_priorities_sample_in_proportion():
 def test_farthest_first_covers():
     x = torch.tensor([[0.0], [0.1], [10.0], [10.1], [5.0]])
     for seed in range(5):
-        order_ = farthest_first_priority(x, torch_rng(seed)).argsort(descending=True).tolist()
+        order_ = (
+            farthest_first_priority(x, torch_rng(seed))
+            .argsort(descending=True)
+            .tolist()
+        )
         assert sorted(order_) == [0, 1, 2, 3, 4]
-        first = set(order_[:3])  # wherever it starts, three steps see both ends and the middle
+        first = set(
+            order_[:3]
+        )  # wherever it starts, three steps see both ends and the middle
         assert first & {0, 1}, order_
         assert first & {2, 3}, order_
         assert 4 in first, order_
@@ -170,7 +187,10 @@ def test_uniform_slots_reach_all_filled_slots_and_no_other():
     state = empty_buffer(10, "cpu")
     state["memory.row"][:7] = torch.arange(7)
     drawn = torch.cat(
-        [uniform_slots(state, torch.tensor(k, dtype=torch.int32), 32)[0] for k in range(50)]
+        [
+            uniform_slots(state, torch.tensor(k, dtype=torch.int32), 32)[0]
+            for k in range(50)
+        ]
     )
     assert torch.bincount(drawn, minlength=10)[:7].min() > 150  # 1600 / 7 = 229
     assert int(drawn.max()) == 6
@@ -211,7 +231,9 @@ def test_every_state_is_as_declared(method, params, tmp_path):
 def test_complaints_by_hand():
     plain = Declared((2, None))
     assert plain.complaint(torch.zeros(2, 5)) == ""
-    assert "type torch.float64" in plain.complaint(torch.zeros(2, 5, dtype=torch.float64))
+    assert "type torch.float64" in plain.complaint(
+        torch.zeros(2, 5, dtype=torch.float64)
+    )
     assert "has shape (3, 5), not 2 x any" in plain.complaint(torch.zeros(3, 5))
     assert "has shape (2,)" in plain.complaint(torch.zeros(2))
     assert "not one number" in Declared(()).complaint(torch.zeros(1))

@@ -27,7 +27,9 @@ def brute_force(z, allowed, score, k):
     chosen = [max(pool, key=lambda i: (score[i], -i))]
     while len(chosen) < k:
         rest = [i for i in pool if i not in chosen]
-        chosen.append(max(rest, key=lambda i: (min(math.dist(z[i], z[j]) for j in chosen), -i)))
+        chosen.append(
+            max(rest, key=lambda i: (min(math.dist(z[i], z[j]) for j in chosen), -i))
+        )
     return chosen
 
 
@@ -46,7 +48,10 @@ def test_farthest_first_equals_brute_force(seed):
     score = torch.randn(sites, n, generator=rng, dtype=torch.float64)
     allowed = torch.rand(sites, n, generator=rng) < 0.7
     order = farthest_first(
-        torch.stack([distances(s) for s in z]), allowed, score, int(allowed.sum(1).max())
+        torch.stack([distances(s) for s in z]),
+        allowed,
+        score,
+        int(allowed.sum(1).max()),
     )
     for s in range(sites):
         k = int(allowed[s].sum())
@@ -57,7 +62,9 @@ def test_farthest_first_equals_brute_force(seed):
 def test_farthest_first_spreads_more_than_the_best_scores():
     z = torch.randn(60, 3, generator=torch_rng(0, "spread"))
     d, score = distances(z), torch.arange(60.0)
-    far = farthest_first(d[None], torch.ones(1, 60, dtype=torch.bool), score[None], 10)[0]
+    far = farthest_first(d[None], torch.ones(1, 60, dtype=torch.bool), score[None], 10)[
+        0
+    ]
     off = ~torch.eye(10, dtype=torch.bool)
     top = score.topk(10).indices
     assert d[far][:, far][off].min() > 2 * d[top][:, top][off].min()
@@ -65,7 +72,13 @@ def test_farthest_first_spreads_more_than_the_best_scores():
 
 def test_shortlist_holds_two_quotas():
     score = torch.tensor([0.3, 0.9, 0.1, 0.5, 0.7])
-    assert shortlist(score, torch.tensor(1)).tolist() == [False, True, False, False, True]
+    assert shortlist(score, torch.tensor(1)).tolist() == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     assert shortlist(score, torch.tensor(9)).all()
 
 
@@ -83,7 +96,9 @@ def test_the_papers_closeness_is_dead_and_ours_is_not():
     """In 256 dimensions the literal value is 0 for everybody: audit, finding M10."""
     rng = torch_rng(0, "readouts")
     y = (torch.arange(120) >= 60).long()
-    z = torch.randn(120, 256, generator=rng) * torch.rand(120, 1, generator=rng).add(0.5)
+    z = torch.randn(120, 256, generator=rng) * torch.rand(120, 1, generator=rng).add(
+        0.5
+    )
     d = mahalanobis(z, y == 0, 1e-4)[:60]
     assert float(d.std() / d.mean()) < 0.01  # sqrt(n - 1) for all
     assert float(d.mean()) == pytest.approx(math.sqrt(59), rel=0.01)
@@ -103,7 +118,9 @@ def test_closeness_survives_a_class_of_one():
 
 @pytest.mark.parametrize("patients", [1, 13, 100, 319])
 def test_even_split_keeps_class_shares(patients):
-    y = (torch.arange(320) < patients).long()[torch.randperm(320, generator=torch_rng(0, "y"))]
+    y = (torch.arange(320) < patients).long()[
+        torch.randperm(320, generator=torch_rng(0, "y"))
+    ]
     kept, held = even_split(y, 64)
     assert sorted(torch.cat([kept, held]).tolist()) == list(range(320))
     assert len(held) == 64

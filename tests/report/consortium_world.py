@@ -59,7 +59,13 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
     def row(release: str, attack: str, auc: float, reference: bool = False) -> AuditRow:
         near = Measured(auc, round(auc - 0.06, 2), min(round(auc + 0.06, 2), 1.0))
         return AuditRow(
-            release, attack, near, Measured(0.3, 0.1, 0.5), None, Measured(0.5, 0.4, 0.6), reference
+            release,
+            attack,
+            near,
+            Measured(0.3, 0.1, 0.5),
+            None,
+            Measured(0.5, 0.4, 0.6),
+            reference,
         )
 
     rows = (
@@ -68,7 +74,12 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
         row("synthetic subjects", "nearest record", 0.53),
         row("network", "loss", leak),
     )
-    about = {"what": "capsule 0123456789abcdef", "site": site, "plan": {"seed": 0}, "people": 90}
+    about = {
+        "what": "capsule 0123456789abcdef",
+        "site": site,
+        "plan": {"seed": 0},
+        "people": 90,
+    }
     return Audit(rows, {**about, "not_attacked": ["state bandit"]})
 
 
@@ -83,22 +94,37 @@ def make_capsules(folder: Path) -> None:
     audited = with_audit(open_capsule(folder / "chain/2.capsule"), audit(b).to_ledger())
     seal(audited, folder / "chain/3.capsule", key=key)
     learn(
-        None, EVIL, renamed({a: EVIL}), folder / "evil.capsule", settings=settings(ANALYTIC, 10)
-    )  # fmt: skip
+        None,
+        EVIL,
+        renamed({a: EVIL}),
+        folder / "evil.capsule",
+        settings=settings(ANALYTIC, 10),
+    )
     data = bytearray((folder / "evil.capsule").read_bytes())
     data[len(data) // 2] ^= 1
     (folder / "damaged.capsule").write_bytes(bytes(data))
     majority = LearnerSpec(Component("majority"), Component("linear"))
-    learn(None, a, cohort(), folder / "unpacked", settings=settings(majority, 10, held_out=0))
+    learn(
+        None,
+        a,
+        cohort(),
+        folder / "unpacked",
+        settings=settings(majority, 10, held_out=0),
+    )
 
 
-def make_run(folder: Path, title: str = "two made-up hospitals", evil: str = "") -> None:
+def make_run(
+    folder: Path, title: str = "two made-up hospitals", evil: str = ""
+) -> None:
     """A finished run folder with a report, written without training."""
     names = dict.fromkeys(cohort().site.tolist())
     sites = [evil or name if k == 0 else name for k, name in enumerate(names)]
     learners = tuple(
         LearnerSpec(Component(m), Component("linear"), title=label)
-        for m, label in (("finetune", evil or "finetune/linear"), ("cumulative", "cumulative"))
+        for m, label in (
+            ("finetune", evil or "finetune/linear"),
+            ("cumulative", "cumulative"),
+        )
     )
     experiment = Experiment(Component("simulated"), learners, title=title, seeds=(0,))
     data = renamed({next(iter(names)): sites[0]})
@@ -118,7 +144,12 @@ def make_run(folder: Path, title: str = "two made-up hospitals", evil: str = "")
             None,
         )
     store.write_experiment(
-        {"experiment": experiment.to_json(), "sites": sites, "site_facts": facts, "data_sha256": ""}
+        {
+            "experiment": experiment.to_json(),
+            "sites": sites,
+            "site_facts": facts,
+            "data_sha256": "",
+        }
     )
 
 

@@ -40,7 +40,9 @@ class Page(HTMLParser):
         self.texts.append(data)
         if {"td", "th"} & set(self.open):
             before = self.rows[-1][-1]
-            gap = " " if before and not before.endswith("/") else ""  # names may break at a slash
+            gap = (
+                " " if before and not before.endswith("/") else ""
+            )  # names may break at a slash
             self.rows[-1][-1] = f"{before}{gap}{data.strip()}".strip()
 
     @property
@@ -49,7 +51,9 @@ class Page(HTMLParser):
 
     def row(self, name: str) -> list[str]:
         """Cells of the first row of that name."""
-        return next(row for row in self.rows if row and row[0].split("⚠")[0].strip() == name)
+        return next(
+            row for row in self.rows if row and row[0].split("⚠")[0].strip() == name
+        )
 
     def of(self, tag: str) -> list[dict[str, str]]:
         return [attrs for t, attrs in self.tags if t == tag]

@@ -26,12 +26,19 @@ def test_the_strongest_attack_is_told_as_a_sentence_and_a_bar(found):
     assert told.short == "An attacker can tell who took part."
     assert "picks the right one 94 times in 100; guessing gets 50." in told.full
     bar = told.bar
-    assert (bar.name, bar.value, bar.low, bar.high) == ("loss, on network", 0.94, 0.88, 1.0)
+    assert (bar.name, bar.value, bar.low, bar.high) == (
+        "loss, on network",
+        0.94,
+        0.88,
+        1.0,
+    )
     assert (bar.line, bar.line_is, bar.kind) == (0.5, "guessing", "leak")
 
 
 def test_references_are_never_the_strongest_attack():
-    told = audits.verdict(audit(leak=0.5))  # the copy has AUC 1, what is released has none
+    told = audits.verdict(
+        audit(leak=0.5)
+    )  # the copy has AUC 1, what is released has none
     assert not told.beats_chance
     assert told.bar.name == "nearest record, on synthetic subjects"
     assert told.short == "No attack tried told who took part."
@@ -57,12 +64,21 @@ def test_sentences_are_exact(found):
         "highest, 'nearest record', names the right one of two 53 times in 100 "
         "(AUC 0.530 [0.470, 0.590])."
     )
-    assert "names the right one 94 times in 100, where guessing gets 50 (AUC 0.940" in said[1]
+    assert (
+        "names the right one 94 times in 100, where guessing gets 50 (AUC 0.940"
+        in said[1]
+    )
     assert "it finds 30 of 100 who were (TPR at 1 % FPR 0.300)." in said[1]
-    assert said[2].startswith("For comparison, bootstrap (hides nobody): an attacker can")
-    assert said[3].startswith("For comparison, untrained (never saw anybody audited): 51 to 51")
+    assert said[2].startswith(
+        "For comparison, bootstrap (hides nobody): an attacker can"
+    )
+    assert said[3].startswith(
+        "For comparison, untrained (never saw anybody audited): 51 to 51"
+    )
     assert said[4] == "Released, but no attack tried fits it: state bandit."
-    assert said[5].startswith("These are the attacks that were tried, not all there are")
+    assert said[5].startswith(
+        "These are the attacks that were tried, not all there are"
+    )
 
 
 def test_text_markdown_and_page_show_the_same_cells(found):
@@ -72,7 +88,11 @@ def test_text_markdown_and_page_show_the_same_cells(found):
     assert page.row("network")[:5] == row
     text = audits.as_text(found)
     assert "bootstrap (reference)" in text
-    assert text.index("0.940") < text.index("[0.880, 1.000]") < text.index("TPR at 1 % FPR 0.300")
+    assert (
+        text.index("0.940")
+        < text.index("[0.880, 1.000]")
+        < text.index("TPR at 1 % FPR 0.300")
+    )
 
 
 def test_files_can_be_read_back(found, tmp_path):
@@ -103,14 +123,23 @@ def test_what_differential_privacy_covers():
 def test_rows_without_a_link_to_a_person_show_a_dash():
     some = Measured(0.7, 0.6, 0.8)
     table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
-    assert [cell.text for cell in table.rows[0]] == ["r", "a", "0.700", "0.700", "–", "0.700"]
+    assert [cell.text for cell in table.rows[0]] == [
+        "r",
+        "a",
+        "0.700",
+        "0.700",
+        "–",
+        "0.700",
+    ]
 
 
 @pytest.fixture
 def an_audit() -> Audit:
     some = Measured(0.7, 0.6, 0.8)
     rows = (
-        AuditRow("untrained (reference)", "distance ratio", some, some, None, some, True),
+        AuditRow(
+            "untrained (reference)", "distance ratio", some, some, None, some, True
+        ),
         AuditRow("corr_gauss", "distance ratio", some, some, None, some),
     )
     return Audit(rows, {"what": "generators on <b>NYU</b>", "not_attacked": []})

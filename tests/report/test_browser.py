@@ -9,7 +9,14 @@ import pytest
 from consortium_world import make_world
 from small_consortium import empty, release_of, sites
 
-from browsing import complaints, poor_contrast, resources, show, small_text, sticking_out
+from browsing import (
+    complaints,
+    poor_contrast,
+    resources,
+    show,
+    small_text,
+    sticking_out,
+)
 from fake_runs import KEEPS, fake_experiment, fake_learner
 from fcforge.imaging.atlas import aal116
 from fcforge.imaging.extract import Run, SubjectFC
@@ -53,20 +60,43 @@ def other_pages() -> dict[str, str]:
     group = empty().joined([release_of(site) for site in sites()[2:4]])
     fc = np.corrcoef(rng.normal(size=(116, 200)))
     some = Portrait(fc, fc, np.linspace(-0.2, 0.6, 6670), np.linspace(9, 0.1, 116))
-    summary = {"real": {"psd_share": Interval(1, 0.9, 1)}, LONG: {"psd_share": Interval(0, 0, 0)}}
-    judgement = Judgement("Judged", Panel({}), summary, portraits={"real": some, LONG: some})
+    summary = {
+        "real": {"psd_share": Interval(1, 0.9, 1)},
+        LONG: {"psd_share": Interval(0, 0, 0)},
+    }
+    judgement = Judgement(
+        "Judged", Panel({}), summary, portraits={"real": some, LONG: some}
+    )
     rows = [
-        {"participant_id": f"sub-{k}", "site": "NYU", "mean_fd": 0.1, "mean_fc": 0.3 + k / 100,
-         "n_volumes": 180, "tr": 2, "note": "x" * 60}
+        {
+            "participant_id": f"sub-{k}",
+            "site": "NYU",
+            "mean_fd": 0.1,
+            "mean_fc": 0.3 + k / 100,
+            "n_volumes": 180,
+            "tr": 2,
+            "note": "x" * 60,
+        }
         for k in range(9)
-    ]  # fmt: skip
+    ]
     source = SimpleNamespace(path=Path("/data") / ("y" * 80))
     series = rng.normal(size=(40, 116))
-    run = Run(source, series, 2.0, np.ones(116), np.ones(40), series.T, {"done": "z" * 90}, (LONG,))
+    run = Run(
+        source,
+        series,
+        2.0,
+        np.ones(116),
+        np.ones(40),
+        series.T,
+        {"done": "z" * 90},
+        (LONG,),
+    )
     return {
         "consortium": consortium_page(group, "all.capsule", "index.html"),
         "judge": judge.page_of(judgement),
-        "quality": quality.subject_page(SubjectFC("01", (run,), fc, (3,)), aal116(), {}),
+        "quality": quality.subject_page(
+            SubjectFC("01", (run,), fc, (3,)), aal116(), {}
+        ),
         "group": quality.group_page(
             rows, [("sub-99", "no scan")], Methods("FC [1].", "Software.", ("A work.",))
         ),
@@ -78,7 +108,9 @@ def other_pages() -> dict[str, str]:
 def test_no_error_no_sideways_scrolling_no_small_text(browser, pages, name, width):
     show(browser, pages[name].as_uri(), width)
     assert complaints(browser) == []
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert (
+        browser.execute_script("return document.documentElement.scrollWidth") <= width
+    )
     assert sticking_out(browser) == []
     assert small_text(browser) == []
     assert [n for n in resources(browser) if not n.startswith("data:")] == []
@@ -109,12 +141,19 @@ def test_no_script_of_a_file_ever_runs(browser, pages):
     for name in ("index", "run-runs-evil", "capsule-evil"):
         show(browser, pages[name].as_uri())
         assert browser.execute_script("return document.scripts.length") == 1
-        assert browser.execute_script("return document.querySelectorAll('[onerror]').length") == 0
+        assert (
+            browser.execute_script(
+                "return document.querySelectorAll('[onerror]').length"
+            )
+            == 0
+        )
 
 
 def test_a_script_smuggled_into_a_page_stays_dead(browser, pages, tmp_path):
     text = pages["index"].read_text()
-    evil = "<script>document.title = 'loud'</script><img src='http://evil.example/x.png'>"
+    evil = (
+        "<script>document.title = 'loud'</script><img src='http://evil.example/x.png'>"
+    )
     (tmp_path / "x.html").write_text(text.replace("</main>", f"{evil}</main>"))
     show(browser, (tmp_path / "x.html").as_uri())
     assert browser.title != "loud"
@@ -160,7 +199,9 @@ def test_table_sorts_on_click(browser, pages):
     heads[aaa].find_element(By.TAG_NAME, "button").click()
     assert [float(v) for v in column(browser, aaa)] == sorted(start)
 
-    heads[fm].find_element(By.TAG_NAME, "button").click()  # low is good: ascending first
+    heads[fm].find_element(
+        By.TAG_NAME, "button"
+    ).click()  # low is good: ascending first
     values = [float(v) for v in column(browser, fm)]
     assert values == sorted(values)
     assert heads[fm].get_attribute("aria-sort") == "ascending"
@@ -190,6 +231,11 @@ def test_the_checks_see_a_bad_page(browser, tmp_path):
     show(browser, bad.as_uri(), 390)
     assert ["oops" in c["message"] for c in complaints(browser)] == [True]
     assert len(sticking_out(browser)) == 1
-    assert [t[:2] for t in small_text(browser)] == [["SMALL", "tiny"], ["text", "shrunk"]]
-    assert [p[:2] for p in poor_contrast(browser, bad.as_uri(), "light")] == [["P", "pale"]]
+    assert [t[:2] for t in small_text(browser)] == [
+        ["SMALL", "tiny"],
+        ["text", "shrunk"],
+    ]
+    assert [p[:2] for p in poor_contrast(browser, bad.as_uri(), "light")] == [
+        ["P", "pale"]
+    ]
     browser.get_log("browser")

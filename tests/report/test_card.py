@@ -15,10 +15,15 @@ from fcforge.report.card import card_of, write_card
 from fcforge.report.inspect import answers
 
 SECTIONS = [
-    "Intended use", "Not for", "People and sites", "Who signed it?", "What travels?",
-    "Does it work on real people?", "Can an attacker tell who took part?",
+    "Intended use",
+    "Not for",
+    "People and sites",
+    "Who signed it?",
+    "What travels?",
+    "Does it work on real people?",
+    "Can an attacker tell who took part?",
     "Who wrote what, with which version",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,11 @@ def chain(tmp_path_factory):
     first = folder / "1.capsule"
     options = LearnOptions(key=key)
     learn(None, site, cohort(), first, settings=settings(ANALYTIC, 10), options=options)
-    seal(with_audit(open_capsule(first), audit(site).to_ledger()), folder / "2.capsule", key=key)
+    seal(
+        with_audit(open_capsule(first), audit(site).to_ledger()),
+        folder / "2.capsule",
+        key=key,
+    )
     return folder / "2.capsule"
 
 
@@ -89,7 +98,9 @@ def test_a_key_that_is_not_trusted_gives_no_card(chain, releases, tmp_path):
             card_of(path, Trust.of([stranger]))
 
 
-@pytest.mark.parametrize("name", [EVIL, "x](http://e) | ## y `z` **w** _v_", "a\u202eb\nc"])
+@pytest.mark.parametrize(
+    "name", [EVIL, "x](http://e) | ## y `z` **w** _v_", "a\u202eb\nc"]
+)
 def test_no_name_formats_the_card(name, tmp_path):
     path = tmp_path / "evil.capsule"
     people = renamed({cohort().site_names[0]: name})

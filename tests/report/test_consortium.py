@@ -47,7 +47,10 @@ def test_a_release_fits_on_half_a_page_and_shows_every_number():
     text = "\n".join(lines)
     for value in release.numbers:
         assert f"{value:.9g}" in text
-    assert f"All {len(release.numbers)} numbers that left the hospital, noise included:" in text
+    assert (
+        f"All {len(release.numbers)} numbers that left the hospital, noise included:"
+        in text
+    )
     assert "epsilon 1, delta 0.001 for each person in this release" in text
     assert release.commitment in text
     assert "nobody: whoever had the file could have made it" in text
@@ -61,7 +64,9 @@ def test_sixteen_axes_fit_on_half_a_page_too():
 
 
 def test_exact_numbers_are_a_warning():
-    exact = replace(release_of(A), mechanism="none", epsilon=0.0, delta=0.0, noise_sd=0.0)
+    exact = replace(
+        release_of(A), mechanism="none", epsilon=0.0, delta=0.0, noise_sd=0.0
+    )
     text = "\n".join(release_words(exact))
     assert "WARNING: none. The numbers are exact" in text
     assert "noise included" not in text
@@ -75,7 +80,10 @@ def test_the_start_in_words():
     made = start(("mean_fd", "age"))
     text = "\n".join(start_words(made))
     papers = made.papers
-    assert f"Made from {papers['people']} public people ({papers['patients']} patients)" in text
+    assert (
+        f"Made from {papers['people']} public people ({papers['patients']} patients)"
+        in text
+    )
     assert "removed     mean_fd (" in text
     assert "axes        4 (principal axes)" in text
     for name in made.tensors():
@@ -93,7 +101,9 @@ def test_four_answers(group):
     assert works.bars[0].line == start().papers["unseen_site"]["majority"]
     bound = ceiling_of(1.0, 1e-3)  # of the largest budget
     assert 0.5 < ceiling_of(0.5, 1e-3) < bound < 1
-    assert f"No attack can be right more than {100 * bound:.0f} times in 100" in attack.say
+    assert (
+        f"No attack can be right more than {100 * bound:.0f} times in 100" in attack.say
+    )
     assert attack.bars[0].value == pytest.approx(bound)
     assert f"largest at {A}" in attack.more[0]
 
@@ -115,7 +125,10 @@ def test_what_was_withdrawn_is_said(group):
 
 
 def test_everybody_signed(key):
-    assert consortium_answers(empty().joined([release_of(A).signed(key)]))[0].kind == "good"
+    assert (
+        consortium_answers(empty().joined([release_of(A).signed(key)]))[0].kind
+        == "good"
+    )
 
 
 def test_page_is_sound_and_shows_every_number(group):
@@ -159,9 +172,14 @@ def keyring(monkeypatch):
 
 def learned(**more):
     release = {
-        "site": "UM", "wave": 2, "numbers": [0.0] * 17, "mechanism": "gaussian",
-        "epsilon": 1.0, "delta": 1e-3, "spent": 1.0,
-    }  # fmt: skip
+        "site": "UM",
+        "wave": 2,
+        "numbers": [0.0] * 17,
+        "mechanism": "gaussian",
+        "epsilon": 1.0,
+        "delta": 1e-3,
+        "spent": 1.0,
+    }
     before = {"people": 41.0, "accuracy": 0.625, "majority": 0.5, "auroc": float("nan")}
     return SimpleNamespace(release=SimpleNamespace(**(release | more)), before=before)
 
@@ -202,12 +220,18 @@ def test_a_name_cannot_add_a_line():
 
 def consortium(releases=(), removes=()):
     papers = {
-        "people": 300, "sites": {"Leuven": 60, "KKI": 40}, "n_rois": 116, "removes": removes,
+        "people": 300,
+        "sites": {"Leuven": 60, "KKI": 40},
+        "n_rois": 116,
+        "removes": removes,
         "settings": {"axes": 16},
-    }  # fmt: skip
+    }
     start = SimpleNamespace(papers=papers, digest="s" * 64)
     return SimpleNamespace(
-        start=start, digest="d" * 64, releases=releases, sites=tuple(r.site for r in releases)
+        start=start,
+        digest="d" * 64,
+        releases=releases,
+        sites=tuple(r.site for r in releases),
     )
 
 
@@ -224,7 +248,9 @@ def test_what_is_about_to_be_continued(keyring):
 
 
 def test_the_first_of_a_consortium_and_no_promise(keyring):
-    lines = hospital.continued_group(consortium(), SimpleNamespace(release={"mechanism": "none"}))
+    lines = hospital.continued_group(
+        consortium(), SimpleNamespace(release={"mechanism": "none"})
+    )
     assert lines[1:3] == ["  sites so far: none", "  signed by: nobody"]
     assert lines[3].endswith("removes nothing")
     assert lines[4] == "  each person of this site spends: nothing is promised"
@@ -233,9 +259,12 @@ def test_the_first_of_a_consortium_and_no_promise(keyring):
 def test_an_evaluation_is_a_table_beside_the_majority_class():
     nothing = Measured(float("nan"), float("nan"), float("nan"))
     row = {
-        "accuracy": Measured(0.7, 0.6, 0.8), "balanced_accuracy": Measured(0.65, 0.5, 0.75),
-        "auroc": Measured(0.72, 0.61, 0.82), "sensitivity": nothing, "specificity": nothing,
-    }  # fmt: skip
+        "accuracy": Measured(0.7, 0.6, 0.8),
+        "balanced_accuracy": Measured(0.65, 0.5, 0.75),
+        "auroc": Measured(0.72, 0.61, 0.82),
+        "sensitivity": nothing,
+        "specificity": nothing,
+    }
     found = Evaluation(1, 1, 3, 0, 0.55, {"consortium": row}, ("One note.",))
     text = hospital.evaluation_text(found)
     first, *table, last = text.splitlines()

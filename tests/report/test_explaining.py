@@ -54,7 +54,9 @@ def test_the_page_of_scans(explained, tmp_path):
 def test_an_edge_without_a_place_has_no_picture(explained):
     from dataclasses import replace
 
-    bare = replace(explained, atlas=replace(explained.atlas, xyz=np.empty((0, 3))), stability=None)
+    bare = replace(
+        explained, atlas=replace(explained.atlas, xyz=np.empty((0, 3))), stability=None
+    )
     page = explanation_page(replace(bare, reference=NOBODY), [], "x")
     assert "what every brain has in common" in page
     assert "Glass brain" not in page
@@ -67,13 +69,17 @@ def test_between_networks_by_hand(explained):
     here = np.array([s == names[0] for s in explained.atlas.systems])
     own = explained.matrix(values=explained.strength)[np.ix_(here, here)]
     n = here.sum()
-    assert found[0, 0] == pytest.approx(own.sum() / (n * (n - 1)) / explained.strength.mean())
+    assert found[0, 0] == pytest.approx(
+        own.sum() / (n * (n - 1)) / explained.strength.mean()
+    )
 
 
 def test_edges_of_a_learner_that_splits_agree_about():
     weights = np.full((10, 6), 0.1)
     weights[:, 0], weights[::2, 5] = 1.0, -1.0
-    (section,) = stability_section({"ridge": Weights(weights, 10)}, ("a", "b", "c", "d"))
+    (section,) = stability_section(
+        {"ridge": Weights(weights, 10)}, ("a", "b", "c", "d")
+    )
     table = section.body[0]
     said = {row[0].text: row[2].text for row in table.rows}
     assert said["a – b"] == "yes"
@@ -94,7 +100,9 @@ def test_a_run_stores_the_edges_of_its_linear_learners():
     folder = finished().folder
     found = edge_weights(Store(folder))
     results, about = read_folder(folder)
-    linear = {r.spec.learner.title for r in results if r.spec.learner.model.name == "linear"}
+    linear = {
+        r.spec.learner.title for r in results if r.spec.learner.model.name == "linear"
+    }
     assert set(found) == linear
     for weights in found.values():
         np.testing.assert_allclose(np.abs(weights.values).max(1), 1.0)

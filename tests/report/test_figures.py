@@ -15,7 +15,9 @@ from fcforge.report.frame import picture, ticks
 @pytest.fixture
 def figure():
     values = np.array([0.5, np.nan, 0.7])
-    line = figures.StageLine(values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>")
+    line = figures.StageLine(
+        values, band=(values - 0.1, values + 0.1), name="Zürich \u202e<b>"
+    )
     return figures.stage_lines([line], ["a", "b", "c"], "sites", (0, 1), learned_at=1)
 
 
@@ -34,7 +36,9 @@ def test_heatmap_text_is_readable():
 
 
 def test_axis_helpers():
-    assert figures.span([np.array([0.61, np.nan]), np.array([0.88])]) == pytest.approx((0.60, 0.90))
+    assert figures.span([np.array([0.61, np.nan]), np.array([0.88])]) == pytest.approx(
+        (0.60, 0.90)
+    )
     assert figures.span([np.array([np.nan])]) == (0.0, 1.0)
     assert figures.span([np.array([0.5])]) == pytest.approx((0.5, 0.55))
     assert ticks(0.6, 0.9) == pytest.approx([0.6, 0.7, 0.8, 0.9])
@@ -59,13 +63,19 @@ def test_svg_takes_its_inks_from_the_page_and_points_nowhere(figure):
 
 
 def test_two_pictures_in_a_page_share_no_id(figure):
-    other = figures.stage_lines([figures.StageLine(np.ones(2))], ["a", "b"], "x", (0, 2))
-    ids = re.findall(r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other)))
+    other = figures.stage_lines(
+        [figures.StageLine(np.ones(2))], ["a", "b"], "x", (0, 2)
+    )
+    ids = re.findall(
+        r'\sid="([^"]+)"', str(figures.inline(figure)) + str(figures.inline(other))
+    )
     assert len(ids) == len(set(ids))
 
 
 def test_text_of_a_picture_is_at_least_12_px(figure):
-    sizes = re.findall(r"font(?:-size)?: (?:bold )?([\d.]+)px", str(figures.inline(figure)))
+    sizes = re.findall(
+        r"font(?:-size)?: (?:bold )?([\d.]+)px", str(figures.inline(figure))
+    )
     assert sizes
     assert min(map(float, sizes)) * 96 / 72 >= 12  # user units are points
 
@@ -106,11 +116,15 @@ def test_text_of_a_page_is_at_least_12_px_on_screen_and_on_paper():
     sizes = re.findall(r"font-size: ([^;}]+)", style)
     assert len(sizes) > 20
     for size in sizes:
-        number, unit = re.match(r"(?:max\(|clamp\()?([\d.]+)(px|rem|em)\b", size).groups()
+        number, unit = re.match(
+            r"(?:max\(|clamp\()?([\d.]+)(px|rem|em)\b", size
+        ).groups()
         assert float(number) * (1 if unit == "px" else root) >= 12, size
 
 
 def test_colours_are_those_of_the_style_and_of_the_pictures():
     room = Path(figures.__file__).parent
     for path in {*room.rglob("*.py"), *room.rglob("*.j2")} - {Path(figures.__file__)}:
-        assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), path.name
+        assert not re.search(r"[\"':]#[0-9a-fA-F]{3,6}\b|RdBu", path.read_text()), (
+            path.name
+        )

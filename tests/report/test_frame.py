@@ -29,7 +29,9 @@ def page(*sections: Section, **values) -> str:
 def test_a_page_of_evil_text_is_sound():
     odd = f"{EVIL}\x1b[2J\u202e\u200b\ud800"
     body = (odd, {odd: {odd: [odd]}}, Table.of([odd], [[odd]], title=odd, note=odd))
-    html = page(Section(odd, body, odd, odd), title=odd, lead=odd, warnings=[("caution", odd)])
+    html = page(
+        Section(odd, body, odd, odd), title=odd, lead=odd, warnings=[("caution", odd)]
+    )
     found = require_sound(html)
     assert found.text.count("<script>alert(1)</script>") > 8
     assert html.encode()  # no lone surrogate is left
@@ -68,13 +70,21 @@ def test_commands_in_a_text_are_set_as_code():
 
 def test_settings_become_dotted_names():
     nested = {"a": {"b": 1, "c": {}}, "d": "text", "e": [1, None]}
-    assert flat(nested) == [("a.b", "1"), ("a.c", "{}"), ("d", "text"), ("e", "[1, null]")]
+    assert flat(nested) == [
+        ("a.b", "1"),
+        ("a.c", "{}"),
+        ("d", "text"),
+        ("e", "[1, null]"),
+    ]
 
 
 def test_places_on_an_axis():
     assert [share(v, 0.4, 0.9) for v in (0.4, 0.65, 0.9, 2.0)] == [
-        "0.00", "50.00", "100.00", "100.00",
-    ]  # fmt: skip
+        "0.00",
+        "50.00",
+        "100.00",
+        "100.00",
+    ]
     assert short("abcdef", 4) == "abc…"
     assert short("abcd", 4) == "abcd"
 
@@ -86,7 +96,9 @@ def verdict(*findings: Fault) -> Verdict:
 
 def check_lines(found: Verdict) -> list[tuple[str, str]]:
     """Lines of `fcforge check` and their colours."""
-    lines = [line.partition("|") for line in spoken("check", verdict=found).splitlines()]
+    lines = [
+        line.partition("|") for line in spoken("check", verdict=found).splitlines()
+    ]
     return [(text, style) for style, _, text in lines]
 
 
@@ -110,18 +122,24 @@ def test_check_counts_what_it_found():
 
 @pytest.fixture
 def plan():
-    return SimpleNamespace(stages=[0] * 24, trainings=64, saving=" (96 without shared prefixes)")
+    return SimpleNamespace(
+        stages=[0] * 24, trainings=64, saving=" (96 without shared prefixes)"
+    )
 
 
 def test_plan(plan):
     told = "24 runs = 64 site trainings (96 without shared prefixes)"
-    assert spoken("plan", plan=plan, place=Place("cpu", 1)) == f"{told} on cpu, 1 worker"
+    assert (
+        spoken("plan", plan=plan, place=Place("cpu", 1)) == f"{told} on cpu, 1 worker"
+    )
     there = Place("cpu", 4, "tcp://a:1")
     assert spoken("plan", plan=plan, place=there) == f"{told} on cpu, cluster tcp://a:1"
 
 
 def test_cost(plan):
-    assert spoken("cost", cost=Cost(64, 10, 600.0, 178_000), plan=plan, jobs=2).splitlines() == [
+    assert spoken(
+        "cost", cost=Cost(64, 10, 600.0, 178_000), plan=plan, jobs=2
+    ).splitlines() == [
         "site trainings  64 (96 without shared prefixes)",
         "still to do     10",
         "estimated time  10 min of training on 2 idle CPU workers",

@@ -9,7 +9,14 @@ from consortium_world import ANALYTIC, EVIL, audit, cohort, make_capsules, setti
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal, with_audit
 from fcforge.capsule.ledger import SMALL_CELL
-from fcforge.report.inspect import answer, answers, audits_of, held_out_table, inspect_words, people
+from fcforge.report.inspect import (
+    answer,
+    answers,
+    audits_of,
+    held_out_table,
+    inspect_words,
+    people,
+)
 from fcforge.report.table import Bar
 from fcforge.types import Component, LearnerSpec
 
@@ -62,7 +69,11 @@ def test_every_line_is_printable(folder):
 def test_held_out_sets_by_stage(folder):
     capsule = open_capsule(folder / "chain/2.capsule")
     table = held_out_table(capsule)
-    assert [c.title for c in table.columns] == ["tested on", "after Sim-NYU", "after Sim-UCLA"]
+    assert [c.title for c in table.columns] == [
+        "tested on",
+        "after Sim-NYU",
+        "after Sim-UCLA",
+    ]
     second = [cell.text for cell in table.rows[1]]
     assert second[:2] == ["Sim-UCLA", "-"]
     assert held_out_table(open_capsule(folder / "unpacked")) is None
@@ -112,7 +123,9 @@ def test_exact_releases_alarm_and_withdrawn_ones_are_named():
     fine = answer("releases_travel", group=told_group(2), exact=[], withdrawn=[])
     assert (fine.kind, len(fine.more)) == ("good", 2)
     assert fine.say == "A public start and 17 numbers for each of 2 releases."
-    bad = answer("releases_travel", group=told_group(1), exact=["NYU"], withdrawn=["UM"])
+    bad = answer(
+        "releases_travel", group=told_group(1), exact=["NYU"], withdrawn=["UM"]
+    )
     assert bad.kind == "alarm"
     assert bad.more[2:] == (
         "WARNING: exact numbers without noise from NYU.",
@@ -125,7 +138,9 @@ def test_a_start_is_good_where_its_interval_is_above_the_majority(low, kind):
     bar = Bar("public start", 0.6, low, 0.7, 0.55, "guessing")
     found = answer("releases_work", bar, bar=bar, n=120, commonest="guessing")
     assert found.kind == kind
-    assert found.say == "The public start alone is right for 60.0 %; guessing gets 55.0 %."
+    assert (
+        found.say == "The public start alone is right for 60.0 %; guessing gets 55.0 %."
+    )
     assert found.bars == (bar,)
     unknown = answer("releases_work", bar=None, n=None, commonest="guessing")
     assert (unknown.kind, unknown.bars) == ("warn", ())
@@ -133,13 +148,23 @@ def test_a_start_is_good_where_its_interval_is_above_the_majority(low, kind):
 
 def test_what_an_attack_can_reach_is_said_in_hundreds():
     worst = SimpleNamespace(spent=1.5, delta=1e-3, site="NYU")
-    found = answer("releases_attacked", exact=[], worst=worst, bound=0.8187, audits=["Seen."])
+    found = answer(
+        "releases_attacked", exact=[], worst=worst, bound=0.8187, audits=["Seen."]
+    )
     assert found.kind == "warn"  # epsilon above 1
-    assert found.say == "No attack can be right more than 82 times in 100; guessing gets 50."
+    assert (
+        found.say
+        == "No attack can be right more than 82 times in 100; guessing gets 50."
+    )
     assert "epsilon 1.5 (delta 0.001) per person, largest at NYU." in found.more[0]
     assert found.more[1] == "Seen."
-    exact = answer("releases_attacked", exact=["UM"], worst=worst, bound=None, audits=())
-    assert (exact.kind, exact.more) == ("alarm", ("Treat this capsule as patient data.",))
+    exact = answer(
+        "releases_attacked", exact=["UM"], worst=worst, bound=None, audits=()
+    )
+    assert (exact.kind, exact.more) == (
+        "alarm",
+        ("Treat this capsule as patient data.",),
+    )
     nobody = answer("releases_attacked", exact=[], worst=None, bound=None, audits=())
     assert (nobody.kind, nobody.say) == ("", "Nobody took part yet.")
 
@@ -180,11 +205,19 @@ def test_what_travels_in_a_chain():
 
 def test_the_largest_arrays_are_named_and_the_rest_counted():
     arrays = [
-        {"name": f"state/a{k}", "shape": (k, 2), "bytes": 1000 * (9 - k), "scan_like": k == 1}
+        {
+            "name": f"state/a{k}",
+            "shape": (k, 2),
+            "bytes": 1000 * (9 - k),
+            "scan_like": k == 1,
+        }
         for k in range(6)
     ]
     (said, *_) = travels(told_capsule(), state=arrays).more
-    assert "a0 0x2, 9 kB; a1 1x2, 8 kB, True rows like scans; a2 2x2, 7 kB; a3 3x2, 6 kB" in said
+    assert (
+        "a0 0x2, 9 kB; a1 1x2, 8 kB, True rows like scans; a2 2x2, 7 kB; a3 3x2, 6 kB"
+        in said
+    )
     assert said.endswith("; 2 more arrays, 9 kB.")
 
 
@@ -194,7 +227,9 @@ def test_own_tests_of_a_chain():
     found = answer("chain_works", tests=[good, poor], commonest="guessing")
     assert found.kind == "warn"  # the last site counts
     assert found.say == "Right for n/a of the real test subjects of UM."
-    assert found.more[0].startswith("Better than the commonest class, beyond chance, at 1 of 2")
+    assert found.more[0].startswith(
+        "Better than the commonest class, beyond chance, at 1 of 2"
+    )
     assert answer("chain_works", tests=[good], commonest="guessing").kind == "good"
     assert answer("chain_works", tests=[], commonest="guessing").kind == "warn"
 
@@ -210,12 +245,18 @@ def capsule(tmp_path_factory):
 def with_tests(capsule, *entries):
     """The capsule with other numbers in its ledger."""
     made = [
-        {**capsule.entries[0], "number": k, "site": e["site"], "metrics": {
-            **capsule.entries[0]["metrics"], **e["metrics"]}, "counts": {
-            **capsule.entries[0]["counts"], **e["counts"]}}
+        {
+            **capsule.entries[0],
+            "number": k,
+            "site": e["site"],
+            "metrics": {**capsule.entries[0]["metrics"], **e["metrics"]},
+            "counts": {**capsule.entries[0]["counts"], **e["counts"]},
+        }
         for k, e in enumerate(entries)
-    ]  # fmt: skip
-    return replace(capsule, entries=tuple(made), sites=tuple(e["site"] for e in entries))
+    ]
+    return replace(
+        capsule, entries=tuple(made), sites=tuple(e["site"] for e in entries)
+    )
 
 
 def test_nobody_signed_and_nobody_audited(capsule):
@@ -230,7 +271,10 @@ def test_nobody_signed_and_nobody_audited(capsule):
 
 def test_a_signature_names_its_key(capsule):
     answer = answers(
-        replace(capsule, entries=(*capsule.entries[:-1], {**capsule.entries[-1], "key": "ab" * 32}))
+        replace(
+            capsule,
+            entries=(*capsule.entries[:-1], {**capsule.entries[-1], "key": "ab" * 32}),
+        )
     )[0]
     assert (answer.kind, answer.say) == ("good", "The holder of key abababababababab.")
 
@@ -243,16 +287,24 @@ def test_real_accuracy_stands_beside_the_commonest_class(capsule):
         "Right for 62.7 % of the real test subjects of NYU; always naming the commonest class "
         "gets 55.9 %."
     )
-    assert answer.more[0].startswith("Better than the commonest class, beyond chance, at 1 of 2")
+    assert answer.more[0].startswith(
+        "Better than the commonest class, beyond chance, at 1 of 2"
+    )
     nyu = answer.bars[1]
     assert (nyu.name, nyu.value, nyu.line) == ("NYU", 0.6271, pytest.approx(33 / 59))
-    assert (nyu.line_is, nyu.small) == ("always naming the commonest class", "59 test subjects")
+    assert (nyu.line_is, nyu.small) == (
+        "always naming the commonest class",
+        "59 test subjects",
+    )
 
 
 def test_suppressed_counts_are_said_to_be(capsule):
     answer = answers(with_tests(capsule, entry("X", 0.5, None, 30)))[2]
     assert answer.say == "Right for 50.0 % of the real test subjects of X, rounded."
-    assert answer.bars[0].small == f"rounded, fewer than {SMALL_CELL} in a class: no interval"
+    assert (
+        answer.bars[0].small
+        == f"rounded, fewer than {SMALL_CELL} in a class: no interval"
+    )
     assert answer.bars[0].line_is == ""
 
 

@@ -42,7 +42,9 @@ def judgement() -> Judgement:
         Panel({"mine": Component("corr_gauss")}, augment=("gcn",)),
         SUMMARY,
         findings=met + missed,
-        warnings=[f"{EVIL} COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active."],
+        warnings=[
+            f"{EVIL} COLLAPSED in 1 of 2 trainings (site, seed): no latent unit is active."
+        ],
         where="Site NYU, seed 0.",
         portraits={"real": portrait(), EVIL: portrait(-1.0)},
     )
@@ -50,7 +52,11 @@ def judgement() -> Judgement:
 
 def test_fidelity_tables_show_what_was_measured():
     (table,) = judge.fidelity_tables(SUMMARY)
-    assert [c.title for c in table.columns] == ["generator", "active units", "PSD share"]
+    assert [c.title for c in table.columns] == [
+        "generator",
+        "active units",
+        "PSD share",
+    ]
     lines = table.markdown().splitlines()
     assert lines[-3:] == [
         "| real | – | 1.000 |",
@@ -127,9 +133,16 @@ def test_spectra_name_every_generator():
 def test_a_judged_folder_is_a_section(tmp_path):
     with pytest.raises(DataError, match="holds no finished judgement"):
         judge.folder_section(tmp_path)
-    record = {"site": "NYU", "seed": 0, "row": "real", "diagnostics": {}, "numbers": {
-        "psd_share": 1.0, "warnings": []}}  # fmt: skip
-    (tmp_path / "records.json").write_text(json.dumps({"stamp": "", "sites": {"NYU": [record]}}))
+    record = {
+        "site": "NYU",
+        "seed": 0,
+        "row": "real",
+        "diagnostics": {},
+        "numbers": {"psd_share": 1.0, "warnings": []},
+    }
+    (tmp_path / "records.json").write_text(
+        json.dumps({"stamp": "", "sites": {"NYU": [record]}})
+    )
     write_portraits(tmp_path / "portraits.npz", {"real": portrait()})
     section = judge.folder_section(tmp_path)
     page = Page(str(section.html()))

@@ -47,9 +47,13 @@ def test_overview_lists_everything_and_names_the_damage(pages):
     assert "An attacker can tell who took part." in page.text
     facts = re.findall(r"<dt>([^<]+)</dt><dd>(\d+)", pages["index.html"])
     assert dict(facts) == {
-        "capsules": "6", "signed": "3", "audited": "1", "with real subjects": "0", "runs": "3",
+        "capsules": "6",
+        "signed": "3",
+        "audited": "1",
+        "with real subjects": "0",
+        "runs": "3",
         "damaged": "2",
-    }  # fmt: skip
+    }
 
 
 def test_run_page_is_the_report_with_a_way_back(pages):
@@ -65,10 +69,16 @@ def test_run_page_is_the_report_with_a_way_back(pages):
 def test_capsule_page_answers_at_a_glance(pages):
     page = Page(of(pages, "capsule-chain-3"))
     text = page.text
-    order = [text.index(q) for q in (
-        "Who signed it?", "What travels?", "Does it work on real people?",
-        "Can an attacker tell who took part?", "Each site over time",
-    )]  # fmt: skip
+    order = [
+        text.index(q)
+        for q in (
+            "Who signed it?",
+            "What travels?",
+            "Does it work on real people?",
+            "Can an attacker tell who took part?",
+            "Each site over time",
+        )
+    ]
     assert order == sorted(order)
     assert "picks the right one 94 times in 100" in text
     assert page.row("loss, on network")[2] == "0.940 [0.880, 1.000]"
@@ -83,7 +93,9 @@ def test_bars_lie_on_an_axis_from_0_to_1(pages):
     card = text[text.index("Can an attacker tell") :]
     assert re.search(r'class="bar" style="width:94\.00%"', card)
     assert re.search(r'class="zero" style="left:50\.00%"', card)
-    assert re.search(r'class="whisker" style="left:88\.00%;right:calc\(100% - 100\.00%\)"', card)
+    assert re.search(
+        r'class="whisker" style="left:88\.00%;right:calc\(100% - 100\.00%\)"', card
+    )
 
 
 def test_lineage_marks_here_and_what_is_not_here(pages, world, tmp_path):

@@ -12,17 +12,28 @@ from fcforge.imaging.extract import Run, SubjectFC
 from fcforge.imaging.methods_text import Methods
 from fcforge.report import quality
 
-METHODS = Methods("FC was made [1].", "Software: fcforge 1.", (f"Power {EVIL} (2012).",))
+METHODS = Methods(
+    "FC was made [1].", "Software: fcforge 1.", (f"Power {EVIL} (2012).",)
+)
 
 
-def run(fd: bool = True, coverage: np.ndarray | None = None, name: str = "bold.nii.gz") -> Run:
+def run(
+    fd: bool = True, coverage: np.ndarray | None = None, name: str = "bold.nii.gz"
+) -> Run:
     rng = np.random.default_rng(0)
     moved = np.abs(rng.normal(0.2, 0.05, 40)) if fd else None
     source = SimpleNamespace(path=Path("/data") / name)
-    done = {"denoise": "simple", "kept": ["motion", "wm_csf"], "HighPassHz": None, "Detrend": True}
+    done = {
+        "denoise": "simple",
+        "kept": ["motion", "wm_csf"],
+        "HighPassHz": None,
+        "Detrend": True,
+    }
     series = rng.normal(size=(40, 116))
     warnings = (f"too short {EVIL}",)
-    return Run(source, series, 2.0, coverage, moved, rng.normal(size=(50, 40)), done, warnings)
+    return Run(
+        source, series, 2.0, coverage, moved, rng.normal(size=(50, 40)), done, warnings
+    )
 
 
 def subject(*runs: Run) -> SubjectFC:
@@ -60,12 +71,17 @@ def test_several_runs_have_a_picture_each():
 def rows() -> list[dict]:
     return [
         {
-            "participant_id": f"sub-{k:02d}", "site": "NYU" if k % 2 else "UM", "diagnosis": k % 2,
-            "mean_fd": "n/a" if k == 3 else f"{0.1 + 0.01 * k:.2f}", "mean_fc": 0.3 + 0.001 * k,
-            "n_volumes": 180, "tr": 2 if k < 6 else 3, "file": "sub.tsv",
+            "participant_id": f"sub-{k:02d}",
+            "site": "NYU" if k % 2 else "UM",
+            "diagnosis": k % 2,
+            "mean_fd": "n/a" if k == 3 else f"{0.1 + 0.01 * k:.2f}",
+            "mean_fc": 0.3 + 0.001 * k,
+            "n_volumes": 180,
+            "tr": 2 if k < 6 else 3,
+            "file": "sub.tsv",
         }
         for k in range(10)
-    ]  # fmt: skip
+    ]
 
 
 def test_group_page_lists_subjects_and_failures(rows):

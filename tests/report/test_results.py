@@ -71,7 +71,10 @@ def test_markdown_is_one_table(rows):
     assert len({line.count("|") for line in lines}) == 1
     ridge = next(line for line in lines if line.startswith("| analytic ridge"))
     e = rows[2].estimates["aaa"]
-    assert f"| {number(e.mean)} {bracket(e.low, e.high)} ± {number(e.sd_orders)} |" in ridge
+    assert (
+        f"| {number(e.mean)} {bracket(e.low, e.high)} ± {number(e.sd_orders)} |"
+        in ridge
+    )
     assert "| statistics, 178 kB | 4 s, 24 runs |" in ridge
 
 
@@ -109,7 +112,16 @@ def test_a_serious_warning_takes_a_learner_out_of_the_contest(rows):
 
 
 def test_columns_are_those_asked_for(rows):
-    table = results_table(rows, ("fm", "aaa", "intransigence"), bare=("fm",), spread=False)
-    assert [c.title for c in table.columns] == ["Learner", "AAA", "FM", "INT", "Keeps", "Time"]
+    table = results_table(
+        rows, ("fm", "aaa", "intransigence"), bare=("fm",), spread=False
+    )
+    assert [c.title for c in table.columns] == [
+        "Learner",
+        "AAA",
+        "FM",
+        "INT",
+        "Keeps",
+        "Time",
+    ]
     assert {len(row[2].below) for row in table.rows} == {0}
     assert {len(row[1].below) for row in table.rows} == {1}

@@ -35,7 +35,15 @@ def html(experiment):
 def test_page_is_sound_and_has_all_parts(html):
     page = require_sound(html)
     ids = [a["id"] for _, a in page.tags if "id" in a]
-    wanted = ["warnings", "results", "differences", "stages", "since", "matrices", "sites"]
+    wanted = [
+        "warnings",
+        "results",
+        "differences",
+        "stages",
+        "since",
+        "matrices",
+        "sites",
+    ]
     assert [i for i in ids if i in wanted] == wanted
     assert {"settings", "methods", "cite"} <= set(ids)
     assert dict(page.tags)["html"]["lang"] == "en"
@@ -45,10 +53,16 @@ def test_page_is_sound_and_has_all_parts(html):
 def test_page_says_what_was_run_and_what_is_missing(html):
     text = Page(html).text
     for said in (
-        "A title", "288 of 300", "12 of 300 runs are missing", "majority class",
-        "stuck/gcn calls everybody the same", "24 orders", "60 epochs per site",
-        "@article{chen2026forge", "only 2 seeds",
-    ):  # fmt: skip
+        "A title",
+        "288 of 300",
+        "12 of 300 runs are missing",
+        "majority class",
+        "stuck/gcn calls everybody the same",
+        "24 orders",
+        "60 epochs per site",
+        "@article{chen2026forge",
+        "only 2 seeds",
+    ):
         assert said in text
 
 
@@ -65,7 +79,9 @@ def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
 
 def test_other_peoples_text_is_escaped():
     sites = (EVIL, "B<b>", "C\u202eC")
-    runs = fake_learner(EVIL, sites=sites, seeds=(0, 1, 2), leaks=Leaks(context_on_test=True))
+    runs = fake_learner(
+        EVIL, sites=sites, seeds=(0, 1, 2), leaks=Leaks(context_on_test=True)
+    )
     page = render(
         runs,
         title=EVIL,
@@ -124,14 +140,17 @@ def test_one_site_one_run_one_learner():
 
 def diverged(runs):
     return [
-        replace(r, scores={s: np.full_like(v, np.nan) for s, v in r.scores.items()}) for r in runs
+        replace(r, scores={s: np.full_like(v, np.nan) for s, v in r.scores.items()})
+        for r in runs
     ]
 
 
 def test_partial_orders_and_a_diverged_learner():
     good = fake_learner("good", skill=1.5)
     short = [
-        replace(r, spec=r.spec.prefix(2), scores={s: v[:2] for s, v in r.scores.items()})
+        replace(
+            r, spec=r.spec.prefix(2), scores={s: v[:2] for s, v in r.scores.items()}
+        )
         for r in good[:3]
     ]
     broken = diverged(fake_learner("broken", seeds=(0,)))
@@ -169,5 +188,7 @@ def test_no_runs_is_one_clear_error(tmp_path):
 
 def test_a_page_needs_no_torch():
     code = "import sys, fcforge.report.run, fcforge.report.results; print('torch' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == "False"

@@ -101,7 +101,8 @@ def test_a_run_with_links_or_huge_scores_is_refused(tmp_path, monkeypatch):
 def test_reasons_name_no_place_on_this_machine(tmp_path):
     assert reason(CapsuleError("torn\x1b.", where="/home/me/x")) == "torn?."
     assert (
-        reason(FileNotFoundError(2, "No such file", "/home/me")) == "cannot be read (No such file)."
+        reason(FileNotFoundError(2, "No such file", "/home/me"))
+        == "cannot be read (No such file)."
     )
     assert reason(KeyError("x")) == "is not as fcforge writes it (KeyError)."
 
@@ -123,7 +124,9 @@ def test_a_branching_chain():
     assert [ids(c) for c in chains] == [["1", "2", ["3", "5"], ["4"]], ["9"]]
     first, second = chains[0].capsules
     assert first == Ancestor("1", "", "A", "p1")
-    assert second == Ancestor("2", "1", "B", "")  # named by ledgers, but no file lies here
+    assert second == Ancestor(
+        "2", "1", "B", ""
+    )  # named by ledgers, but no file lies here
     assert chains[0].branches[0].capsules[-1] == Ancestor("5", "3", "audit", "p3")
 
 
@@ -135,7 +138,10 @@ def test_the_family_of_one_capsule():
 
 
 def test_lying_ledgers_end():
-    circle = [("a", (("1", "A"), ("2", "B"), ("1", "A"))), ("b", (("2", "B"), ("1", "A")))]
+    circle = [
+        ("a", (("1", "A"), ("2", "B"), ("1", "A"))),
+        ("b", (("2", "B"), ("1", "A"))),
+    ]
     assert [ids(c) for c in lineage(circle)] == [["1", "2"]]
 
 

@@ -8,14 +8,24 @@ from page_parser import EVIL, Page
 from rich.console import Console
 
 from fcforge.report.frame import Section
-from fcforge.report.table import Bar, Cell, Heading, Table, interval_cell, interval_table
+from fcforge.report.table import (
+    Bar,
+    Cell,
+    Heading,
+    Table,
+    interval_cell,
+    interval_table,
+)
 from fcforge.stats import Estimate
 
 
 @pytest.fixture
 def table() -> Table:
     return Table(
-        (Heading("Learner", words=True), Heading("AAA", "mean", "high is good", falling=True)),
+        (
+            Heading("Learner", words=True),
+            Heading("AAA", "mean", "high is good", falling=True),
+        ),
         (
             (Cell("ridge"), Cell("0.700", ("[0.650, 0.750]", "± 0.010"), 0.7, "best")),
             (Cell("majority"), Cell("0.550", (), 0.55)),
@@ -44,9 +54,18 @@ def test_title_and_note_stand_around_the_markdown():
 def test_text_is_aligned_and_has_every_line_of_a_cell(table):
     lines = table.text(60).splitlines()
     assert lines[0].split() == ["Learner", "AAA"]
-    ends = {len(line) for line in lines if line.endswith(("0.700", "0.750]", "0.010", "0.550"))}
+    ends = {
+        len(line)
+        for line in lines
+        if line.endswith(("0.700", "0.750]", "0.010", "0.550"))
+    }
     assert len(ends) == 1  # numbers are flush right
-    assert [line.split()[0] for line in lines[2:]] == ["ridge", "[0.650,", "±", "majority"]
+    assert [line.split()[0] for line in lines[2:]] == [
+        "ridge",
+        "[0.650,",
+        "±",
+        "majority",
+    ]
 
 
 def test_html_has_the_same_cells_and_what_sorting_needs(table):
@@ -55,7 +74,10 @@ def test_html_has_the_same_cells_and_what_sorting_needs(table):
     assert page.rows[0] == ["Learner", "AAA high is good"]
     heads = page.of("th")
     assert heads[0]["data-kind"] == "text"
-    assert (heads[1]["data-first"], heads[1]["aria-sort"]) == ("descending", "descending")
+    assert (heads[1]["data-first"], heads[1]["aria-sort"]) == (
+        "descending",
+        "descending",
+    )
     assert [c.get("data-value") for c in page.of("td")] == ["0.700000", "0.550000"]
     assert [r.get("class") for r in page.of("tr")] == [None, None, "quiet"]
     assert page.of("span")[1] == {"class": "best"}
@@ -78,7 +100,9 @@ def test_foreign_text_is_neither_markup_nor_rich_markup():
 
 def test_the_best_is_bold_on_a_terminal(table):
     out = io.StringIO()
-    table.print(Console(file=out, width=60, force_terminal=True, color_system="standard"))
+    table.print(
+        Console(file=out, width=60, force_terminal=True, color_system="standard")
+    )
     assert re.search(r"\x1b\[1m\s*0\.700", out.getvalue())
     assert not re.search(r"\x1b\[1m\s*0\.550", out.getvalue())
 
@@ -92,7 +116,9 @@ def test_an_interval_without_width_is_left_out():
 
 def test_interval_table_leaves_unknown_cells_empty():
     e = Estimate(0.6, 0.01, 0.5, 0.7)
-    found = interval_table("At unseen sites", ("1", "2"), {"ridge": {"1": e}, "x": {"2": e}})
+    found = interval_table(
+        "At unseen sites", ("1", "2"), {"ridge": {"1": e}, "x": {"2": e}}
+    )
     assert found.markdown().splitlines()[2:] == [
         "| learner | 1 | 2 |",
         "|---|---|---|",

@@ -75,14 +75,18 @@ def filled(*names: str) -> Bench:
     """A bench with pools of three subjects each, put on it in the order of `names`."""
     bench = Bench()
     for name in names:
-        bench.bank.add(PoolName("real", name, 0, "train"), site(order()[0]).train.select(slice(3)))
+        bench.bank.add(
+            PoolName("real", name, 0, "train"), site(order()[0]).train.select(slice(3))
+        )
     return bench
 
 
 def test_addresses_do_not_depend_on_what_came_before():
     """Hand-computed: pools by name, -1 stays an empty slot."""
     one, two = filled("a", "b"), filled("x", "b", "a")
-    found, pools = one.to_addresses({"row": torch.tensor([4, -1, 0]), "w": torch.ones(1)}, ["row"])
+    found, pools = one.to_addresses(
+        {"row": torch.tensor([4, -1, 0]), "w": torch.ones(1)}, ["row"]
+    )
     assert [p.site for p in pools] == ["a", "b"]
     assert found["row@pool"].tolist() == [1, -1, 0]
     assert found["row@item"].tolist() == [1, -1, 0]

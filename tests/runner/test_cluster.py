@@ -10,7 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
+distributed = pytest.importorskip(
+    "distributed", reason="the extra 'cluster' is not installed"
+)
 
 from fcforge.errors import ConfigError, DataError, FCForgeError, StoreError  # noqa: E402
 from fcforge.runner import cluster as ours  # noqa: E402
@@ -93,7 +95,9 @@ def worker_processes(cluster: Any) -> list[int]:
     return [nanny.pid for nanny in cluster.workers.values()]
 
 
-def train_on(cluster, prepared, store, dataset=None, progress=lambda *step: None) -> None:
+def train_on(
+    cluster, prepared, store, dataset=None, progress=lambda *step: None
+) -> None:
     with ours.open_cluster(cluster.scheduler_address) as client:
         work = Work(prepared.plan, store, progress)
         run_on(client, work, dataset or prepared.experiment.dataset)
@@ -113,7 +117,9 @@ def test_the_same_numbers_as_the_local_run(prepared, local_run, dask_cluster, tm
     assert not [p for p in (store.root / "nodes").iterdir() if p.name.startswith(".")]
 
 
-def test_workers_that_are_killed_change_nothing(prepared, local_run, dask_cluster, tmp_path):
+def test_workers_that_are_killed_change_nothing(
+    prepared, local_run, dask_cluster, tmp_path
+):
     """One after the other, so that results of finished tasks are lost too."""
     victims = worker_processes(dask_cluster)
     killed_at: list[int] = []
@@ -127,14 +133,25 @@ def test_workers_that_are_killed_change_nothing(prepared, local_run, dask_cluste
     train_on(dask_cluster, prepared, store, progress=kill_some)
     assert len(killed_at) == 2
     assert max(killed_at) < len(prepared.plan.nodes)  # there was work left
-    assert not set(victims) & {p.pid for p in psutil.process_iter() if p.status() != "zombie"}
+    assert not set(victims) & {
+        p.pid for p in psutil.process_iter() if p.status() != "zombie"
+    }
     assert_same_run(store.root, local_run)
 
 
-def test_the_command_uses_the_cluster_and_trains_nothing_twice(dask_cluster, tmp_path, local_run):
+def test_the_command_uses_the_cluster_and_trains_nothing_twice(
+    dask_cluster, tmp_path, local_run
+):
     config, folder = tmp_path / "small.toml", tmp_path / "run"
     config.write_text(CONFIG)
-    command = ("run", config, "--out", folder, "--cluster", dask_cluster.scheduler_address)
+    command = (
+        "run",
+        config,
+        "--out",
+        folder,
+        "--cluster",
+        dask_cluster.scheduler_address,
+    )
     answer = fcforge(*command)
     assert answer.code == 0, answer.err
     assert f"cluster {dask_cluster.scheduler_address}" in answer.err
@@ -145,13 +162,22 @@ def test_the_command_uses_the_cluster_and_trains_nothing_twice(dask_cluster, tmp
 
 
 def test_an_error_on_a_worker_arrives_as_it_is(prepared, dask_cluster, tmp_path):
-    elsewhere = Component("simulated", {"n_sites": 3, "n_rois": 8, "scale": 0.1, "seed": 5})
+    elsewhere = Component(
+        "simulated", {"n_sites": 3, "n_rois": 8, "scale": 0.1, "seed": 5}
+    )
     with pytest.raises(DataError, match=r"other data.*drive that all machines share"):
-        train_on(dask_cluster, prepared, open_store(prepared, tmp_path / "run"), dataset=elsewhere)
+        train_on(
+            dask_cluster,
+            prepared,
+            open_store(prepared, tmp_path / "run"),
+            dataset=elsewhere,
+        )
 
 
 # -- without a cluster -------------------------------------------------------------------------
-@pytest.mark.parametrize("address", [NOWHERE, "nonsense", "tcp://", "ftp://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "address", [NOWHERE, "nonsense", "tcp://", "ftp://127.0.0.1:1"]
+)
 def test_a_wrong_address_is_one_clear_error(address):
     with (
         pytest.raises(ConfigError, match=r"no Dask scheduler answers.*dask scheduler"),
@@ -175,7 +201,10 @@ def test_a_scheduler_without_workers_says_so():
         (("--cluster", "nonsense"), "no Dask scheduler answers at 'nonsense'"),
         (("--cluster", "slurm:many"), "asks for 'many' Slurm jobs"),
         (("--cluster", "slurm:0"), "asks for '0' Slurm jobs"),
-        (("--cluster", NOWHERE, "--device", "cuda"), "workers of a cluster train on CPUs"),
+        (
+            ("--cluster", NOWHERE, "--device", "cuda"),
+            "workers of a cluster train on CPUs",
+        ),
     ],
 )
 def test_the_command_refuses_in_one_line_and_writes_nothing(args, says, tmp_path):
@@ -189,7 +218,10 @@ def test_the_command_refuses_in_one_line_and_writes_nothing(args, says, tmp_path
 
 def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match=r"fcforge\[cluster\]"), ours.open_cluster(NOWHERE):
+    with (
+        pytest.raises(ConfigError, match=r"fcforge\[cluster\]"),
+        ours.open_cluster(NOWHERE),
+    ):
         pass
 
 
@@ -204,14 +236,20 @@ def test_a_task_can_be_repeated(prepared, first_site, tmp_path):
     assert train_node(*args) == first_site.key
     before = (tmp_path / "nodes" / first_site.key / "meta.json").stat().st_mtime_ns
     assert train_node(*args) == first_site.key
-    assert (tmp_path / "nodes" / first_site.key / "meta.json").stat().st_mtime_ns == before
+    assert (
+        tmp_path / "nodes" / first_site.key / "meta.json"
+    ).stat().st_mtime_ns == before
     assert store.done() == {first_site.key}
 
 
 def test_a_worker_with_other_versions_refuses(prepared, first_site, tmp_path):
     with pytest.raises(ConfigError, match="same versions everywhere"):
         train_node(
-            first_site, prepared.experiment.dataset, str(tmp_path), ("0", versions()[1]), None
+            first_site,
+            prepared.experiment.dataset,
+            str(tmp_path),
+            ("0", versions()[1]),
+            None,
         )
 
 
@@ -240,7 +278,9 @@ def test_a_parent_that_appears_late_is_waited_for(tmp_path):
         (distributed.scheduler.KilledWorker("task", None, 3), "too many workers died"),
     ],
 )
-def test_a_lost_cluster_is_one_clear_error(error, says, prepared, tmp_path, monkeypatch):
+def test_a_lost_cluster_is_one_clear_error(
+    error, says, prepared, tmp_path, monkeypatch
+):
     class Future:
         key = "fcforge-x"
 
@@ -253,8 +293,12 @@ def test_a_lost_cluster_is_one_clear_error(error, says, prepared, tmp_path, monk
         def submit(self, *args, **kwargs):
             return Future()
 
-    monkeypatch.setattr(distributed, "as_completed", lambda futures, loop: iter(futures))
-    work = Work(prepared.plan, open_store(prepared, tmp_path / "run"), lambda *step: None)
+    monkeypatch.setattr(
+        distributed, "as_completed", lambda futures, loop: iter(futures)
+    )
+    work = Work(
+        prepared.plan, open_store(prepared, tmp_path / "run"), lambda *step: None
+    )
     with pytest.raises(FCForgeError, match=f"{says}.*The same command again continues"):
         ours.run_on(Client(), work, prepared.experiment.dataset)
 

@@ -70,7 +70,10 @@ def test_progress_counts_what_was_announced(how, tmp_path):
     prepared, seen = prepare(small_experiment()), []
     store = open_store(prepared, tmp_path)
     run_experiment(
-        prepared, store, **how, progress=lambda done, total, what: seen.append((done, total))
+        prepared,
+        store,
+        **how,
+        progress=lambda done, total, what: seen.append((done, total)),
     )
     assert prepared.plan.trainings == 4
     assert seen[0] == (0, 4)

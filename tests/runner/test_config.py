@@ -44,8 +44,14 @@ def parse_error(data: dict[str, Any]) -> str:
 def test_defaults():
     experiment = parse(config())
     assert experiment.dataset == Component("simulated", {"n_rois": 12})
-    assert experiment.learners == (LearnerSpec(Component("finetune"), Component("gcn")),)
-    assert (experiment.seeds, experiment.orders, experiment.protocol) == ((0,), "all", "strict")
+    assert experiment.learners == (
+        LearnerSpec(Component("finetune"), Component("gcn")),
+    )
+    assert (experiment.seeds, experiment.orders, experiment.protocol) == (
+        (0,),
+        "all",
+        "strict",
+    )
     assert experiment.training == Training()
     assert experiment.leaks == Leaks()
 
@@ -60,7 +66,12 @@ def test_everything_said_arrives():
                 "test_fraction": 0.25,
                 "val_fraction": 0.1,
             },
-            training={"epochs": 3, "lr": 0.1, "selection": "inner_val", "precision": "bfloat16"},
+            training={
+                "epochs": 3,
+                "lr": 0.1,
+                "selection": "inner_val",
+                "precision": "bfloat16",
+            },
             leaks={"select_on_test": True},
             learner=[
                 {
@@ -90,7 +101,9 @@ def test_everything_said_arrives():
 
 
 OURS = [
-    p for p in sorted((ROOT / "experiments").glob("*.toml")) if "judge" not in read_config(p).data
+    p
+    for p in sorted((ROOT / "experiments").glob("*.toml"))
+    if "judge" not in read_config(p).data
 ]
 
 
@@ -122,8 +135,14 @@ def with_presets(table: dict[str, type]) -> set[str]:
 def test_protocol_paper_takes_the_papers_presets():
     assert "forge" in with_presets(METHODS)
     assert "fcm_vae" in with_presets(GENERATORS)
-    learner = {"method": "forge", "model": "gcn", "generator": {"name": "fcm_vae", "epochs": 2}}
-    data = config(experiment={"protocol": "paper"}, learner=[learner, {"method": "ewc"}])
+    learner = {
+        "method": "forge",
+        "model": "gcn",
+        "generator": {"name": "fcm_vae", "epochs": 2},
+    }
+    data = config(
+        experiment={"protocol": "paper"}, learner=[learner, {"method": "ewc"}]
+    )
     forge, ewc = parse(data).learners
     assert forge.method == Component("forge", {"preset": "paper"})
     assert forge.generator == Component("fcm_vae", {"epochs": 2, "preset": "paper"})
@@ -139,20 +158,28 @@ def test_protocol_paper_leaves_a_preset_that_was_set():
         "method": {"name": "forge", "preset": "default"},
         "generator": {"name": "fcm_vae", "preset": "authors"},
     }
-    spec = parse(config(experiment={"protocol": "paper"}, learner=[learner])).learners[0]
+    spec = parse(config(experiment={"protocol": "paper"}, learner=[learner])).learners[
+        0
+    ]
     assert spec.method.params["preset"] == "default"
     assert spec.generator.params["preset"] == "authors"
 
 
-@pytest.mark.parametrize("table", [METHODS, GENERATORS, MODELS], ids=["method", "gen", "model"])
+@pytest.mark.parametrize(
+    "table", [METHODS, GENERATORS, MODELS], ids=["method", "gen", "model"]
+)
 def test_whatever_has_presets_knows_the_papers(table):
     for name in with_presets(table):
         made = build("thing", Component(name, {"preset": "paper"}), table)
-        assert getattr(made, "settings", made) != getattr(table[name](), "settings", None)
+        assert getattr(made, "settings", made) != getattr(
+            table[name](), "settings", None
+        )
 
 
 def test_folds_say_what_the_seeds_are():
-    experiment = parse(config(split={"folds": 3, "repeats": 2}, experiment={"seeds": [7]}))
+    experiment = parse(
+        config(split={"folds": 3, "repeats": 2}, experiment={"seeds": [7]})
+    )
     assert (experiment.folds, experiment.seeds) == (3, (0, 1, 2, 3, 4, 5))
     assert {s.folds for s in experiment.specs(["A", "B"])} == {3}
     assert "cannot be used" in parse_error(config(split={"folds": 1}))
@@ -172,7 +199,10 @@ def test_an_override_is_checked_like_the_file():
         (config(experiment={"sedes": [1]}), "'sedes'. Did you mean 'seeds'?"),
         (config(leaks={"select_on_tests": True}), "Did you mean 'select_on_test'?"),
         (config(learner=[{"method": "ewc", "modle": "gcn"}]), "Did you mean 'model'?"),
-        (config(learner=[{"method": "ewcc"}]), "unknown method 'ewcc'. Did you mean 'ewc'?"),
+        (
+            config(learner=[{"method": "ewcc"}]),
+            "unknown method 'ewcc'. Did you mean 'ewc'?",
+        ),
         (config(learner=[{"method": "ewc", "model": "gnc"}]), "Did you mean 'gcn'?"),
         (
             config(learner=[{"method": "forge", "generator": "corr_gaus"}]),
@@ -189,7 +219,12 @@ def test_an_override_is_checked_like_the_file():
         ),
         (
             config(
-                learner=[{"method": "forge", "generator": {"name": "corr_gauss", "shrnk": 0.1}}]
+                learner=[
+                    {
+                        "method": "forge",
+                        "generator": {"name": "corr_gauss", "shrnk": 0.1},
+                    }
+                ]
             ),
             "'shrnk'. Did you mean 'shrink'?",
         ),
@@ -202,13 +237,25 @@ def test_an_override_is_checked_like_the_file():
         (config(learner=[]), "a table [[learner]] is missing"),
         (config(learner=[{"model": "gcn"}]), "learner 0: it names no method"),
         ({"learner": [{"method": "ewc"}]}, "the table [dataset] is missing"),
-        (config(training={"epochs": 0}), "[training]: epochs = 0 is too small. Use 1 or more."),
-        (config(training={"epochs": "many"}), "[training]: epochs = 'many' is not a whole number"),
+        (
+            config(training={"epochs": 0}),
+            "[training]: epochs = 0 is too small. Use 1 or more.",
+        ),
+        (
+            config(training={"epochs": "many"}),
+            "[training]: epochs = 'many' is not a whole number",
+        ),
         (config(training={"lr": -1.0}), "[training]: lr = -1.0 is too small"),
-        (config(training={"batch_size": 1}), "batch_size = 1 is too small. Use 2 or more."),
+        (
+            config(training={"batch_size": 1}),
+            "batch_size = 1 is too small. Use 2 or more.",
+        ),
         (config(training={"selection": "test"}), "Known: fixed, inner_val."),
         (config(experiment={"protocol": "papper"}), "unknown. Did you mean 'paper'?"),
-        (config(experiment={"test_fraction": 1.0}), "test_fraction = 1.0 is not a fraction"),
+        (
+            config(experiment={"test_fraction": 1.0}),
+            "test_fraction = 1.0 is not a fraction",
+        ),
         (config(experiment={"seeds": []}), "[experiment]: seeds = [] is empty"),
         (config(experiment={"seeds": [1, 1]}), "seeds = [1, 1] lists a seed twice"),
         (config(experiment={"orders": "some"}), "orders = 'some' is unknown"),
@@ -222,7 +269,9 @@ def test_an_override_is_checked_like_the_file():
             "strength = 'high' is not a number",
         ),
         (
-            config(learner=[{"method": "ewc", "model": {"name": "gcn", "hidden": 2.5}}]),
+            config(
+                learner=[{"method": "ewc", "model": {"name": "gcn", "hidden": 2.5}}]
+            ),
             "hidden = 2.5 is not a whole number",
         ),
         (
@@ -233,7 +282,10 @@ def test_an_override_is_checked_like_the_file():
             config(dataset={"name": "folder", "path": "x", "sites": "A"}),
             "sites = 'A' is not a list",
         ),
-        (config(learner=[{"method": {"name": "ewc", "strength": -1.0}}]), "strength = -1.0"),
+        (
+            config(learner=[{"method": {"name": "ewc", "strength": -1.0}}]),
+            "strength = -1.0",
+        ),
         (config(learner=[{"method": "forge"}]), "needs a generator"),
         (config(learner=[{"method": "analytic", "model": "gcn"}]), "Set model = "),
     ],
@@ -260,7 +312,9 @@ def test_a_mistake_names_the_file_and_the_learner():
 
 def test_dates_are_no_settings(tmp_path):
     path = tmp_path / "e.toml"
-    path.write_text('[dataset]\nname="simulated"\nseed=2020-01-01\n[[learner]]\nmethod="ewc"\n')
+    path.write_text(
+        '[dataset]\nname="simulated"\nseed=2020-01-01\n[[learner]]\nmethod="ewc"\n'
+    )
     with pytest.raises(ConfigError, match="date"):
         load_experiment(path)
 
@@ -268,7 +322,9 @@ def test_dates_are_no_settings(tmp_path):
 # -- where data lie ----------------------------------------------------------------------------
 def test_relative_data_start_at_the_config(tmp_path):
     path = tmp_path / "e.toml"
-    path.write_text('[dataset]\nname="folder"\npath="d/x.npz"\n[[learner]]\nmethod="ewc"\n')
+    path.write_text(
+        '[dataset]\nname="folder"\npath="d/x.npz"\n[[learner]]\nmethod="ewc"\n'
+    )
     assert load_experiment(path).dataset.params["path"] == str(tmp_path / "d" / "x.npz")
 
 
@@ -292,7 +348,9 @@ def test_named_settings_reach_every_row_of_that_name_and_the_row_wins():
         )
     ).learners
     assert whole.method == Component("forge", {"memory": 256, "lambdas": "mdd"})
-    assert no_gkd.method == Component("forge", {"memory": 8, "lambdas": "mdd", "l3": 0.0})
+    assert no_gkd.method == Component(
+        "forge", {"memory": 8, "lambdas": "mdd", "l3": 0.0}
+    )
     assert whole.generator == Component("corr_gauss")
     assert no_gkd.generator == Component("fcm_vae", {"epochs": 2})
     assert whole.model == no_gkd.model == Component("linear", {"features": "log"})
@@ -309,13 +367,22 @@ def test_learners_picks_rows_by_title_in_the_order_of_the_list():
 @pytest.mark.parametrize(
     ("tables", "says"),
     [
-        ({"learners": ["base"]}, "x.toml: unknown learner 'base'. Did you mean 'Base'?"),
-        ({"method": {"forg": {}}}, "[method.forg]: unknown method 'forg'. Did you mean 'forge'?"),
+        (
+            {"learners": ["base"]},
+            "x.toml: unknown learner 'base'. Did you mean 'Base'?",
+        ),
+        (
+            {"method": {"forg": {}}},
+            "[method.forg]: unknown method 'forg'. Did you mean 'forge'?",
+        ),
         (
             {"method": {"ewc": {"strenght": 1.0}}},
             "[method.ewc]: method 'ewc': unknown setting 'strenght'.",
         ),
-        ({"model": {"gcn": {"hidden": "wide"}}}, "hidden = 'wide' is not a whole number"),
+        (
+            {"model": {"gcn": {"hidden": "wide"}}},
+            "hidden = 'wide' is not a whole number",
+        ),
         ({"learner_defaults": {"generater": "fcm_vae"}}, "Did you mean 'generator'?"),
         ({"method": {"forge": 3}}, "forge = 3 is not a table of settings"),
     ],
@@ -372,13 +439,21 @@ def test_an_unknown_key_names_the_file_it_stands_in(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_experiment(found["variant"])
     said = str(caught.value)
-    assert said.startswith(f"{found['variant']}: [training]: unknown key 'epoch'. Did you mean")
+    assert said.startswith(
+        f"{found['variant']}: [training]: unknown key 'epoch'. Did you mean"
+    )
     bare = files(tmp_path, bare='base = "base.toml"')["bare"]
-    with pytest.raises(ConfigError, match=r"base\.toml: \[leaks\]: unknown key 'select_on_tests'"):
+    with pytest.raises(
+        ConfigError, match=r"base\.toml: \[leaks\]: unknown key 'select_on_tests'"
+    ):
         load_experiment(bare)
     files(tmp_path, base=BASE)
-    with pytest.raises(ConfigError, match=r"rows\.toml: learner 0: unknown method 'swc'"):
+    with pytest.raises(
+        ConfigError, match=r"rows\.toml: learner 0: unknown method 'swc'"
+    ):
         load_experiment(found["rows"])
     files(tmp_path, base=BASE.replace("epochs = 7", "epochs = 0"))
-    with pytest.raises(ConfigError, match=r"base\.toml: \[training\]: epochs = 0 is too small"):
+    with pytest.raises(
+        ConfigError, match=r"base\.toml: \[training\]: epochs = 0 is too small"
+    ):
         load_experiment(bare)

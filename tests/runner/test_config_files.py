@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from fcforge.errors import ConfigError
-from fcforge.runner.config_files import merge, override, read_config, read_toml, resolve_data
+from fcforge.runner.config_files import (
+    merge,
+    override,
+    read_config,
+    read_toml,
+    resolve_data,
+)
 
 
 def config() -> dict[str, Any]:
@@ -124,9 +130,13 @@ def test_three_files_deep(tmp_path):
 
 def test_another_dataset_replaces_the_bases_whole():
     folder = {"dataset": {"name": "folder", "path": "x", "sites": ["A"]}}
-    assert merge(folder, {"dataset": {"name": "simulated"}}) == {"dataset": {"name": "simulated"}}
+    assert merge(folder, {"dataset": {"name": "simulated"}}) == {
+        "dataset": {"name": "simulated"}
+    }
     assert merge(folder, {"dataset": {"sites": ["B"]}})["dataset"]["path"] == "x"
-    assert merge({"model": "gcn"}, {"model": {"name": "gat"}}) == {"model": {"name": "gat"}}
+    assert merge({"model": "gcn"}, {"model": {"name": "gat"}}) == {
+        "model": {"name": "gat"}
+    }
 
 
 def test_a_circle_is_refused_by_name(tmp_path):

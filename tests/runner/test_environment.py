@@ -21,7 +21,9 @@ def test_auto_takes_what_there_is(monkeypatch):
 
 def test_a_device_that_is_not_there(monkeypatch):
     without_gpu(monkeypatch)
-    with pytest.raises(ConfigError, match=r"unknown device 'tpu'.*cpu, cuda, cuda:N or auto"):
+    with pytest.raises(
+        ConfigError, match=r"unknown device 'tpu'.*cpu, cuda, cuda:N or auto"
+    ):
         pick_device("tpu")
     with pytest.raises(ConfigError, match="torch sees no GPU"):
         pick_device("cuda")

@@ -18,7 +18,9 @@ from small_world import cohort, learner_spec, plan_of, run_plan, run_spec
 
 def test_generators_are_fitted_ahead_and_found(tmp_path):
     """Several processes fit each (site, seed) once; the run then only reads them."""
-    spec = replace(run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16))
+    spec = replace(
+        run_spec(learner_spec("forge"), 2), training=Training(epochs=1, batch_size=16)
+    )
     plan = plan_of(spec, replace(spec, seed=1))
     path = tmp_path / "data.npz"
     made = cohort()
@@ -49,7 +51,9 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     run_plan(plan, store.root)
     found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}
     assert found == ahead  # beside them the subjects that were drawn
-    with fitted_generators(nodes, Component("folder"), store, 2, but=wanted) as wait_for:
+    with fitted_generators(
+        nodes, Component("folder"), store, 2, but=wanted
+    ) as wait_for:
         wait_for(nodes)  # nothing is left for processes: the dataset is not even read
 
 
@@ -60,7 +64,9 @@ def test_generators_without_lanes_are_left_to_processes():
 
 def test_one_job_fits_nothing_ahead(tmp_path):
     plan, store = plan_of(run_spec(learner_spec("forge"), 2)), Store(tmp_path)
-    with fitted_generators(list(plan.nodes.values()), Component("folder"), store, 1) as wait_for:
+    with fitted_generators(
+        list(plan.nodes.values()), Component("folder"), store, 1
+    ) as wait_for:
         wait_for(list(plan.nodes.values()))
     assert not store.generators.exists()
 
@@ -83,5 +89,7 @@ def test_a_dead_worker_is_one_clear_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(execute, "ProcessPoolExecutor", Pool)
     prepared = prepare(small_experiment())
-    with pytest.raises(FCForgeError, match=r"worker process died.*The same command again"):
+    with pytest.raises(
+        FCForgeError, match=r"worker process died.*The same command again"
+    ):
         run_experiment(prepared, open_store(prepared, tmp_path / "run"), jobs=1)

@@ -50,7 +50,9 @@ def test_many_sites_are_not_enumerated():
     assert len(set(some)) == 7
     assert all(sorted(o) == sorted(sites) for o in some)
     assert some[:3] == orders(3, sites)
-    with pytest.raises(ConfigError, match="of 25 sites, more than 5040 orders are too many"):
+    with pytest.raises(
+        ConfigError, match="of 25 sites, more than 5040 orders are too many"
+    ):
         orders("all", sites)
 
 
@@ -72,5 +74,9 @@ def test_specs_are_learners_times_seeds_times_orders():
         assert spec.dataset == experiment.dataset
         assert spec.training.epochs == 2
         assert spec.leaks.context_on_test
-        assert (spec.test_fraction, spec.val_fraction, spec.protocol) == (0.4, 0.1, "paper")
+        assert (spec.test_fraction, spec.val_fraction, spec.protocol) == (
+            0.4,
+            0.1,
+            "paper",
+        )
         assert spec.data_sha256 == "sha"

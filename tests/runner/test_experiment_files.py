@@ -10,10 +10,27 @@ from fcforge.runner.config import load_experiment
 from fcforge.runner.learners import build_learner
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-FILES = sorted(p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text()))
+FILES = sorted(
+    p.stem for p in FOLDER.glob("*.toml") if "judge" not in tomllib.loads(p.read_text())
+)
 MUST_SHIP = {
-    *("main_abide", "main_mdd", "main_bsnip", "ablation", "buffer", "tau", "ladder", "lambda"),
-    *("leaks", "backbone", "development_sites", "harmonise_site_demean", "harmonise_combat"),
+    *(
+        "main_abide",
+        "main_mdd",
+        "main_bsnip",
+        "ablation",
+        "buffer",
+        "tau",
+        "ladder",
+        "lambda",
+    ),
+    *(
+        "leaks",
+        "backbone",
+        "development_sites",
+        "harmonise_site_demean",
+        "harmonise_combat",
+    ),
 }
 
 
@@ -38,9 +55,23 @@ def test_all_orders_and_leaks_only_where_they_are_measured(name):
 
 
 def test_main_tables_hold_every_method_of_the_paper():
-    paper = {"finetune", "joint", "cumulative", "er", "der", "derpp", "ewc", "si", "lwf"}
+    paper = {
+        "finetune",
+        "joint",
+        "cumulative",
+        "er",
+        "der",
+        "derpp",
+        "ewc",
+        "si",
+        "lwf",
+    }
     paper |= {"packnet", "twp", "ugcl", "pdgnn", "forge", "analytic"}
-    for name, weights in (("main_abide", "asd"), ("main_mdd", "mdd"), ("main_bsnip", "bsnip")):
+    for name, weights in (
+        ("main_abide", "asd"),
+        ("main_mdd", "mdd"),
+        ("main_bsnip", "bsnip"),
+    ):
         learners = load_experiment(FOLDER / f"{name}.toml").learners
         assert {le.method.name for le in learners} == paper
         forge = [le for le in learners if le.method.name == "forge"]
@@ -53,7 +84,9 @@ def test_development_sites_are_tested_nowhere_else():
     small = {site for group in groups.values() for site in group}
     assert len(small) == sum(map(len, groups.values())) == 14
     main = load_experiment(FOLDER / "main_abide.toml").dataset.params
-    tested = {site for name in main["sites"] for site in main["merge"].get(name, [name])}
+    tested = {
+        site for name in main["sites"] for site in main["merge"].get(name, [name])
+    }
     assert not small & tested
 
 
@@ -64,7 +97,9 @@ def test_lambda_grid_is_the_papers():
     assert len(points) == len(rows) == 13
     centre = (0.2, 0.35, 0.15)
     assert all(sum(a != b for a, b in zip(p, centre, strict=True)) <= 1 for p in points)
-    assert {p[0] for p in points} == {p[1] for p in points} == {0.2, 0.25, 0.3, 0.35, 0.4}
+    assert (
+        {p[0] for p in points} == {p[1] for p in points} == {0.2, 0.25, 0.3, 0.35, 0.4}
+    )
     assert {p[2] for p in points} == {0.1, 0.15, 0.2, 0.25, 0.3}
     for learner in rows:  # labels say what is run
         words = learner.title.split()

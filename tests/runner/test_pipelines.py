@@ -51,7 +51,9 @@ def logistic():
 
 
 def row(estimator, keeps="cumulative", **more):
-    return read_pipeline({"estimator": estimator, "keeps": keeps, **more}, "learner 0", HERE)
+    return read_pipeline(
+        {"estimator": estimator, "keeps": keeps, **more}, "learner 0", HERE
+    )
 
 
 def spec_of(estimator, keeps="cumulative", **more):
@@ -98,7 +100,9 @@ def test_partial_fit_goes_from_site_to_site(tmp_path):
             part = sites[order()[stage - 1]].learning(with_val=True)
             model.partial_fit(edges(part), part.y.numpy())
         for name, site in sites.items():
-            assert np.allclose(found[stage][name], scores(model, pipeline, site.test), atol=1e-6)
+            assert np.allclose(
+                found[stage][name], scores(model, pipeline, site.test), atol=1e-6
+            )
 
 
 class Watcher(DummyClassifier):
@@ -116,7 +120,9 @@ def test_a_poisoned_test_split_changes_no_training(keeps, tmp_path):
     """With test scans and diagnoses replaced, an estimator is shown the very same numbers."""
     clean = cohort()
     tested = np.zeros(len(clean.y), bool)
-    ids = {i for site in make_sites(clean, 0).values() for i in site.subject_ids["test"]}
+    ids = {
+        i for site in make_sites(clean, 0).values() for i in site.subject_ids["test"]
+    }
     tested[[i in ids for i in clean.subject_id.tolist()]] = True
     fc = clean.fc.copy()
     fc[tested] = (fc[tested] + np.eye(fc.shape[-1], dtype=fc.dtype)) / 2
@@ -126,7 +132,9 @@ def test_a_poisoned_test_split_changes_no_training(keeps, tmp_path):
         run_one(spec_of(Watcher(), keeps), tmp_path / name, people)
         shown.append(Watcher.shown)
     assert all(np.array_equal(a, b) for a, b in zip(*shown, strict=True))
-    each = {s: len(site.learning(with_val=True)) for s, site in make_sites(clean, 0).items()}
+    each = {
+        s: len(site.learning(with_val=True)) for s, site in make_sites(clean, 0).items()
+    }
     sizes = [each[s] for s in order()]
     if keeps == "cumulative":
         sizes = np.cumsum(sizes).tolist()
@@ -158,10 +166,14 @@ def test_matrices_come_whole_and_scores_of_a_decision_function_are_its_logistic(
 
 
 def test_randomness_is_the_seeds_and_a_rerun_agrees():
-    sgd = make_pipeline(StandardScaler(), SGDClassifier(loss="log_loss", max_iter=3, tol=None))
+    sgd = make_pipeline(
+        StandardScaler(), SGDClassifier(loss="log_loss", max_iter=3, tol=None)
+    )
     pipeline = pipeline_of(row(sgd))
     batch = make_sites(cohort(), 0)[order()[0]].train
-    one, same, other = (train(pipeline, [batch], s, ("a",))[-1].coef_ for s in (0, 0, 1))
+    one, same, other = (
+        train(pipeline, [batch], s, ("a",))[-1].coef_ for s in (0, 0, 1)
+    )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
 
@@ -183,7 +195,9 @@ def test_probabilities_that_are_not_one_per_class_are_refused():
     batch = make_sites(cohort(), 0)[order()[0]].train
     pipeline = pipeline_of(row(OneNumber()))
     fitted = train(pipeline, [batch], 0, ("a",))
-    with pytest.raises(FCForgeError, match=rf"shape \({len(batch)},\).*shape \({len(batch)}, 2\)"):
+    with pytest.raises(
+        FCForgeError, match=rf"shape \({len(batch)},\).*shape \({len(batch)}, 2\)"
+    ):
         scores(fitted, pipeline, batch)
 
 
@@ -199,7 +213,9 @@ def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_p
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run/nodes").iterdir()}
     again = prepare(Experiment.from_json(experiment.to_json()))
     run_experiment(again, open_store(again, tmp_path / "run"), group=1)
-    assert before == {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run/nodes").iterdir()}
+    assert before == {
+        p.name: p.stat().st_mtime_ns for p in (tmp_path / "run/nodes").iterdir()
+    }
     (tmp_path / "own.py").write_text(OWN.replace("C=1.0", "C=0.5"))
     with pytest.raises(FCForgeError, match="other learner 'logistic'"):
         open_store(prepare(load_experiment(tmp_path / "a.toml")), tmp_path / "run")
@@ -208,11 +224,13 @@ def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_p
 def test_the_place_of_a_module_does_not_count():
     learner = row("sklearn.linear_model:LogisticRegression")
     moved = replace(
-        learner, method=Component("pipeline", {**learner.method.params, "folder": "/elsewhere"})
+        learner,
+        method=Component("pipeline", {**learner.method.params, "folder": "/elsewhere"}),
     )
     assert run_spec(learner, 2).key == run_spec(moved, 2).key
     assert (
-        run_spec(row(LogisticRegression(C=2)), 2).key != run_spec(row(LogisticRegression()), 2).key
+        run_spec(row(LogisticRegression(C=2)), 2).key
+        != run_spec(row(LogisticRegression()), 2).key
     )
 
 
@@ -223,7 +241,9 @@ def test_settings_of_every_kind_tell_estimators_apart():
     big = np.zeros(5000)
     other = big.copy()
     other[2500] = 1.0  # numpy prints both alike
-    assert len(keys(1.0, 2.0, [1], {"a": 1}, {"a": 2}, big, other, np.sum, np.mean)) == 9
+    assert (
+        len(keys(1.0, 2.0, [1], {"a": 1}, {"a": 2}, big, other, np.sum, np.mean)) == 9
+    )
     assert len(keys(lambda x: x + 1, lambda x: x + 2)) == 2
     assert len(keys(big, big.copy())) == 1
 
@@ -249,12 +269,21 @@ def test_a_worker_process_finds_the_function_and_the_rows_say_what_is_kept(tmp_p
         ({"estimator": "gc:collect"}, "is a int without fit"),
         ({"estimator": "gc:enable"}, "is a NoneType without fit"),
         ({"estimator": "sklearn.pipeline:Pipeline"}, "the function fails"),
-        ({"estimator": "sklearn.cluster:KMeans"}, "without predict_proba or decision_function"),
+        (
+            {"estimator": "sklearn.cluster:KMeans"},
+            "without predict_proba or decision_function",
+        ),
         ({"estimator": LogisticRegression}, "is a class"),
-        ({"estimator": LogisticRegression(), "keeps": "partial_fit"}, "without partial_fit"),
+        (
+            {"estimator": LogisticRegression(), "keeps": "partial_fit"},
+            "without partial_fit",
+        ),
         ({"estimator": LogisticRegression(), "keeps": "all"}, "keeps = 'all'"),
         ({"estimator": LogisticRegression(), "input": "edge"}, "Did you mean 'edges'"),
-        ({"estimator": LogisticRegression(), "inputs": "edges"}, "unknown setting 'inputs'"),
+        (
+            {"estimator": LogisticRegression(), "inputs": "edges"},
+            "unknown setting 'inputs'",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_training(table, message):
@@ -283,12 +312,16 @@ def test_an_estimator_that_fails_or_gives_nonsense_is_named():
 
 def test_confounds_and_harmonising_reach_an_estimator_too(tmp_path):
     plain = run_one(spec_of(LogisticRegression()), tmp_path / "a")
-    other = run_one(replace(spec_of(LogisticRegression()), harmonise="combat"), tmp_path / "b")
+    other = run_one(
+        replace(spec_of(LogisticRegression()), harmonise="combat"), tmp_path / "b"
+    )
     assert any(not np.allclose(plain[3][s], other[3][s]) for s in order())
 
 
 def test_a_dry_run_times_an_estimator_by_its_subjects(tmp_path):
-    plan = plan_of(spec_of(LogisticRegression()), spec_of(LogisticRegression(), "independent"))
+    plan = plan_of(
+        spec_of(LogisticRegression()), spec_of(LogisticRegression(), "independent")
+    )
     seconds, disk = plan_cost(cohort(), plan, Store(tmp_path / "run"), 1)
     assert 0 < seconds < 60
     assert disk > 0

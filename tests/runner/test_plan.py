@@ -14,7 +14,12 @@ SITES = ("B", "A", "D", "C", "E")
 
 def plan_for(*methods: str, sites: int = 4, seeds: tuple[int, ...] = (0,)) -> Plan:
     specs = [
-        RunSpec(Component("simulated"), LearnerSpec(Component(m), Component("linear")), order, seed)
+        RunSpec(
+            Component("simulated"),
+            LearnerSpec(Component(m), Component("linear")),
+            order,
+            seed,
+        )
         for m in methods
         for seed in seeds
         for order in permutations(SITES[:sites])
@@ -53,7 +58,9 @@ def test_no_saving_is_claimed_where_there_is_none():
     assert (plan.trainings, plan.unshared_trainings, plan.saving) == (3, 3, "")
     nodes = ["".join(node.spec.order) for node in plan.nodes.values()]
     assert nodes == ["", "C", "BC", "ABC"]
-    assert [(n.parent, n.shown) for n in plan.nodes.values()][1:] == [(None, n) for n in (1, 2, 3)]
+    assert [(n.parent, n.shown) for n in plan.nodes.values()][1:] == [
+        (None, n) for n in (1, 2, 3)
+    ]
 
 
 def test_sets_that_several_nodes_begin_with_are_trained_for_them():
@@ -68,7 +75,9 @@ def test_sets_that_several_nodes_begin_with_are_trained_for_them():
 
 def plan_of_sets(*orders: str) -> Plan:
     learner = LearnerSpec(Component("analytic"), Component("linear"))
-    specs = [RunSpec(Component("simulated"), learner, tuple(order), 0) for order in orders]
+    specs = [
+        RunSpec(Component("simulated"), learner, tuple(order), 0) for order in orders
+    ]
     return make_plan(specs, SITES)
 
 
@@ -96,13 +105,20 @@ def test_stages_end_where_the_run_ends():
         assert plan.nodes[keys[0]].depth == 0
         for t, key in enumerate(keys[1:], 1):
             node = plan.nodes[key]
-            how = {"cumulative": set(spec.order[:t]), "independent": {spec.order[t - 1]}}
+            how = {
+                "cumulative": set(spec.order[:t]),
+                "independent": {spec.order[t - 1]},
+            }
             method = spec.learner.method.name
-            seen = {"joint": set(SITES[:4])}.get(method) or how.get(method, set(spec.order[:t]))
+            seen = {"joint": set(SITES[:4])}.get(method) or how.get(
+                method, set(spec.order[:t])
+            )
             assert set(node.spec.order) == seen
             if method == "finetune":
                 assert node.spec.order == spec.order[:t]
-            assert node.shown == (node.depth if method in ("cumulative", "joint") else 1)
+            assert node.shown == (
+                node.depth if method in ("cumulative", "joint") else 1
+            )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +137,10 @@ def test_canonical(how, expected):
 
 def test_partial_orders_share_too():
     spec = RunSpec(
-        Component("simulated"), LearnerSpec(Component("finetune"), Component("gcn")), ("A", "B"), 0
+        Component("simulated"),
+        LearnerSpec(Component("finetune"), Component("gcn")),
+        ("A", "B"),
+        0,
     )
     plan = make_plan([spec, spec.prefix(1)], SITES)
     assert plan.trainings == 2
@@ -193,7 +212,12 @@ def test_only_states_that_a_missing_node_starts_from_are_kept(tmp_path):
     store = store_with(tmp_path, [a, ab, ac, abc])
     assert missing_nodes(made, store) == [made.nodes[next(iter(made.nodes))], acb]
     work = Work(made, store, lambda *step: None)
-    assert [store.has_lane(n.key) for n in (a, ab, ac, abc)] == [False, False, True, False]
+    assert [store.has_lane(n.key) for n in (a, ab, ac, abc)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
     work.done([acb], "")
     assert not store.has_lane(ac.key)
 

@@ -20,13 +20,28 @@ from fcforge.runner import workshop as workshop_module
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.types import Component, FCBatch, RunSpec, Site, Training
-from small_world import assert_same, learner_spec, plan_of, run_plan, run_spec, stored_lanes
+from small_world import (
+    assert_same,
+    learner_spec,
+    plan_of,
+    run_plan,
+    run_spec,
+    stored_lanes,
+)
 
 WITHOUT_AGE = small_world.cohort
 ONE = Training(epochs=1, batch_size=16)
 HARMONISE = ("none", "site_demean", "combat")
 SMALL = {
-    "fcm_vae": {"epochs": 1, "d_model": 8, "d_ff": 8, "layers": 1, "d_z": 4, "rank": 4, "k_pe": 4},
+    "fcm_vae": {
+        "epochs": 1,
+        "d_model": 8,
+        "d_ff": 8,
+        "layers": 1,
+        "d_z": 4,
+        "rank": 4,
+        "k_pe": 4,
+    },
     "regate": {"epochs": 1, "d_z": 4, "hidden": 8},
     "brainnetgan": {"steps": 1, "n_critic": 1},
     "gr_spd_gan": {"steps": 1, "n_critic": 1, "width": 8},
@@ -71,7 +86,11 @@ def poisoned(sites, finite: bool):
     """
     found = {}
     for name, site in sites.items():
-        fc = site.test.fc.flip(1, 2).roll(1, 0) if finite else torch.full_like(site.test.fc, np.nan)
+        fc = (
+            site.test.fc.flip(1, 2).roll(1, 0)
+            if finite
+            else torch.full_like(site.test.fc, np.nan)
+        )
         found[name] = replace(site, test=FCBatch(fc, 1 - site.test.y))
     return found
 
@@ -84,7 +103,9 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     honest = workshop_module.split_sites
     finite = spec.harmonise != "none"
     monkeypatch.setattr(
-        workshop_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k), finite)
+        workshop_module,
+        "split_sites",
+        lambda *a, **k: poisoned(honest(*a, **k), finite),
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))
@@ -93,20 +114,25 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
         assert_same(tensors, dirty[key])
     if spec.learner.method.name != "majority":  # the poison was there to be read
         last = list(plan.nodes)[-1]
-        before, after = (Store(tmp_path / x).read_scores(last) for x in ("clean", "dirty"))
+        before, after = (
+            Store(tmp_path / x).read_scores(last) for x in ("clean", "dirty")
+        )
         assert any((before[s] != after[s]).any() for s in before)
 
 
 @pytest.mark.parametrize(("method", "model", "harmonise", "confounds"), combinations())
 def test_methods(method, model, harmonise, confounds, tmp_path, monkeypatch):
     spec = run_spec(learner_spec(method, model=model), 2, training=ONE)
-    check(replace(spec, harmonise=harmonise, confounds=confounds), tmp_path, monkeypatch)
+    check(
+        replace(spec, harmonise=harmonise, confounds=confounds), tmp_path, monkeypatch
+    )
 
 
 @pytest.mark.parametrize("generator", sorted(GENERATORS))
 def test_generators(generator, tmp_path, monkeypatch):
     learner = replace(
-        learner_spec("forge_ridge"), generator=Component(generator, SMALL.get(generator, {}))
+        learner_spec("forge_ridge"),
+        generator=Component(generator, SMALL.get(generator, {})),
     )
     spec = run_spec(learner, 2, training=ONE)
     if GENERATORS[generator].needs_start:

@@ -19,7 +19,9 @@ from fcforge.sites import splits as splits_module
 from fcforge.types import Component, LearnerSpec, PublicSpec, Training
 
 LOG = Component("linear", {"features": "log+diagonal"})
-RELEASE = LearnerSpec(Component("forge_release", {"noise": "seeded"}), LOG, title="release")
+RELEASE = LearnerSpec(
+    Component("forge_release", {"noise": "seeded"}), LOG, title="release"
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +34,14 @@ def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "all.npz"
     i, j = np.triu_indices(8, 1)
     np.savez(
-        path, fc_upper=made.fc[:, i, j], label=made.y, site=made.site,
-        subject_id=[f"p{k}" for k in range(len(made))], age=rng.uniform(8, 40, len(made)),
+        path,
+        fc_upper=made.fc[:, i, j],
+        label=made.y,
+        site=made.site,
+        subject_id=[f"p{k}" for k in range(len(made))],
+        age=rng.uniform(8, 40, len(made)),
         mean_fd=rng.uniform(0.05, 0.5, len(made)),
-    )  # fmt: skip
+    )
     return path, made.site_names
 
 
@@ -62,8 +68,12 @@ def test_others_are_all_sites_that_are_not_tested(data):
 
 def test_a_site_cannot_be_public_and_tested(data):
     path, names = data
-    both = PublicSpec(Component("folder", {"path": str(path), "sites": list(names[2:4])}))
-    with pytest.raises(ConfigError, match=rf"site '{names[3]}' is both public and tested"):
+    both = PublicSpec(
+        Component("folder", {"path": str(path), "sites": list(names[2:4])})
+    )
+    with pytest.raises(
+        ConfigError, match=rf"site '{names[3]}' is both public and tested"
+    ):
         prepare(experiment(data, start=both))
 
 
@@ -86,12 +96,16 @@ def test_a_person_who_is_public_and_tested_is_named(data, tmp_path, change):
         arrays["fc_upper"][a] = arrays["fc_upper"][b] + 0.001
     np.savez(tmp_path / "d.npz", **arrays)
     wanted = experiment((tmp_path / "d.npz", names))
-    with pytest.raises(DataError, match=r"public people are among the tested ones .*p\d+ and p\d+"):
+    with pytest.raises(
+        DataError, match=r"public people are among the tested ones .*p\d+ and p\d+"
+    ):
         prepare(wanted)
 
 
 def test_a_release_without_a_start_is_refused_before_anything_runs(data):
-    with pytest.raises(ConfigError, match=r"'release': it draws on a public start, and the run"):
+    with pytest.raises(
+        ConfigError, match=r"'release': it draws on a public start, and the run"
+    ):
         prepare(experiment(data, start=None))
     with pytest.raises(ConfigError, match=r"and this row has none"):
         prepare(experiment(data, replace(RELEASE, start=False)))
@@ -100,7 +114,9 @@ def test_a_release_without_a_start_is_refused_before_anything_runs(data):
 def test_rows_with_and_without_the_start(data, tmp_path):
     ridge = LearnerSpec(Component("analytic", {"centre": False}), LOG, title="ridge")
     alone = replace(ridge, title="alone", start=False)
-    network = LearnerSpec(Component("finetune"), Component("mlp", {"hidden": 8}), title="mlp")
+    network = LearnerSpec(
+        Component("finetune"), Component("mlp", {"hidden": 8}), title="mlp"
+    )
     untrained = replace(network, title="from nothing", start=False)
     wanted = experiment(data, RELEASE, ridge, alone, network, untrained, orders=2)
     found = {r.spec.learner.title: r for r in run(tmp_path, wanted)}
@@ -110,7 +126,9 @@ def test_rows_with_and_without_the_start(data, tmp_path):
         assert found[title].spec.start is not None
     assert np.ptp(found["alone"].initial[site]) == 0
     assert found["from nothing"].spec.start is None
-    assert not np.allclose(found["mlp"].initial[site], found["from nothing"].initial[site])
+    assert not np.allclose(
+        found["mlp"].initial[site], found["from nothing"].initial[site]
+    )
     assert not np.allclose(found["ridge"].scores[site], found["alone"].scores[site])
 
 
@@ -125,7 +143,9 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
     """Poison: with NaN in every test split, all that is learned stays the same."""
     learners = (
         RELEASE,
-        LearnerSpec(Component("analytic", {"centre": False}), LOG, title="alone", start=False),
+        LearnerSpec(
+            Component("analytic", {"centre": False}), LOG, title="alone", start=False
+        ),
     )
     wanted = experiment(data, *learners, confounds=("age", "mean_fd"), orders=1)
 
@@ -135,7 +155,9 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
         shop = Workshop(prepared.cohort, store)
         for node in prepared.plan.nodes.values():
             shop.run([replace(node, continued=True)])  # with its state, to be looked at
-        return {k: store.read_lane(k) for k, n in prepared.plan.nodes.items() if n.depth}
+        return {
+            k: store.read_lane(k) for k, n in prepared.plan.nodes.items() if n.depth
+        }
 
     clean = lanes("clean")
     real = splits_module.split_site
@@ -154,7 +176,9 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
 
 
 def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
-    row = LearnerSpec(Component("er", {"memory": 4}), Component("mlp", {"hidden": 8}), start=False)
+    row = LearnerSpec(
+        Component("er", {"memory": 4}), Component("mlp", {"hidden": 8}), start=False
+    )
     wanted = experiment(data, row, confounds=("age",), start=None, orders=2)
     prepared = prepare(wanted)
     store = open_store(prepared, tmp_path / "run")
@@ -163,7 +187,9 @@ def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
     one, two = shop.sites(spec.prefix(1)), shop.sites(spec.prefix(2))
     name = spec.order[0]
     assert not torch.equal(one[name].train.fc, two[name].train.fc)
-    assert torch.equal(shop.sites(spec.prefix(0))[name].train.fc, plain_site(shop, name).train.fc)
+    assert torch.equal(
+        shop.sites(spec.prefix(0))[name].train.fc, plain_site(shop, name).train.fc
+    )
     # a memory filled at the first site is found again with the confounds of that time
     run_experiment(prepared, store, group=1)
     again = Workshop(prepared.cohort, store)
@@ -194,7 +220,9 @@ def test_the_start_of_a_run_is_made_once_and_the_same(data):
 
 def test_another_dataset_can_be_public(data):
     tested = load_dataset(experiment(data).dataset)
-    other = Component("simulated", {"preset": "easy", "n_rois": 8, "n_sites": 2, "seed": 91})
+    other = Component(
+        "simulated", {"preset": "easy", "n_rois": 8, "n_sites": 2, "seed": 91}
+    )
     assert resolve_public(other, experiment(data).dataset, tested).sha256
     wrong = Component("simulated", {"n_rois": 9, "n_sites": 2})
     with pytest.raises(DataError, match="public people have 9 ROIs, the tested ones 8"):
@@ -223,7 +251,9 @@ model = {{ name = "linear", features = "log+diagonal" }}
     assert not {"p0", "p1"} & set(module.load_public(found).subject_id.tolist())
 
 
-def test_networks_of_all_seeds_are_pretrained_together_and_once(data, tmp_path, monkeypatch):
+def test_networks_of_all_seeds_are_pretrained_together_and_once(
+    data, tmp_path, monkeypatch
+):
     seen = []
     real = workshop_module.engine.pretrain
     monkeypatch.setattr(
@@ -233,7 +263,9 @@ def test_networks_of_all_seeds_are_pretrained_together_and_once(data, tmp_path, 
             seen.append(list(seeds)) or real(model, view, seeds, *rest)
         ),
     )
-    wanted = experiment(data, LearnerSpec(Component("finetune"), Component("linear")), seeds=(0, 1))
+    wanted = experiment(
+        data, LearnerSpec(Component("finetune"), Component("linear")), seeds=(0, 1)
+    )
     prepared = prepare(wanted)
     shop = Workshop(prepared.cohort, open_store(prepared, tmp_path / "run"))
     firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]

@@ -34,7 +34,15 @@ from real_runs import (
 
 def start_run(folder: Path) -> subprocess.Popen[bytes]:
     """`fcforge run` with two workers, in a process of its own."""
-    command = [sys.executable, "-m", "fcforge.cli", "run", small_config(), "--out", folder]
+    command = [
+        sys.executable,
+        "-m",
+        "fcforge.cli",
+        "run",
+        small_config(),
+        "--out",
+        folder,
+    ]
     return subprocess.Popen(
         [*map(str, command), "--jobs", "2", "--device", "cpu"],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -74,10 +82,14 @@ def test_kill_and_the_same_command_again(tmp_path):
     results, asked = collect(Store(folder))
     assert len(results) < asked
 
-    again = fcforge("run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu")
+    again = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 2, "--device", "cpu"
+    )
     assert again.code == 0, again.err
     assert_same_run(folder, reference)
-    tables = [without_seconds((f / "table.csv").read_text()) for f in (folder, reference)]
+    tables = [
+        without_seconds((f / "table.csv").read_text()) for f in (folder, reference)
+    ]
     assert tables[0] == tables[1]
     assert len(tables[0]) > 6
     # what was there was not trained again
@@ -89,7 +101,9 @@ def test_a_finished_run_is_not_trained_again():
     folder = finished().folder
     before = stamps(folder)
     table = (folder / "table.csv").read_text()
-    answer = fcforge("run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu")
+    answer = fcforge(
+        "run", small_config(), "--out", folder, "--jobs", 1, "--device", "cpu"
+    )
     assert answer.code == 0
     assert answer.out == finished().answer.out
     assert before == stamps(folder)
@@ -114,7 +128,10 @@ def test_more_learners_use_what_is_there(tmp_path):
     assert before.items() < stamps(tmp_path).items()
     results, asked = collect(store)
     assert len(results) == asked == 4
-    assert {r.spec.learner.title for r in results} == {"finetune/linear", "analytic/linear"}
+    assert {r.spec.learner.title for r in results} == {
+        "finetune/linear",
+        "analytic/linear",
+    }
 
 
 def test_a_folder_with_other_data_is_refused(tmp_path):
@@ -125,13 +142,19 @@ def test_a_folder_with_other_data_is_refused(tmp_path):
     assert contents(tmp_path).keys() == stored.keys()
 
 
-@pytest.mark.parametrize(("maker", "says"), [(None, "an earlier one"), ("0.1.0", r"0\.1\.0")])
-def test_a_folder_of_another_version_is_refused_and_can_still_be_read(maker, says, tmp_path):
+@pytest.mark.parametrize(
+    ("maker", "says"), [(None, "an earlier one"), ("0.1.0", r"0\.1\.0")]
+)
+def test_a_folder_of_another_version_is_refused_and_can_still_be_read(
+    maker, says, tmp_path
+):
     prepared = prepare(small_experiment())
     store = lanes(prepared, tmp_path)
     said = {k: v for k, v in store.read_experiment().items() if k != "fcforge"}
     store.write_experiment({**said, "fcforge": maker} if maker else said)
-    with pytest.raises(StoreError, match=rf"begun by another fcforge \({says}\).*another --out"):
+    with pytest.raises(
+        StoreError, match=rf"begun by another fcforge \({says}\).*another --out"
+    ):
         open_store(prepared, tmp_path)
     assert len(collect(store)[0]) == 2
 
@@ -176,7 +199,9 @@ def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
     Workshop(prepared.cohort, store).run([parent])
     lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
     lane.write_bytes(lane.read_bytes()[:50])
-    with pytest.raises(StoreError, match="Delete its folder and run the same command again") as e:
+    with pytest.raises(
+        StoreError, match="Delete its folder and run the same command again"
+    ) as e:
         lanes(prepared, tmp_path / "bad")
     assert str(lane) in str(e.value)
     shutil.rmtree(lane.parent)
@@ -229,7 +254,9 @@ def test_a_killed_run_keeps_the_states_it_still_needs(tmp_path):
     """After A > B of A > B > C and A > C > B: A has one more child, B is to be learned from."""
     prepared = prepare(three_sites(((0, 1, 2), (0, 2, 1))))
     store, told = open_store(prepared, tmp_path), []
-    work = Work(prepared.plan, store, lambda done, total, what: told.append((done, total)))
+    work = Work(
+        prepared.plan, store, lambda done, total, what: told.append((done, total))
+    )
     shop = Workshop(prepared.cohort, store)
     root, a, ab = list(prepared.plan.nodes.values())[:3]
     for node in (root, a, ab):
@@ -243,7 +270,9 @@ def test_a_killed_run_keeps_the_states_it_still_needs(tmp_path):
     assert_same_run(tmp_path, whole.root)
 
 
-def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(tmp_path):
+def test_an_order_that_is_added_later_finds_no_state_and_gives_the_same_numbers(
+    tmp_path,
+):
     """A > B is trained once more, bit by bit; what was stored is not touched."""
     lanes(prepare(three_sites(((0, 1, 2),))), tmp_path / "grown")
     before = stamps(tmp_path / "grown")
@@ -279,7 +308,9 @@ def test_others_go_on(monkeypatch, training, device, works):
 def test_the_experiments_own_precision_counts(monkeypatch):
     monkeypatch.setattr(run, "bfloat16_works", lambda: False)
     low = Experiment(
-        Component("simulated"), _experiment().learners, training=Training(precision="bfloat16")
+        Component("simulated"),
+        _experiment().learners,
+        training=Training(precision="bfloat16"),
     )
     with pytest.raises(ConfigError):
         run.check_precision(low, "cpu")

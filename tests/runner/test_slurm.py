@@ -35,14 +35,20 @@ def slurm() -> Iterator[Path]:
     path = f"{os.environ['PATH']}:/usr/sbin"
     missing = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
     if missing:
-        pytest.skip(f"no {', '.join(missing)} here (Debian: apt-get install slurm-wlm munge)")
+        pytest.skip(
+            f"no {', '.join(missing)} here (Debian: apt-get install slurm-wlm munge)"
+        )
     if os.geteuid() != 0:
         pytest.skip("slurmctld and slurmd are started as root, and this is not root")
     # not pytest's folder: munged runs as another user and must get in
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     try:
         started = subprocess.run(
-            [SCRIPT, "start", folder], capture_output=True, text=True, timeout=60, check=False
+            [SCRIPT, "start", folder],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         if started.returncode != 0:
             pytest.skip(f"Slurm does not start here: {started.stderr[-500:]}")
@@ -55,7 +61,9 @@ def slurm() -> Iterator[Path]:
 
 
 def jobs() -> list[str]:
-    asked = subprocess.run(["squeue", "--noheader", "-o", "%i"], capture_output=True, check=True)
+    asked = subprocess.run(
+        ["squeue", "--noheader", "-o", "%i"], capture_output=True, check=True
+    )
     return asked.stdout.decode().split()
 
 
@@ -74,14 +82,20 @@ def prepared() -> Prepared:
     )
 
 
-def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(slurm, prepared, tmp_path, monkeypatch):
+def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(
+    slurm, prepared, tmp_path, monkeypatch
+):
     import dask.config
 
     monkeypatch.chdir(tmp_path)  # Slurm writes its logs where it was called
     monkeypatch.setattr(cluster, "TOP_UP_SECONDS", 0.5)
     local = open_store(prepared, tmp_path / "local")
     run_experiment(prepared, local, jobs=1)
-    store, cancelled, seen = open_store(prepared, tmp_path / "run"), list[str](), set[str]()
+    store, cancelled, seen = (
+        open_store(prepared, tmp_path / "run"),
+        list[str](),
+        set[str](),
+    )
 
     def cancel_the_job(done: int, total: int, what: str) -> None:
         seen.update(jobs())
@@ -90,7 +104,10 @@ def test_jobs_of_slurm_train_and_a_cancelled_one_comes_back(slurm, prepared, tmp
             cancelled.extend(jobs())
             subprocess.run(["scancel", *cancelled], check=True)
 
-    settings = {"jobqueue.slurm.memory": "1.5 GiB", "distributed.deploy.lost-worker-timeout": "1s"}
+    settings = {
+        "jobqueue.slurm.memory": "1.5 GiB",
+        "distributed.deploy.lost-worker-timeout": "1s",
+    }
     with dask.config.set(settings), cluster.open_cluster("slurm:1") as client:
         dataset = prepared.experiment.dataset
         cluster.run_on(client, Work(prepared.plan, store, cancel_the_job), dataset)

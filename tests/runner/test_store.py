@@ -14,7 +14,10 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.store import LANE, Store
 from fcforge.types import Component, LearnerSpec
 
-SCORES = {"A": np.array([0.1, 0.9], dtype=np.float32), "B": np.array([0.5], dtype=np.float32)}
+SCORES = {
+    "A": np.array([0.1, 0.9], dtype=np.float32),
+    "B": np.array([0.5], dtype=np.float32),
+}
 TENSORS = {"params/w": torch.arange(6.0).reshape(2, 3), "state/n": torch.tensor(3)}
 
 
@@ -33,18 +36,31 @@ def test_what_is_written_is_read(tmp_path):
     assert scores.keys() == SCORES.keys()
     assert all((scores[s] == SCORES[s]).all() for s in SCORES)
     assert all(torch.equal(tensors[k], v) for k, v in TENSORS.items())
-    assert store.size() == sum(p.stat().st_size for p in store.root.rglob("*.*") if p.is_file())
+    assert store.size() == sum(
+        p.stat().st_size for p in store.root.rglob("*.*") if p.is_file()
+    )
     assert os.listdir(store.root / "nodes") == ["k"]
 
 
-ODD = ["Site One", "a/b", "../up", "Würzburg · 東京", "file", "arr_0", ".hidden", "allow_pickle"]
+ODD = [
+    "Site One",
+    "a/b",
+    "../up",
+    "Würzburg · 東京",
+    "file",
+    "arr_0",
+    ".hidden",
+    "allow_pickle",
+]
 
 
 def test_a_site_may_have_any_name(tmp_path):
     store = Store(tmp_path)
     scores = {name: np.full(2, i, dtype=np.float32) for i, name in enumerate(ODD)}
     store.write_node("k", {}, scores, None)
-    assert {s: v[0] for s, v in store.read_scores("k").items()} == {s: i for i, s in enumerate(ODD)}
+    assert {s: v[0] for s, v in store.read_scores("k").items()} == {
+        s: i for i, s in enumerate(ODD)
+    }
     assert sorted(p.name for p in (tmp_path / "nodes" / "k").iterdir()) == [
         "meta.json",
         "scores.npz",
@@ -52,7 +68,9 @@ def test_a_site_may_have_any_name(tmp_path):
 
 
 @pytest.mark.parametrize("moment", ["scores", "lane", "rename"])
-@pytest.mark.parametrize("trouble", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize(
+    "trouble", [OSError("disk full"), KeyboardInterrupt(), MemoryError()]
+)
 def test_a_crash_while_writing_leaves_nothing(moment, trouble, tmp_path, monkeypatch):
     import safetensors.torch
 
@@ -66,7 +84,9 @@ def test_a_crash_while_writing_leaves_nothing(moment, trouble, tmp_path, monkeyp
     }[moment]
     with monkeypatch.context() as patch:
         patch.setattr(*where, fail)
-        with pytest.raises(StoreError if isinstance(trouble, OSError) else type(trouble)):
+        with pytest.raises(
+            StoreError if isinstance(trouble, OSError) else type(trouble)
+        ):
             filled(tmp_path)
     store = Store(tmp_path / "run")
     assert store.done() == set()
@@ -143,8 +163,14 @@ def test_damage_says_what_to_do(name, damage, tmp_path):
                 "flip": data[:half] + flipped + data[half + 40 :],
             }[damage]
         )
-    read = {"meta.json": store.read_meta, "scores.npz": store.read_scores, LANE: store.read_lane}
-    with pytest.raises(StoreError, match="Delete its folder and run the same command again") as e:
+    read = {
+        "meta.json": store.read_meta,
+        "scores.npz": store.read_scores,
+        LANE: store.read_lane,
+    }
+    with pytest.raises(
+        StoreError, match="Delete its folder and run the same command again"
+    ) as e:
         read[name]("k")
     assert str(path.parent) in str(e.value)
 
@@ -157,7 +183,9 @@ def test_a_damaged_or_missing_experiment_says_so(tmp_path):
     assert store.read_experiment() == {"a": [1, "é"]}
     for text in ('{"a": [1', "[1]", "3"):
         (tmp_path / "experiment.json").write_text(text)
-        with pytest.raises(StoreError, match="Delete this file and run the same command again"):
+        with pytest.raises(
+            StoreError, match="Delete this file and run the same command again"
+        ):
             store.read_experiment()
 
 
@@ -185,7 +213,9 @@ def test_an_experiment_of_another_version_is_one_clear_error(change, says, tmp_p
     if change.get("experiment") == {"new": 1}:
         change = {"experiment": {**whole["experiment"], "new": 1}}
     store.write_experiment({**whole, **change})
-    with pytest.raises(StoreError, match=f"another version of fcforge.*{says}.*Delete this file"):
+    with pytest.raises(
+        StoreError, match=f"another version of fcforge.*{says}.*Delete this file"
+    ):
         stored_plan(store)
 
 
@@ -220,7 +250,13 @@ def test_foreign_files_are_told_from_our_own(tmp_path):
     assert Store(tmp_path / "nowhere").foreign() == []
     for name in ("nodes", "generators"):
         (tmp_path / name).mkdir()
-    for name in ("experiment.json", "report.html", "table.csv", "table.md", ".experiment.json.x"):
+    for name in (
+        "experiment.json",
+        "report.html",
+        "table.csv",
+        "table.md",
+        ".experiment.json.x",
+    ):
         (tmp_path / name).write_text(json.dumps({}))
     assert store.foreign() == []
     (tmp_path / "thesis.docx").touch()

@@ -27,12 +27,16 @@ def train_and_weigh(prepared: Prepared, store: Store) -> tuple[float, int]:
     return time.perf_counter() - started, most
 
 
-@pytest.mark.parametrize("learner", ["forge", "er", "cumulative", "joint", "independent"])
+@pytest.mark.parametrize(
+    "learner", ["forge", "er", "cumulative", "joint", "independent"]
+)
 def test_what_is_promised_is_what_is_used(learner, tmp_path):
     """FORGE stores candidates of every site: the last states of an order are the largest."""
     generator = ', generator="corr_gauss"' if learner == "forge" else ""
     settings = [f'learner=[{{method="{learner}", model="linear"{generator}}}]']
-    prepared = prepare(load_experiment(small_config(), [*settings, "training.epochs=8"]))
+    prepared = prepare(
+        load_experiment(small_config(), [*settings, "training.epochs=8"])
+    )
     store = open_store(prepared, tmp_path / "run")
     before = store.size()
     asked = estimate(prepared, store, 1)
@@ -44,7 +48,9 @@ def test_what_is_promised_is_what_is_used(learner, tmp_path):
     assert seconds / 10 < asked.seconds < 10 * seconds  # other programs may be running
 
 
-def test_an_estimate_writes_nothing_and_a_finished_run_costs_nothing(tmp_path, monkeypatch):
+def test_an_estimate_writes_nothing_and_a_finished_run_costs_nothing(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     prepared = prepare(load_experiment(small_config()))
     one, two = (estimate(prepared, Store(tmp_path / "none"), jobs) for jobs in (1, 2))
@@ -56,7 +62,9 @@ def test_an_estimate_writes_nothing_and_a_finished_run_costs_nothing(tmp_path, m
 
 def plan(*orders: str):
     learner = LearnerSpec(Component("finetune"), Component("linear"))
-    return make_plan([RunSpec(Component("x"), learner, tuple(o), 0) for o in orders], ("A", "B"))
+    return make_plan(
+        [RunSpec(Component("x"), learner, tuple(o), 0) for o in orders], ("A", "B")
+    )
 
 
 def test_states_at_once_by_hand(tmp_path):
@@ -78,12 +86,28 @@ def test_a_chain_of_many_sites_holds_two_states_at_a_time(tmp_path):
 
 def test_costs_lie_on_lines_through_the_depths_that_were_tried():
     """By hand: a rest of 1, 3 and 9 s after 1, 2 and 4 sites is 6 s after 3 and 15 s after 6."""
-    stages = [Stage(1, epoch=0.5, rest=1.0), Stage(2, epoch=0.25, rest=3.0), Stage(4, rest=9.0)]
-    assert [at_depth(stages, d).rest for d in (1, 2, 3, 4, 6)] == [1.0, 3.0, 6.0, 9.0, 15.0]
-    assert at_depth(stages, 6).epoch == 0.0  # nothing gets cheaper for having more sites
+    stages = [
+        Stage(1, epoch=0.5, rest=1.0),
+        Stage(2, epoch=0.25, rest=3.0),
+        Stage(4, rest=9.0),
+    ]
+    assert [at_depth(stages, d).rest for d in (1, 2, 3, 4, 6)] == [
+        1.0,
+        3.0,
+        6.0,
+        9.0,
+        15.0,
+    ]
+    assert (
+        at_depth(stages, 6).epoch == 0.0
+    )  # nothing gets cheaper for having more sites
     assert at_depth(stages[:1], 6).rest == 1.0
     _, a, ab, *_ = plan("ABCD").nodes.values()
     rate = Rate([Stage(1, 0.5, 0.25, 1.0), Stage(2, 0.25, 0.5, 3.0, 0.125)])
-    assert rate.seconds(a, subjects=4.0, epochs=10, wakes=2) == 1.0 + 0.5 * 40 + 0.25 * 2
+    assert (
+        rate.seconds(a, subjects=4.0, epochs=10, wakes=2) == 1.0 + 0.5 * 40 + 0.25 * 2
+    )
     later = replace(ab, shown=2)
-    assert rate.seconds(later, subjects=4.0, epochs=1, wakes=0) == 3.0 + 0.25 * 4 + 0.125
+    assert (
+        rate.seconds(later, subjects=4.0, epochs=1, wakes=0) == 3.0 + 0.25 * 4 + 0.125
+    )

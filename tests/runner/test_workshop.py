@@ -27,7 +27,9 @@ from small_world import (
 )
 
 
-@pytest.mark.parametrize("method", ["finetune", "er", "forge", "cumulative", "analytic"])
+@pytest.mark.parametrize(
+    "method", ["finetune", "er", "forge", "cumulative", "analytic"]
+)
 def test_a_shared_prefix_is_an_independent_run_bitwise(method, tmp_path):
     """Every order trained on its own, in a folder and a workshop of its own, gives the tree."""
     base = run_spec(learner_spec(method), training=Training(epochs=1, batch_size=16))
@@ -41,7 +43,9 @@ def test_a_shared_prefix_is_an_independent_run_bitwise(method, tmp_path):
         for key, tensors in stored_lanes(alone, tmp_path / str(i)).items():
             assert_same(tensors, shared[key])
         for key in alone.nodes:
-            mine, theirs = (Store(tmp_path / x).read_scores(key) for x in (str(i), "tree"))
+            mine, theirs = (
+                Store(tmp_path / x).read_scores(key) for x in (str(i), "tree")
+            )
             assert all(np.array_equal(mine[s], theirs[s]) for s in mine)
     assert len(tree.nodes) < sum(len(plan_of(s).nodes) for s in specs)
 
@@ -65,13 +69,18 @@ def test_a_worker_that_did_other_things_before_writes_the_same_bytes(tmp_path):
     both = plan_of(other, run_spec(learner_spec("er"), 3))
     run_plan(both, tmp_path / "mixed")
     for key in plan.nodes:
-        files = [tmp_path / x / "nodes" / key / "lane.safetensors" for x in ("plain", "mixed")]
+        files = [
+            tmp_path / x / "nodes" / key / "lane.safetensors"
+            for x in ("plain", "mixed")
+        ]
         if files[0].exists():
             assert files[0].read_bytes() == files[1].read_bytes()
 
 
 # -- memory, pools, learners -------------------------------------------------------------------
-def test_synthetic_subjects_count_no_more_than_their_generator_and_leave_with_the_run(tmp_path):
+def test_synthetic_subjects_count_no_more_than_their_generator_and_leave_with_the_run(
+    tmp_path,
+):
     spec = run_spec(learner_spec("forge_ridge", {"candidates": 200, "dev": 10}), 2)
     plan = plan_of(spec)
     shop = run_plan(plan, tmp_path)
@@ -100,7 +109,9 @@ def test_memory_counts_edges_of_remembered_subjects(tmp_path):
     shop = run_plan(plan, tmp_path)
     node = list(plan.nodes.values())[-1]
     lane = shop.load_lane(replace(node, parent=node.key))
-    others = sum(v.numel() * v.element_size() for k, v in lane.state.items() if k != "memory.row")
+    others = sum(
+        v.numel() * v.element_size() for k, v in lane.state.items() if k != "memory.row"
+    )
     edges = cohort().n_rois * (cohort().n_rois - 1) // 2
     assert Store(tmp_path).read_meta(node.key)["memory_bytes"] == 7 * edges * 4 + others
     nothing = plan_of(run_spec(learner_spec("finetune"), 1))
@@ -111,7 +122,9 @@ def test_memory_counts_edges_of_remembered_subjects(tmp_path):
 def test_a_pool_is_named_by_all_that_decides_it():
     spec = run_spec(learner_spec("forge"))
     name = synthetic_name(spec, "A", 5)
-    other = LearnerSpec(spec.learner.method, spec.learner.model, Component("edge_gauss"))
+    other = LearnerSpec(
+        spec.learner.method, spec.learner.model, Component("edge_gauss")
+    )
     changed = [
         synthetic_name(spec, "B", 5),
         synthetic_name(spec, "A", 6),
@@ -133,7 +146,10 @@ def test_a_pool_is_named_by_all_that_decides_it():
         (LearnerSpec(Component("forge"), Component("gcn")), "needs a generator"),
         (LearnerSpec(Component("nope"), Component("gcn")), "unknown method"),
         (LearnerSpec(Component("ewc"), Component("nope")), "unknown model"),
-        (LearnerSpec(Component("ewc"), Component("gcn"), Component("nope")), "unknown generator"),
+        (
+            LearnerSpec(Component("ewc"), Component("gcn"), Component("nope")),
+            "unknown generator",
+        ),
     ],
 )
 def test_a_learner_that_cannot_be_built_says_so_before_training(learner, says):
@@ -159,21 +175,29 @@ def _small_card(monkeypatch, most: int) -> list[int]:
 
 
 def _several_seeds():
-    base = run_spec(learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16))
+    base = run_spec(
+        learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16)
+    )
     return plan_of(*(replace(base, seed=s) for s in range(5)))
 
 
 def test_folds_of_unequal_size_do_not_train_together(tmp_path):
-    base = run_spec(learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16))
+    base = run_spec(
+        learner_spec("finetune"), 1, training=Training(epochs=1, batch_size=16)
+    )
     plan = plan_of(*(replace(base, seed=s, folds=3) for s in range(3)))
-    sizes = {len(make_sites(cohort(), s, folds=3)[base.order[0]].train.y) for s in range(3)}
+    sizes = {
+        len(make_sites(cohort(), s, folds=3)[base.order[0]].train.y) for s in range(3)
+    }
     assert len(sizes) > 1
     run_plan(plan, tmp_path / "alone", group=1)
     run_plan(plan, tmp_path / "together", group=3)
     together = stored_lanes(plan, tmp_path / "together")
     for key, tensors in stored_lanes(plan, tmp_path / "alone").items():
         for name in tensors:
-            torch.testing.assert_close(together[key][name], tensors[name], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                together[key][name], tensors[name], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):
@@ -185,14 +209,18 @@ def test_a_card_too_small_gets_smaller_groups(monkeypatch, tmp_path):
     small = stored_lanes(plan, tmp_path / "small")
     for key, tensors in stored_lanes(plan, tmp_path / "plain").items():
         for name in tensors:
-            torch.testing.assert_close(small[key][name], tensors[name], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                small[key][name], tensors[name], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_a_card_too_small_for_one_lane_says_so(monkeypatch, tmp_path):
     _small_card(monkeypatch, most=0)
     with pytest.raises(FCForgeError, match="no memory for a single lane"):
         run_plan(_several_seeds(), tmp_path, group=4)
-    assert not any(n.depth for n in map(_several_seeds().nodes.get, Store(tmp_path).done()))
+    assert not any(
+        n.depth for n in map(_several_seeds().nodes.get, Store(tmp_path).done())
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -36,7 +36,9 @@ def test_all_28_real_files_give_the_shared_fc(cohort, shared_data: Path):
         assert cohort.y[i] == known["label"][j]
         assert cohort.site[i] == known["site"][j].split("_")[0]
         assert cohort.covariates["n_volumes"][i] == known["n_timepoints"][j]
-        np.testing.assert_allclose(cohort.covariates["age"][i], known["age"][j], rtol=1e-6)
+        np.testing.assert_allclose(
+            cohort.covariates["age"][i], known["age"][j], rtol=1e-6
+        )
 
 
 def test_sites_are_merged_named_and_in_the_order_asked(cohort, sample: Path):
@@ -102,7 +104,9 @@ def test_an_roi_with_gaps_is_named_with_its_subject(sample: Path, tmp_path: Path
     assert len(cohort) == 27
 
 
-def test_download_asks_for_each_missing_subject_and_survives_a_failing_one(sample: Path):
+def test_download_asks_for_each_missing_subject_and_survives_a_failing_one(
+    sample: Path,
+):
     asked: list[str] = []
 
     def fetch(**settings):

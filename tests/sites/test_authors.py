@@ -66,7 +66,9 @@ def test_dict_with_numbered_fields_and_zero_diagonal(tmp_path: Path):
     cohort = load_dataset(Component("authors", {"path": str(tmp_path / "sites.pt")}))
     assert cohort.site_names == ("site1", "site2", "site3")
     expected = np.stack(matrices(8, 10))
-    np.testing.assert_allclose(off_diagonal(cohort.fc[16:]), off_diagonal(expected), atol=1e-6)
+    np.testing.assert_allclose(
+        off_diagonal(cohort.fc[16:]), off_diagonal(expected), atol=1e-6
+    )
     assert np.diagonal(cohort.fc, axis1=1, axis2=2).min() == 1.0
     assert cohort.provenance["stored_diagonal"] == 0.0
 
@@ -82,7 +84,9 @@ class Bomb:
 def test_a_file_that_would_run_code_is_refused_by_name_and_does_not_run(tmp_path: Path):
     trace = tmp_path / "was_here"
     torch.save([{"roi_list": [Bomb(trace)], "labels": [0]}], tmp_path / "evil.pt")
-    with pytest.raises(DataError, match=r"refused: it asks for \S*open, which could run code"):
+    with pytest.raises(
+        DataError, match=r"refused: it asks for \S*open, which could run code"
+    ):
         load_authors(tmp_path / "evil.pt")
     assert not trace.exists()
 
@@ -102,7 +106,9 @@ def test_brainib_mat_with_graph_struct(tmp_path: Path):
     for i, fc in enumerate(matrices(12, 3)):
         for name in fields:
             structs[name][0, i] = fc if name == "ROI" else np.zeros((1, 1))
-    savemat(tmp_path / "md_AAL_0.4.mat", {"graph_struct": structs, "label": [labels(12)]})
+    savemat(
+        tmp_path / "md_AAL_0.4.mat", {"graph_struct": structs, "label": [labels(12)]}
+    )
     cohort = load_authors(tmp_path / "md_AAL_0.4.mat", site=["A"] * 6 + ["B"] * 6)
     np.testing.assert_allclose(cohort.fc, np.stack(matrices(12, 3)), atol=1e-6)
     assert cohort.y.tolist() == labels(12)
@@ -162,7 +168,9 @@ def test_damaged_bytes_are_refused_or_harmless(kind: str, tmp_path: Path):
     assert refused > 20  # the rest hit padding between the parts
 
 
-def test_a_pt_that_unpacks_beyond_the_budget_is_refused_before_it_does(tmp_path, monkeypatch):
+def test_a_pt_that_unpacks_beyond_the_budget_is_refused_before_it_does(
+    tmp_path, monkeypatch
+):
     with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data/0", bytes(20_000_000))
     monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")

@@ -86,7 +86,10 @@ def test_diagonal_is_not_one():
     def change(m):
         m[3, 3] = 0
 
-    assert "diagonal is not 1 (0 at ROI 4)" in only(check_cohort(with_fc(small(), 0, change))).what
+    assert (
+        "diagonal is not 1 (0 at ROI 4)"
+        in only(check_cohort(with_fc(small(), 0, change))).what
+    )
 
 
 def test_two_rois_are_not_flat():
@@ -104,7 +107,10 @@ def test_not_square():
 
 def test_rows_do_not_match():
     cohort = small()
-    assert "'site' has 19 rows" in only(check_cohort(replace(cohort, site=cohort.site[:-1]))).what
+    assert (
+        "'site' has 19 rows"
+        in only(check_cohort(replace(cohort, site=cohort.site[:-1]))).what
+    )
     short = replace(cohort, covariates={"age": np.zeros(3)})
     assert "'age' has 3 rows" in only(check_cohort(short)).what
 
@@ -173,7 +179,10 @@ def test_findings_of_the_loader_are_reported_and_errors_come_first():
         ),
     )
     assert [f.severity for f in check_cohort(cohort)] == ["error", "warning"]
-    assert str(check_cohort(cohort)[0]) == "site 'A' subject 'y': is cut off. Make it again."
+    assert (
+        str(check_cohort(cohort)[0])
+        == "site 'A' subject 'y': is cut off. Make it again."
+    )
 
 
 def test_require_valid_lists_the_first_errors():
@@ -201,7 +210,9 @@ def splits(cohort: Cohort, allow: bool = False) -> list[bool]:
     done = []
     for seed in range(10):
         try:
-            split_site(replace(cohort, allow_duplicates=allow), cohort.site_names[0], seed)
+            split_site(
+                replace(cohort, allow_duplicates=allow), cohort.site_names[0], seed
+            )
             done.append(True)
         except DataError:
             done.append(False)
@@ -228,7 +239,9 @@ def test_refused_when_one_is_tested_and_the_other_trained_on():
     cohort = with_twin()
     done = splits(cohort)
     assert True in done  # both on one side
-    with pytest.raises(DataError, match=r"look like one scan .*leave_out = \['Sim-NYU-0002'\]"):
+    with pytest.raises(
+        DataError, match=r"look like one scan .*leave_out = \['Sim-NYU-0002'\]"
+    ):
         split_site(cohort, cohort.site_names[0], done.index(False))
     assert all(splits(cohort, allow=True))
 
@@ -282,15 +295,21 @@ def test_the_three_pairs_of_abide(shared_data):
     known = {("50279", "50286"), ("50578", "50602"), ("50805", "50808")}
     assert pairs == {frozenset(pair) for pair in known}
     checked = load_folder(shared_data / "abide1_aal116.npz")
-    assert {frozenset(p[:2]) for p in near_duplicates(checked)} == {frozenset(("50578", "50602"))}
-    np.testing.assert_allclose([p[2] for p in near_duplicates(checked)], [0.939], atol=2e-3)
+    assert {frozenset(p[:2]) for p in near_duplicates(checked)} == {
+        frozenset(("50578", "50602"))
+    }
+    np.testing.assert_allclose(
+        [p[2] for p in near_duplicates(checked)], [0.939], atol=2e-3
+    )
 
 
 def test_a_copy_with_noise_is_found_and_strangers_are_not():
     made = simulate("realistic", n_rois=20, n_sites=2, scale=0.2)
     assert twins_within(made.fc, made.subject_id) == []
     fc = made.fc.copy()
-    fc[7] = np.clip(fc[2] + np.random.default_rng(0).normal(0, 0.005, fc[2].shape), -1, 1)
+    fc[7] = np.clip(
+        fc[2] + np.random.default_rng(0).normal(0, 0.005, fc[2].shape), -1, 1
+    )
     (pair,) = twins_within(fc, made.subject_id)
     assert (pair.first, pair.second) == (made.subject_id[2], made.subject_id[7])
     assert 0.98 < pair.correlation < 1
@@ -301,11 +320,18 @@ def test_across_by_scan_or_by_id():
     a, b = made.select(np.arange(10)), made.select(np.arange(10, 20))
     assert twins_across(a.fc, a.subject_id, b.fc, b.subject_id) == []
     assert (
-        len(twins_across(a.fc, a.subject_id, b.fc, np.array([a.subject_id[0], *b.subject_id[1:]])))
+        len(
+            twins_across(
+                a.fc, a.subject_id, b.fc, np.array([a.subject_id[0], *b.subject_id[1:]])
+            )
+        )
         == 1
     )
     again = np.concatenate([a.fc[:1], b.fc[1:]])
-    assert twins_across(a.fc, a.subject_id, again, b.subject_id)[0].first == a.subject_id[0]
+    assert (
+        twins_across(a.fc, a.subject_id, again, b.subject_id)[0].first
+        == a.subject_id[0]
+    )
 
 
 def test_a_constant_scan_is_nobodys_twin():

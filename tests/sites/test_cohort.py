@@ -41,7 +41,9 @@ def test_content_hash_ignores_row_order_and_sees_every_field():
     changed.append(replace(cohort, fc=cohort.fc + np.float32(1e-6)))
     hashes = {c.content_sha256() for c in [cohort, *changed]}
     assert len(hashes) == 4
-    assert cohort.stamped(path="x").provenance["content_sha256"] == cohort.content_sha256()
+    assert (
+        cohort.stamped(path="x").provenance["content_sha256"] == cohort.content_sha256()
+    )
 
 
 def test_upper_triangle_by_hand():
@@ -53,7 +55,11 @@ def test_upper_triangle_by_hand():
 
 @pytest.mark.parametrize("n_rois", [2, 3, 90, 116, 200, 1000])
 def test_roi_count_from_edges(n_rois):
-    assert fc_from_upper(np.zeros((1, n_rois * (n_rois - 1) // 2))).shape == (1, n_rois, n_rois)
+    assert fc_from_upper(np.zeros((1, n_rois * (n_rois - 1) // 2))).shape == (
+        1,
+        n_rois,
+        n_rois,
+    )
 
 
 @pytest.mark.parametrize("n_edges", [0, 2, 6671, 6669])

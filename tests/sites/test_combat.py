@@ -28,10 +28,14 @@ def world(n_edges: int = 60, seed: int = 0):
 
 
 def test_arriving_site_is_neurocombat_with_a_reference(monkeypatch, capsys):
-    monkeypatch.setattr(np, "int", int, raising=False)  # neuroCombat's ref_batch needs numpy 1
+    monkeypatch.setattr(
+        np, "int", int, raising=False
+    )  # neuroCombat's ref_batch needs numpy 1
     z, site, _ = world()
     covars = pd.DataFrame({"site": site})
-    with np.errstate(all="ignore"):  # it divides by the reference's own shift, which is 0
+    with np.errstate(
+        all="ignore"
+    ):  # it divides by the reference's own shift, which is 0
         oracle = neuroCombat(z.T.copy(), covars, "site", ref_batch="A")["data"].T
     np.testing.assert_array_equal(oracle[site == "A"], z[site == "A"])
     for name in ("B", "C"):

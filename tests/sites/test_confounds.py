@@ -14,22 +14,32 @@ from fcforge.sites.simulated import simulate
 def people(n=60, seed=0):
     rng = np.random.default_rng(seed)
     age = rng.uniform(8, 40, n)
-    series = rng.normal(size=(n, 100, 6)) + age[:, None, None] * 0.05 * rng.normal(size=(1, 100, 1))
+    series = rng.normal(size=(n, 100, 6)) + age[:, None, None] * 0.05 * rng.normal(
+        size=(1, 100, 1)
+    )
     fc = np.stack([np.corrcoef(s.T) for s in series]).astype(np.float32)
-    covariates = {"age": age, "mean_fd": rng.uniform(0.05, 1, n), "sex": rng.integers(1, 3, n)}
+    covariates = {
+        "age": age,
+        "mean_fd": rng.uniform(0.05, 1, n),
+        "sex": rng.integers(1, 3, n),
+    }
     return torch.from_numpy(fc), covariates
 
 
 def test_terms_by_hand():
     assert terms("age", np.array([30.0]))["age squared"][0] == 1.0
-    assert terms("mean_fd", np.array([0.0]))["log mean_fd"][0] == pytest.approx(np.log(1e-3))
+    assert terms("mean_fd", np.array([0.0]))["log mean_fd"][0] == pytest.approx(
+        np.log(1e-3)
+    )
     assert terms("iq", np.array([100.0]))["iq"][0] == 100.0
 
 
 def test_design_has_one_column_per_term():
     _, covariates = people()
     assert design(covariates, ["age", "mean_fd", "sex"]).shape == (60, 4)
-    with pytest.raises(ConfigError, match=r"unknown covariate 'agee'. Did you mean 'age'"):
+    with pytest.raises(
+        ConfigError, match=r"unknown covariate 'agee'. Did you mean 'age'"
+    ):
         design(covariates, ["agee"])
 
 
@@ -64,13 +74,17 @@ def test_removing_needs_no_other_subject():
 def test_a_constant_covariate_changes_nothing():
     fc, _covariates = people()
     step = Confounds.fit(fc, {"sex": np.ones(60)}, ["sex"])
-    torch.testing.assert_close(step.remove(fc, {"sex": np.ones(60)}), fc, atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        step.remove(fc, {"sex": np.ones(60)}), fc, atol=1e-5, rtol=0
+    )
 
 
 def test_too_few_people_are_refused():
     fc, covariates = people()
     few = {k: v[:4] for k, v in covariates.items()}
-    with pytest.raises(ConfigError, match="4 subjects are too few to estimate 4 confound effects"):
+    with pytest.raises(
+        ConfigError, match="4 subjects are too few to estimate 4 confound effects"
+    ):
         Confounds.fit(fc[:4], few, ["age", "mean_fd", "sex"])
 
 
@@ -102,5 +116,7 @@ def test_a_subject_without_the_covariate_is_named():
     cohort = simulate("easy", n_rois=6, n_sites=1, scale=0.2)
     cohort.covariates["mean_fd"][0] = np.nan
     site = next(iter(make_sites(cohort, 0).values()))
-    with pytest.raises(DataError, match=rf"{cohort.subject_id[0]} have no mean_fd.*leave these"):
+    with pytest.raises(
+        DataError, match=rf"{cohort.subject_id[0]} have no mean_fd.*leave these"
+    ):
         fit_on_training([site], ["mean_fd"]).apply(site)

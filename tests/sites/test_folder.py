@@ -28,13 +28,17 @@ def one_error(cohort: Cohort) -> str:
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(n_rois=st.integers(4, 12), half=st.booleans(), seed=st.integers(0, 99))
 def test_npz_roundtrip(n_rois, half, seed, tmp_path):
     cohort = simulate(n_rois=n_rois, n_sites=2, scale=0.06, seed=seed)
     dtype = np.float16 if half else np.float32
-    path = write_npz(tmp_path / "d.npz", cohort, fc_upper=upper_from_fc(cohort.fc).astype(dtype))
+    path = write_npz(
+        tmp_path / "d.npz", cohort, fc_upper=upper_from_fc(cohort.fc).astype(dtype)
+    )
     back = load_folder(path)
     np.testing.assert_allclose(back.fc, cohort.fc, atol=1e-3 if half else 0)
     for name in ("y", "site", "subject_id"):
@@ -73,7 +77,10 @@ def test_npz_unknown_word(tmp_path):
     words[2] = "asperger"
     back = load_folder(write_npz(tmp_path / "d.npz", cohort, label=words))
     errors = [str(f) for f in check_cohort(back)]
-    assert any("unknown diagnosis 'asperger'" in e and "Known for patients" in e for e in errors)
+    assert any(
+        "unknown diagnosis 'asperger'" in e and "Known for patients" in e
+        for e in errors
+    )
     fine = load_folder(tmp_path / "d.npz", labels={"Asperger": int(cohort.y[2])})
     assert check_cohort(fine) == []
 
@@ -89,9 +96,15 @@ def test_npz_unknown_number(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"label": None}, r"array 'label' is missing.*It has: fc_upper, site, subject_id"),
+        (
+            {"label": None},
+            r"array 'label' is missing.*It has: fc_upper, site, subject_id",
+        ),
         ({"fc_upper": None, "site": None}, r"array 'fc_upper', 'site' is missing"),
-        ({"fc_upper": np.zeros((19, 14))}, r"14 edges per subject.*10 \(5 ROIs\), 15 \(6 ROIs\)"),
+        (
+            {"fc_upper": np.zeros((19, 14))},
+            r"14 edges per subject.*10 \(5 ROIs\), 15 \(6 ROIs\)",
+        ),
         ({"fc_upper": np.zeros(15)}, r"'fc_upper' has shape \(15,\)"),
         ({"fc_upper": np.array([["a"]])}, r"type <U1"),
         ({"site": np.array(["A"])}, r"'site' has shape \(1,\), but there are"),
@@ -105,7 +118,9 @@ def test_bad_npz(change, match, tmp_path):
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_truncated_npz_is_a_data_error(data, tmp_path):
@@ -129,7 +144,9 @@ def test_paths_that_lead_nowhere(tmp_path):
 
 
 @pytest.mark.parametrize("series", [False, True])
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"])
+@pytest.mark.parametrize(
+    "suffix", [".npy", ".npz", ".mat", ".csv", ".tsv", ".txt", ".1D"]
+)
 def test_folder_of_every_type(suffix, series, tmp_path):
     made, expected = write_folder(tmp_path / "d", suffix, series)
     back = load_folder(tmp_path / "d")
@@ -180,7 +197,10 @@ def test_one_bad_subject_is_one_finding(tmp_path):
     first = listed.splitlines()[1]
     dx = first.split("\t")[2]
     for change, match in [
-        (first.replace(f"\t{dx}\t", "\tASPERGER\t"), "row 2: unknown diagnosis 'ASPERGER'"),
+        (
+            first.replace(f"\t{dx}\t", "\tASPERGER\t"),
+            "row 2: unknown diagnosis 'ASPERGER'",
+        ),
         (first.replace(f"\t{dx}\t", "\t\t"), "row 2: has no diagnosis"),
         (first.rsplit("\t", 2)[0], "row 2: 3 values for 5 columns"),
         (first.replace(made.site[0], "", 1), "no site"),
@@ -209,7 +229,9 @@ def test_file_column_and_bids_prefix(tmp_path):
     table = root / "participants.tsv"
     lines = table.read_text().splitlines()
     for subject in made.subject_id.tolist():
-        (root / "func" / f"{subject}_atlas.tsv").rename(root / "func" / f"sub-{subject}_fc.tsv")
+        (root / "func" / f"{subject}_atlas.tsv").rename(
+            root / "func" / f"sub-{subject}_fc.tsv"
+        )
     assert check_cohort(load_folder(root)) == []
     rows = [f"{x}\tfunc/sub-{x.split(chr(9))[0]}_fc.tsv" for x in lines[1:]]
     table.write_text("\n".join([f"{lines[0]}\tfile", *rows]))
@@ -232,7 +254,9 @@ def test_wrong_settings(tmp_path):
 @pytest.mark.data
 def test_real_abide(shared_data):
     cohort = load_folder(
-        shared_data / "abide1_aal116.npz", sites=["NYU", "UM", "USM", "UCLA"], merge=MERGE
+        shared_data / "abide1_aal116.npz",
+        sites=["NYU", "UM", "USM", "UCLA"],
+        merge=MERGE,
     )
     counts = Counter(cohort.site.tolist())
     assert counts == {"NYU": 172, "UM": 120, "USM": 67, "UCLA": 85}
@@ -243,7 +267,12 @@ def test_real_abide(shared_data):
     assert [f.severity for f in findings] == ["warning"] * 5
     assert {f.site for f in findings} == {"NYU"}
     sites = make_sites(cohort, seed=0)
-    assert [len(sites[k].test) for k in ("NYU", "UM", "USM", "UCLA")] == [51, 36, 20, 25]
+    assert [len(sites[k].test) for k in ("NYU", "UM", "USM", "UCLA")] == [
+        51,
+        36,
+        20,
+        25,
+    ]
 
 
 @pytest.mark.data
@@ -277,7 +306,10 @@ def relmat(path: Path, fc: np.ndarray, names: list[str]) -> None:
     """FC as `fcforge fc` writes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ["\t".join(["Node", *names])]
-    lines += ["\t".join([n, *(f"{v:.9g}" for v in row)]) for n, row in zip(names, fc, strict=True)]
+    lines += [
+        "\t".join([n, *(f"{v:.9g}" for v in row)])
+        for n, row in zip(names, fc, strict=True)
+    ]
     path.write_text("\n".join(lines) + "\n")
 
 
@@ -312,12 +344,17 @@ def test_covariates_of_another_file_are_joined_by_id(tmp_path):
     path = write_npz(tmp_path / "d.npz", made)
     order = np.arange(len(made))[::-1]
     np.savez(
-        tmp_path / "more.npz", subject_id=made.subject_id[order][1:], mean_fd=order[1:] / 10.0,
-        label=np.zeros(len(made) - 1), name=np.array(["x"] * (len(made) - 1)),
-    )  # fmt: skip
+        tmp_path / "more.npz",
+        subject_id=made.subject_id[order][1:],
+        mean_fd=order[1:] / 10.0,
+        label=np.zeros(len(made) - 1),
+        name=np.array(["x"] * (len(made) - 1)),
+    )
     back = load_folder(path, covariates=tmp_path / "more.npz")
     assert np.isnan(back.covariates["mean_fd"][-1])  # not in the other file
-    np.testing.assert_allclose(back.covariates["mean_fd"][:-1], np.arange(len(made) - 1) / 10)
+    np.testing.assert_allclose(
+        back.covariates["mean_fd"][:-1], np.arange(len(made) - 1) / 10
+    )
     assert "label" not in back.covariates
     np.savez(tmp_path / "none.npz", subject_id=np.array(["z"]), mean_fd=np.array([1.0]))
     with pytest.raises(DataError, match="holds no covariate of these subjects"):
@@ -351,10 +388,15 @@ def test_the_positive_class_of_an_npz(labels, positive, classes, tmp_path):
     n = 6
     label = np.array([labels[i % 2] for i in range(n)])
     fc = np.tile(np.eye(3, dtype=np.float32), (n, 1, 1))
-    np.savez(tmp_path / "x.npz", fc=fc, label=label, site=["A"] * n, subject_id=np.arange(n))
+    np.savez(
+        tmp_path / "x.npz", fc=fc, label=label, site=["A"] * n, subject_id=np.arange(n)
+    )
     cohort = load_folder(tmp_path / "x.npz", positive=positive)
     assert cohort.classes == classes
-    patients = [str(value) == classes[1] or value == 1.0 == labels[1] for value in label.tolist()]
+    patients = [
+        str(value) == classes[1] or value == 1.0 == labels[1]
+        for value in label.tolist()
+    ]
     assert cohort.y.tolist() == [int(p) for p in patients]
 
 

@@ -27,7 +27,10 @@ def test_demean_by_hand():
 
 def test_class_share_does_not_move_a_site():
     """Two sites that differ in nothing but their share of patients stay as they are."""
-    control, patient = np.array([[0.0, 1.0, 2.0], [0.2, 1.1, 2.3]]), np.array([1.0, 1.0, 0.5])
+    control, patient = (
+        np.array([[0.0, 1.0, 2.0], [0.2, 1.1, 2.3]]),
+        np.array([1.0, 1.0, 0.5]),
+    )
     few = np.concatenate([control, control, control + patient])
     many = np.concatenate([control, control + patient, control + patient])
     y_few, y_many = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
@@ -91,7 +94,9 @@ def test_neither_test_subjects_nor_other_sites_nor_test_labels_matter(how):
     again = harmonise_sites(poisoned, how, first)[second]
     assert torch.equal(again.train.fc, honest.train.fc)
     assert torch.equal(again.val.fc, honest.val.fc)
-    flipped = replace(sites[second], test=FCBatch(sites[second].test.fc, 1 - sites[second].test.y))
+    flipped = replace(
+        sites[second], test=FCBatch(sites[second].test.fc, 1 - sites[second].test.y)
+    )
     relabelled = harmonise_sites({**sites, second: flipped}, how, first)[second]
     assert torch.equal(relabelled.test.fc, honest.test.fc)
 
@@ -130,7 +135,9 @@ def test_harmonised_run_learns_harmonised_subjects(method, tmp_path):
 
 
 def test_untrained_network_sees_sites_as_they_are(tmp_path):
-    spec = replace(small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat")
+    spec = replace(
+        small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat"
+    )
     workshop = Workshop(small_world.cohort(), Store(tmp_path))
     plain = workshop.sites(replace(spec, order=()))
     assert all("harmonised" not in site.provenance for site in plain.values())
@@ -138,7 +145,9 @@ def test_untrained_network_sees_sites_as_they_are(tmp_path):
 
 def test_zero_shot_cells_use_no_diagnosis_of_the_unseen_site(tmp_path, monkeypatch):
     """Other training diagnoses of the third site change its scores only once it is learned."""
-    spec = replace(small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat")
+    spec = replace(
+        small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat"
+    )
     workshop = Workshop(small_world.cohort(), Store(tmp_path))
     third = spec.order[2]
     flipped = Workshop(small_world.cohort(), Store(tmp_path / "other"))

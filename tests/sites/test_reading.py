@@ -24,7 +24,9 @@ def test_fc_or_time_series():
     np.testing.assert_array_equal(to_fc(series), pearson_fc(series).astype(np.float32))
     fc = fc_of()
     np.testing.assert_array_equal(to_fc(fc), fc.astype(np.float32))
-    np.testing.assert_array_equal(to_fc(fc - np.eye(6)), (fc - np.eye(6)).astype(np.float32))
+    np.testing.assert_array_equal(
+        to_fc(fc - np.eye(6)), (fc - np.eye(6)).astype(np.float32)
+    )
     again = pearson_fc(fc).astype(np.float32)
     np.testing.assert_array_equal(to_fc(fc, kind="timeseries"), again)
     with pytest.raises(DataError, match="10 x 6, not square"):
@@ -44,12 +46,16 @@ def smooth(n_volumes: int, n_rois: int, level: float = 0.0) -> np.ndarray:
     return x + level * rng.uniform(1, 2, size=n_rois)
 
 
-@pytest.mark.parametrize(("level", "why"), [(0.0, "smoother along the rows"), (500.0, "own level")])
+@pytest.mark.parametrize(
+    ("level", "why"), [(0.0, "smoother along the rows"), (500.0, "own level")]
+)
 def test_a_transposed_series_is_told(level, why):
     series = smooth(150, 20, level)
     assert looks_transposed(series) == ""
     assert to_fc(series).shape == (20, 20)
-    with pytest.raises(DataError, match=f"20 x 150 looks like a transposed time series.*{why}"):
+    with pytest.raises(
+        DataError, match=f"20 x 150 looks like a transposed time series.*{why}"
+    ):
         to_fc(series.T, where="s.csv")
     assert to_fc(series.T, "timeseries").shape == (150, 150)  # the user insists
 
@@ -63,7 +69,9 @@ def test_noise_has_no_direction(shape):
 @pytest.mark.data
 def test_real_series_have_a_direction(shared_data):
     files = sorted((shared_data / "abide_pcp_sample").rglob("*.1D"))
-    files += sorted((shared_data / "halfpipe_sample").rglob("*schaefer400_timeseries.tsv"))
+    files += sorted(
+        (shared_data / "halfpipe_sample").rglob("*schaefer400_timeseries.tsv")
+    )
     assert len(files) == 30
     for file in files:
         series = read_matrix_file(file)[0]
@@ -77,16 +85,32 @@ def conn(path: Path, fc: np.ndarray, names: list[str], extra: int = 0) -> Path:
     z = np.arctanh(np.where(np.eye(len(fc), dtype=bool), np.nan, fc))
     z = np.hstack([z, np.full((len(fc), extra), 0.1)])
     targets = [*names, *(f"networks.{k}" for k in range(extra))]
-    cells = {"names": np.array(names, dtype=object), "names2": np.array(targets, dtype=object)}
-    savemat(path, {"Z": z, **cells, "DOF": 120.0, "SE": np.ones(len(fc))}, do_compression=True)
+    cells = {
+        "names": np.array(names, dtype=object),
+        "names2": np.array(targets, dtype=object),
+    }
+    savemat(
+        path,
+        {"Z": z, **cells, "DOF": 120.0, "SE": np.ones(len(fc))},
+        do_compression=True,
+    )
     return path
 
 
 @pytest.mark.parametrize("extra", [0, 2])
 def test_conn_files_are_fisher_z_with_names(extra, tmp_path):
     fc = pearson_fc(np.random.default_rng(0).normal(size=(9, 6)))
-    names = ["atlas.FP r (Frontal Pole Right)", "b", "c", "d", "e", "Vermis \N{MICRO SIGN}"]
-    matrix, found = read_matrix_file(conn(tmp_path / "resultsROI.mat", fc, names, extra))
+    names = [
+        "atlas.FP r (Frontal Pole Right)",
+        "b",
+        "c",
+        "d",
+        "e",
+        "Vermis \N{MICRO SIGN}",
+    ]
+    matrix, found = read_matrix_file(
+        conn(tmp_path / "resultsROI.mat", fc, names, extra)
+    )
     assert found[:6] == tuple(names)
     np.testing.assert_allclose(to_fc(matrix), fc, atol=1e-6)
     np.testing.assert_allclose(to_fc(matrix, "fisher_z"), fc, atol=1e-6)
@@ -122,10 +146,15 @@ def table(folder, *rows, name="participants.tsv"):
 def test_a_dataset_gives_ids_covariates_and_roi_names(tmp_path):
     path = tmp_path / "d.npz"
     np.savez(
-        path, fc=np.stack([fc(0), fc(1)]), subject_id=["a", "b"], AGE_AT_SCAN=[10, 12],
-        gender=["M", "f"], func_mean_fd=[0.1, -9999.0], scanner=["x", "y"],
+        path,
+        fc=np.stack([fc(0), fc(1)]),
+        subject_id=["a", "b"],
+        AGE_AT_SCAN=[10, 12],
+        gender=["M", "f"],
+        func_mean_fd=[0.1, -9999.0],
+        scanner=["x", "y"],
         roi_names=[f"R{i}" for i in range(R)],
-    )  # fmt: skip
+    )
     scans = found(path)
     assert dict(scans["a"].covariates) == {"age": 10.0, "sex": 1.0, "mean_fd": 0.1}
     assert scans["b"].covariates["sex"] == 2.0
@@ -139,14 +168,19 @@ def test_a_table_beside_the_files_gives_covariates(tmp_path):
     np.save(tmp_path / "sub-s10_fc.npy", fc(1))
     np.save(tmp_path / "other.npy", fc(2))
     table(
-        tmp_path, ("participant_id", "Age", "Gender"), ("sub-s1", "9.5", "female"),
+        tmp_path,
+        ("participant_id", "Age", "Gender"),
+        ("sub-s1", "9.5", "female"),
         ("s10", "n/a", "male"),
-    )  # fmt: skip
+    )
     scans = found(tmp_path)
     assert dict(scans["s1.npy"].covariates) == {"age": 9.5, "sex": 2.0}
     assert dict(scans["sub-s10_fc.npy"].covariates) == {"sex": 1.0}
     assert dict(scans["other.npy"].covariates) == {}
-    assert dict(found(tmp_path / "s1.npy")["s1.npy"].covariates) == {"age": 9.5, "sex": 2.0}
+    assert dict(found(tmp_path / "s1.npy")["s1.npy"].covariates) == {
+        "age": 9.5,
+        "sex": 2.0,
+    }
 
 
 def test_names_of_columns_are_kept(tmp_path):
@@ -180,7 +214,9 @@ def test_a_dataset_with_other_counts_is_refused(tmp_path):
         found(tmp_path / "nothing.npy")
 
 
-def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(tmp_path, monkeypatch):
+def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, fc=np.zeros((100, 160, 160)), subject_id=np.arange(100))
     monkeypatch.setenv("FCFORGE_MAX_GB", "0.01")

@@ -19,13 +19,19 @@ from fcforge.sites.recipes import (
 
 def test_layouts_have_the_papers_counts():
     counts = {
-        name: [(p.patients, p.controls) for p in places] for name, places in layouts().items()
+        name: [(p.patients, p.controls) for p in places]
+        for name, places in layouts().items()
     }
     assert counts["abide"] == [(79, 105), (54, 45), (68, 77), (58, 43)]
     assert sum(a for a, _ in counts["mdd"]) == 506
     assert sum(a + b for a, b in counts["bsnip"]) == 1005
-    assert [p.name for p in layouts()["mdd"]] == ["Sim-S1", "Sim-S9", "Sim-S14", "Sim-S20",
-                                                  "Sim-S21"]  # fmt: skip
+    assert [p.name for p in layouts()["mdd"]] == [
+        "Sim-S1",
+        "Sim-S9",
+        "Sim-S14",
+        "Sim-S20",
+        "Sim-S21",
+    ]
     assert layouts()["abide"][1].fd_patients == 0.236
 
 
@@ -39,7 +45,9 @@ def test_sites_are_cut_continued_and_scaled():
     assert places_of("abide", 1, 0.5)[0].patients == 40  # 39.5, to the even
 
 
-@pytest.mark.parametrize(("n_sites", "scale"), [(0, 1.0), (-1, 1.0), (2, 0.0), (2, float("nan"))])
+@pytest.mark.parametrize(
+    ("n_sites", "scale"), [(0, 1.0), (-1, 1.0), (2, 0.0), (2, float("nan"))]
+)
 def test_sizes_that_mean_nothing_are_refused(n_sites, scale):
     with pytest.raises(ConfigError, match="n_sites is 1 or more, scale is above 0"):
         places_of("abide", n_sites, scale)
@@ -48,10 +56,16 @@ def test_sizes_that_mean_nothing_are_refused(n_sites, scale):
 def test_numbers_stand_in_place_of_the_presets_own():
     assert recipe_of("hard", None, None) == PRESETS["hard"]
     changed = recipe_of("hard", 0.0, 1.0)
-    assert (changed.d_scale, changed.rho, changed.gain) == (0.0, 1.0, PRESETS["hard"].gain)
+    assert (changed.d_scale, changed.rho, changed.gain) == (
+        0.0,
+        1.0,
+        PRESETS["hard"].gain,
+    )
 
 
-@pytest.mark.parametrize(("d_scale", "rho"), [(-0.1, None), (None, 1.1), (None, float("nan"))])
+@pytest.mark.parametrize(
+    ("d_scale", "rho"), [(-0.1, None), (None, 1.1), (None, float("nan"))]
+)
 def test_strengths_out_of_bounds_are_refused(d_scale, rho):
     with pytest.raises(ConfigError, match="rho lies between -1 and 1"):
         recipe_of("easy", d_scale, rho)
@@ -70,7 +84,9 @@ def test_the_right_half_mirrors_the_left(n):
     other = twins(atlas.roi_names)
     np.testing.assert_array_equal(other[other], np.arange(n))  # there and back
     np.testing.assert_allclose(atlas.xyz[other], atlas.xyz * [-1, 1, 1], atol=1e-12)
-    assert (other == np.arange(n)).sum() == n % 2  # an odd count leaves one on the midline
+    assert (
+        other == np.arange(n)
+    ).sum() == n % 2  # an odd count leaves one on the midline
     assert len(set(atlas.roi_names)) == n
     assert [atlas.systems[k] for k in other] == list(atlas.systems)
 

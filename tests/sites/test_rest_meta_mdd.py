@@ -15,7 +15,12 @@ COUNTS = {"S1": 5, "S4": 2, "S9": 5, "S14": 5, "S20": 5, "S21": 5}
 
 
 def ids() -> list[str]:
-    return [f"{s}-{dx}-{i + 1:04d}" for s, n in COUNTS.items() for dx in (1, 2) for i in range(n)]
+    return [
+        f"{s}-{dx}-{i + 1:04d}"
+        for s, n in COUNTS.items()
+        for dx in (1, 2)
+        for i in range(n)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,9 @@ def test_the_duplicate_site_is_left_out_and_said(shared: Path):
         load_rest_meta_mdd(shared, sites=["S4"])
 
 
-def test_the_consortium_list_chooses_subjects_and_adds_covariates(shared: Path, tmp_path: Path):
+def test_the_consortium_list_chooses_subjects_and_adds_covariates(
+    shared: Path, tmp_path: Path
+):
     cohort = load_rest_meta_mdd(shared, subjects=shared / "Stat_Sub_Info.mat")
     assert np.isnan(cohort.covariates["age"][0])
     assert cohort.covariates["age"][1] == 20.0
@@ -90,7 +97,9 @@ def test_the_consortium_list_chooses_subjects_and_adds_covariates(shared: Path, 
         load_rest_meta_mdd(shared, subjects=wrong)
 
 
-def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(tmp_path: Path):
+def test_listed_but_absent_and_truncated_subjects_are_named_the_rest_loads(
+    tmp_path: Path,
+):
     folder = tmp_path / "ROISignals_FunImgARCWF"
     folder.mkdir()
     rng = np.random.default_rng(0)

@@ -20,7 +20,9 @@ def realistic() -> Cohort:
 
 
 def fisher_z(cohort: Cohort) -> np.ndarray:
-    return np.arctanh(np.clip(upper_from_fc(cohort.fc).astype(np.float64), -0.999, 0.999))
+    return np.arctanh(
+        np.clip(upper_from_fc(cohort.fc).astype(np.float64), -0.999, 0.999)
+    )
 
 
 def test_full_layout_in_seconds(realistic):
@@ -71,7 +73,9 @@ def _holdout(z: np.ndarray, target: np.ndarray, alpha: float) -> float:
     mean, sd = z[train].mean(axis=0), z[train].std(axis=0)
     a, b = (z[train] - mean) / sd, (z[test] - mean) / sd
     classes = np.unique(target)
-    onehot = (target[train][:, None] == classes) - (target[train][:, None] == classes).mean(axis=0)
+    onehot = (target[train][:, None] == classes) - (
+        target[train][:, None] == classes
+    ).mean(axis=0)
     weights = np.linalg.solve(a @ a.T + alpha * np.eye(len(a)), onehot)
     return float((classes[(b @ a.T @ weights).argmax(axis=1)] == target[test]).mean())
 
@@ -79,7 +83,9 @@ def _holdout(z: np.ndarray, target: np.ndarray, alpha: float) -> float:
 def test_sites_are_recognisable_and_diagnosis_is_learnable_but_hard(realistic):
     z = fisher_z(realistic)
     assert _holdout(z, realistic.site, 1e3) > 0.9  # real .973
-    assert 0.58 < _holdout(z, realistic.y, 1e4) < 0.82  # real .717 with more training data
+    assert (
+        0.58 < _holdout(z, realistic.y, 1e4) < 0.82
+    )  # real .717 with more training data
 
 
 def test_without_disorder_and_motion_difference_labels_mean_nothing():
@@ -134,7 +140,13 @@ def test_hard_shift_moves_sites_further_apart():
         ("mdd", {"S1": 146, "S9": 96, "S14": 93, "S20": 470, "S21": 144}),
         (
             "bsnip",
-            {"Hartford": 297, "Chicago": 239, "Dallas": 197, "Georgia": 152, "Baltimore": 120},
+            {
+                "Hartford": 297,
+                "Chicago": 239,
+                "Dallas": 197,
+                "Georgia": 152,
+                "Baltimore": 120,
+            },
         ),
     ],
 )
@@ -156,7 +168,8 @@ def test_other_sites_do_not_change_a_site():
 
 def test_seeds_differ_and_scale_keeps_both_classes():
     assert not np.array_equal(
-        simulate(n_rois=8, scale=0.1, seed=0).fc, simulate(n_rois=8, scale=0.1, seed=1).fc
+        simulate(n_rois=8, scale=0.1, seed=0).fc,
+        simulate(n_rois=8, scale=0.1, seed=1).fc,
     )
     tiny = simulate(n_rois=8, scale=0.001)
     assert len(tiny) == 4 * 8
@@ -187,7 +200,10 @@ def test_aal_table():
     assert (atlas.codes[0], atlas.codes[-1]) == (2001, 9170)
     assert list(atlas.codes) == sorted(atlas.codes)
     assert len(set(atlas.systems)) == 9
-    left, right = atlas.roi_names.index("Precuneus_L"), atlas.roi_names.index("Precuneus_R")
+    left, right = (
+        atlas.roi_names.index("Precuneus_L"),
+        atlas.roi_names.index("Precuneus_R"),
+    )
     assert twins(atlas.roi_names)[left] == right
     assert twins(atlas.roi_names)[right] == left
     assert (twins(atlas.roi_names) == np.arange(116)).sum() == 8  # the vermis
@@ -199,12 +215,18 @@ def test_aal_table():
 @pytest.mark.parametrize("n_rois", [4, 7, 90, 400])
 def test_made_up_atlas_is_a_mirror_image(n_rois):
     atlas = made_up_atlas(n_rois)
-    np.testing.assert_array_equal(twins(atlas.roi_names)[twins(atlas.roi_names)], np.arange(n_rois))
-    np.testing.assert_allclose(atlas.xyz[twins(atlas.roi_names)], atlas.xyz * [-1, 1, 1])
+    np.testing.assert_array_equal(
+        twins(atlas.roi_names)[twins(atlas.roi_names)], np.arange(n_rois)
+    )
+    np.testing.assert_allclose(
+        atlas.xyz[twins(atlas.roi_names)], atlas.xyz * [-1, 1, 1]
+    )
     assert [atlas.systems[t] for t in twins(atlas.roi_names)] == list(atlas.systems)
     assert len(set(atlas.systems)) == max(1, min(9, n_rois // 6))
     assert len({tuple(p) for p in atlas.xyz.round(6).tolist()}) == n_rois
 
 
 def test_simulated_names_are_not_real_ones():
-    assert all(p.name.startswith("Sim-") for layout in layouts().values() for p in layout)
+    assert all(
+        p.name.startswith("Sim-") for layout in layouts().values() for p in layout
+    )

@@ -49,7 +49,9 @@ def test_exactly_stratified_and_complete():
     for name, site in make_sites(cohort, seed=3).items():
         for cls in (0, 1):
             expected = split_counts(SIZES[name][cls], 0.3, 0.2)
-            got = tuple(int((b.y == cls).sum()) for b in (site.train, site.val, site.test))
+            got = tuple(
+                int((b.y == cls).sum()) for b in (site.train, site.val, site.test)
+            )
             assert got == expected
         ids = [i for split in ("train", "val", "test") for i in site.subject_ids[split]]
         assert sorted(ids) == sorted(cohort.subject_id[cohort.site == name])
@@ -113,7 +115,9 @@ def test_seed_and_name_matter():
 
 def test_every_subject_is_tested_about_equally_often():
     cohort = cohort_of({"A": (10, 10)})
-    tested = Counter(i for s in range(200) for i in split_site(cohort, "A", s).subject_ids["test"])
+    tested = Counter(
+        i for s in range(200) for i in split_site(cohort, "A", s).subject_ids["test"]
+    )
     assert len(tested) == 20
     assert min(tested.values()) > 30  # expected 60, SD 6.5
     assert max(tested.values()) < 90
@@ -121,7 +125,12 @@ def test_every_subject_is_tested_about_equally_often():
 
 @pytest.mark.parametrize(
     ("sizes", "match"),
-    [((12, 0), "one class only"), ((0, 12), "one class only"), ((3, 9), "too small"), ((4, 3), "")],
+    [
+        ((12, 0), "one class only"),
+        ((0, 12), "one class only"),
+        ((3, 9), "too small"),
+        ((4, 3), ""),
+    ],
 )
 def test_sites_that_cannot_be_split(sizes, match):
     with pytest.raises(DataError, match=f"site 'A'.*{match}"):
@@ -137,7 +146,9 @@ def test_make_sites_picks_orders_and_checks():
         make_sites(cohort, 0, names=["Z"])
 
 
-@pytest.mark.parametrize(("test", "val"), [(0.0, 0.2), (1.0, 0.2), (0.3, 1.0), (0.3, -0.1)])
+@pytest.mark.parametrize(
+    ("test", "val"), [(0.0, 0.2), (1.0, 0.2), (0.3, 1.0), (0.3, -0.1)]
+)
 def test_impossible_fractions(test, val):
     with pytest.raises(ConfigError, match="cannot be used"):
         split_site(cohort_of(SIZES), "A", 0, test, val)

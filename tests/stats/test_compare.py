@@ -39,7 +39,9 @@ def test_permutation_p_is_uniform_under_the_null():
     for k in range(200):
         ids = {"A": tuple(f"{k}-{i}" for i in range(60))}
         pair = [run({"A": [rng.random(60)]}, {"A": y}, subject_ids=ids) for _ in "ab"]
-        p_values.append(stats.compare(pair[:1], pair[1:], summary="acc", n_draws=199).p_value)
+        p_values.append(
+            stats.compare(pair[:1], pair[1:], summary="acc", n_draws=199).p_value
+        )
     assert np.mean(np.array(p_values) <= 0.05) <= 0.09
     assert 0.4 < np.mean(p_values) < 0.65
 
@@ -53,7 +55,9 @@ def test_compare_uses_shared_pairs_only():
     assert c.wins == 1.0
     with pytest.raises(DataError, match="share no"):
         stats.compare(a, fake_learner("c", seeds=(7,)))
-    moved = [replace(r, subject_ids={s: r.subject_ids[s][::-1] for s in r.sites}) for r in a]
+    moved = [
+        replace(r, subject_ids={s: r.subject_ids[s][::-1] for s in r.sites}) for r in a
+    ]
     with pytest.raises(DataError, match="different subjects"):
         stats.compare(a, moved)
 
@@ -69,7 +73,8 @@ def test_compare_equals_difference_of_means():
 
 def test_a_comparer_gives_what_compare_gives():
     a, b, c = (
-        fake_learner(t, skill=k, seeds=(0, 1)) for t, k in (("a", 1), ("b", 1.2), ("c", 0.8))
+        fake_learner(t, skill=k, seeds=(0, 1))
+        for t, k in (("a", 1), ("b", 1.2), ("c", 0.8))
     )
     comparer = stats.Comparer(n_draws=60)
     for x, y in ((a, b), (a, c), (b, c), (a, b)):
@@ -79,7 +84,9 @@ def test_a_comparer_gives_what_compare_gives():
 
 def test_holm_by_hand():
     made = [stats.Comparison(0, 0, 0, p, 1, 0.5) for p in (0.04, 0.01, 0.03, 0.5)]
-    assert [c.p_holm for c in stats.holm(made)] == pytest.approx([0.09, 0.04, 0.09, 0.5])
+    assert [c.p_holm for c in stats.holm(made)] == pytest.approx(
+        [0.09, 0.04, 0.09, 0.5]
+    )
     assert [c.p_value for c in stats.holm(made)] == [0.04, 0.01, 0.03, 0.5]
     assert stats.holm([]) == []
 

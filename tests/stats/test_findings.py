@@ -10,7 +10,9 @@ from fcforge.types import Leaks
 
 
 def texts(results, **kwargs):
-    return "\n".join(f"{f.learner}: {f.text}" for f in stats.findings(results, **kwargs))
+    return "\n".join(
+        f"{f.learner}: {f.text}" for f in stats.findings(results, **kwargs)
+    )
 
 
 def test_findings_name_what_is_wrong():
@@ -22,7 +24,9 @@ def test_findings_name_what_is_wrong():
     assert "stuck: calls everybody the same in 720 of 720" in texts([*good, *stuck])
     assert "good: calls" not in texts([*good, *stuck])
     leaky = fake_learner("leaky", skill=1.5, leaks=Leaks(select_on_test=True))
-    assert "leaky: was run with test data leaking in: select_on_test" in texts([*good, *leaky])
+    assert "leaky: was run with test data leaking in: select_on_test" in texts(
+        [*good, *leaky]
+    )
     assert stats.leaks_on([*good, *leaky]) == {"leaky": ("select_on_test",)}
     assert "lacks 2 of 72 (order, seed) pairs" in texts([*good, *leaky[2:]])
 

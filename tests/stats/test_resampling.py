@@ -139,9 +139,13 @@ def test_forgetting_of_coins_is_luck_and_nothing_else():
 def test_true_forgetting_is_kept():
     """Everything right, then half of it: both forms say .5."""
     y = np.tile([0, 1], 10)
-    right, half = np.where(y == 1, 0.9, 0.1), np.where(np.arange(20) < 10, y, 1 - y) * 0.8 + 0.1
+    right, half = (
+        np.where(y == 1, 0.9, 0.1),
+        np.where(np.arange(20) < 10, y, 1 - y) * 0.8 + 0.1,
+    )
     one = run(
-        {"A": [right, right, half], "B": [right] * 3, "C": [right] * 3}, dict.fromkeys("ABC", y)
+        {"A": [right, right, half], "B": [right] * 3, "C": [right] * 3},
+        dict.fromkeys("ABC", y),
     )
     found = stats.estimate([one], names=("fm", "fm_split"), n_draws=10)
     assert found["fm"].mean == pytest.approx(0.25)

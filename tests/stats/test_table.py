@@ -17,7 +17,9 @@ def test_table_has_the_majority_row_and_all_columns():
     assert df.learner[0] == "majority class"
     assert df.aaa[0] == pytest.approx(1 - np.mean(0.4), abs=0.06)
     assert df.learner[1] == "majority class of each site"
-    assert list(df.learner[2:]) == list(df[2:].sort_values("aaa", ascending=False).learner)
+    assert list(df.learner[2:]) == list(
+        df[2:].sort_values("aaa", ascending=False).learner
+    )
     for c in stats.COLUMNS:
         assert {c.key, f"{c.key}_low", f"{c.key}_high", f"{c.key}_sd"} <= set(df)
     at = df.set_index("learner")
@@ -41,9 +43,15 @@ def test_majority_is_not_added_twice():
 
 def test_further_metrics_on_request():
     runs = fake_learner("x", forgets=0.3, seeds=(0, 1))
-    df = stats.table(runs, metrics=("brier", "sensitivity"), n_draws=30).set_index("learner")
-    assert df.brier["x"] == pytest.approx(np.mean([m.summary(r, "brier")["aaa"] for r in runs]))
-    assert df.brier_fm["x"] == pytest.approx(np.mean([m.summary(r, "brier")["fm"] for r in runs]))
+    df = stats.table(runs, metrics=("brier", "sensitivity"), n_draws=30).set_index(
+        "learner"
+    )
+    assert df.brier["x"] == pytest.approx(
+        np.mean([m.summary(r, "brier")["aaa"] for r in runs])
+    )
+    assert df.brier_fm["x"] == pytest.approx(
+        np.mean([m.summary(r, "brier")["fm"] for r in runs])
+    )
     assert df.sensitivity_low["x"] < df.sensitivity["x"] < df.sensitivity_high["x"]
     assert stats.means(runs, "brier", ("fm",))["fm"] == pytest.approx(df.brier_fm["x"])
 
@@ -54,7 +62,10 @@ def test_both_majority_classes_with_their_forgetting():
     scores = {s: np.tile(np.linspace(0.1, 0.9, len(v)), (2, 1)) for s, v in y.items()}
     one = run(scores, y, order="AB", train_positive={"A": 0.3, "B": 0.85})
     first, second = stats.rows([one], n_draws=5)[:2]
-    assert [r.learner for r in (first, second)] == ["majority class", "majority class of each site"]
+    assert [r.learner for r in (first, second)] == [
+        "majority class",
+        "majority class of each site",
+    ]
     assert first.is_majority
     assert second.is_majority
     assert first.estimates["fm"].mean == pytest.approx(0.7 - 0.3)

@@ -37,7 +37,9 @@ def site() -> FCBatch:
 @pytest.fixture(scope="module")
 def audit(site) -> Audit:
     rows = {"copy": Component("bootstrap"), "edge_gauss": Component("edge_gauss")}
-    return audit_generators(rows, site, other=site.fc, plan=PLAN, untrained=Component("edge_gauss"))
+    return audit_generators(
+        rows, site, other=site.fc, plan=PLAN, untrained=Component("edge_gauss")
+    )
 
 
 def test_copy_leaks_everything_and_untrained_nothing(audit) -> None:
@@ -81,7 +83,10 @@ def test_stratified_keeps_classes() -> None:
 
 def test_audit_repeats_and_survives_json(site, audit) -> None:
     again = audit_generators(
-        {"edge_gauss": Component("edge_gauss")}, site, plan=PLAN, untrained=Component("edge_gauss")
+        {"edge_gauss": Component("edge_gauss")},
+        site,
+        plan=PLAN,
+        untrained=Component("edge_gauss"),
     )
     a, b = (x.row("edge_gauss", "DOMIAS") for x in (audit, again))
     assert a == b
@@ -99,7 +104,9 @@ def test_words_are_exact(audit) -> None:
 
 
 def test_report_section_escapes(audit) -> None:
-    evil = Audit(audit.rows, {**audit.about, "what": "x", "not_attacked": ["<script>alert(1)"]})
+    evil = Audit(
+        audit.rows, {**audit.about, "what": "x", "not_attacked": ["<script>alert(1)"]}
+    )
     page = str(words.section(evil).html())
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -119,7 +126,11 @@ def files(tmp_path_factory, site):
     ids = np.array([f"s{i:03d}" for i in range(len(flat))])
     data = folder / "site.npz"
     np.savez(
-        data, fc_upper=flat, label=site.y.numpy(), site=np.array(["A"] * len(flat)), subject_id=ids
+        data,
+        fc_upper=flat,
+        label=site.y.numpy(),
+        site=np.array(["A"] * len(flat)),
+        subject_id=ids,
     )
     noisy = flat + 0.02 * np.random.default_rng(0).standard_normal(flat.shape)
     np.savez(folder / "halves.npz", subject_id=ids, fc_first=noisy, fc_second=flat)
@@ -130,15 +141,32 @@ def test_command_audits_a_generator(files, tmp_path) -> None:
     data, halves = files
     small = ("--halves", halves, "--worlds", 4, "--multiple", 2)
     answer = fcforge(
-        "audit", "--data", data, "--site", "A", "--generator", "edge_gauss", *small,
-        "--out", tmp_path / "out", "--json",
-    )  # fmt: skip
+        "audit",
+        "--data",
+        data,
+        "--site",
+        "A",
+        "--generator",
+        "edge_gauss",
+        *small,
+        "--out",
+        tmp_path / "out",
+        "--json",
+    )
     assert answer.code == 0, answer.err
     found = json.loads(answer.out)
-    assert {r["attack"] for r in found["rows"]} >= {"fingerprint", "shadow models", "DOMIAS"}
-    assert read_audit(tmp_path / "out" / "audit.json").to_json()["rows"] == found["rows"]
+    assert {r["attack"] for r in found["rows"]} >= {
+        "fingerprint",
+        "shadow models",
+        "DOMIAS",
+    }
+    assert (
+        read_audit(tmp_path / "out" / "audit.json").to_json()["rows"] == found["rows"]
+    )
     fingerprint = [
-        r for r in found["rows"] if (r["release"], r["attack"]) == ("bootstrap", "fingerprint")
+        r
+        for r in found["rows"]
+        if (r["release"], r["attack"]) == ("bootstrap", "fingerprint")
     ]
     assert fingerprint[0]["identified"][0] > 0.8
 
@@ -152,7 +180,9 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
     assert "--record was given without --capsule" in answer.err
     with pytest.raises(ConfigError, match="corr_gauss"):
         parse_generator("corr_gaus")
-    with pytest.raises(DataError, match="holds no halves of runs: no fc_first, fc_second"):
+    with pytest.raises(
+        DataError, match="holds no halves of runs: no fc_first, fc_second"
+    ):
         read_halves(data)
     cut = tmp_path / "cut.npz"
     for share in (0.3, 0.9):
@@ -171,7 +201,9 @@ def test_an_audit_of_broken_data_is_refused(files, tmp_path) -> None:
     broken["fc_upper"][3, 5] = np.nan
     np.savez(tmp_path / "broken.npz", allow_pickle=False, **broken)
     path = tmp_path / "broken.npz"
-    answer = fcforge("audit", "--data", path, "--site", "A", "--generator", "edge_gauss")
+    answer = fcforge(
+        "audit", "--data", path, "--site", "A", "--generator", "edge_gauss"
+    )
     assert answer.code == 2
     assert re.search(r"subject 's003'.*NaN or infinite", answer.err)
 
@@ -196,7 +228,10 @@ def test_real_abide_references(shared_data) -> None:
         fc = from_edges(torch.from_numpy(arrays["fc_upper"][nyu].astype(np.float32)))
         y = torch.from_numpy(arrays["label"][nyu].astype(np.int64))
     found = audit_generators(
-        {}, FCBatch(fc, y), plan=AuditPlan(worlds=4, n_draws=20), untrained=Component("edge_gauss")
+        {},
+        FCBatch(fc, y),
+        plan=AuditPlan(worlds=4, n_draws=20),
+        untrained=Component("edge_gauss"),
     )
     assert found.row("bootstrap", "distance ratio").auc.value >= 0.95
     assert abs(found.row("untrained", "distance ratio").auc.value - 0.5) < 0.1

@@ -7,7 +7,12 @@ import torch
 from fcforge.errors import ConfigError, DataError
 from fcforge.graphs import edges
 from fcforge.sites.simulated import simulate
-from fcforge.studies.audit_inputs import audit_site, load_sites, parse_generator, read_halves
+from fcforge.studies.audit_inputs import (
+    audit_site,
+    load_sites,
+    parse_generator,
+    read_halves,
+)
 from fcforge.studies.audit_result import AuditPlan
 
 
@@ -29,8 +34,16 @@ def flat(fc: np.ndarray) -> np.ndarray:
     ("text", "name", "params"),
     [
         ("corr_gauss", "corr_gauss", {}),
-        ("corr_gauss:rank=8,mean_match=false", "corr_gauss", {"rank": 8, "mean_match": False}),
-        ("fcm_vae:preset=authors, epochs=3", "fcm_vae", {"preset": "authors", "epochs": 3}),
+        (
+            "corr_gauss:rank=8,mean_match=false",
+            "corr_gauss",
+            {"rank": 8, "mean_match": False},
+        ),
+        (
+            "fcm_vae:preset=authors, epochs=3",
+            "fcm_vae",
+            {"preset": "authors", "epochs": 3},
+        ),
     ],
 )
 def test_a_generator_is_spelled_with_its_settings(text, name, params) -> None:
@@ -57,7 +70,9 @@ def test_halves_are_read_by_subject(cohort, tmp_path) -> None:
     first, second = read_halves(write_halves(tmp_path / "h.npz", ids, rows, 0.5 * rows))
     assert list(first) == ids
     torch.testing.assert_close(first[ids[2]], torch.from_numpy(cohort.fc[2]).float())
-    torch.testing.assert_close(edges(second[ids[2]]), torch.from_numpy(0.5 * rows[2]).float())
+    torch.testing.assert_close(
+        edges(second[ids[2]]), torch.from_numpy(0.5 * rows[2]).float()
+    )
 
 
 def test_halves_of_another_shape_are_refused(tmp_path) -> None:
@@ -87,7 +102,13 @@ def test_only_subjects_with_both_halves_are_audited(cohort, tmp_path) -> None:
 
 def test_sites_are_picked_and_checked(cohort, tmp_path) -> None:
     path = tmp_path / "data.npz"
-    np.savez(path, fc=cohort.fc, label=cohort.y, site=cohort.site, subject_id=cohort.subject_id)
+    np.savez(
+        path,
+        fc=cohort.fc,
+        label=cohort.y,
+        site=cohort.site,
+        subject_id=cohort.subject_id,
+    )
     (name,) = cohort.site_names
     assert len(load_sites(path, [name]).y) == len(cohort.y)
     with pytest.raises(ConfigError, match="unknown site"):

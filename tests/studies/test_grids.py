@@ -26,7 +26,18 @@ def test_grids_hold_settings_that_exist_and_begin_with_the_default(name):
 
 
 def test_every_method_with_a_weight_has_a_grid():
-    of_the_paper = {"er", "der", "derpp", "ewc", "si", "lwf", "packnet", "twp", "ugcl", "forge"}
+    of_the_paper = {
+        "er",
+        "der",
+        "derpp",
+        "ewc",
+        "si",
+        "lwf",
+        "packnet",
+        "twp",
+        "ugcl",
+        "forge",
+    }
     assert {*grids.GRIDS, "forge"} == of_the_paper | {"forge_ridge", "replay_ridge"}
     assert of_the_paper <= set(METHODS)
 

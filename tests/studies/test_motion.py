@@ -14,7 +14,9 @@ from fcforge.sites import Cohort, load_dataset, make_sites
 from fcforge.studies import motion
 from fcforge.types import Component, LearnerSpec
 
-DATA = Component("simulated", {"preset": "easy", "n_rois": 8, "n_sites": 3, "scale": 0.3})
+DATA = Component(
+    "simulated", {"preset": "easy", "n_rois": 8, "n_sites": 3, "scale": 0.3}
+)
 
 
 @cache
@@ -35,7 +37,9 @@ def with_fd(fd: np.ndarray) -> Cohort:
 def test_motion_that_tells_everything_and_motion_that_tells_nothing():
     rng = np.random.default_rng(0)
     noise = rng.uniform(0.9, 1.1, len(cohort()))
-    tells = motion.motion_results(experiment(), with_fd((0.1 + 0.2 * cohort().y) * noise))
+    tells = motion.motion_results(
+        experiment(), with_fd((0.1 + 0.2 * cohort().y) * noise)
+    )
     assert len(tells) == 2 * 6
     assert all(score_matrix(r).min() == 1.0 for r in tells)
     nothing = motion.motion_results(experiment(), with_fd(0.1 * noise))
@@ -70,7 +74,9 @@ def test_missing_values():
     assert p[0] < 0.1 < 0.9 < p[1]
     assert p[2] == p[3]
     assert np.isfinite(p).all()
-    one_class = motion.fit_scores([(np.array([0.1, np.nan]), np.array([0, 1]))], np.ones(3))
+    one_class = motion.fit_scores(
+        [(np.array([0.1, np.nan]), np.array([0, 1]))], np.ones(3)
+    )
     np.testing.assert_allclose(one_class, 0.5)
     with pytest.raises(DataError, match=r"gives no mean FD.*--phenotypes"):
         motion.motion_results(experiment(), replace(cohort(), covariates={}))
@@ -79,7 +85,9 @@ def test_missing_values():
 def test_phenotype_table(tmp_path):
     ids = cohort().subject_id[:3].tolist()
     table = tmp_path / "p.csv"
-    table.write_text(f"SUB_ID,func_mean_fd\n0{ids[0]},0.25\n{ids[1]},-9999\n{ids[2]},\n")
+    table.write_text(
+        f"SUB_ID,func_mean_fd\n0{ids[0]},0.25\n{ids[1]},-9999\n{ids[2]},\n"
+    )
     fd = motion.with_phenotypes(cohort(), table).covariates["mean_fd"]
     assert fd[0] == 0.25
     assert np.isnan(fd[1:]).all()

@@ -7,7 +7,13 @@ import fcforge
 from fcforge.errors import ConfigError
 
 SPEC = {
-    "dataset": {"name": "simulated", "preset": "easy", "n_sites": 2, "scale": 0.1, "n_rois": 8},
+    "dataset": {
+        "name": "simulated",
+        "preset": "easy",
+        "n_sites": 2,
+        "scale": 0.1,
+        "n_rois": 8,
+    },
     "learner": [{"method": "analytic", "model": "linear"}],
 }
 ROW = {"title": "logistic", "estimator": LogisticRegression(), "keeps": "cumulative"}
@@ -16,7 +22,10 @@ ROW = {"title": "logistic", "estimator": LogisticRegression(), "keeps": "cumulat
 def test_a_table_with_their_estimator_and_our_method(tmp_path):
     told = []
     found = fcforge.run(
-        SPEC, [ROW], out=tmp_path / "run", progress=lambda done, total, what: told.append(done)
+        SPEC,
+        [ROW],
+        out=tmp_path / "run",
+        progress=lambda done, total, what: told.append(done),
     )
     table = found.table.set_index("learner")
     majority = {"majority class", "majority class of each site"}

@@ -22,7 +22,8 @@ from fcforge.studies.tune import Trial, Tuned
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 
 DATA = Component(
-    "simulated", {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15, "seed": 3}
+    "simulated",
+    {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15, "seed": 3},
 )
 QUICK = Component("gcn", small_world.QUICK_MODELS["gcn"])
 
@@ -46,7 +47,9 @@ def test_no_test_subject_is_handed_over(tmp_path):
         split = sites[name].subject_ids
         assert not inner & set(split["test"])
         assert inner >= {*split["train"], *split["val"]}
-    assert len(inner) == sum(len(sites[s].train) + len(sites[s].val) for s in prepared.sites)
+    assert len(inner) == sum(
+        len(sites[s].train) + len(sites[s].val) for s in prepared.sites
+    )
 
 
 def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
@@ -59,9 +62,13 @@ def test_no_other_seeds_test_subject_is_handed_over_either(tmp_path):
         for name, site in make_sites(cohort, seed).items():
             assert not inner & set(site.subject_ids["test"]), (seed, name)
     with pytest.raises(ConfigError, match="fewer than 5 of a class are left"):
-        tuning.prepare_tuning(replace(whole, seeds=tuple(range(20))), tmp_path, repeats=2)
+        tuning.prepare_tuning(
+            replace(whole, seeds=tuple(range(20))), tmp_path, repeats=2
+        )
     with pytest.raises(ConfigError, match="fewer than 5 of a class are left"):
-        tuning.prepare_tuning(replace(whole, folds=3, seeds=(0, 1, 2)), tmp_path, repeats=2)
+        tuning.prepare_tuning(
+            replace(whole, folds=3, seeds=(0, 1, 2)), tmp_path, repeats=2
+        )
 
 
 def test_one_budget_for_every_learner():
@@ -70,7 +77,11 @@ def test_one_budget_for_every_learner():
         assert len(tried) == 12
         settings = [repr((t.method.params, t.training)) for t in tried]
         assert len(set(settings)) == 12
-        assert tried[0].training == {"lr": MODELS["gcn"].lr, "weight_decay": 2e-4, "epochs": 100}
+        assert tried[0].training == {
+            "lr": MODELS["gcn"].lr,
+            "weight_decay": 2e-4,
+            "epochs": 100,
+        }
         assert {t.training["epochs"] for t in tried} <= {50, 100, 200}
     closed = LearnerSpec(Component("replay_ridge"), Component("linear"))
     assert grids.candidates(closed, budget=12)[0].method.params["penalty"] == 0.5
@@ -118,7 +129,9 @@ def test_best_trial():
 
 def test_toml_can_be_read_back():
     learner = LearnerSpec(
-        Component("forge", {"l1": 0.2, "sampling": "uniform", "sampler": {"zscore": False}}),
+        Component(
+            "forge", {"l1": 0.2, "sampling": "uniform", "sampler": {"zscore": False}}
+        ),
         Component("linear", {"features": "centred"}),
         Component("corr_gauss", {"shrink": 1e-5}),
         title='FORGE "quoted"',
@@ -135,8 +148,15 @@ def test_toml_can_be_read_back():
 
 def test_an_estimators_row_can_be_read_back(tmp_path):
     """Named by its function; without the start where the row had none; objects have no name."""
-    (tmp_path / "mine.py").write_text("from sklearn.linear_model import RidgeClassifier as make\n")
-    row = {"estimator": "mine:make", "keeps": "cumulative", "title": "mine", "start": False}
+    (tmp_path / "mine.py").write_text(
+        "from sklearn.linear_model import RidgeClassifier as make\n"
+    )
+    row = {
+        "estimator": "mine:make",
+        "keeps": "cumulative",
+        "title": "mine",
+        "start": False,
+    }
     learner = read_pipeline(row, "here", tmp_path)
     assert grids.candidates(learner, budget=5) == [learner]
     handed = read_pipeline({**row, "estimator": RidgeClassifier()}, "here", tmp_path)

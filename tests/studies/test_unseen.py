@@ -19,7 +19,9 @@ from fcforge.types import Component, LearnerSpec, Training
 
 
 def test_zero_shot_by_hand():
-    full = np.array([[0.5, 0.5, 0.5], [0.9, 0.6, 0.4], [0.8, 0.9, 0.7], [0.7, 0.8, 0.9]])
+    full = np.array(
+        [[0.5, 0.5, 0.5], [0.9, 0.6, 0.4], [0.8, 0.9, 0.7], [0.7, 0.8, 0.9]]
+    )
     np.testing.assert_allclose(unseen.zero_shot(full), [0.5, 0.5, 0.7])
 
 
@@ -35,9 +37,14 @@ def test_after_k_sites_is_the_upper_triangle():
 
 def test_leave_one_out_takes_the_stage_before():
     y = {"A": [0, 1], "B": [0, 1, 1, 0]}
-    scores = {"A": [[0.1, 0.9], [0.9, 0.1]], "B": [[0.1, 0.9, 0.9, 0.9], [0.1, 0.9, 0.9, 0.1]]}
+    scores = {
+        "A": [[0.1, 0.9], [0.9, 0.1]],
+        "B": [[0.1, 0.9, 0.9, 0.9], [0.1, 0.9, 0.9, 0.1]],
+    }
     forth = fake_runs.run(scores, y, order=("A", "B"))
-    back = fake_runs.run({"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A"))
+    back = fake_runs.run(
+        {"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A")
+    )
     found = unseen.leave_one_out([forth, back], n_draws=20)
     assert found["B"].mean == pytest.approx(0.75)
     assert found["A"].mean == pytest.approx(0.5)
@@ -52,20 +59,25 @@ def test_tables_name_every_learner_and_the_majority():
     assert "majority class" in curve.rows
     assert len(curve.rows) == 7
     assert (
-        "| finetune/gcn | 0." in interval_table(curve.title, curve.columns, curve.rows).markdown()
+        "| finetune/gcn | 0."
+        in interval_table(curve.title, curve.columns, curve.rows).markdown()
     )
     brier, ece = unseen.calibration_tables(results, n_draws=20)
     constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
     y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]
     assert constant == pytest.approx(np.mean((0.2 - y) ** 2))
-    assert ece.rows["stuck/gcn"]["NYU"].mean == pytest.approx(abs(0.2 - y.mean()), abs=1e-6)
+    assert ece.rows["stuck/gcn"]["NYU"].mean == pytest.approx(
+        abs(0.2 - y.mean()), abs=1e-6
+    )
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unseen") / "run"
     learner = LearnerSpec(Component("analytic"), Component("linear"))
-    data = Component("simulated", {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15})
+    data = Component(
+        "simulated", {"preset": "easy", "n_rois": 12, "n_sites": 3, "scale": 0.15}
+    )
     prepared = prepare(Experiment(data, (learner,), training=Training(epochs=1)))
     store = open_store(prepared, folder)
     with pytest.raises(StoreError, match="none of the 6 runs"):
@@ -80,7 +92,9 @@ def test_commands_on_a_run_folder(run_folder):
     assert shown.exit_code == 0, shown.output
     assert "| analytic/linear | " in shown.output
     assert "Leave-one-site-out accuracy" in shown.output
-    machine = runner.invoke(app, ["unseen", str(run_folder), "--metric", "auroc", "--json"])
+    machine = runner.invoke(
+        app, ["unseen", str(run_folder), "--metric", "auroc", "--json"]
+    )
     tables = json.loads(machine.output)
     assert len(tables) == 2
     first = next(iter(tables.values()))

@@ -7,6 +7,17 @@ from fcforge.capsule.prediction import predict
 from fcforge.capsule.sealing import Check, Trust, open_capsule, seal, verify, with_audit
 
 __all__ = [
-    "Capsule", "ChainSettings", "Check", "LearnOptions", "Trust", "learn", "learn_next",
-    "open_capsule", "predict", "seal", "settings_for", "verify", "with_audit",
-]  # fmt: skip
+    "Capsule",
+    "ChainSettings",
+    "Check",
+    "LearnOptions",
+    "Trust",
+    "learn",
+    "learn_next",
+    "open_capsule",
+    "predict",
+    "seal",
+    "settings_for",
+    "verify",
+    "with_audit",
+]

@@ -21,9 +21,17 @@ if TYPE_CHECKING:
     from fcforge.capsule.chain import ChainSettings
 
 TYPES = (
-    torch.float64, torch.float32, torch.float16, torch.bfloat16,
-    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-)  # fmt: skip
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
 # All that a state of wrong shapes or with missing names was seen to raise.
 MISFIT = (RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
@@ -43,13 +51,17 @@ def load_arrays(data: bytes, name: str) -> dict[str, Tensor]:
     try:
         tensors = load(data)
     except (SafetensorError, *MISFIT, OverflowError, RecursionError) as error:
-        raise CapsuleError(f"part '{name}' cannot be read ({type(error).__name__}).") from error
+        raise CapsuleError(
+            f"part '{name}' cannot be read ({type(error).__name__})."
+        ) from error
     for key, value in tensors.items():
         if value.dtype not in TYPES:
             raise CapsuleError(f"array '{key}' is of type {value.dtype}.")
         if not bool(torch.isfinite(value).all()):
             raise CapsuleError(f"array '{key}' holds NaN or infinity.")
-    return {key: tensors[key] for key in sorted(tensors)}  # safetensors gives them in any order
+    return {
+        key: tensors[key] for key in sorted(tensors)
+    }  # safetensors gives them in any order
 
 
 def named_harmony(harmony: Harmony | None) -> dict[str, Tensor]:
@@ -58,7 +70,9 @@ def named_harmony(harmony: Harmony | None) -> dict[str, Tensor]:
     return {f"harmony/{name}": torch.from_numpy(array) for name, array in found.items()}
 
 
-def read_lane(data: bytes, settings: "ChainSettings") -> tuple[Lane, Learner, Harmony | None]:
+def read_lane(
+    data: bytes, settings: "ChainSettings"
+) -> tuple[Lane, Learner, Harmony | None]:
     """Lane, learner and harmony; the network's names, shapes and types must be its model's."""
     try:
         learner = settings.build()
@@ -71,15 +85,24 @@ def read_lane(data: bytes, settings: "ChainSettings") -> tuple[Lane, Learner, Ha
         if part not in parts or not key:
             raise CapsuleError(f"array '{name}' belongs nowhere.")
         parts[part][key] = value
-    how, moves = settings.harmonise, {k: v.numpy() for k, v in parts.pop("harmony").items()}
-    if set(moves) != ({"level", "spread", "scale", "shift"} if how != "none" else set()):
-        raise CapsuleError(f"its harmonisation is not what harmonise = '{how}' declares.")
+    how, moves = (
+        settings.harmonise,
+        {k: v.numpy() for k, v in parts.pop("harmony").items()},
+    )
+    if set(moves) != (
+        {"level", "spread", "scale", "shift"} if how != "none" else set()
+    ):
+        raise CapsuleError(
+            f"its harmonisation is not what harmonise = '{how}' declares."
+        )
     lane, model = Lane(**parts), learner.model
     stored = sum(v.numel() for part in (lane.params, lane.stats) for v in part.values())
     with Allowance(2 * stored + 1_000):
         described = Lane(model.init(randomness.torch_rng(0)), model.init_stats(), {})
     if _shapes(lane) != _shapes(described):
-        raise CapsuleError(f"the network is not a '{settings.learner.model.name}' as described.")
+        raise CapsuleError(
+            f"the network is not a '{settings.learner.model.name}' as described."
+        )
     return lane, learner, Harmony(how, **moves) if moves else None
 
 
@@ -88,13 +111,17 @@ def check_harmony(harmony: Harmony | None, n_rois: int, lines: Sequence[Entry]) 
     said = [line.get("harmonised", "") for line in lines]
     if harmony is None:
         if any(said):
-            raise CapsuleError("a ledger line tells of a harmonisation that is not there.")
+            raise CapsuleError(
+                "a ledger line tells of a harmonisation that is not there."
+            )
         return
     if wrong := harmony.complaint(len(lines), n_rois * (n_rois - 1) // 2):
         raise CapsuleError(f"its harmonisation cannot be used: {wrong}.")
     for place, line in enumerate(lines):
         if said[place] != harmony.digest(place):
-            raise CapsuleError(f"how site '{line['site']}' is harmonised is not what it signed.")
+            raise CapsuleError(
+                f"how site '{line['site']}' is harmonised is not what it signed."
+            )
 
 
 def _shapes(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -105,18 +132,29 @@ def _shapes(lane: Lane) -> dict[str, tuple[tuple[int, ...], str]]:
 class Allowance(TorchFunctionMode):
     """Lets torch make arrays of at most so many numbers in all: a forged size costs no memory."""
 
-    FACTORIES = (torch.rand, torch.randn, torch.zeros, torch.ones, torch.empty, torch.full)
+    FACTORIES = (
+        torch.rand,
+        torch.randn,
+        torch.zeros,
+        torch.ones,
+        torch.empty,
+        torch.full,
+    )
 
     def __init__(self, numbers: int) -> None:
         super().__init__()
         self.left = numbers
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if func in self.FACTORIES:
             size = args[0] if args and not isinstance(args[0], int) else args
             self.left -= math.prod(size or (kwargs or {}).get("size", ()))
             if self.left < 0:
-                raise CapsuleError("the described network is larger than the stored one.")
+                raise CapsuleError(
+                    "the described network is larger than the stored one."
+                )
         return func(*args, **(kwargs or {}))
 
 
@@ -133,22 +171,33 @@ def check_lane(lane: Lane, learner: Learner, n_remembered: int, sites: int) -> N
     """
     method, model = learner.method, learner.model
     try:
-        declared = method.declares(model, lane, 1 if method.depends_on == "site" else sites)
+        declared = method.declares(
+            model, lane, 1 if method.depends_on == "site" else sites
+        )
         for key in sorted(declared.keys() ^ lane.state.keys()):
-            what = "is missing" if key in declared else "is not part of this method's state"
+            what = (
+                "is missing"
+                if key in declared
+                else "is not part of this method's state"
+            )
             raise CapsuleError(f"array 'state/{key}' {what}.")
         for key, value in lane.state.items():
             if wrong := declared[key].complaint(value):
                 raise CapsuleError(f"array 'state/{key}' {wrong}.")
         for key in method.row_keys:
             rows = lane.state[key]
-            if rows.numel() and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered:
+            if (
+                rows.numel()
+                and not -1 <= int(rows.min()) <= int(rows.max()) < n_remembered
+            ):
                 raise CapsuleError(f"'{key}' points at subjects that are not there.")
         with torch.no_grad():
             eye = torch.eye(model.n_rois).expand(2, -1, -1)
             logits = method.logits(model, lane, model.prepare(eye))
     except MISFIT as error:
-        raise CapsuleError(f"the network does not work ({type(error).__name__}).") from error
+        raise CapsuleError(
+            f"the network does not work ({type(error).__name__})."
+        ) from error
     if logits.shape != (2, 2) or not bool(torch.isfinite(logits).all()):
         raise CapsuleError("the network does not give two finite scores per subject.")
 
@@ -177,7 +226,9 @@ class Subjects:
         """Nobody."""
         empty = torch.zeros(0, dtype=torch.int64)
         n_edges = n_rois * (n_rois - 1) // 2
-        return cls(torch.zeros(0, n_edges), empty, empty, torch.zeros(0, dtype=torch.uint8))
+        return cls(
+            torch.zeros(0, n_edges), empty, empty, torch.zeros(0, dtype=torch.uint8)
+        )
 
     @classmethod
     def of(cls, batch: FCBatch, site: Tensor, real: Tensor) -> Self:
@@ -197,7 +248,11 @@ class Subjects:
     def batch(self) -> FCBatch:
         """Their FC and labels."""
         n_rois = (1 + math.isqrt(1 + 8 * self.upper.shape[1])) // 2
-        fc = graphs.from_edges(self.upper) if len(self) else torch.zeros(0, n_rois, n_rois)
+        fc = (
+            graphs.from_edges(self.upper)
+            if len(self)
+            else torch.zeros(0, n_rois, n_rois)
+        )
         return FCBatch(fc, self.y)
 
     def of_site(self, place: int) -> FCBatch:
@@ -206,7 +261,10 @@ class Subjects:
 
     def join(self, other: Self) -> Self:
         """These, then the others."""
-        both = [torch.cat([getattr(of, f.name) for of in (self, other)]) for f in fields(self)]
+        both = [
+            torch.cat([getattr(of, f.name) for of in (self, other)])
+            for f in fields(self)
+        ]
         return type(self)(*both)
 
 
@@ -220,6 +278,8 @@ def read_subjects(data: bytes, n_rois: int, n_sites: int, name: str) -> Subjects
         raise CapsuleError(f"part '{name}' has other arrays than {n_rois} ROIs need.")
     most = {"upper": 1.0, "y": 1, "site": n_sites - 1, "real": 1}
     least = {"upper": -1.0, "y": 0, "site": 0, "real": 0}
-    if n and not all(least[k] <= v.min() and v.max() <= most[k] for k, v in found.items()):
+    if n and not all(
+        least[k] <= v.min() and v.max() <= most[k] for k, v in found.items()
+    ):
         raise CapsuleError("a subject has an impossible edge, label or site.")
     return Subjects(**found)

@@ -87,15 +87,24 @@ def _outsiders(
         what = "the capsule learned everybody, so that nobody is left to compare with."
         raise DataError(what, do="Give people outside the study with --reference.")
     ids = ids or ["(reference)"] * len(both)
-    mask = study.stratified(both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference"))
+    mask = study.stratified(
+        both.y.numpy(), 0.5, numpy_rng(plan.seed, "audit reference")
+    )
     rest = [i for i, m in zip(ids, mask, strict=True) if not m]
-    return both.select(torch.from_numpy(~mask)), rest, both.select(torch.from_numpy(mask))
+    return (
+        both.select(torch.from_numpy(~mask)),
+        rest,
+        both.select(torch.from_numpy(mask)),
+    )
 
 
 def gather(
-    capsule: Capsule, site: Site, reference: FCBatch | None, other: Mapping[str, Tensor] | None,
+    capsule: Capsule,
+    site: Site,
+    reference: FCBatch | None,
+    other: Mapping[str, Tensor] | None,
     plan: AuditPlan,
-) -> tuple[People, np.ndarray]:  # fmt: skip
+) -> tuple[People, np.ndarray]:
     """Members, outsiders and reference of a site; `member` of shape (1, n).
 
     All are as the network sees them: harmonised as those of the site are.
@@ -115,11 +124,15 @@ def gather(
         return FCBatch.from_numpy(fc, people.y.numpy())
 
     batch, reference = seen(FCBatch.concat([inside, outside])), seen(reference)
-    member = np.where(np.arange(len(batch)) < len(inside), measures.MEMBER, measures.OUTSIDER)[None]
+    member = np.where(
+        np.arange(len(batch)) < len(inside), measures.MEMBER, measures.OUTSIDER
+    )[None]
     if other is None:
         return study.People(batch, reference), member
     if missing := [i for i in (*ids, *outside_ids) if i not in other]:
-        raise DataError(f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'.")
+        raise DataError(
+            f"no other scan of {len(missing)} subjects, e.g. '{missing[0]}'."
+        )
     scans = torch.stack([other[i] for i in (*ids, *outside_ids)])
     return study.People(batch, reference, seen(FCBatch(scans, batch.y)).fc), member
 
@@ -133,12 +146,18 @@ def state_scores(
     means, weights of a teacher) by alignment.
     """
     model, n_edges = learner.model, who.x.shape[1]
-    rows = learner.method.statistics_rows(model, model.prepare(who.batch.fc), who.batch.y)
+    rows = learner.method.statistics_rows(
+        model, model.prepare(who.batch.fc), who.batch.y
+    )
     found: dict[str, np.ndarray] = {}
     left = []
     kept = dict(capsule.lane.state)
-    if capsule.harmony is not None:  # the site's people are moved there: how their mean is special
-        kept["harmonisation"] = torch.from_numpy(capsule.harmony.level - who.ref_x.mean(0))
+    if (
+        capsule.harmony is not None
+    ):  # the site's people are moved there: how their mean is special
+        kept["harmonisation"] = torch.from_numpy(
+            capsule.harmony.level - who.ref_x.mean(0)
+        )
     for key, value in sorted(kept.items()):
         array = value.double().numpy()
         wide = array.ndim >= 1 and array.shape[-1] == n_edges and array.size
@@ -153,9 +172,14 @@ def state_scores(
 
 
 def audit_capsule(
-    capsule: Capsule, site: Site, home: Home, *, reference: FCBatch | None = None,
-    other: Mapping[str, Tensor] | None = None, plan: AuditPlan = AuditPlan(),  # noqa: B008
-) -> Audit:  # fmt: skip
+    capsule: Capsule,
+    site: Site,
+    home: Home,
+    *,
+    reference: FCBatch | None = None,
+    other: Mapping[str, Tensor] | None = None,
+    plan: AuditPlan = AuditPlan(),  # noqa: B008
+) -> Audit:
     """Attack all that a capsule releases about one site.
 
     Parameters
@@ -185,13 +209,20 @@ def audit_capsule(
     both = [capsule.remembered.of_site(place), capsule.held_out.of_site(place)]
     subjects = FCBatch.concat([batch for batch in both if len(batch)] or both)
     found, left = _evidence(capsule, who, member, subjects, plan)
-    rows = [row for name, e in found.items() for row in study.summarise(name, [e], member, plan)]
+    rows = [
+        row
+        for name, e in found.items()
+        for row in study.summarise(name, [e], member, plan)
+    ]
     about: dict[str, Any] = {
-        "what": f"capsule {capsule.id[:16]}", "site": site.name, "proved_by_receipt": True,
+        "what": f"capsule {capsule.id[:16]}",
+        "site": site.name,
+        "proved_by_receipt": True,
         **study.about_people(who, member, replace(plan, worlds=1)),
-        "released_subjects": len(subjects), "not_attacked": [f"state {key}" for key in left],
+        "released_subjects": len(subjects),
+        "not_attacked": [f"state {key}" for key in left],
         "seconds_total": round(time.perf_counter() - started, 1),
-    }  # fmt: skip
+    }
     if spent := budget(capsule):
         names = ("epsilon_of_method", "delta_of_method", "noise_is_secret")
         about |= dict(zip(names, (round(spent[0], 4), *spent[1:]), strict=True))
@@ -199,21 +230,33 @@ def audit_capsule(
 
 
 def _evidence(
-    capsule: Capsule, who: People, member: np.ndarray, subjects: FCBatch, plan: AuditPlan
+    capsule: Capsule,
+    who: People,
+    member: np.ndarray,
+    subjects: FCBatch,
+    plan: AuditPlan,
 ) -> tuple[dict[str, Evidence], list[str]]:
     """What every attack found, the two references first, and arrays that no attack fits."""
     learner = capsule.settings.build()
     inside = who.batch.select(torch.from_numpy(member[0] == measures.MEMBER))
     y = inside.y.repeat(plan.multiple)
     released = {
-        BOOTSTRAP: study.synthetic(Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP),
-        UNTRAINED: study.synthetic(Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED),
+        BOOTSTRAP: study.synthetic(
+            Component("bootstrap"), inside, y, plan.seed, BOOTSTRAP
+        ),
+        UNTRAINED: study.synthetic(
+            Component("corr_gauss"), who.reference, y, plan.seed, UNTRAINED
+        ),
         "synthetic subjects": subjects,
     }
     there = {name: batch for name, batch in released.items() if len(batch) >= 4}
-    found = {name: study.attack_records(who, b, plan.components) for name, b in there.items()}
+    found = {
+        name: study.attack_records(who, b, plan.components) for name, b in there.items()
+    }
     logits = judging.scores(learner, capsule.lane, who.batch.fc).double()
-    loss = F.cross_entropy(logits, who.batch.y, reduction="none")  # lower for who was trained on
+    loss = F.cross_entropy(
+        logits, who.batch.y, reduction="none"
+    )  # lower for who was trained on
     none = np.zeros((len(loss), 0))
     found["network"] = Evidence({"loss": -loss.numpy()}, {}, none)
     state, left = state_scores(capsule, learner, who)

@@ -68,7 +68,14 @@ class ChainSettings(Checked):
 
     def spec(self, order: Sequence[str]) -> RunSpec:
         """The run this chain is, up to and including the last site of `order`."""
-        alike = ("learner", "seed", "training", "protocol", "test_fraction", "val_fraction")
+        alike = (
+            "learner",
+            "seed",
+            "training",
+            "protocol",
+            "test_fraction",
+            "val_fraction",
+        )
         known = {name: getattr(self, name) for name in (*alike, "harmonise")}
         return RunSpec(dataset=Component("capsule"), order=tuple(order), **known)
 
@@ -99,7 +106,11 @@ class ChainSettings(Checked):
     @property
     def copies_real(self) -> bool:
         """Whether the method keeps real subjects, or a generator copies them."""
-        made_by = [GENERATORS[g.name].releases for g in (self.learner.generator, self.judge) if g]
+        made_by = [
+            GENERATORS[g.name].releases
+            for g in (self.learner.generator, self.judge)
+            if g
+        ]
         return "real subjects" in (self.keeps, *made_by)
 
     @classmethod
@@ -125,15 +136,25 @@ class ChainSettings(Checked):
             raise CapsuleError(f"it names {len(names)} ROIs, but has {self.n_rois}.")
         if len(classes) != 2 or any(len(c) > MAX_NAME for c in classes):
             raise CapsuleError("its settings do not name two classes.")
-        parts = {"method": self.learner.method, "model": self.learner.model, "judge": self.judge}
+        parts = {
+            "method": self.learner.method,
+            "model": self.learner.model,
+            "judge": self.judge,
+        }
         if self.learner.generator is not None:
             parts["generator"] = self.learner.generator
         for what, part in parts.items():
             if not isinstance(part.name, str) or not isinstance(part.params, Mapping):
                 raise CapsuleError(f"its settings name no {what}.")
-            known = {"method": [*METHODS], "judge": [*GENERATORS], "generator": [*GENERATORS]}
+            known = {
+                "method": [*METHODS],
+                "judge": [*GENERATORS],
+                "generator": [*GENERATORS],
+            }
             if part.name not in known.get(what, [part.name]):
-                raise CapsuleError(f"this version of fcforge does not know '{part.name}'.")
+                raise CapsuleError(
+                    f"this version of fcforge does not know '{part.name}'."
+                )
             named = part.params.get(SETTING, "")
             if named and not re.fullmatch(PREFIX + "[0-9a-f]{64}", str(named)):
                 raise CapsuleError(f"'{part.name}' names a file by its path.")
@@ -187,7 +208,9 @@ def first_settings(
     rest["classes"] = (0, 1) if cohort.classes == NUMBERED else cohort.classes
     if experiment is not None:
         if experiment.leaks.active():
-            raise ConfigError("a capsule is never made with a leak on.", do="Remove [leaks].")
+            raise ConfigError(
+                "a capsule is never made with a leak on.", do="Remove [leaks]."
+            )
         rest["seed"] = experiment.seeds[0]
         alike = ("protocol", "test_fraction", "val_fraction", "harmonise")
         rest |= {name: getattr(experiment, name) for name in alike}
@@ -200,7 +223,9 @@ def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> Learn
     """The only learner of a config or the one so called, or of ``--method`` and its like."""
     if experiment is None:
         if "learner" in given:
-            raise ConfigError("--learner was given without --config.", do="Use --method.")
+            raise ConfigError(
+                "--learner was given without --config.", do="Use --method."
+            )
         if "method" not in given:
             do = "Give --method (see `fcforge list methods`) or --config."
             raise ConfigError("the first site needs a method.", do=do)
@@ -210,7 +235,9 @@ def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> Learn
         return LearnerSpec(Component(given["method"]), Component(model), generator)
     for key in ("method", "model", "generator"):
         if key in given:
-            raise ConfigError(f"--{key} was given together with --config.", do="Use --learner.")
+            raise ConfigError(
+                f"--{key} was given together with --config.", do="Use --learner."
+            )
     names = {spec.title: spec for spec in experiment.learners}
     if "learner" not in given and len(names) > 1:
         do = f"Choose one with --learner: {', '.join(names)}."
@@ -221,14 +248,18 @@ def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> Learn
 # -- files that a method draws on besides its subjects, named by their content ---------------
 def _digest(path: str | Path) -> str:
     path = Path(path)
-    if not path.is_file() or path.stat().st_size > MAX_TEMPLATE:  # a pipe would never end
+    if (
+        not path.is_file() or path.stat().st_size > MAX_TEMPLATE
+    ):  # a pipe would never end
         raise ConfigError("the template is not a readable file.", where=str(path))
     return PREFIX + sha256(path.read_bytes())
 
 
 def template_of(learner: LearnerSpec) -> str | None:
     """Path of the template that a learner names, if it does."""
-    named = [str(p.params.get(SETTING, "")) for p in (learner.method, learner.generator) if p]
+    named = [
+        str(p.params.get(SETTING, "")) for p in (learner.method, learner.generator) if p
+    ]
     return next((n for n in named if n and not n.startswith(PREFIX)), None)
 
 

@@ -54,7 +54,9 @@ def pack(parts: Mapping[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as box:
         for name, data in parts.items():
-            info = zipfile.ZipInfo(name)  # dated 1980-01-01, the first day a zip can name
+            info = zipfile.ZipInfo(
+                name
+            )  # dated 1980-01-01, the first day a zip can name
             info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
             box.writestr(info, data)
     return out.getvalue()
@@ -75,20 +77,26 @@ def unpack(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
                 raise CapsuleError("a part is compressed; capsules store their parts.")
             parts = {m.filename: archive.read(m) for m in members}
     except BROKEN as error:
-        raise CapsuleError(f"is damaged, cut off, or not a capsule ({error}).") from error
+        raise CapsuleError(
+            f"is damaged, cut off, or not a capsule ({error})."
+        ) from error
     if pack(parts) != data:
         raise CapsuleError("the zip holds something other than the parts of a capsule.")
     return parts
 
 
-def read_parts(path: str | Path, form: Form, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
+def read_parts(
+    path: str | Path, form: Form, max_bytes: int = MAX_BYTES
+) -> dict[str, bytes]:
     """Bytes of manifest and parts of a capsule file or folder, size checked before reading."""
     path, names = Path(path), (MANIFEST, *form.parts)
     if not path.is_dir():
         return unpack(read_file(path, max_bytes), names)
     entries = {entry.name: entry for entry in os.scandir(path)}
     if odd := sorted(set(entries) - set(names)):
-        raise CapsuleError(f"holds something that is not part of a capsule ({odd[0]!r}).")
+        raise CapsuleError(
+            f"holds something that is not part of a capsule ({odd[0]!r})."
+        )
     parts: dict[str, bytes] = {}
     for name in names:
         if name not in entries:
@@ -96,7 +104,9 @@ def read_parts(path: str | Path, form: Form, max_bytes: int = MAX_BYTES) -> dict
         if not entries[name].is_file(follow_symlinks=False):
             raise CapsuleError(f"part '{name}' is a link or a folder.")
         with at(name):
-            parts[name] = read_file(path / name, max_bytes - sum(map(len, parts.values())))
+            parts[name] = read_file(
+                path / name, max_bytes - sum(map(len, parts.values()))
+            )
     return parts
 
 
@@ -132,7 +142,11 @@ def opened(parts: Mapping[str, bytes], form: Form) -> Any:
     manifest = parse(parts[MANIFEST], MANIFEST)
     said, version = manifest.get("format"), manifest.get("version")
     if said != form.name or type(version) is not int or version != form.version:
-        age = "an older" if isinstance(version, int) and version < form.version else "a newer"
+        age = (
+            "an older"
+            if isinstance(version, int) and version < form.version
+            else "a newer"
+        )
         raise CapsuleError(
             f"is of format {said!r:.40} version {version!r:.20}; this fcforge reads {form.name} "
             f"version {form.version}.",
@@ -143,7 +157,9 @@ def opened(parts: Mapping[str, bytes], form: Form) -> Any:
         if not isinstance(listed, dict) or listed.get(name) != sha256(parts[name]):
             raise CapsuleError(f"part '{name}' is not the one that was sealed.")
     if sealed(form, manifest.get("says"), parts)[MANIFEST] != parts[MANIFEST]:
-        raise CapsuleError("the manifest was changed, or holds what is not part of a capsule.")
+        raise CapsuleError(
+            "the manifest was changed, or holds what is not part of a capsule."
+        )
     return manifest["says"]
 
 
@@ -153,7 +169,9 @@ def require_place(out: str | Path, *, overwrite: bool = False) -> None:
     folder = next(above for above in out.absolute().parents if above.exists())
     with at(out):
         if out.exists() and not (overwrite and out.is_file()):
-            raise CapsuleError("exists already.", do="Choose another name, or give --overwrite.")
+            raise CapsuleError(
+                "exists already.", do="Choose another name, or give --overwrite."
+            )
         try:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
@@ -161,7 +179,9 @@ def require_place(out: str | Path, *, overwrite: bool = False) -> None:
             raise CapsuleError(said, do="Choose another folder.") from error
 
 
-def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool = False) -> Path:
+def write_parts(
+    parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool = False
+) -> Path:
     """Write a capsule whole or not at all: a zip, or a folder when `out` has no suffix.
 
     An existing capsule is replaced only with `overwrite` (and a folder never).
@@ -182,5 +202,7 @@ def write_parts(parts: Mapping[str, bytes], out: str | Path, *, overwrite: bool 
                     write_bytes(folder / name, data, private=True)
     except OSError as error:
         do = f"Nothing was written. It needs {total / 1e6:.0f} MB; run the same command again."
-        raise CapsuleError(f"cannot be written ({error.strerror}).", where=out, do=do) from error
+        raise CapsuleError(
+            f"cannot be written ({error.strerror}).", where=out, do=do
+        ) from error
     return out

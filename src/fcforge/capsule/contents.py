@@ -17,7 +17,9 @@ from fcforge.methods import Lane, make_method
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.harmonise import Harmony, Unseen
 
-Sites = str | Sequence[str] | None  # of some people: one of all, one of each, or not known
+Sites = (
+    str | Sequence[str] | None
+)  # of some people: one of all, one of each, or not known
 ANYWHERE = (NUMBERED, ("control", "patient"))  # mean the same in all data
 
 
@@ -27,7 +29,9 @@ def wrong_rois(names: Sequence[str], ours: Sequence[str]) -> str:
         return ""
     if len(names) != len(ours):
         return f"it has {len(names)} ROI names, the capsule {len(ours)}."
-    odd = [k for k, (mine, our) in enumerate(zip(names, ours, strict=True)) if mine != our]
+    odd = [
+        k for k, (mine, our) in enumerate(zip(names, ours, strict=True)) if mine != our
+    ]
     if not odd:
         return ""
     return f"ROI {odd[0] + 1} is '{names[odd[0]]}', the capsule has '{ours[odd[0]]}' there."
@@ -47,7 +51,9 @@ def require_fit(cohort: Cohort, roi_names: Sequence[str], ours: Sequence[Any]) -
         What the capsule calls controls and patients.
     """
     if wrong := wrong_rois(cohort.roi_names, roi_names):
-        raise CapsuleError(wrong, do="All hospitals use one atlas with its ROIs in one order.")
+        raise CapsuleError(
+            wrong, do="All hospitals use one atlas with its ROIs in one order."
+        )
     mine = cohort.classes
     both = [tuple(str(c).lower() for c in said) for said in (ours, mine)]
     if both[0] == both[1] or any(said in ANYWHERE for said in both):
@@ -103,7 +109,9 @@ class Capsule:
         nobody = Subjects.none(settings.n_rois)
         return cls(settings, (), Lane({}, {}, {}), nobody, nobody, ())
 
-    def moved(self, fc: np.ndarray, site: Sites, unseen: Unseen = "refuse") -> np.ndarray:
+    def moved(
+        self, fc: np.ndarray, site: Sites, unseen: Unseen = "refuse"
+    ) -> np.ndarray:
         """FC (n, R, R) of people of a site (or of one site each) as the model wants them.
 
         Without harmonisation they stay as they are; with it the sites must be told.
@@ -123,7 +131,9 @@ class Capsule:
         for entry in ledger.learned(self.entries):
             if entry["site"] == site:
                 return entry
-        raise CapsuleError(f"site '{site}' was not learned; it holds {', '.join(self.sites)}.")
+        raise CapsuleError(
+            f"site '{site}' was not learned; it holds {', '.join(self.sites)}."
+        )
 
     @property
     def signed_by(self) -> str:
@@ -147,19 +157,29 @@ def summary(capsule: Capsule) -> dict[str, Any]:
     """Who contributed, what travels and what was spent, for programs."""
     spent, names = budget(capsule), ("epsilon", "delta", "noise_is_secret")
     return {
-        "id": capsule.id, "parent": capsule.parent, "signed_by": capsule.signed_by,
-        "sites": list(capsule.sites), "keeps": capsule.settings.keeps,
+        "id": capsule.id,
+        "parent": capsule.parent,
+        "signed_by": capsule.signed_by,
+        "sites": list(capsule.sites),
+        "keeps": capsule.settings.keeps,
         "remembered": len(capsule.remembered),
         "remembered_real": int(capsule.remembered.real.sum()),
-        "held_out": len(capsule.held_out), "arrays": arrays(capsule),
-        "temperature": capsule.temperature, "audited": audited_sites(capsule),
+        "held_out": len(capsule.held_out),
+        "arrays": arrays(capsule),
+        "temperature": capsule.temperature,
+        "audited": audited_sites(capsule),
         "own_tests": [asdict(t) for t in own_tests(capsule.entries)],
-        "privacy_budget": dict(zip(names, spent, strict=True)) if spent is not None else None,
-        "settings": capsule.settings.to_json(), "ledger": list(capsule.entries),
-    }  # fmt: skip
+        "privacy_budget": dict(zip(names, spent, strict=True))
+        if spent is not None
+        else None,
+        "settings": capsule.settings.to_json(),
+        "ledger": list(capsule.entries),
+    }
 
 
-SCAN_LIKE = 0.4  # real subjects of ABIDE correlate 0.54 to 0.70 with their site's mean pattern
+SCAN_LIKE = (
+    0.4  # real subjects of ABIDE correlate 0.54 to 0.70 with their site's mean pattern
+)
 
 
 def arrays(capsule: Capsule) -> list[dict[str, Any]]:
@@ -176,7 +196,12 @@ def arrays(capsule: Capsule) -> list[dict[str, Any]]:
     for part in ("remembered", "held_out"):
         named[f"{part}/upper"] = getattr(capsule, part).upper
     return [
-        {"name": name, "shape": list(v.shape), "bytes": v.nbytes, "scan_like": _rows(v, patterns)}
+        {
+            "name": name,
+            "shape": list(v.shape),
+            "bytes": v.nbytes,
+            "scan_like": _rows(v, patterns),
+        }
         for name, v in sorted(named.items())
     ]
 
@@ -236,7 +261,11 @@ class OwnTest:
     @property
     def useful(self) -> bool:
         """Whether it surely beats always naming the commonest class."""
-        return self.low is not None and self.majority is not None and self.low > self.majority
+        return (
+            self.low is not None
+            and self.majority is not None
+            and self.low > self.majority
+        )
 
 
 def own_tests(entries: Sequence[ledger.Entry]) -> list[OwnTest]:
@@ -263,5 +292,7 @@ def wilson(share: float, n: int, z: float = 1.959964) -> tuple[float, float]:
     [0.237, 0.763]
     """
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    half = (
+        z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    )
     return middle - half, middle + half

@@ -67,10 +67,14 @@ class Stability:
     least: float = BELIEVED
 
     @classmethod
-    def of(cls, weights: Array, over: str = HALVES, least: float = BELIEVED) -> Stability:
+    def of(
+        cls, weights: Array, over: str = HALVES, least: float = BELIEVED
+    ) -> Stability:
         """Of the weights (k, E) of k trainings, at least two."""
         if len(weights) < 2:
-            raise DataError("stability needs at least two trainings.", do="Use more seeds.")
+            raise DataError(
+                "stability needs at least two trainings.", do="Use more seeds."
+            )
         size = np.abs(weights)
         q = max(1, int(np.sqrt((2 * BELIEVED - 1) * FALSE * size.shape[1])))
         limit = np.sort(size, axis=1)[:, -q, None]
@@ -134,13 +138,17 @@ class Explanation:
     @property
     def strength(self) -> Array:
         """Mean size of each edge's contribution (its slope's where there is no scan), (E,)."""
-        return np.abs(self.contribution if self.contribution.any() else self.slope).mean(0)
+        return np.abs(
+            self.contribution if self.contribution.any() else self.slope
+        ).mean(0)
 
     def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
         """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
         found = np.zeros((self.atlas.n_rois,) * 2)
         i, j = self.ends
-        found[i, j] = found[j, i] = self.contribution[scan] if values is None else values
+        found[i, j] = found[j, i] = (
+            self.contribution[scan] if values is None else values
+        )
         return found
 
     @property
@@ -158,7 +166,10 @@ class Explanation:
 
         One row and column per network (or lobe) of the atlas; empty where it has none.
         """
-        names, total = list(networks_of(self.atlas)), by_network(self.atlas, self.matrix(scan))
+        names, total = (
+            list(networks_of(self.atlas)),
+            by_network(self.atlas, self.matrix(scan)),
+        )
         total[np.diag_indices_from(total)] /= 2  # an edge is two entries
         return pd.DataFrame(total, index=names, columns=names)
 
@@ -169,18 +180,25 @@ class Explanation:
         i, j = (side[order] for side in self.ends)
         named = np.array([no_formula(printable(name)) for name in self.atlas.roi_names])
         table = {
-            "subject": no_formula(printable(self.subjects[scan])), "roi_a": named[i],
-            "roi_b": named[j], "fc": self.fc[scan][order],
-            "reference_fc": self.reference_fc[order], "contribution": found[order],
-        }  # fmt: skip
-        for name in ("same_sign", "in_top", "believed") if self.stability is not None else ():
+            "subject": no_formula(printable(self.subjects[scan])),
+            "roi_a": named[i],
+            "roi_b": named[j],
+            "fc": self.fc[scan][order],
+            "reference_fc": self.reference_fc[order],
+            "contribution": found[order],
+        }
+        for name in (
+            ("same_sign", "in_top", "believed") if self.stability is not None else ()
+        ):
             table[name] = getattr(self.stability, name)[order]
         return pd.DataFrame(table)
 
     def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
         """Tables of all scans as CSV; written to `path` where one is given."""
         tables = [self.edges(k, n) for k in range(len(self.subjects))]
-        text = pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
+        text = (
+            pd.concat(tables).to_csv(index=False, float_format="%.6g") if tables else ""
+        )
         if path is not None:
             write_text(Path(path), text)
         return text
@@ -201,7 +219,9 @@ class Explanation:
     def turned(self, positive: str) -> Explanation:
         """The same for the other class: every sign the other way round."""
         turned = ("contribution", "slope", "score", "base")
-        return replace(self, positive=positive, **{k: -getattr(self, k) for k in turned})
+        return replace(
+            self, positive=positive, **{k: -getattr(self, k) for k in turned}
+        )
 
 
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
@@ -212,15 +232,24 @@ def networks_of(atlas: Atlas) -> tuple[str, ...]:
 def by_network(atlas: Atlas, matrix: Array) -> Array:
     """Sums (S, S) of a matrix (R, R) over the ROIs of each pair of networks."""
     names = networks_of(atlas)
-    member = np.array([[s == name for s in atlas.systems] for name in names], dtype=float)
+    member = np.array(
+        [[s == name for s in atlas.systems] for name in names], dtype=float
+    )
     member = member.reshape(len(names), atlas.n_rois)
     return member @ matrix @ member.T
 
 
 def explain(
-    scorer: Scorer, fc: Array, reference: Array, *, atlas: Atlas, said: str,
-    positive: str, subjects: Any = None, offset: Array | float = 0.0,
-) -> Explanation:  # fmt: skip
+    scorer: Scorer,
+    fc: Array,
+    reference: Array,
+    *,
+    atlas: Atlas,
+    said: str,
+    positive: str,
+    subjects: Any = None,
+    offset: Array | float = 0.0,
+) -> Explanation:
     """Explain the scores of scans (n, R, R) against a reference scan (R, R).
 
     Parameters
@@ -235,20 +264,33 @@ def explain(
     offset : float or ndarray of shape (n,)
         What covariates add to each scan's score, whatever its edges.
     """
-    scans, ref = torch.from_numpy(np.asarray(fc)).double(), torch.from_numpy(np.asarray(reference))
+    scans, ref = (
+        torch.from_numpy(np.asarray(fc)).double(),
+        torch.from_numpy(np.asarray(reference)),
+    )
     found = attribute(scorer, scans, ref)
     n, k = len(scans), max(1, round(DELETED * found.contribution.shape[1]))
     return Explanation(
         subjects=tuple(subjects or (f"scan {k + 1}" for k in range(n))),
-        contribution=found.contribution.numpy(), slope=found.slope.numpy(),
-        fc=edges(scans).numpy(), score=found.score.numpy() + offset,
-        base=np.full(n, float(found.base)) + offset, reference_fc=edges(ref).numpy(),
-        reference=said, positive=positive, exact=scorer.exact, atlas=atlas,
-        deletion=delete(scorer, scans, ref, found, k, DRAWS, torch_rng(0, "deletion test", k)),
-    )  # fmt: skip
+        contribution=found.contribution.numpy(),
+        slope=found.slope.numpy(),
+        fc=edges(scans).numpy(),
+        score=found.score.numpy() + offset,
+        base=np.full(n, float(found.base)) + offset,
+        reference_fc=edges(ref).numpy(),
+        reference=said,
+        positive=positive,
+        exact=scorer.exact,
+        atlas=atlas,
+        deletion=delete(
+            scorer, scans, ref, found, k, DRAWS, torch_rng(0, "deletion test", k)
+        ),
+    )
 
 
-def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None) -> Atlas:
+def atlas_for(
+    n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = None
+) -> Atlas:
     """The atlas a model's ROIs are shown on: the one given, AAL by its names, or names alone.
 
     116 ROIs without names may be any atlas. A given atlas must have the model's ROIs.
@@ -257,7 +299,9 @@ def atlas_for(n_rois: int, roi_names: tuple[str, ...], given: Atlas | None = Non
         names = roi_names or tuple(f"ROI {k + 1}" for k in range(n_rois))
         return atlas_of_names(roi_names) or names_only("unknown", names)
     if given.n_rois != n_rois:
-        raise DataError(f"atlas '{given.name}' has {given.n_rois} ROIs, the model {n_rois}.")
+        raise DataError(
+            f"atlas '{given.name}' has {given.n_rois} ROIs, the model {n_rois}."
+        )
     if roi_names and not given.is_called(roi_names):
         pairs = zip(given.roi_names, roi_names, strict=True)
         k = next(k for k, (a, b) in enumerate(pairs) if a != b)

@@ -60,20 +60,32 @@ class Receipt(Checked):
     @property
     def commitment(self) -> str:
         """What a ledger line or release says of them: nothing without the salt."""
-        return ledger.sha256(ledger.canonical([self.salt, [list(p) for p in self.people]]))
+        return ledger.sha256(
+            ledger.canonical([self.salt, [list(p) for p in self.people]])
+        )
 
     def places(self, people: People) -> np.ndarray:
         """Where the people of the receipt are among these; else `DataError` by name."""
-        key = 0 if any(who for who, *_ in self.people) else 1  # without ids, by the scan
+        key = (
+            0 if any(who for who, *_ in self.people) else 1
+        )  # without ids, by the scan
         place = {person[key]: k for k, person in enumerate(people)}
         gone = [who for who in self.people if who[key] not in place]
-        pairs = [(who, people[place[who[key]]]) for who in self.people if who[key] in place]
+        pairs = [
+            (who, people[place[who[key]]]) for who in self.people if who[key] in place
+        ]
         differ = {
             "are not in the data": gone,
             "have another scan": [who for who, mine in pairs if mine[1] != who[1]],
-            "have another diagnosis": [a for a, b in pairs if a[1] == b[1] and a[2] != b[2]],
+            "have another diagnosis": [
+                a for a, b in pairs if a[1] == b[1] and a[2] != b[2]
+            ],
         }
-        said = [f"{len(who)} {what} (first: {who[0][0]})" for what, who in differ.items() if who]
+        said = [
+            f"{len(who)} {what} (first: {who[0][0]})"
+            for what, who in differ.items()
+            if who
+        ]
         if said:
             raise DataError(
                 f"these are not the {len(self.people)} people that were learned: "
@@ -104,7 +116,9 @@ class Threshold(Checked):
 
     def require_site(self, sites: Iterable[str]) -> None:
         """Raise `DataError` where people say that they are of another site than the threshold."""
-        others = sorted({name for name in sites if name and self.site not in ("", name)})
+        others = sorted(
+            {name for name in sites if name and self.site not in ("", name)}
+        )
         if others:
             raise DataError(
                 f"the threshold in the home file is of site '{self.site}', these people are of "
@@ -139,7 +153,9 @@ class Home:
                 if person[0] in ids or person[1] in scans:
                     before = found.get(person, 0.0)
                     both = before is not None and receipt.epsilon is not None
-                    found[person] = (before or 0.0) + (receipt.epsilon or 0.0) if both else None
+                    found[person] = (
+                        (before or 0.0) + (receipt.epsilon or 0.0) if both else None
+                    )
         return found
 
     def receipt_for(self, commitment: str, what: str) -> Receipt:
@@ -182,7 +198,14 @@ def read_own(kind: Any, path: str | Path, *, must_exist: bool = False) -> Any:
         if lost := [f.name for f in fields(kind) if f.name not in data]:
             raise ValueError(f"no {lost[0]}")
         return read_json(kind, data)
-    except (FCForgeError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        FCForgeError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise DataError(
             f"is not a {kind.form} file of fcforge ({error}).",
             where=path,

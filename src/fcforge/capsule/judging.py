@@ -57,7 +57,9 @@ SWAPPED = -0.1  # correlation of the asymmetries below which left and right are 
 def scores(learner: Learner, lane: Lane, fc: Tensor) -> Tensor:
     """Logits (n, 2) of a lane for FC (n, R, R)."""
     with torch.no_grad():
-        return learner.method.logits(learner.model, lane, learner.model.prepare(fc)).float()
+        return learner.method.logits(
+            learner.model, lane, learner.model.prepare(fc)
+        ).float()
 
 
 def probability(odds: np.ndarray) -> np.ndarray:
@@ -68,8 +70,15 @@ def probability(odds: np.ndarray) -> np.ndarray:
 def quality(odds: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Accuracy, balanced accuracy and AUROC of log odds (n,), beside the majority class."""
     p = probability(odds)[None]
-    found = {m: float(cell_values(p, y, m)[0]) for m in ("accuracy", "balanced_accuracy", "auroc")}
-    return {**found, "majority": float(max(y.mean(), 1 - y.mean())), "people": float(len(y))}
+    found = {
+        m: float(cell_values(p, y, m)[0])
+        for m in ("accuracy", "balanced_accuracy", "auroc")
+    }
+    return {
+        **found,
+        "majority": float(max(y.mean(), 1 - y.mean())),
+        "people": float(len(y)),
+    }
 
 
 def require_labels(odds: np.ndarray, y: np.ndarray, accept: bool) -> bool:
@@ -121,7 +130,9 @@ def fit_temperature(logits: Tensor, y: Tensor) -> float:
     u = logits.double()
 
     def loss(log_t: float) -> float:
-        return float(F.cross_entropy(u / math.exp(log_t), y, reduction="sum")) + log_t**2
+        return (
+            float(F.cross_entropy(u / math.exp(log_t), y, reduction="sum")) + log_t**2
+        )
 
     bounds = tuple(map(math.log, TEMPERATURES))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
@@ -199,7 +210,9 @@ def strangeness(known: Known, fc: Tensor) -> tuple[Tensor, list[str]]:
         each.append(torch.stack([*ratios.values()]))
     worst, which = torch.stack(each).max(1)  # of (sites, distances, n)
     odd, site = worst.min(0)
-    nearest = [(known[s][0], _SAID[int(which[s, i])]) for i, s in enumerate(site.tolist())]
+    nearest = [
+        (known[s][0], _SAID[int(which[s, i])]) for i, s in enumerate(site.tolist())
+    ]
     return odd, [f"nearest site {name}, {what}" for name, what in nearest]
 
 
@@ -245,4 +258,6 @@ def side_fit(mean: Tensor, upper: Tensor) -> Tensor | None:
 def side_distance(mean: Tensor, upper: Tensor) -> Tensor:
     """(n,): 0 where a scan's asymmetry is that of the mean, beyond 1 where it is swapped."""
     fit = side_fit(mean, upper)
-    return torch.zeros(len(upper)).double() if fit is None else (1 - fit) / (1 - SWAPPED)
+    return (
+        torch.zeros(len(upper)).double() if fit is None else (1 - fit) / (1 - SWAPPED)
+    )

@@ -46,7 +46,9 @@ def read_private(path: str | Path, passphrase: str = "") -> ledger.PrivateKey:
         if encrypted and secret is None:
             do = f"Set ${PASSPHRASE} for this command."
             raise CapsuleError("the key has a passphrase.", do=do)
-        return serialization.load_pem_private_key(data, password=secret if encrypted else None)
+        return serialization.load_pem_private_key(
+            data, password=secret if encrypted else None
+        )
 
     return _loaded(path, load, "private")
 
@@ -54,25 +56,35 @@ def read_private(path: str | Path, passphrase: str = "") -> ledger.PrivateKey:
 def read_public(path: str | Path) -> str:
     """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
     serialization, *_ = ledger.library()
-    return _loaded(path, serialization.load_pem_public_key, "public").public_bytes_raw().hex()
+    return (
+        _loaded(path, serialization.load_pem_public_key, "public")
+        .public_bytes_raw()
+        .hex()
+    )
 
 
 def write_keys(path: str | Path, passphrase: str = "") -> str:
     """New key pair: `path` (private, readable by its owner only) and ``path.pub``; public hex."""
     serialization, ed25519, _ = ledger.library()
     if Path(path).exists() or Path(f"{path}.pub").exists():
-        raise CapsuleError("exists already.", where=str(path), do="Choose another name.")
+        raise CapsuleError(
+            "exists already.", where=str(path), do="Choose another name."
+        )
     key = ed25519.Ed25519PrivateKey.generate()
     pem, locked = serialization.Encoding.PEM, serialization.NoEncryption()
     if passphrase:
         locked = serialization.BestAvailableEncryption(passphrase.encode())
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
-    public = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(
+        pem, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     try:
         write_bytes(path, private, private=True)
         write_bytes(f"{path}.pub", public)
     except OSError as error:
-        raise CapsuleError(f"cannot be written ({error.strerror}).", where=str(path)) from error
+        raise CapsuleError(
+            f"cannot be written ({error.strerror}).", where=str(path)
+        ) from error
     return ledger.public_hex(key)
 
 
@@ -100,19 +112,27 @@ class Keyring:
 
     def add(self, name: str, key: str) -> Self:
         """One key more; a name may have several, a key only one name."""
-        if not re.fullmatch("[0-9a-f]{64}", key) or not (name.strip() and name.isprintable()):
+        if not re.fullmatch("[0-9a-f]{64}", key) or not (
+            name.strip() and name.isprintable()
+        ):
             raise ConfigError(f"'{name}' and key '{key[:20]}' cannot be added.")
         if key in self.names:
-            raise ConfigError(f"this key is known already, as that of '{self.names[key]}'.")
+            raise ConfigError(
+                f"this key is known already, as that of '{self.names[key]}'."
+            )
         return replace(self, keys=(*self.keys, KnownKey(name, key, ledger.now())))
 
     def revoke(self, name: str) -> Self:
         """All keys of a name, or the one that begins so, revoked from now on."""
         long = len(name) > 7
-        mine = [k for k in self.keys if k.name == name or (long and k.key.startswith(name))]
+        mine = [
+            k for k in self.keys if k.name == name or (long and k.key.startswith(name))
+        ]
         if not mine:
             raise unknown_name("key", name, {k.name for k in self.keys})
-        kept = tuple(replace(k, revoked=ledger.now()) if k in mine else k for k in self.keys)
+        kept = tuple(
+            replace(k, revoked=ledger.now()) if k in mine else k for k in self.keys
+        )
         return replace(self, keys=kept)
 
     def require_valid(self, key: str, what: str, site: str = "") -> None:
@@ -124,7 +144,9 @@ class Keyring:
         for known in self.keys:
             if known.key == key and known.revoked:
                 when = f"was revoked on {known.revoked[:10]}"
-                raise CapsuleError(f"{what} is signed by a key of '{known.name}' that {when}.")
+                raise CapsuleError(
+                    f"{what} is signed by a key of '{known.name}' that {when}."
+                )
         own = [known.key for known in self.keys if site and known.name == site]
         if own and key not in own:
             by = f"by key {self.said(key)}" if key else "by nobody"
@@ -141,7 +163,9 @@ class Keyring:
 
 def keyring_file() -> Path:
     """``$FCFORGE_KEYRING``, or the user's own."""
-    return Path(os.environ.get(PLACE) or Path.home() / ".config" / "fcforge" / "keyring.json")
+    return Path(
+        os.environ.get(PLACE) or Path.home() / ".config" / "fcforge" / "keyring.json"
+    )
 
 
 def read_keyring() -> Keyring:

@@ -18,7 +18,13 @@ from fcforge.capsule import container, home, keys, ledger
 from fcforge.capsule.chain import ChainSettings, first_settings, learner_of, template_of
 from fcforge.capsule.contents import Capsule, require_fit
 from fcforge.capsule.sealing import Trust, open_capsule, require_allowed, seal
-from fcforge.capsule.turn import Tick, Turn, people_learned, require_alike, require_budget
+from fcforge.capsule.turn import (
+    Tick,
+    Turn,
+    people_learned,
+    require_alike,
+    require_budget,
+)
 from fcforge.errors import CapsuleError, ConfigError, at
 from fcforge.requests import LearnRequest
 from fcforge.runner import config, environment, plan
@@ -27,7 +33,12 @@ from fcforge.sites.harmonise import Harmony, arrive
 from fcforge.studies.audit_inputs import load_sites
 from fcforge.types import FCBatch, Site
 
-ALIKE = ("allow_real_subjects", "overwrite", "epsilon", "accept")  # called so in a request, too
+ALIKE = (
+    "allow_real_subjects",
+    "overwrite",
+    "epsilon",
+    "accept",
+)  # called so in a request, too
 
 
 def check_turn(before: Capsule, site_name: str, n_rois: int) -> None:
@@ -36,7 +47,9 @@ def check_turn(before: Capsule, site_name: str, n_rois: int) -> None:
     settings.check_harmonise()
     if settings.build().method.depends_on == "all":
         what = f"learner '{settings.learner.title}' needs all sites at once: nothing to hand over."
-        raise CapsuleError(what, do="Choose a continual method; see `fcforge list methods`.")
+        raise CapsuleError(
+            what, do="Choose a continual method; see `fcforge list methods`."
+        )
     if n_rois != settings.n_rois:
         what = f"the data have {n_rois} ROIs, the capsule {settings.n_rois}."
         raise CapsuleError(what, do="All hospitals of a chain use one atlas.")
@@ -46,10 +59,15 @@ def check_turn(before: Capsule, site_name: str, n_rois: int) -> None:
 
 
 def learn_next(
-    before: Capsule, site: Site, *, template: str | Path | None = None,
-    weight: Tensor | None = None, tick: Tick = lambda: None, flags: Sequence[str] = (),
+    before: Capsule,
+    site: Site,
+    *,
+    template: str | Path | None = None,
+    weight: Tensor | None = None,
+    tick: Tick = lambda: None,
+    flags: Sequence[str] = (),
     public: FCBatch | None = None,
-) -> Capsule:  # fmt: skip
+) -> Capsule:
     """The capsule after one more site (not sealed yet).
 
     Parameters
@@ -79,15 +97,24 @@ def learn_next(
     (packed, remembered), synthetic = turn.packed(lane), turn.held_out()
     receipt = home.Receipt(site.name, people_learned(settings, site))
     entry: ledger.Entry = {
-        "kind": "learn", "site": site.name, "settings": settings.digest, "seconds": seconds,
-        "time": ledger.now(), "parent": before.id, "commitment": receipt.commitment,
-        "arrays": "", "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
-        "environment": environment.describe("cpu"), **turn.measured(lane, synthetic),
-    }  # fmt: skip
+        "kind": "learn",
+        "site": site.name,
+        "settings": settings.digest,
+        "seconds": seconds,
+        "time": ledger.now(),
+        "parent": before.id,
+        "commitment": receipt.commitment,
+        "arrays": "",
+        "flags": [*flags, *([] if weight is None else ["weighted subjects"])],
+        "environment": environment.describe("cpu"),
+        **turn.measured(lane, synthetic),
+    }
     if harmony is not None:
         entry["harmonised"] = harmony.digest(len(before.sites))
     sites, entries = (*before.sites, site.name), ledger.append(before.entries, entry)
-    made = Capsule(settings, sites, packed, remembered, synthetic, entries, parent=before.id)
+    made = Capsule(
+        settings, sites, packed, remembered, synthetic, entries, parent=before.id
+    )
     return replace(made, receipts=(*before.receipts, receipt), harmony=harmony)
 
 
@@ -97,10 +124,14 @@ def _harmony(settings: ChainSettings, public: FCBatch | None) -> Harmony | None:
         return None
     if settings.harmonise == "none":
         do = "Set harmonise to 'site_demean' or 'combat', or give no public people."
-        raise CapsuleError("public people were given, but nothing is harmonised.", do=do)
+        raise CapsuleError(
+            "public people were given, but nothing is harmonised.", do=do
+        )
     rois = public.fc.shape[1]
     if rois != settings.n_rois:
-        raise CapsuleError(f"the public people have {rois} ROIs, the site {settings.n_rois}.")
+        raise CapsuleError(
+            f"the public people have {rois} ROIs, the site {settings.n_rois}."
+        )
     return Harmony.to_public(settings.harmonise, public.fc.numpy(), public.y.numpy())
 
 
@@ -146,10 +177,14 @@ class LearnOptions:
 
 
 def learn(
-    state: str | Path | None, site_name: str, cohort: Cohort, out: str | Path, *,
+    state: str | Path | None,
+    site_name: str,
+    cohort: Cohort,
+    out: str | Path,
+    *,
     settings: ChainSettings | None = None,
     options: LearnOptions = LearnOptions(),  # noqa: B008 (frozen)
-) -> Capsule:  # fmt: skip
+) -> Capsule:
     """What `fcforge learn` does: open, split the site, learn it, seal the next capsule.
 
     Receipts are written beside the capsule and must stay at home.
@@ -174,25 +209,37 @@ def learn(
     check_turn(before, site_name, cohort.n_rois)
     mine = cohort.select_sites([site_name])
     require_valid(mine)
-    site = split_site(mine, site_name, chain.seed, chain.test_fraction, chain.val_fraction)
+    site = split_site(
+        mine, site_name, chain.seed, chain.test_fraction, chain.val_fraction
+    )
     container.require_place(out, overwrite=options.overwrite)
     with at(where):
         flags = _accepted(before, site, options)
     epochs, total = count(1), chain.training.epochs
     following = learn_next(
-        before, site, template=options.template, flags=flags, public=options.public,
+        before,
+        site,
+        template=options.template,
+        flags=flags,
+        public=options.public,
         tick=lambda: options.progress(next(epochs), total, f"epochs, {site_name}"),
-    )  # fmt: skip
+    )
     real, overwrite = options.allow_real_subjects, options.overwrite
-    return seal(following, out, key=options.key, allow_real_subjects=real, overwrite=overwrite)
+    return seal(
+        following, out, key=options.key, allow_real_subjects=real, overwrite=overwrite
+    )
 
 
-def _handed(state: str | Path | None, settings: ChainSettings | None, trust: Trust) -> Capsule:
+def _handed(
+    state: str | Path | None, settings: ChainSettings | None, trust: Trust
+) -> Capsule:
     """What a site goes on from: the capsule that came in, or an empty one at the first."""
     if state is not None:
         return open_capsule(state, trust)
     if settings is None:
-        raise CapsuleError("the first site needs settings.", do="Name a method, or a config.")
+        raise CapsuleError(
+            "the first site needs settings.", do="Name a method, or a config."
+        )
     return Capsule.empty(settings)
 
 
@@ -233,19 +280,29 @@ def learn_site(request: LearnRequest, **told: Any) -> Capsule:
     options = LearnOptions(
         key=keys.read_private(request.sign) if request.sign is not None else None,
         trust=Trust.of(request.trust, request.require_signature or None),
-        template=request.template or template, public=public,
-        **{name: getattr(request, name) for name in ALIKE}, **told,
-    )  # fmt: skip
+        template=request.template or template,
+        public=public,
+        **{name: getattr(request, name) for name in ALIKE},
+        **told,
+    )
     site, rois = request.site, cohort.n_rois
     options.say(f"learning site '{site}' ({len(cohort)} subjects, {rois} ROIs)")
-    return learn(request.state, site, cohort, request.out, settings=settings, options=options)
+    return learn(
+        request.state, site, cohort, request.out, settings=settings, options=options
+    )
 
 
-def _settings(request: LearnRequest, cohort: Cohort) -> tuple[ChainSettings | None, str | None]:
+def _settings(
+    request: LearnRequest, cohort: Cohort
+) -> tuple[ChainSettings | None, str | None]:
     """What a first site chooses, and its template; a later one may not choose."""
     chosen = request.chosen
     if request.state is None:
-        experiment = config.load_experiment(request.config) if request.config is not None else None
+        experiment = (
+            config.load_experiment(request.config)
+            if request.config is not None
+            else None
+        )
         template = template_of(learner_of(experiment, chosen))
         return first_settings(cohort, experiment, chosen), template
     if chosen:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from fcforge.errors import CapsuleError, optional
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey as PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey as PrivateKey,
+    )
 else:
     PrivateKey = Any  # an optional package
 
@@ -29,7 +31,9 @@ Entry = dict[str, Any]
 
 def canonical(value: Any) -> bytes:
     """The one way to write a JSON value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode()
 
 
 def parse(data: bytes, what: str) -> dict[str, Any]:
@@ -38,7 +42,9 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
         value = json.loads(data)
         same = isinstance(value, dict) and canonical(value) == data
     except (ValueError, RecursionError, UnicodeDecodeError, OverflowError) as error:
-        raise CapsuleError(f"{what} cannot be read ({type(error).__name__}).") from error
+        raise CapsuleError(
+            f"{what} cannot be read ({type(error).__name__})."
+        ) from error
     if not same:
         raise CapsuleError(f"{what} is not written as fcforge writes it.")
     return value
@@ -114,7 +120,11 @@ def append(entries: Sequence[Entry], content: Mapping[str, Any]) -> tuple[Entry,
 def library() -> Any:
     """What is used of the optional package: serialization, ed25519, exceptions."""
     base = "cryptography.hazmat.primitives"
-    rooms = (f"{base}.serialization", f"{base}.asymmetric.ed25519", "cryptography.exceptions")
+    rooms = (
+        f"{base}.serialization",
+        f"{base}.asymmetric.ed25519",
+        "cryptography.exceptions",
+    )
     return [optional(room, "signing", CapsuleError) for room in rooms]
 
 
@@ -163,7 +173,9 @@ def sign_new(entries: Sequence[Entry], key: PrivateKey) -> tuple[Entry, ...]:
     return done
 
 
-def require_signed(said: Sequence[tuple[str, str]], required: bool | None = None) -> None:
+def require_signed(
+    said: Sequence[tuple[str, str]], required: bool | None = None
+) -> None:
     """Raise `CapsuleError` for a line or record without a signature.
 
     Parameters
@@ -175,7 +187,11 @@ def require_signed(said: Sequence[tuple[str, str]], required: bool | None = None
     bare = [what for what, key in said if not key]
     others = len(bare) < len(said)
     if bare and (others if required is None else required):
-        stripped = ", though others are: its signature may have been taken off" if others else ""
+        stripped = (
+            ", though others are: its signature may have been taken off"
+            if others
+            else ""
+        )
         raise CapsuleError(
             f"{bare[0]} is not signed{stripped}.",
             do="Ask that hospital for a signed one (`fcforge learn --sign KEY`).",
@@ -188,7 +204,9 @@ def require_same_signing(keys: Sequence[str], signs: bool) -> None:
     Else the next hospital could not tell it from a signature that was taken off.
     """
     if not signs and any(keys):
-        raise CapsuleError("the lines before yours are signed.", do="Sign yours, too: --sign KEY.")
+        raise CapsuleError(
+            "the lines before yours are signed.", do="Sign yours, too: --sign KEY."
+        )
     if signs and not all(keys):
         do = "Leave out --sign, or begin the chain anew with a signature."
         raise CapsuleError("the lines before yours are not signed.", do=do)

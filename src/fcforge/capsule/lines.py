@@ -23,7 +23,8 @@ def like(pattern: str, what: str) -> Bound:
 
 Name = Annotated[str, Bound(lambda v: 0 < len(v) <= 200, "is not a name", "")]
 Text = Annotated[
-    str, Bound(lambda v: len(v) <= 200 and f"{v}x".isprintable(), "is not a short text", "")
+    str,
+    Bound(lambda v: len(v) <= 200 and f"{v}x".isprintable(), "is not a short text", ""),
 ]
 Number = Annotated[float, Bound(lambda v: abs(v) <= 1e9, "is too large", "")]
 Sha256 = Annotated[str, like("[0-9a-f]{64}", "a SHA-256")]
@@ -34,22 +35,35 @@ Limit = Annotated[float, Bound(lambda v: 1e-9 <= v <= 1e9, "is not a limit", "")
 # What JSON may be: a table has exactly these fields, {type: schema} any names, (schema, None) may
 # be missing; the rest are types with their bounds.
 _ACCURACY = dict.fromkeys(("accuracy", "balanced_accuracy"), Share | None)
-_PEOPLE = dict.fromkeys(("controls", "patients"), Count | None)  # None where there are few
+_PEOPLE = dict.fromkeys(
+    ("controls", "patients"), Count | None
+)  # None where there are few
 LINE: dict[str, Any] = {
-    "kind": Literal["learn", "audit"], "number": Count, "previous": Sha256, "time": Time,
-    "parent": MaybeSha256, "flags": tuple[Name, ...], "environment": Mapping[str, Any],
-    "key": MaybeSha256, "signature": str,
-}  # fmt: skip
+    "kind": Literal["learn", "audit"],
+    "number": Count,
+    "previous": Sha256,
+    "time": Time,
+    "parent": MaybeSha256,
+    "flags": tuple[Name, ...],
+    "environment": Mapping[str, Any],
+    "key": MaybeSha256,
+    "signature": str,
+}
 LEARNED = {
-    **LINE, "site": Name, "settings": Sha256, "commitment": Sha256, "seconds": NotNegative,
+    **LINE,
+    "site": Name,
+    "settings": Sha256,
+    "commitment": Sha256,
+    "seconds": NotNegative,
     "arrays": MaybeSha256,  # empty where the next site was learned before anything was sealed
     "counts": {"learning": _PEOPLE, "test": _PEOPLE},
     "metrics": {"held_out": {str: _ACCURACY}, "own_test": (_ACCURACY, None)},
     "calibration": {
-        "how": Literal["inner_val", "synthetic", "none"], "temperature": Limit | None,
+        "how": Literal["inner_val", "synthetic", "none"],
+        "temperature": Limit | None,
     },
     "reference": dict.fromkeys(judging.DISTANCES, Limit | None),
-}  # fmt: skip
+}
 AUDITED = {**LINE, "result": Mapping[str, Any]}
 
 
@@ -60,7 +74,9 @@ def check_line(entry: ledger.Entry) -> None:
     check(LEARNED | more if learns else AUDITED, entry, where)
     check_sizes(entry, where)
     if learns and len({value is None for value in entry["reference"].values()}) != 1:
-        raise CapsuleError(f"{where}: its limits are neither all there nor all missing.")
+        raise CapsuleError(
+            f"{where}: its limits are neither all there nor all missing."
+        )
     if not learns and Audit.from_ledger(entry["result"]) is None:
         raise CapsuleError(f"{where}: its audit cannot be read.")
 
@@ -92,8 +108,12 @@ def check_sizes(value: Any, where: str) -> None:
     """Raise for texts and lists that nobody would read."""
     inside = list(value.values()) + list(value) if isinstance(value, dict) else value
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise CapsuleError(f"{where} holds a text of {len(value)} characters: too long.")
+        raise CapsuleError(
+            f"{where} holds a text of {len(value)} characters: too long."
+        )
     for item in inside if isinstance(inside, list) else ():
         if len(inside) > 2 * MAX_ITEMS:
-            raise CapsuleError(f"{where} holds a list of {len(inside)} items: too many.")
+            raise CapsuleError(
+                f"{where} holds a list of {len(inside)} items: too many."
+            )
         check_sizes(item, where)

@@ -117,7 +117,9 @@ class Prediction:
         return self.status != "cannot be used"
 
 
-def judge(model: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse") -> Judged:
+def judge(
+    model: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "refuse"
+) -> Judged:
     """What a chained capsule says about scans (n, R, R); `site` and `unseen` as in `predictor`."""
     fc = np.array(fc, dtype=np.float32)
     x = torch.from_numpy(model.moved(fc, site, unseen))
@@ -132,7 +134,9 @@ def judge(model: Capsule, fc: np.ndarray, site: Sites = None, unseen: Unseen = "
             odd, why = strangeness(known, seen)
     strange = odd > 1
     odds = torch.where(strange, torch.nan, u[:, 1] - u[:, 0])
-    told = tuple(text if far else "" for text, far in zip(why, strange.tolist(), strict=True))
+    told = tuple(
+        text if far else "" for text, far in zip(why, strange.tolist(), strict=True)
+    )
     return Judged(odds.numpy(), odd.numpy(), told)
 
 
@@ -146,7 +150,9 @@ def references(capsule: Capsule) -> Known:
     return found
 
 
-def predictor(capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse") -> Predictor:
+def predictor(
+    capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse"
+) -> Predictor:
     """A chained capsule as what it predicts with.
 
     A harmonised one must be told the site of the scans (or of each of them), and what to do with
@@ -154,10 +160,15 @@ def predictor(capsule: Capsule, site: Sites = None, unseen: Unseen = "refuse") -
     """
     settings, classes = capsule.settings, capsule.settings.classes
     return Predictor(
-        capsule.id, capsule.sites, classes, capsule.temperature, settings.n_rois,
-        settings.roi_names, lambda fc, covariates: judge(capsule, fc, site, unseen),
+        capsule.id,
+        capsule.sites,
+        classes,
+        capsule.temperature,
+        settings.n_rois,
+        settings.roi_names,
+        lambda fc, covariates: judge(capsule, fc, site, unseen),
         site=site if isinstance(site, str) and capsule.harmony is not None else "",
-    )  # fmt: skip
+    )
 
 
 def predict(
@@ -168,7 +179,10 @@ def predict(
 
 
 def predict_scans(
-    model: Predictor, where: Where, kind: Kind = "auto", threshold: Threshold | None = None
+    model: Predictor,
+    where: Where,
+    kind: Kind = "auto",
+    threshold: Threshold | None = None,
 ) -> list[Prediction]:
     """Predict one file, several files or all files of a folder (that of `fcforge fc`, too).
 
@@ -191,13 +205,19 @@ def predict_scans(
     usable = [scan for scan, problem in zip(scans, wrong, strict=True) if not problem]
     judged = iter(_rows(model, usable, threshold) if usable else ())
     return [
-        Prediction(scan.subject, "cannot be used", note=problem) if problem else next(judged)
+        Prediction(scan.subject, "cannot be used", note=problem)
+        if problem
+        else next(judged)
         for scan, problem in zip(scans, wrong, strict=True)
     ]
 
 
-def _rows(model: Predictor, scans: Sequence[Scan], own: Threshold | None) -> list[Prediction]:
-    known = {k: np.array([s.covariates.get(k, np.nan) for s in scans]) for k in model.removes}
+def _rows(
+    model: Predictor, scans: Sequence[Scan], own: Threshold | None
+) -> list[Prediction]:
+    known = {
+        k: np.array([s.covariates.get(k, np.nan) for s in scans]) for k in model.removes
+    }
     found = model.judge(np.stack([s.fc for s in scans if s.fc is not None]), known)
     p, odd = found.probability, found.strangeness
     home = probability(own.odds(found.odds)) if own else np.full(len(p), np.nan)
@@ -218,7 +238,9 @@ def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
     named = [{"own_probability": row.own, **asdict(row)} for row in rows]
     own = ["own_probability"] if any(row.own is not None for row in rows) else []
     names = ["subject", "status", "probability", *own, "strangeness", "note"]
-    table = pd.DataFrame(named, columns=names).assign(sites_learned=" ".join(model.sites))
+    table = pd.DataFrame(named, columns=names).assign(
+        sites_learned=" ".join(model.sites)
+    )
     for name in ("subject", "note", "sites_learned"):
         table[name] = [no_formula(printable(text)) for text in table[name]]
     return table.to_csv(index=False, lineterminator="\n")
@@ -227,8 +249,10 @@ def as_csv(rows: Sequence[Prediction], model: Predictor) -> str:
 def as_json(rows: Sequence[Prediction], model: Predictor) -> str:
     """Predictions as JSON with the capsule's id, sites and temperature."""
     said = {
-        "capsule": model.id, "sites_learned": list(model.sites),
-        "probability_of": str(model.classes[1]), "temperature": round(model.temperature, 4),
+        "capsule": model.id,
+        "sites_learned": list(model.sites),
+        "probability_of": str(model.classes[1]),
+        "temperature": round(model.temperature, 4),
         "predictions": [asdict(row) for row in rows],
-    }  # fmt: skip
+    }
     return json.dumps(said, indent=1)

@@ -21,9 +21,13 @@ STEPS = ("container", "ledger", "signatures", "network", "subjects")
 
 
 def seal(
-    capsule: Capsule, out: str | Path, *, key: ledger.PrivateKey | None = None,
-    allow_real_subjects: bool = False, overwrite: bool = False,
-) -> Capsule:  # fmt: skip
+    capsule: Capsule,
+    out: str | Path,
+    *,
+    key: ledger.PrivateKey | None = None,
+    allow_real_subjects: bool = False,
+    overwrite: bool = False,
+) -> Capsule:
     """Write a capsule to a file (or a folder, when `out` has no suffix), whole or not at all.
 
     Receipts of those who were just learned are written beside it: they must stay at home.
@@ -47,7 +51,9 @@ def seal(
     """
     network = {**capsule.lane.named(), **arrays.named_harmony(capsule.harmony)}
     each = (network, vars(capsule.remembered), vars(capsule.held_out))
-    parts = {name: arrays.save_arrays(a) for name, a in zip(box.ARRAYS, each, strict=True)}
+    parts = {
+        name: arrays.save_arrays(a) for name, a in zip(box.ARRAYS, each, strict=True)
+    }
     last, entries = capsule.entries[-1], capsule.entries
     if capsule.holds_real and REAL_FLAG not in last["flags"]:
         require_allowed(capsule.settings, allow_real_subjects and not capsule.id)
@@ -56,7 +62,9 @@ def seal(
         if last["kind"] == "learn":
             last = {**last, "arrays": _sums(parts)}
         entries, first = (*entries[:-1], last), ledger.first_new(entries)
-        ledger.require_same_signing([e["key"] for e in entries[:first]], key is not None)
+        ledger.require_same_signing(
+            [e["key"] for e in entries[:first]], key is not None
+        )
         entries = ledger.sign_new(entries, key) if key is not None else entries
     parts[box.LEDGER] = ledger.write(entries)
     whole = box.sealed(box.CHAIN, capsule.settings.to_json(), parts)
@@ -93,12 +101,18 @@ def with_audit(capsule: Capsule, result: Mapping[str, Any]) -> Capsule:
         Plain numbers and texts.
     """
     if not capsule.id:
-        raise CapsuleError("only a sealed capsule can be audited.", do="Seal and open it first.")
+        raise CapsuleError(
+            "only a sealed capsule can be audited.", do="Seal and open it first."
+        )
     last = capsule.entries[-1]
     entry = {
-        "kind": "audit", "time": ledger.now(), "parent": capsule.id, "flags": last["flags"],
-        "environment": last["environment"], "result": dict(result),
-    }  # fmt: skip
+        "kind": "audit",
+        "time": ledger.now(),
+        "parent": capsule.id,
+        "flags": last["flags"],
+        "environment": last["environment"],
+        "result": dict(result),
+    }
     entries = ledger.append(capsule.entries, entry)
     return replace(capsule, entries=entries, id="", parent=capsule.id)
 
@@ -154,7 +168,9 @@ class Trust:
 ANY = Trust()  # nobody in particular
 
 
-def open_capsule(path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES) -> Capsule:
+def open_capsule(
+    path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES
+) -> Capsule:
     """Open a capsule (file or folder) after every check of `verify` has passed.
 
     Parameters
@@ -177,7 +193,9 @@ def open_capsule(path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_
     return opening.capsule()
 
 
-def verify(path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES) -> list[Check]:
+def verify(
+    path: str | Path, trust: Trust = ANY, max_bytes: int = box.MAX_BYTES
+) -> list[Check]:
     """Check a capsule step by step; a failed check is the last one of the list."""
     names, checks = iter(STEPS), list[Check]()
     try:
@@ -202,7 +220,9 @@ class _Opening:
 
     def _container(self) -> str:
         said = box.opened(self.parts, box.CHAIN)
-        self.settings = chain.ChainSettings.from_json(said if isinstance(said, dict) else {})
+        self.settings = chain.ChainSettings.from_json(
+            said if isinstance(said, dict) else {}
+        )
         self.identity = ledger.sha256(self.parts[box.MANIFEST])
         size = f"{len(self.parts)} parts, {sum(map(len, self.parts.values()))} bytes"
         return f"id {self.identity[:16]}, {size}, all as they were sealed"
@@ -215,15 +235,22 @@ class _Opening:
         if self.entries[0]["kind"] != "learn":
             raise CapsuleError("the ledger does not say which site was learned first.")
         if any(entry["settings"] != self.settings.digest for entry in learned):
-            raise CapsuleError("the settings of the manifest are not those of the ledger.")
+            raise CapsuleError(
+                "the settings of the manifest are not those of the ledger."
+            )
         if learned[-1]["arrays"] != _sums(self.parts):
             raise CapsuleError("the arrays are not those of the ledger's last site.")
         self.sites = tuple(entry["site"] for entry in learned)
         if len(set(self.sites)) < len(learned):
             raise CapsuleError("the ledger learns a site twice.")
         for entry in self.entries:
-            if entry["kind"] == "audit" and entry["result"].get("site") not in self.sites:
-                raise CapsuleError(f"ledger line {entry['number'] + 1} audits a site it never saw.")
+            if (
+                entry["kind"] == "audit"
+                and entry["result"].get("site") not in self.sites
+            ):
+                raise CapsuleError(
+                    f"ledger line {entry['number'] + 1} audits a site it never saw."
+                )
         return f"{counted(len(self.entries), 'line')}, unbroken"
 
     def _signatures(self) -> str:
@@ -237,18 +264,26 @@ class _Opening:
         for what, entry in said:
             site = entry.get("site") or entry["result"]["site"]
             self.trust.require(entry["key"], what, site)
-            ledger.require_author(site, own.setdefault(site, entry["key"]), entry["key"], "audit")
+            ledger.require_author(
+                site, own.setdefault(site, entry["key"]), entry["key"], "audit"
+            )
         if not any(own.values()):
             return "no line is signed: anybody can have written them"
-        whose = [f"{e.get('site', e['kind'])} by {named(e['key'])}" for e in self.entries]
+        whose = [
+            f"{e.get('site', e['kind'])} by {named(e['key'])}" for e in self.entries
+        ]
         return f"{counted(len(said), 'line')}: {', '.join(whose)}"
 
     def _network(self) -> str:
         n_rois, sites, parts = self.settings.n_rois, len(self.sites), self.parts
-        self.lane, learner, self.harmony = arrays.read_lane(parts[box.LANE], self.settings)
+        self.lane, learner, self.harmony = arrays.read_lane(
+            parts[box.LANE], self.settings
+        )
         arrays.check_harmony(self.harmony, n_rois, ledger.learned(self.entries))
         both = (box.REMEMBERED, box.HELD_OUT)
-        found = [arrays.read_subjects(parts[part], n_rois, sites, part) for part in both]
+        found = [
+            arrays.read_subjects(parts[part], n_rois, sites, part) for part in both
+        ]
         self.remembered, self.held_out = found
         arrays.check_lane(self.lane, learner, len(self.remembered), sites)
         return f"{sum(p.numel() for p in self.lane.params.values())} parameters, all finite"
@@ -264,6 +299,13 @@ class _Opening:
     def capsule(self) -> Capsule:
         """What was opened."""
         return Capsule(
-            self.settings, self.sites, self.lane, self.remembered, self.held_out, self.entries,
-            self.identity, self.entries[-1]["parent"], self.harmony,
-        )  # fmt: skip
+            self.settings,
+            self.sites,
+            self.lane,
+            self.remembered,
+            self.held_out,
+            self.entries,
+            self.identity,
+            self.entries[-1]["parent"],
+            self.harmony,
+        )

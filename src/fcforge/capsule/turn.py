@@ -37,9 +37,13 @@ UNLIKE = 0.75
 def people_learned(settings: ChainSettings, site: Site) -> home.People:
     """The subjects of a site that are trained on, in order."""
     fixed = settings.learns_val
-    ids = [who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]]
+    ids = [
+        who for part in ("train", "val")[: 1 + fixed] for who in site.subject_ids[part]
+    ]
     learning = site.learning(with_val=fixed)
-    return home.fingerprints(learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy())
+    return home.fingerprints(
+        learning.fc.numpy(), ids or [""] * len(learning), learning.y.numpy()
+    )
 
 
 class Turn:
@@ -54,7 +58,9 @@ class Turn:
         This hospital's copy of a template that the settings name by its content.
     """
 
-    def __init__(self, before: Capsule, site: Site, template: str | Path | None = None) -> None:
+    def __init__(
+        self, before: Capsule, site: Site, template: str | Path | None = None
+    ) -> None:
         chain, self.before, self.site = before.settings, before, site
         self.settings = replace(chain, learner=unpinned(chain.learner, template))
         self.learner, self.bench = self.settings.build(), Bench()
@@ -66,8 +72,12 @@ class Turn:
             mine = carried.real == real
             if bool(mine.any()):
                 pool = PoolName(kind, CARRIED, chain.seed, kind)
-                self._start[mine] = self.bench.bank.add(pool, carried.batch().select(mine))
-        fresh = not before.sites or self.learner.method.depends_on == "site"  # untrained network
+                self._start[mine] = self.bench.bank.add(
+                    pool, carried.batch().select(mine)
+                )
+        fresh = (
+            not before.sites or self.learner.method.depends_on == "site"
+        )  # untrained network
         past = () if fresh else before.sites
         self.spec = self.settings.spec((*past, site.name))  # node of the prefix tree
         if fresh:
@@ -76,16 +86,26 @@ class Turn:
         lane, keys = before.lane, self.learner.method.row_keys
         # sums over arrays (gradient norm, penalties) are rounded by order; a run reads its lanes
         # back from files sorted by name
-        parts = (lane.params, lane.stats, self.bench.from_places(lane.state, keys, self._start))
+        parts = (
+            lane.params,
+            lane.stats,
+            self.bench.from_places(lane.state, keys, self._start),
+        )
         self.lane = Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
-    def train(self, *, with_val: bool, tick: Tick, weight: Tensor | None = None) -> Lane:
+    def train(
+        self, *, with_val: bool, tick: Tick, weight: Tensor | None = None
+    ) -> Lane:
         """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
         spec = self.spec
-        view = replace(self.bench.view(self.site, spec, with_val=with_val), weight=weight)
+        view = replace(
+            self.bench.view(self.site, spec, with_val=with_val), weight=weight
+        )
         job = Job(self.lane, view, spec.seed, spec.order)
         with one_thread():
-            (lane,) = learn_site(self.learner, [job], self.bench.bank, spec.training, tick=tick)
+            (lane,) = learn_site(
+                self.learner, [job], self.bench.bank, spec.training, tick=tick
+            )
         return lane
 
     def packed(self, lane: Lane) -> tuple[Lane, Subjects]:
@@ -109,12 +129,17 @@ class Turn:
         # the generator is the one replay uses where both are the same (fitted once per site and
         # seed); the draw is another one
         learned, n = self.site.learning(with_val=settings.learns_val), settings.held_out
-        generator, names = make_generator(self.judge), (settings.seed, "generator", self.site.name)
+        generator, names = (
+            make_generator(self.judge),
+            (settings.seed, "generator", self.site.name),
+        )
         state = cache.fit_cached(generator, learned, names, None)
         y = generator.diagnoses(state, learned.y, n)
         batch = generator.sample(state, y, randomness.torch_rng(*names, "held-out", n))
         place = torch.full((len(batch),), len(self.before.sites), dtype=torch.int64)
-        return before.join(Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8)))
+        return before.join(
+            Subjects.of(batch, place, torch.zeros(len(batch), dtype=torch.uint8))
+        )
 
     def measured(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """What the new ledger line says of the site and the network.
@@ -129,18 +154,26 @@ class Turn:
         def measured(batch: FCBatch) -> dict[str, float | None]:
             u = judging.scores(self.learner, lane, batch.fc)
             found = judging.quality((u[:, 1] - u[:, 0]).numpy(), batch.y.numpy())
-            return {k: ledger.rounded(found[k]) for k in ("accuracy", "balanced_accuracy")}
+            return {
+                k: ledger.rounded(found[k]) for k in ("accuracy", "balanced_accuracy")
+            }
 
         if len(site.test):
             own, said = measured(site.test), list(counts["test"].values())
             if own["accuracy"] is not None:
                 own["accuracy"] = ledger.published_share(own["accuracy"], said)
-            own["balanced_accuracy"] = None if None in said else own["balanced_accuracy"]
-        synthetic = {name: measured(batch) for name, batch in batches.items() if len(batch)}
+            own["balanced_accuracy"] = (
+                None if None in said else own["balanced_accuracy"]
+            )
+        synthetic = {
+            name: measured(batch) for name, batch in batches.items() if len(batch)
+        }
         return {
-            "metrics": {"held_out": synthetic, "own_test": own}, "counts": counts,
-            "calibration": self.calibration(lane, held_out), "reference": self.reference(held_out),
-        }  # fmt: skip
+            "metrics": {"held_out": synthetic, "own_test": own},
+            "counts": counts,
+            "calibration": self.calibration(lane, held_out),
+            "reference": self.reference(held_out),
+        }
 
     def calibration(self, lane: Lane, held_out: Subjects) -> dict[str, Any]:
         """Temperature of this hospital.
@@ -158,7 +191,10 @@ class Turn:
             u, y = judging.scores(self.learner, lane, batch.fc), batch.y
         else:
             return {"how": "none", "temperature": None}
-        return {"how": how, "temperature": ledger.rounded(judging.fit_temperature(u, y))}
+        return {
+            "how": how,
+            "temperature": ledger.rounded(judging.fit_temperature(u, y)),
+        }
 
     def reference(self, held_out: Subjects) -> dict[str, float | None]:
         """Limits of ordinary scans; None without a held-out set."""
@@ -172,7 +208,10 @@ class Turn:
 def counts_of(site: Site) -> dict[str, dict[str, int | None]]:
     """Subjects per split and class, small cells suppressed. No totals: they would undo it."""
     found = {}
-    for part, y in (("learning", site.learning(with_val=True).y), ("test", site.test.y)):
+    for part, y in (
+        ("learning", site.learning(with_val=True).y),
+        ("test", site.test.y),
+    ):
         counts = [ledger.suppressed(int((y == c).sum())) for c in (0, 1)]
         found[part] = dict(zip(("controls", "patients"), counts, strict=True))
     return found
@@ -193,7 +232,9 @@ def require_budget(settings: ChainSettings, most: float | None) -> str:
     if most is not None and epsilon > most:
         what = f"the capsule's settings spend epsilon {epsilon:g} per person, more than {most:g}."
         raise ConfigError(what, do="Do not take part, or raise --epsilon.")
-    return f"each person of this site spends epsilon {epsilon:g} (delta {method.delta:g})"  # type: ignore[attr-defined]
+    return (
+        f"each person of this site spends epsilon {epsilon:g} (delta {method.delta:g})"  # type: ignore[attr-defined]
+    )
 
 
 def require_alike(
@@ -212,16 +253,25 @@ def require_alike(
             do = "Check the atlas and the order of the ROIs; if they are right, add --accept-scans."
             raise DataError(odd, do=do)
         flags.append(ACCEPT_SCANS)
-    if capsule.harmony is not None:  # moved only now: harmonised scans resemble the others' anyway
+    if (
+        capsule.harmony is not None
+    ):  # moved only now: harmonised scans resemble the others' anyway
         learning = capsule.harmony.zero_shot(site).learning(with_val=True)
-    u, y = judging.scores(capsule.settings.build(), capsule.lane, learning.fc), learning.y.numpy()
+    u, y = (
+        judging.scores(capsule.settings.build(), capsule.lane, learning.fc),
+        learning.y.numpy(),
+    )
     odds = (u[:, 1] - u[:, 0]).numpy()
     found = judging.quality(odds, y)
     say(
         f"site '{site.name}': the model that came in reaches accuracy {found['accuracy']:.3f} on "
         f"the {len(y)} people to be learned (majority class {found['majority']:.3f}), AUROC "
         f"{found['auroc']:.3f}."
-        + (" WARNING: that is below chance; are diagnoses swapped?" if found["auroc"] < 0.5 else "")
+        + (
+            " WARNING: that is below chance; are diagnoses swapped?"
+            if found["auroc"] < 0.5
+            else ""
+        )
     )
     turned = judging.require_labels(odds, y, ACCEPT_LABELS in accept)
     return [*flags, ACCEPT_LABELS] if turned else flags

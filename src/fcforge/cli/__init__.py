@@ -14,9 +14,12 @@ from fcforge.errors import FCForgeError
 from fcforge.progress import say
 
 app = typer.Typer(
-    name="fcforge", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="fcforge",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Continual learning for fMRI diagnosis across hospitals. Start with `fcforge init`.",
-)  # fmt: skip
+)
 for room in (experiments, capsules, keys, imaging):
     for command in room.COMMANDS:
         name = command.__name__.removesuffix("_things")  # `list` is Python's own
@@ -26,7 +29,9 @@ app.add_typer(keys.keys, name="keys", rich_help_panel=keys.PANEL)
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.")
+    ] = False,
 ) -> None:
     if version:
         from fcforge import __version__
@@ -41,7 +46,11 @@ def main(argv: list[str] | None = None) -> Any:
         return app(args=argv, standalone_mode=True)
     except FCForgeError as error:
         problem = error
-    except OSError as error:  # disk full, no permission, a folder where a file should be
-        problem = FCForgeError(f"{error.strerror or error}.", where=str(error.filename or ""))
+    except (
+        OSError
+    ) as error:  # disk full, no permission, a folder where a file should be
+        problem = FCForgeError(
+            f"{error.strerror or error}.", where=str(error.filename or "")
+        )
     say(f"error: {problem}", style="red")
     sys.exit(2)

@@ -14,9 +14,23 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer import Argument, Option
 
-from fcforge.requests import HOME, JSON, KIND, NEW, POSITIVE, REQUIRE, TRUST, Kind, NewSite
+from fcforge.requests import (
+    HOME,
+    JSON,
+    KIND,
+    NEW,
+    POSITIVE,
+    REQUIRE,
+    TRUST,
+    Kind,
+    NewSite,
+)
 
-EXPERIMENTS, CAPSULES, IMAGING = "Experiments", "Capsules", "Imaging"  # groups of the help
+EXPERIMENTS, CAPSULES, IMAGING = (
+    "Experiments",
+    "Capsules",
+    "Imaging",
+)  # groups of the help
 
 
 class Room:
@@ -30,18 +44,28 @@ class Room:
 
 
 fcforge = Room("fcforge")
-capsule, consortium, report = (Room(f"fcforge.{n}") for n in ("capsule", "consortium", "report"))
-imaging, runner, studies = (Room(f"fcforge.{n}") for n in ("imaging", "runner", "studies"))
+capsule, consortium, report = (
+    Room(f"fcforge.{n}") for n in ("capsule", "consortium", "report")
+)
+imaging, runner, studies = (
+    Room(f"fcforge.{n}") for n in ("imaging", "runner", "studies")
+)
 judging = Room("fcforge.studies.judge")
 
 Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
 Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
 Capsule = Annotated[Path, Argument(help="Capsule file or folder.", show_default=False)]
-Overrides = Annotated[list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")]
-Out = Annotated[Path | None, Option(help="Folder to write (runs/<name of the config>).")]
+Overrides = Annotated[
+    list[str] | None, Option("--set", help="A setting, e.g. training.epochs=5.")
+]
+Out = Annotated[
+    Path | None, Option(help="Folder to write (runs/<name of the config>).")
+]
 Jobs = Annotated[int, Option(min=0, help="Worker processes; 0 uses all cores.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only estimate time and disk space.")]
-Cluster = Annotated[str, Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")]
+Cluster = Annotated[
+    str, Option(help="Dask scheduler, tcp://HOST:PORT; or slurm, slurm:JOBS.")
+]
 Device = Annotated[str, Option(help="cpu, cuda, or auto.")]
 AsJson = Annotated[bool, Option("--json", help=JSON)]
 Trust = Annotated[list[Path] | None, Option(help=TRUST)]
@@ -76,7 +100,9 @@ def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., No
 def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
     metadata = dict(one.metadata)
-    own = [f"--{one.name.replace('_', '-')}"] if one.default is False else []  # no --no-
+    own = (
+        [f"--{one.name.replace('_', '-')}"] if one.default is False else []
+    )  # no --no-
     names = [metadata.pop("flag")] if "flag" in metadata else own
     kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default

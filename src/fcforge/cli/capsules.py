@@ -36,18 +36,28 @@ def _trust(keys: list[Path] | None, required: bool = False) -> Any:
 
 def start(
     out: Annotated[Path, Option(help="Capsule to write.")],
-    data: Annotated[Path | None, Option(help="Public people: .npz file or folder.")] = None,
+    data: Annotated[
+        Path | None, Option(help="Public people: .npz file or folder.")
+    ] = None,
     sites: Annotated[str, Option(help="Public sites, separated by commas (all).")] = "",
-    remove: Annotated[str, Option(help="Covariates to remove, e.g. mean_fd,age,sex.")] = "",
-    dataset: Annotated[str, Option(help="Loader; see `fcforge list datasets`.")] = "folder",
-    overrides: Annotated[list[str] | None, Option("--set", help="E.g. start.axes=8.")] = None,
+    remove: Annotated[
+        str, Option(help="Covariates to remove, e.g. mean_fd,age,sex.")
+    ] = "",
+    dataset: Annotated[
+        str, Option(help="Loader; see `fcforge list datasets`.")
+    ] = "folder",
+    overrides: Annotated[
+        list[str] | None, Option("--set", help="E.g. start.axes=8.")
+    ] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Make a public start: what a consortium begins from, made of public people alone."""
     source = {"name": dataset, **({} if data is None else {"path": str(data)})}
     names, taken = (consortium.turn.names_in(text) for text in (sites, remove))
     with at_work("making the start"):
-        made = consortium.turn.start_file(source, names, taken, out, overrides or [], overwrite)
+        made = consortium.turn.start_file(
+            source, names, taken, out, overrides or [], overwrite
+        )
     said = f"wrote {out}; give this file to every hospital."
     _wrote(said, out, report.consortium.start_words(made))
 
@@ -67,7 +77,9 @@ def learn(request: requests.LearnRequest) -> None:
         return
     with progress_on_stderr("learning") as progress:
         told = {"progress": progress, "say": say}
-        told["agree"] = lambda capsule: _agree(shown.continued_chain(capsule), request.yes)
+        told["agree"] = lambda capsule: _agree(
+            shown.continued_chain(capsule), request.yes
+        )
         capsule = chain.learning.learn_site(request, **told)
     said = f"sealed {out}; send this one file on, nothing else."
     _wrote(said, out, report.inspect.inspect_words(capsule))
@@ -103,7 +115,9 @@ def withdraw(
     site: Annotated[str, Argument(help="Site whose releases are taken back.")],
     state: Annotated[Path, Option(help="Capsule with its releases.")],
     out: Annotated[Path, Option(help="Capsule to write, or a .release to send round.")],
-    sign: Annotated[Path | None, Option(help="Private key its releases are signed by.")] = None,
+    sign: Annotated[
+        Path | None, Option(help="Private key its releases are signed by.")
+    ] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Take a site's releases back: the model becomes what it would be without them."""
@@ -114,7 +128,9 @@ def withdraw(
 
 def threshold(
     capsule: given.Capsule,
-    data: Annotated[Path, Option(help="The hospital's own people: .npz file or folder.")],
+    data: Annotated[
+        Path, Option(help="The hospital's own people: .npz file or folder.")
+    ],
     site: Annotated[str, Option(help="Name of its site.")],
     local: Annotated[Path, Option(help="Its home file, which is updated.")],
     kind: given.FileKind = "auto",
@@ -126,16 +142,22 @@ def threshold(
     found = consortium.learning.refit_threshold(group, cohort, site, home)
     chain.home.write_own(found, local)
     own = found.threshold
-    print(f"own log odds = {own.intercept:.3f} + {own.slope:.3f} x consortium's log odds")
+    print(
+        f"own log odds = {own.intercept:.3f} + {own.slope:.3f} x consortium's log odds"
+    )
 
 
 def evaluate(
     capsule: given.Capsule,
     data: Annotated[Path, Argument(help="People with diagnoses: .npz file or folder.")],
     site: Annotated[str, Option(help="Sites to use, separated by commas (all).")] = "",
-    local: given.Local = None, unseen: given.Unseen = "refuse", kind: given.FileKind = "auto",
-    trust: given.Trust = None, as_json: given.AsJson = False, positive: given.Positive = None,
-) -> None:  # fmt: skip
+    local: given.Local = None,
+    unseen: given.Unseen = "refuse",
+    kind: given.FileKind = "auto",
+    trust: given.Trust = None,
+    as_json: given.AsJson = False,
+    positive: given.Positive = None,
+) -> None:
     """Measure a capsule on people with known diagnoses, next to the majority class."""
     home = chain.home.read_home(local, must_exist=True) if local else chain.home.Home()
     sites = consortium.turn.names_in(site)
@@ -153,7 +175,9 @@ def evaluate(
 def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
     if asked.atlas and asked.explain is None:
-        raise ConfigError("--atlas was given without --explain.", do="Give both or neither.")
+        raise ConfigError(
+            "--atlas was given without --explain.", do="Give both or neither."
+        )
     places = given.imaging.atlases.load_atlas(asked.atlas) if asked.atlas else None
     opened = consortium.predicting.open_either(asked.capsule, _trust(asked.trust))
     own = consortium.turn.own_threshold(asked.local, opened)
@@ -180,10 +204,14 @@ def predict(asked: requests.PredictRequest) -> int:
 
 def inspect(
     capsule: given.Capsule,
-    release: Annotated[str | None, Option(help="Print every number that left this site.")] = None,
+    release: Annotated[
+        str | None, Option(help="Print every number that left this site.")
+    ] = None,
     trust: given.Trust = None,
     require_signature: given.RequireSignature = False,
-    card: Annotated[bool, Option("--card", help="Print the model card (Markdown).")] = False,
+    card: Annotated[
+        bool, Option("--card", help="Print the model card (Markdown).")
+    ] = False,
     as_json: given.AsJson = False,
 ) -> None:
     """Describe a capsule in plain words: who contributed, when, what it keeps, how good it is."""
@@ -192,18 +220,26 @@ def inspect(
         print(report.card.card_of(capsule, known), end="")
     elif capsule.suffix == ".release":
         record = consortium.files.read_release(capsule, known)
-        print(json.dumps(record.to_json()) if as_json else "\n".join(words.record_words(record)))
+        print(
+            json.dumps(record.to_json())
+            if as_json
+            else "\n".join(words.record_words(record))
+        )
     else:
         opened = consortium.predicting.open_either(capsule, known)
         print(words.either_text(opened, release, as_json))
 
 
 def verify(
-    capsule: given.Capsule, trust: given.Trust = None,
-    require_signature: given.RequireSignature = False, as_json: given.AsJson = False,
-) -> None:  # fmt: skip
+    capsule: given.Capsule,
+    trust: given.Trust = None,
+    require_signature: given.RequireSignature = False,
+    as_json: given.AsJson = False,
+) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
-    room = consortium.files if consortium.files.is_consortium(capsule) else chain.sealing
+    room = (
+        consortium.files if consortium.files.is_consortium(capsule) else chain.sealing
+    )
     checks = room.verify(capsule, _trust(trust, require_signature))
     ok = all(check.ok for check in checks)
     if as_json:
@@ -227,6 +263,17 @@ def audit(request: requests.AuditRequest) -> None:
 
 
 COMMANDS, PANEL = (
-    (start, learn, merge, withdraw, threshold, evaluate, predict, inspect, verify, audit),
+    (
+        start,
+        learn,
+        merge,
+        withdraw,
+        threshold,
+        evaluate,
+        predict,
+        inspect,
+        verify,
+        audit,
+    ),
     given.CAPSULES,
 )

@@ -27,8 +27,10 @@ BUDGET = (
 
 def demo(
     out: Annotated[Path, Option(help="Run folder to write.")] = Path("runs/demo"),
-    jobs: given.Jobs = 0, device: given.Device = "auto", as_json: given.AsJson = False,
-) -> None:  # fmt: skip
+    jobs: given.Jobs = 0,
+    device: given.Device = "auto",
+    as_json: given.AsJson = False,
+) -> None:
     """Let four simulated hospitals learn in turn and write a report; minutes on a laptop."""
     with as_file(files("fcforge.cli").joinpath("demo.toml")) as config:
         run(config, out=out, jobs=jobs, device=device, as_json=as_json)
@@ -40,8 +42,12 @@ def init(
 ) -> None:
     """Write a commented config to start from."""
     if path.exists() and not force:
-        raise FCForgeError("file exists.", where=str(path), do="Use --force to overwrite it.")
-    write_text(path, files("fcforge.cli").joinpath("first.toml").read_text(encoding="utf-8"))
+        raise FCForgeError(
+            "file exists.", where=str(path), do="Use --force to overwrite it."
+        )
+    write_text(
+        path, files("fcforge.cli").joinpath("first.toml").read_text(encoding="utf-8")
+    )
     say(f"wrote {path}; edit it, then: fcforge check {path} && fcforge run {path}")
 
 
@@ -63,10 +69,15 @@ def check(
 
 
 def run(
-    config: given.Config, overrides: given.Overrides = None, out: given.Out = None,
-    dry_run: given.DryRun = False, jobs: given.Jobs = 0, device: given.Device = "auto",
-    cluster: given.Cluster = "", as_json: given.AsJson = False,
-) -> None:  # fmt: skip
+    config: given.Config,
+    overrides: given.Overrides = None,
+    out: given.Out = None,
+    dry_run: given.DryRun = False,
+    jobs: given.Jobs = 0,
+    device: given.Device = "auto",
+    cluster: given.Cluster = "",
+    as_json: given.AsJson = False,
+) -> None:
     """Train every learner over all site orders; the same command again continues."""
     experiment = runner.config.load_experiment(config, overrides or [])
     folder = out or Path("runs", config.stem)
@@ -110,12 +121,22 @@ def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
 def report(
     folder: given.Folder,
     out: Annotated[Path | None, Option(help="HTML file [FOLDER/report.html].")] = None,
-    audit: Annotated[Many, Option(help="audit.json of `fcforge audit`; may be repeated.")] = None,
-    judge: Annotated[Many, Option(help="Folder of `fcforge judge`; may be repeated.")] = None,
+    audit: Annotated[
+        Many, Option(help="audit.json of `fcforge audit`; may be repeated.")
+    ] = None,
+    judge: Annotated[
+        Many, Option(help="Folder of `fcforge judge`; may be repeated.")
+    ] = None,
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    _report(folder, out or folder / "report.html", as_json, audits=audit or (), judged=judge or ())
+    _report(
+        folder,
+        out or folder / "report.html",
+        as_json,
+        audits=audit or (),
+        judged=judge or (),
+    )
 
 
 def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
@@ -133,7 +154,12 @@ def _print_rows(rows: Any, as_json: bool) -> None:
         shown.results.print_table(rows)
 
 
-KINDS = {"datasets": "sites", "models": "models", "generators": "generators", "methods": "methods"}
+KINDS = {
+    "datasets": "sites",
+    "models": "models",
+    "generators": "generators",
+    "methods": "methods",
+}
 
 
 def catalogue(what: str) -> list[dict[str, str]]:
@@ -143,12 +169,18 @@ def catalogue(what: str) -> list[dict[str, str]]:
     """
     room = getattr(given.fcforge, given.fcforge.components.look_up("kind", what, KINDS))
     table: dict[str, Any] = getattr(room, what.upper())
-    shown = {name: thing for name, thing in table.items() if not getattr(thing, "belongs_to", "")}
+    shown = {
+        name: thing
+        for name, thing in table.items()
+        if not getattr(thing, "belongs_to", "")
+    }
     return [{"name": name, "about": _about(thing)} for name, thing in shown.items()]
 
 
 def _about(thing: Any) -> str:
-    first = getattr(thing, "about", None) or (inspect.getdoc(thing) or "").split("\n", 1)[0]
+    first = (
+        getattr(thing, "about", None) or (inspect.getdoc(thing) or "").split("\n", 1)[0]
+    )
     return f"{first} (keeps {thing.keeps})" if hasattr(thing, "keeps") else first
 
 
@@ -167,14 +199,18 @@ def list_things(
 
 
 def judge(
-    config: given.Config, overrides: given.Overrides = None, out: given.Out = None,
+    config: given.Config,
+    overrides: given.Overrides = None,
+    out: given.Out = None,
     device: given.Device = "auto",
-) -> None:  # fmt: skip
+) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
     folder = out or Path("runs") / config.stem
     where = runner.environment.pick_device(device)
     with at_work("judging"):
-        found = given.judging.experiment.judge_config(config, overrides or [], folder, where, say)
+        found = given.judging.experiment.judge_config(
+            config, overrides or [], folder, where, say
+        )
     for warning in found.warnings:
         say(warning, style="red")
     print(shown.judge.write_judgement(found, folder))
@@ -196,7 +232,9 @@ def pages(
 def tune(
     config: given.Config,
     overrides: given.Overrides = None,
-    out: Annotated[Path | None, Option(help="Folder to write (runs/<config>_tune).")] = None,
+    out: Annotated[
+        Path | None, Option(help="Folder to write (runs/<config>_tune).")
+    ] = None,
     repeats: Annotated[int, Option(min=1, help="Inner cuts of the training part.")] = 3,
     budget: Annotated[int, Option(min=0, help=BUDGET)] = 0,
     jobs: given.Jobs = 0,
@@ -209,13 +247,17 @@ def tune(
     with progress_on_stderr("tuning") as progress:
         told: dict[str, Any] = {"progress": progress, "say": say}
         text = studies.tune.tune(experiment, folder, place, repeats, budget, **told)
-    say(f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables")
+    say(
+        f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables"
+    )
     print(text, end="")
 
 
 def unseen(
     folder: given.Folder,
-    metric: Annotated[str, Option(help="accuracy, balanced_accuracy, auroc ...")] = "accuracy",
+    metric: Annotated[
+        str, Option(help="accuracy, balanced_accuracy, auroc ...")
+    ] = "accuracy",
     as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
@@ -231,7 +273,11 @@ def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
 
 def _show(tables: list[Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({t.title: shown.results.study_json(t.rows) for t in tables}, indent=1))
+        print(
+            json.dumps(
+                {t.title: shown.results.study_json(t.rows) for t in tables}, indent=1
+            )
+        )
     else:
         made = [shown.table.interval_table(t.title, t.columns, t.rows) for t in tables]
         print("\n".join(table.markdown() for table in made), end="")
@@ -240,7 +286,9 @@ def _show(tables: list[Any], as_json: bool) -> None:
 def motion(
     config: given.Config,
     overrides: given.Overrides = None,
-    phenotypes: Annotated[Path | None, Option(help="Table with SUB_ID and func_mean_fd.")] = None,
+    phenotypes: Annotated[
+        Path | None, Option(help="Table with SUB_ID and func_mean_fd.")
+    ] = None,
     beside: Annotated[Path | None, Option(help="Run folder to compare with.")] = None,
     as_json: given.AsJson = False,
 ) -> None:
@@ -252,7 +300,20 @@ def motion(
 
 
 COMMANDS, PANEL = (
-    (demo, init, check, run, status, report, pages, tune, unseen, calibration, motion, list_things,
-     judge),
+    (
+        demo,
+        init,
+        check,
+        run,
+        status,
+        report,
+        pages,
+        tune,
+        unseen,
+        calibration,
+        motion,
+        list_things,
+        judge,
+    ),
     given.EXPERIMENTS,
-)  # fmt: skip
+)

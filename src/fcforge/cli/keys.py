@@ -14,7 +14,9 @@ from fcforge.cli._options import capsule, fcforge
 
 def encrypt(
     file: Annotated[Path, Argument(help="Capsule or any other file.")],
-    to: Annotated[list[str], Option(help="Key (age1..., ssh-ed25519 ...) or file; repeatable.")],
+    to: Annotated[
+        list[str], Option(help="Key (age1..., ssh-ed25519 ...) or file; repeatable.")
+    ],
     out: Annotated[Path | None, Option(help="File to write [FILE.age].")] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
@@ -24,12 +26,18 @@ def encrypt(
 
 def decrypt(
     file: Annotated[Path, Argument(help="File that ends in .age.")],
-    identity: Annotated[Path, Option(help="Identity file of age, or an SSH private key.")],
-    out: Annotated[Path | None, Option(help="File to write [FILE without .age].")] = None,
+    identity: Annotated[
+        Path, Option(help="Identity file of age, or an SSH private key.")
+    ],
+    out: Annotated[
+        Path | None, Option(help="File to write [FILE without .age].")
+    ] = None,
     overwrite: given.Overwrite = False,
 ) -> None:
     """Decrypt a file that was encrypted for you; nothing is written unless all of it is right."""
-    print(f"wrote {fcforge.encryption.decrypt(file, identity, out, overwrite=overwrite)}")
+    print(
+        f"wrote {fcforge.encryption.decrypt(file, identity, out, overwrite=overwrite)}"
+    )
 
 
 keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke them.")
@@ -38,7 +46,9 @@ keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke th
 @keys.command("new")
 def new_key(
     out: Annotated[Path, Argument(help="Private key to write.")],
-    passphrase: Annotated[bool, Option("--passphrase", help="Ask for a passphrase.")] = False,
+    passphrase: Annotated[
+        bool, Option("--passphrase", help="Ask for a passphrase.")
+    ] = False,
 ) -> None:
     """Make an Ed25519 key pair: OUT, which you keep, and OUT.pub, which you give away.
 
@@ -55,7 +65,9 @@ def new_key(
 def new_identity(out: Annotated[Path, Argument(help="Identity to write.")]) -> None:
     """Make a key for encryption: OUT, which you keep; give away the recipient it prints."""
     recipient = fcforge.encryption.write_identity(out)
-    print(f"wrote {out} (private: keep it); others encrypt for you with --to {recipient}")
+    print(
+        f"wrote {out} (private: keep it); others encrypt for you with --to {recipient}"
+    )
 
 
 @keys.command("add")
@@ -83,7 +95,9 @@ def list_keys(as_json: given.AsJson = False) -> None:
 
 
 @keys.command("revoke")
-def revoke_key(name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")]) -> None:
+def revoke_key(
+    name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
+) -> None:
     """Refuse whatever these keys signed, from now on."""
     path = capsule.keys.write_keyring(capsule.keys.read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")

@@ -28,9 +28,19 @@ from fcforge.releases import vector
 from fcforge.releases.start import Start, coordinates
 from fcforge.sites.cohort import Cohort
 from fcforge.studies.audit import Evidence, stratified, summarise
-from fcforge.studies.audit_result import BOOTSTRAP, STATISTICS, UNTRAINED, Audit, AuditPlan
+from fcforge.studies.audit_result import (
+    BOOTSTRAP,
+    STATISTICS,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+)
 
-SHADOWED = (SAMPLE, "class mean", "loss against public head")  # what shadow models look at
+SHADOWED = (
+    SAMPLE,
+    "class mean",
+    "loss against public head",
+)  # what shadow models look at
 PLAN = AuditPlan(worlds=100, n_draws=100)
 FEW = 8  # worlds of the two references that leak everything: they are slow and always found
 MIN_PEOPLE = 32
@@ -70,15 +80,21 @@ def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
 
 
 def attack_totals(
-    start: Start, who: Contributors, reference: Contributors, totals: np.ndarray,
-    members: np.ndarray, noise: float,
-) -> list[Evidence]:  # fmt: skip
+    start: Start,
+    who: Contributors,
+    reference: Contributors,
+    totals: np.ndarray,
+    members: np.ndarray,
+    noise: float,
+) -> list[Evidence]:
     """Every attack on K releases (K, q + 2) of so many members each (K,).
 
     The attacker knows how many people a release has, and so looks at the other numbers alone.
     """
     sums, rows, ref = totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
-    solved = [vector.solve(start, total, noise**2, 1) for total in torch.from_numpy(totals)]
+    solved = [
+        vector.solve(start, total, noise**2, 1) for total in torch.from_numpy(totals)
+    ]
     step = torch.stack(solved).numpy()
     sampled = release_attacks.from_reference(ref, members, noise)
     known = release_attacks.from_everybody(rows, members, noise)
@@ -86,25 +102,38 @@ def attack_totals(
     scores = {
         SAMPLE: release_attacks.likelihood_ratio(sums, rows, sampled),
         KNOWN: release_attacks.likelihood_ratio(sums, rows, known),
-        "class mean": release_attacks.class_mean(sums, rows, who.y, ref, reference.y, members),
+        "class mean": release_attacks.class_mean(
+            sums, rows, who.y, ref, reference.y, members
+        ),
         "leverage": release_attacks.leverage(sums, rows),
         "loss": release_attacks.loss(*seen),
         "loss against public head": release_attacks.loss_drop(*seen),
     }
     features = np.stack([scores[name] for name in SHADOWED], 2)
-    each = [{name: values[k] for name, values in scores.items()} for k in range(len(totals))]
+    each = [
+        {name: values[k] for name, values in scores.items()} for k in range(len(totals))
+    ]
     return [Evidence(found, {}, features[k]) for k, found in enumerate(each)]
 
 
 def references(
-    start: Start, who: Contributors, reference: Contributors, member: np.ndarray, seed: int
+    start: Start,
+    who: Contributors,
+    reference: Contributors,
+    member: np.ndarray,
+    seed: int,
 ) -> dict[str, list[Evidence]]:
     """What an audit is read against: rows one by one, exact ridge statistics, strangers."""
     inside = member == MEMBER
-    copied = [attacks.distance_ratio(who.rows, who.rows[i], reference.rows) for i in inside[:FEW]]
+    copied = [
+        attacks.distance_ratio(who.rows, who.rows[i], reference.rows)
+        for i in inside[:FEW]
+    ]
     exact = [attacks.leverage(who.moments, who.moments[i]) for i in inside[:FEW]]
     rng, n = numpy_rng(seed, "audit strangers"), inside.sum(1)
-    strangers = np.stack([reference.rows[rng.integers(len(reference.y), size=k)].sum(0) for k in n])
+    strangers = np.stack(
+        [reference.rows[rng.integers(len(reference.y), size=k)].sum(0) for k in n]
+    )
     none = np.zeros((len(who.y), 0))
     return {
         BOOTSTRAP: [Evidence({"distance ratio": s}, {}, none) for s in copied],
@@ -124,9 +153,12 @@ def halves(n: int, plan: AuditPlan) -> np.ndarray:
 
 
 def audit_people(
-    start: Start, everybody: Contributors, epsilons: Sequence[float | None], delta: float,
+    start: Start,
+    everybody: Contributors,
+    epsilons: Sequence[float | None],
+    delta: float,
     plan: AuditPlan = PLAN,
-) -> Audit:  # fmt: skip
+) -> Audit:
     """Attack releases of random halves of these people at each epsilon (None: exact).
 
     Returns
@@ -138,30 +170,49 @@ def audit_people(
     begun = time.perf_counter()
     if len(everybody.y) < MIN_PEOPLE:
         do = f"At least {MIN_PEOPLE} are needed, and a hundred for numbers worth reading."
-        raise DataError(f"{len(everybody.y)} people are too few to audit a release.", do=do)
-    mask = stratified(everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference"))
+        raise DataError(
+            f"{len(everybody.y)} people are too few to audit a release.", do=do
+        )
+    mask = stratified(
+        everybody.y, plan.reference, numpy_rng(plan.seed, "audit reference")
+    )
     who, reference = (Contributors(*(a[m] for a in everybody)) for m in (~mask, mask))
     member = halves(len(who.y), plan)
     evidence = references(start, who, reference, member, plan.seed)
     sums, sizes = (member == MEMBER).astype(float) @ who.rows, (member == MEMBER).sum(1)
     for epsilon in epsilons:
         noise = vector.noise_sd(start, epsilon, delta)
-        drawn = numpy_rng(plan.seed, "audit noise", str(epsilon)).standard_normal(sums.shape)
+        drawn = numpy_rng(plan.seed, "audit noise", str(epsilon)).standard_normal(
+            sums.shape
+        )
         found = attack_totals(start, who, reference, sums + noise * drawn, sizes, noise)
         evidence[release_name(epsilon)] = found
-    told = [row for k, e in evidence.items() for row in summarise(k, e, member[: len(e)], plan)]
+    told = [
+        row
+        for k, e in evidence.items()
+        for row in summarise(k, e, member[: len(e)], plan)
+    ]
     about = {
-        "what": "releases of random halves", "people": len(who.y),
-        "trained_on": len(who.y) // 2, "reference_people": len(reference.y),
-        "ceilings": {release_name(e): round(mechanisms.ceiling_of(e, delta), 4) for e in epsilons},
-        "plan": asdict(plan), "seconds_total": round(time.perf_counter() - begun, 1),
-    }  # fmt: skip
+        "what": "releases of random halves",
+        "people": len(who.y),
+        "trained_on": len(who.y) // 2,
+        "reference_people": len(reference.y),
+        "ceilings": {
+            release_name(e): round(mechanisms.ceiling_of(e, delta), 4) for e in epsilons
+        },
+        "plan": asdict(plan),
+        "seconds_total": round(time.perf_counter() - begun, 1),
+    }
     return Audit(tuple(told), about)
 
 
 def release_name(epsilon: float | None) -> str:
     """How a row calls a release at this budget."""
-    return "release without noise" if epsilon is None else f"release at epsilon {epsilon:g}"
+    return (
+        "release without noise"
+        if epsilon is None
+        else f"release at epsilon {epsilon:g}"
+    )
 
 
 def audit_release(
@@ -190,11 +241,15 @@ def audit_release(
     delta = release.delta or mechanisms.DELTA
     found = audit_people(group.start.arrays, everybody, budgets, delta, plan)
     about = {
-        **found.about, "what": f"release {release.wave} of site '{site}'", "site": site,
-        "release": release.digest, "released": release_name(epsilon), "epsilon": epsilon,
+        **found.about,
+        "what": f"release {release.wave} of site '{site}'",
+        "site": site,
+        "release": release.digest,
+        "released": release_name(epsilon),
+        "epsilon": epsilon,
         "delta": release.delta,
         "proved": f"{len(mine)} people, their scans and diagnoses, by the receipt",
-    }  # fmt: skip
+    }
     return replace(found, about=about)
 
 
@@ -205,7 +260,10 @@ def released_people(
     mine, features = own_people(group, cohort, site)
     people = people_of(mine)
     releases = group.of_site(site)[::-1]
-    receipts = [home.receipt_for(r.commitment, f"release {r.wave} of '{site}'") for r in releases]
+    receipts = [
+        home.receipt_for(r.commitment, f"release {r.wave} of '{site}'")
+        for r in releases
+    ]
     known = {who for who, *_ in people}
     here = [{who for who, *_ in receipt.people} <= known for receipt in receipts]
     k = here.index(True) if any(here) else 0  # else the last one says who is missing
@@ -223,7 +281,10 @@ def require_numbers(release: Release, rows: np.ndarray) -> None:
 
     apart = np.asarray(release.numbers) - rows.sum(0)
     if release.noise_sd:
-        fits = chi2.sf(float((apart**2).sum()) / release.noise_sd**2, len(apart)) > UNLIKELY
+        fits = (
+            chi2.sf(float((apart**2).sum()) / release.noise_sd**2, len(apart))
+            > UNLIKELY
+        )
     else:
         fits = bool(np.allclose(apart, 0.0, atol=1e-6 * (1 + np.abs(rows).sum())))
     if not fits:

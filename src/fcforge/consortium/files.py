@@ -30,7 +30,9 @@ def is_consortium(path: str | Path) -> bool:
         return f'"format":"{box.RELEASES.name}"'.encode() in stream.read(1 << 16)
 
 
-def write_consortium(group: Consortium, out: str | Path, *, overwrite: bool = False) -> Path:
+def write_consortium(
+    group: Consortium, out: str | Path, *, overwrite: bool = False
+) -> Path:
     """Write a capsule of releases whole or not at all; only its owner may read it."""
     parts = {
         box.START: arrays.save_arrays(group.start.tensors()),
@@ -55,7 +57,9 @@ def read_consortium(path: str | Path, trust: Trust | None = None) -> Consortium:
         found = [read_record(line, f"record {i + 1}") for i, line in enumerate(lines)]
         group = Consortium(start).joined(found)
         if [r.digest for r in found] != [r.digest for r in group.records]:
-            raise CapsuleError("its records repeat each other, are withdrawn or in disorder.")
+            raise CapsuleError(
+                "its records repeat each other, are withdrawn or in disorder."
+            )
         require_trusted(group.records, trust)
     return group
 
@@ -95,7 +99,9 @@ def require_trusted(records: Sequence[Record], trust: Trust | None) -> None:
     ledger.require_signed([(f"the {r.title}", r.key) for r in records], trust.required)
 
 
-def write_either(group: Consortium, record: Record, out: Path, *, overwrite: bool) -> None:
+def write_either(
+    group: Consortium, record: Record, out: Path, *, overwrite: bool
+) -> None:
     """Write the capsule, or where `out` ends in ``.release`` the new record alone."""
     if out.suffix == ".release":
         write_release(record, out, overwrite=overwrite)
@@ -120,8 +126,16 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     try:
         group = read_consortium(path)
     except CapsuleError as error:
-        return [Check("capsule", False, str(error).removeprefix(f"{path}: "))]  # whose record, too
-    found = [Check("start", True, f"{group.start.digest[:16]}, as its description and arrays say")]
+        return [
+            Check("capsule", False, str(error).removeprefix(f"{path}: "))
+        ]  # whose record, too
+    found = [
+        Check(
+            "start",
+            True,
+            f"{group.start.digest[:16]}, as its description and arrays say",
+        )
+    ]
     for record in group.records:
         number = f" {record.wave}" if isinstance(record, Release) else ""
         name = f"{record.kind}{number} of {record.site}"
@@ -131,7 +145,9 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
         except CapsuleError as error:
             found.append(Check(name, False, error.what))
     try:
-        ledger.require_signed([(f"the {r.title}", r.key) for r in group.records], trust.required)
+        ledger.require_signed(
+            [(f"the {r.title}", r.key) for r in group.records], trust.required
+        )
     except CapsuleError as error:
         found.append(Check("signatures", False, error.what))
     made = f"computed anew from {text.counted(len(group.releases), 'release')}"

@@ -17,7 +17,13 @@ from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, likeness
 from fcforge.consortium.records import Release
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.privacy.mechanisms import DELTA, EPSILON, check_budget, epsilon_of, secret_rng
+from fcforge.privacy.mechanisms import (
+    DELTA,
+    EPSILON,
+    check_budget,
+    epsilon_of,
+    secret_rng,
+)
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
@@ -73,9 +79,15 @@ class Learned:
 
 
 def learn(
-    group: Consortium, cohort: Cohort, site: str, home: Home, budget: Budget,
-    key: PrivateKey | None = None, *, accept_labels: bool = False,
-) -> Learned:  # fmt: skip
+    group: Consortium,
+    cohort: Cohort,
+    site: str,
+    home: Home,
+    budget: Budget,
+    key: PrivateKey | None = None,
+    *,
+    accept_labels: bool = False,
+) -> Learned:
     """Add the release of one site's people to a consortium.
 
     Parameters
@@ -101,15 +113,27 @@ def learn(
     wave = 1 + max((r.wave for r in home.receipts if r.site == site), default=0)
     receipt = Receipt(site, people, wave, budget.limit)
     release = group.made(
-        Release, site, key, wave=wave, numbers=made_numbers(group, x, y, budget),
-        mechanism=budget.mechanism, epsilon=budget.limit or 0.0,
-        delta=budget.delta if budget.limit else 0.0, spent=spent, commitment=receipt.commitment,
+        Release,
+        site,
+        key,
+        wave=wave,
+        numbers=made_numbers(group, x, y, budget),
+        mechanism=budget.mechanism,
+        epsilon=budget.limit or 0.0,
+        delta=budget.delta if budget.limit else 0.0,
+        spent=spent,
+        commitment=receipt.commitment,
         noise_sd=vector.noise_sd(group.start.arrays, budget.limit, budget.delta),
-    )  # fmt: skip
-    joined, kept = group.joined([release]), replace(home, receipts=(*home.receipts, receipt))
+    )
+    joined, kept = (
+        group.joined([release]),
+        replace(home, receipts=(*home.receipts, receipt)),
+    )
     left_out = leave_one_out_scores(joined, x, y, times_released(joined, kept, people))
     kept = replace(kept, threshold=fit_threshold(left_out, mine.y, joined.digest, site))
-    return Learned(joined, release, kept, quality(odds, mine.y), quality(left_out, mine.y))
+    return Learned(
+        joined, release, kept, quality(odds, mine.y), quality(left_out, mine.y)
+    )
 
 
 def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Tensor]:
@@ -150,10 +174,15 @@ def require_alike(start: PublicStart, features: Tensor) -> None:
     mean = features.mean(0)[None]
     if float(start.side(mean)) > 1:
         what = "its left and right hemispheres look swapped beside the public people's."
-        raise DataError(what, do="Check the order of the ROIs and the orientation of the images.")
+        raise DataError(
+            what, do="Check the order of the ROIs and the orientation of the images."
+        )
     apart = torch.stack([*start.strangeness(features).values()])
     strange = int((apart.amax(0) > 1).sum())
-    alike, limit = float(likeness(mean, start.arrays.mean)), start.papers["limits"]["site"]
+    alike, limit = (
+        float(likeness(mean, start.arrays.mean)),
+        start.papers["limits"]["site"],
+    )
     if strange > 0.2 * len(features) or alike < limit:
         raise DataError(
             f"its scans are unlike the public people's: {strange} of {len(features)} lie outside "
@@ -178,11 +207,15 @@ def require_budget(home: Home, people: People, budget: Budget) -> float:
     if None in before:
         what = f"{before.count(None)} of these people are in a release of exact sums: no noise now"
         do = "Release the others, or use --mechanism none."
-        raise ConfigError(f"{what} can promise them anything.", where="home file", do=do)
+        raise ConfigError(
+            f"{what} can promise them anything.", where="home file", do=do
+        )
     return float(budget.limit + max((v for v in before if v is not None), default=0.0))
 
 
-def made_numbers(group: Consortium, x: Tensor, y: Tensor, budget: Budget) -> tuple[float, ...]:
+def made_numbers(
+    group: Consortium, x: Tensor, y: Tensor, budget: Budget
+) -> tuple[float, ...]:
     """The numbers of a release with secret noise, rounded to a thousandth of it.
 
     Rounding to a public grid after the noise costs no privacy and hides the last bits, in which
@@ -204,7 +237,9 @@ def scores(group: Consortium, x: Tensor) -> np.ndarray:
     return (raw / group.start.arrays.temperature).numpy()
 
 
-def leave_one_out_scores(group: Consortium, x: Tensor, y: Tensor, times: np.ndarray) -> np.ndarray:
+def leave_one_out_scores(
+    group: Consortium, x: Tensor, y: Tensor, times: np.ndarray
+) -> np.ndarray:
     """Log odds of each person by the head without that person's own contributions.
 
     `times` (n,) says how often each is in the releases. Clipping and the noise stay as they were.
@@ -239,10 +274,14 @@ def times_released(group: Consortium, home: Home, people: People) -> np.ndarray:
     """In how many releases of the group each of these people is, (n,)."""
     here = {release.commitment for release in group.releases}
     seen = [Home((r,)).seen(people) for r in home.receipts if r.commitment in here]
-    return np.array([float(sum(person in those for those in seen)) for person in people])
+    return np.array(
+        [float(sum(person in those for those in seen)) for person in people]
+    )
 
 
-def fit_threshold(score: np.ndarray, y: np.ndarray, capsule: str, site: str = "") -> Threshold:
+def fit_threshold(
+    score: np.ndarray, y: np.ndarray, capsule: str, site: str = ""
+) -> Threshold:
     """The hospital's own intercept and slope by penalised logistic regression.
 
     The slope is held at 1 and the intercept at 0 by a prior worth about four people, so that few

@@ -55,7 +55,9 @@ class Consortium:
     def total(self) -> Tensor:
         """Exact sum of all releases, (q + 2,)."""
         columns = zip(*(r.numbers for r in self.releases), strict=True)
-        found = [math.fsum(c) for c in columns] or [0.0] * (self.start.arrays.n_axes + 2)
+        found = [math.fsum(c) for c in columns] or [0.0] * (
+            self.start.arrays.n_axes + 2
+        )
         return torch.tensor(found, dtype=torch.float64)
 
     @cached_property
@@ -108,12 +110,18 @@ class Consortium:
         _require_one_voice(list(every.values()))
         withdrawals = [w for w in every.values() if isinstance(w, Withdrawal)]
         gone = {d for w in withdrawals for d in w.releases}
-        for own, d in ((w.site, d) for w in withdrawals for d in w.releases if d in every):
+        for own, d in (
+            (w.site, d) for w in withdrawals for d in w.releases if d in every
+        ):
             if every[d].site != own:  # a hospital takes back what it has given itself
-                what = f"site '{own}' cannot withdraw a release of site '{every[d].site}'."
+                what = (
+                    f"site '{own}' cannot withdraw a release of site '{every[d].site}'."
+                )
                 do = "A hospital withdraws what it has given itself; nothing was changed."
                 raise CapsuleError(what, do=do)
-        releases = [r for r in every.values() if isinstance(r, Release) and r.digest not in gone]
+        releases = [
+            r for r in every.values() if isinstance(r, Release) and r.digest not in gone
+        ]
         return replace(
             self,
             releases=tuple(sorted(releases, key=lambda r: (r.site, r.wave, r.digest))),
@@ -126,10 +134,14 @@ class Consortium:
         for other in others:
             if other.start.digest != self.start.digest:
                 both = f"{self.start.digest[:12]} and {other.start.digest[:12]}"
-                raise CapsuleError(f"the capsules begin from different starts ({both}).", do=MOVE)
+                raise CapsuleError(
+                    f"the capsules begin from different starts ({both}).", do=MOVE
+                )
         return self.joined(r for other in others for r in other.records)
 
-    def made(self, kind: type[Record], site: str, key: PrivateKey | None, **said: Any) -> Any:
+    def made(
+        self, kind: type[Record], site: str, key: PrivateKey | None, **said: Any
+    ) -> Any:
         """A record of a site around this start, signed where there is a key."""
         base = {"site": site, "start": self.start.digest, "time": ledger.now()}
         return kind(**base, fcforge=__version__, **said).signed(key)
@@ -137,7 +149,9 @@ class Consortium:
     def withdrawn(self, site: str, key: PrivateKey | None = None) -> Self:
         """The consortium as if `site` had never given anything, with the withdrawal on record."""
         releases = self.of_site(site)
-        ledger.require_author(site, releases[0].key, ledger.public_hex(key), "withdrawal")
+        ledger.require_author(
+            site, releases[0].key, ledger.public_hex(key), "withdrawal"
+        )
         gone = tuple(r.digest for r in releases)
         return self.joined([self.made(Withdrawal, site, key, releases=gone)])
 
@@ -147,11 +161,17 @@ class Consortium:
         What was tried at other budgets than the release's own is not of this release.
         """
         release = next(r for r in self.releases if r.digest == found.about["release"])
-        ledger.require_author(release.site, release.key, ledger.public_hex(key), "audit")
+        ledger.require_author(
+            release.site, release.key, ledger.public_hex(key), "audit"
+        )
         own = found.about["released"]
-        rows = tuple(row for row in found.rows if row.is_reference or row.release == own)
+        rows = tuple(
+            row for row in found.rows if row.is_reference or row.release == own
+        )
         result = replace(found, rows=rows).to_ledger()
-        made = self.made(AuditRecord, release.site, key, release=release.digest, result=result)
+        made = self.made(
+            AuditRecord, release.site, key, release=release.digest, result=result
+        )
         return self.joined([made])
 
     def _require_start(self, record: Record) -> None:
@@ -160,7 +180,10 @@ class Consortium:
             raise CapsuleError(what, do=MOVE)
         if not isinstance(record, Release):
             return
-        arrays, epsilon = self.start.arrays, epsilon_of(record.mechanism, record.epsilon)
+        arrays, epsilon = (
+            self.start.arrays,
+            epsilon_of(record.mechanism, record.epsilon),
+        )
         if len(record.numbers) != arrays.n_axes + 2:
             asked = f"the start asks for {arrays.n_axes + 2}"
             raise CapsuleError(f"has {len(record.numbers)} numbers, {asked}.")
@@ -176,9 +199,14 @@ class Consortium:
     def _require_possible(self, release: Release) -> None:
         """Refuse sums that no group of people can give: each moves them by at most the clip."""
         *moved, last = release.numbers
-        clip, people = float(self.start.arrays.clip), vector.people(self.start.arrays, last)
+        clip, people = (
+            float(self.start.arrays.clip),
+            vector.people(self.start.arrays, last),
+        )
         most = max(people, 0.0) * clip
-        room = LUCK * release.noise_sd * (1 / vector.COUNT + math.sqrt(len(moved))) + 1e-6
+        room = (
+            LUCK * release.noise_sd * (1 / vector.COUNT + math.sqrt(len(moved))) + 1e-6
+        )
         if math.hypot(*moved) > most + room or most > MOST_PEOPLE * clip:
             raise CapsuleError(
                 f"its numbers are larger than {people:.0f} people can give.",
@@ -188,12 +216,18 @@ class Consortium:
 
 def _audits_of(every: Mapping[str, Record], gone: set[str]) -> tuple[AuditRecord, ...]:
     """Audits of the releases that are here; those of withdrawn ones are withdrawn with them."""
-    audits = [a for a in every.values() if isinstance(a, AuditRecord) and a.release not in gone]
+    audits = [
+        a
+        for a in every.values()
+        if isinstance(a, AuditRecord) and a.release not in gone
+    ]
     for audit in audits:
         release = every.get(audit.release)
         if not isinstance(release, Release) or release.site != audit.site:
             what = f"an audit of site '{audit.site}' is of a release that is not here."
-            raise CapsuleError(what, do="Merge the capsule that holds this release, too.")
+            raise CapsuleError(
+                what, do="Merge the capsule that holds this release, too."
+            )
     return tuple(sorted(audits, key=lambda a: (a.site, a.time, a.digest)))
 
 

@@ -54,7 +54,9 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
         known = {k: v[here] for k, v in covariates.items()}
         x = group.start.features(torch.from_numpy(fc[here]), known)
         apart = group.start.strangeness(x)
-        strange[here], worst = (part.numpy() for part in torch.stack([*apart.values()]).max(0))
+        strange[here], worst = (
+            part.numpy() for part in torch.stack([*apart.values()]).max(0)
+        )
         odds[here] = learning.scores(group, x)
         for i, which in zip(np.flatnonzero(here), worst, strict=True):
             if strange[i] > 1:
@@ -62,16 +64,23 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
     return Judged(odds, strange, tuple(why))
 
 
-def predictor(model: Either, site: Sites = None, unseen: Unseen = "refuse") -> Predictor:
+def predictor(
+    model: Either, site: Sites = None, unseen: Unseen = "refuse"
+) -> Predictor:
     """Either kind of capsule as what it predicts with; a harmonised one is told the site."""
     if isinstance(model, Capsule):
         return prediction.predictor(model, site, unseen)
     start, papers = model.start, model.start.papers
     return Predictor(
-        model.digest, model.sites or tuple(papers["sites"]), papers["classes"],
-        float(start.arrays.temperature), start.n_rois, papers["roi_names"],
-        lambda fc, covariates: judge(model, fc, covariates), start.removes,
-    )  # fmt: skip
+        model.digest,
+        model.sites or tuple(papers["sites"]),
+        papers["classes"],
+        float(start.arrays.temperature),
+        start.n_rois,
+        papers["roi_names"],
+        lambda fc, covariates: judge(model, fc, covariates),
+        start.removes,
+    )
 
 
 def open_either(path: str | Path, trust: sealing.Trust) -> Either:
@@ -82,7 +91,10 @@ def open_either(path: str | Path, trust: sealing.Trust) -> Either:
 
 
 def predict(
-    group: Consortium, where: Where, threshold: Threshold | None = None, kind: Kind = "auto"
+    group: Consortium,
+    where: Where,
+    threshold: Threshold | None = None,
+    kind: Kind = "auto",
 ) -> list[Prediction]:
     """Predict with a consortium's head; see `fcforge.capsule.prediction.predict_scans`."""
     return prediction.predict_scans(predictor(group), where, kind, threshold)
@@ -118,14 +130,19 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dict."""
-        rows = {title: {m: [*asdict(v).values()] for m, v in row.items()}
-                for title, row in self.rows.items()}  # fmt: skip
+        rows = {
+            title: {m: [*asdict(v).values()] for m, v in row.items()}
+            for title, row in self.rows.items()
+        }
         return {**self.__dict__, "rows": rows, "notes": list(self.notes)}
 
 
 def evaluate(
-    model: Either, cohort: Cohort, home: Home = Home(), unseen: Unseen = "refuse",  # noqa: B008 (frozen)
-) -> Evaluation:  # fmt: skip
+    model: Either,
+    cohort: Cohort,
+    home: Home = Home(),  # noqa: B008 (frozen)
+    unseen: Unseen = "refuse",
+) -> Evaluation:
     """Evaluate a capsule on people whose diagnoses are known; nothing is learned or written.
 
     People who were learned are counted and told: a model that has seen them flatters. `unseen` is
@@ -138,7 +155,9 @@ def evaluate(
     odds = asked.judge(cohort.fc, cohort.covariates).odds
     seen = len(home.seen(learning.people_of(cohort)))
     if isinstance(model, Capsule):
-        return _summed(cohort, {"the capsule": odds}, seen, _known(model, cohort, home, seen))
+        return _summed(
+            cohort, {"the capsule": odds}, seen, _known(model, cohort, home, seen)
+        )
     rows, notes = {"consortium": odds}, list[str]()
     if model.releases:
         alone = Consortium(model.start)
@@ -157,7 +176,9 @@ def _known(capsule: Capsule, cohort: Cohort, home: Home, seen: int) -> list[str]
     """What to say of people whom a chain has learned, or may have: only receipts tell who."""
     told = {receipt.site for receipt in home.receipts}
     here = [s for s in capsule.sites if s in set(cohort.site.tolist()) - told]
-    notes = [f"{seen} of these people were learned: too good to be true."] if seen else []
+    notes = (
+        [f"{seen} of these people were learned: too good to be true."] if seen else []
+    )
     if here:
         n, names = int(np.isin(cohort.site, here).sum()), " and ".join(here)
         notes.append(
@@ -177,10 +198,15 @@ def _summed(
         raise DataError("the capsule abstains from every one of these people.", do=do)
     kept = cohort.select(here)
     ids = [f"{s}/{i}" for s, i in zip(kept.site, kept.subject_id, strict=True)]
-    found = {title: measure(probability(odds[here]), kept.y, ids) for title, odds in rows.items()}
+    found = {
+        title: measure(probability(odds[here]), kept.y, ids)
+        for title, odds in rows.items()
+    }
     n, patients, abstained = len(kept), int(kept.y.sum()), int((~here).sum())
     most, told = max(patients, n - patients) / n, tuple(notes)
-    return Evaluation(n, patients, abstained, learned, most, found, told, _turned(found))
+    return Evaluation(
+        n, patients, abstained, learned, most, found, told, _turned(found)
+    )
 
 
 def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
@@ -222,10 +248,13 @@ def reference_of(model: Either) -> tuple[np.ndarray, str]:
 
 
 def explain_model(
-    model: Either, fc: np.ndarray, covariates: Covariates | None = None,
-    subjects: Sequence[str] | None = None, atlas: Atlas | None = None,
+    model: Either,
+    fc: np.ndarray,
+    covariates: Covariates | None = None,
+    subjects: Sequence[str] | None = None,
+    atlas: Atlas | None = None,
     reference: tuple[np.ndarray, str] | None = None,
-) -> explanation.Explanation:  # fmt: skip
+) -> explanation.Explanation:
     """Explain what either kind of capsule says of scans (n, R, R).
 
     They are held against `reference`, a scan and who it is, by default that of `reference_of`.
@@ -234,34 +263,53 @@ def explain_model(
     """
     asked, offset = predictor(model), np.zeros(len(fc))
     if isinstance(model, Consortium) and model.start.confounds is not None:
-        arrays, effect = model.start.arrays, model.start.confounds.effect(covariates or {})
+        arrays, effect = (
+            model.start.arrays,
+            model.start.confounds.effect(covariates or {}),
+        )
         removed = torch.from_numpy(effect) / arrays.scale
         offset = -(removed @ model.head.weight / arrays.temperature).numpy()
     scan, said = reference or reference_of(model)
     with one_thread():
         return explanation.explain(
-            scorer_of(model), fc, scan, said=said, subjects=subjects, offset=offset,
+            scorer_of(model),
+            fc,
+            scan,
+            said=said,
+            subjects=subjects,
+            offset=offset,
             atlas=explanation.atlas_for(asked.n_rois, tuple(asked.roi_names), atlas),
             positive=str(asked.classes[1]),
-        )  # fmt: skip
+        )
 
 
 def explain_file(
-    capsule: Either, scans: Sequence[Path], rows: Sequence[Prediction], kind: Kind = "auto",
-    atlas: Atlas | None = None, site: str | None = None, unseen: Unseen = "refuse",
-) -> explanation.Explanation:  # fmt: skip
+    capsule: Either,
+    scans: Sequence[Path],
+    rows: Sequence[Prediction],
+    kind: Kind = "auto",
+    atlas: Atlas | None = None,
+    site: str | None = None,
+    unseen: Unseen = "refuse",
+) -> explanation.Explanation:
     """Explain the predictions of `predict_scans`: of the scans that got one, and no others.
 
     `site` and `unseen` are those of `predictor`.
     """
     every = find_scans(scans, kind, predictor(capsule).n_rois)
-    usable = [(s, row.status == "ok") for s, row in zip(every, rows, strict=True) if row.usable]
+    usable = [
+        (s, row.status == "ok")
+        for s, row in zip(every, rows, strict=True)
+        if row.usable
+    ]
     found, here = [scan for scan, ok in usable if ok], [ok for _, ok in usable]
     if not found:
         raise DataError("no scan got an answer, so there is nothing to explain.")
     fc = np.stack([scan.fc for scan, _ in usable if scan.fc is not None])
     ids = [scan.subject for scan in found]
-    if isinstance(capsule, Capsule):  # an estimated effect is that of all scans, as it was answered
+    if isinstance(
+        capsule, Capsule
+    ):  # an estimated effect is that of all scans, as it was answered
         fc = capsule.moved(fc, site, unseen)
     removes = predictor(capsule).removes
     known = {k: np.array([scan.covariates[k] for scan in found]) for k in removes}

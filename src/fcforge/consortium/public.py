@@ -22,9 +22,13 @@ from fcforge.speed import one_thread
 Covariates = Mapping[str, np.ndarray]
 CLASSES = ("control", "patient")
 SIZE_LIMIT = 1.5  # a scan may lie so much further out than any public one
-LIKENESS = 0.5  # and be so much less like the public mean than the least alike public one
+LIKENESS = (
+    0.5  # and be so much less like the public mean than the least alike public one
+)
 SITES_APART = 4.0  # a site's mean may differ so much more from the public mean than a public site's
-ALIKE_SITES = 0.8  # more is never asked: ABIDE's sites have .89 and more, ROIs out of place < .45
+ALIKE_SITES = (
+    0.8  # more is never asked: ABIDE's sites have .89 and more, ROIs out of place < .45
+)
 BEYOND = 0.5  # a covariate may lie so much of the public range outside of it
 
 
@@ -90,10 +94,15 @@ class PublicStart:
         where the start has 1 and 2, motion in another unit would be removed as if they were meant.
         """
         ranges, told = self.papers["ranges"], []
-        every = {k: as_numbers(k, covariates.get(k, np.full(n, np.nan))) for k in self.removes}
+        every = {
+            k: as_numbers(k, covariates.get(k, np.full(n, np.nan)))
+            for k in self.removes
+        }
         for i in range(n):
             own = {name: values[i] for name, values in every.items()}
-            why = " or ".join(name for name, value in own.items() if not np.isfinite(value))
+            why = " or ".join(
+                name for name, value in own.items() if not np.isfinite(value)
+            )
             why = why and f"has no {why}, which the start removes"
             for name, value in own.items() if not why else ():
                 low, high = ranges[name]
@@ -134,9 +143,11 @@ def likeness(features: Tensor, mean: Tensor) -> Tensor:
 
 
 def make_public(
-    cohort: Cohort, sites: Sequence[str] | None = None, remove: Sequence[str] = (),
+    cohort: Cohort,
+    sites: Sequence[str] | None = None,
+    remove: Sequence[str] = (),
     settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
-) -> PublicStart:  # fmt: skip
+) -> PublicStart:
     """Start from public people; the same people give the same start on every machine.
 
     Parameters
@@ -151,7 +162,9 @@ def make_public(
     """
     cohort = cohort.select_sites(sites) if sites else cohort
     require_valid(cohort)
-    order = np.lexsort((cohort.subject_id, cohort.site))  # rows in any order: the same start
+    order = np.lexsort(
+        (cohort.subject_id, cohort.site)
+    )  # rows in any order: the same start
     cohort, twice = without_twins(cohort.select(order))
     with one_thread():
         return _made(cohort, tuple(remove), settings, twice)
@@ -161,10 +174,15 @@ def _made(
     cohort: Cohort, remove: tuple[str, ...], settings: StartSettings, twice: list[str]
 ) -> PublicStart:
     confounds = None
-    features = graphs.log_features(torch.from_numpy(cohort.fc).double(), settings.shrink)
+    features = graphs.log_features(
+        torch.from_numpy(cohort.fc).double(), settings.shrink
+    )
     if remove:
         fitted = fit_on_cohort(cohort, remove, settings.shrink)
-        both = [rounded(torch.from_numpy(a)).numpy() for a in (fitted.centre, fitted.coefficients)]
+        both = [
+            rounded(torch.from_numpy(a)).numpy()
+            for a in (fitted.centre, fitted.coefficients)
+        ]
         confounds = Confounds(remove, both[0], both[1], settings.shrink)
         features = features - torch.from_numpy(confounds.effect(cohort.covariates))
     y = torch.from_numpy(cohort.y)
@@ -184,24 +202,36 @@ def _made(
 def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
     """Who the public people are."""
     return {
-        "fcforge": __version__, "dataset": str(cohort.provenance.get("dataset", cohort.name)),
+        "fcforge": __version__,
+        "dataset": str(cohort.provenance.get("dataset", cohort.name)),
         "people_sha256": cohort.content_sha256(),
         "left_out": twice,  # look like another of the public people
-        "ids": sorted(cohort.subject_id.tolist()),  # of public people: nobody else may be one
-        "people": len(cohort), "patients": int(cohort.y.sum()),
+        "ids": sorted(
+            cohort.subject_id.tolist()
+        ),  # of public people: nobody else may be one
+        "people": len(cohort),
+        "patients": int(cohort.y.sum()),
         "sites": {name: int((cohort.site == name).sum()) for name in cohort.site_names},
-        "n_rois": cohort.n_rois, "roi_names": list(cohort.roi_names),
+        "n_rois": cohort.n_rois,
+        "roi_names": list(cohort.roi_names),
         "classes": list(CLASSES if cohort.classes == NUMBERED else cohort.classes),
-    }  # fmt: skip
+    }
 
 
 def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
     size = float(start.standardise(features).square().mean(1).sqrt().max())
-    alike, site, names = float(likeness(features, start.mean).min()), 0.3, cohort.site_names
+    alike, site, names = (
+        float(likeness(features, start.mean).min()),
+        0.3,
+        cohort.site_names,
+    )
     if len(names) > 1:
         here = [torch.from_numpy(cohort.site == name) for name in names]
-        apart = [1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0))) for h in here]
+        apart = [
+            1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0)))
+            for h in here
+        ]
         site = min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
     found = {"size": SIZE_LIMIT * size, "likeness": LIKENESS * alike, "site": site}
     return {name: _bits(value) for name, value in found.items()}
@@ -211,7 +241,9 @@ def _bits(value: float) -> float:
     return float(rounded(torch.tensor(float(value), dtype=torch.float64)))
 
 
-def _unseen(features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings) -> dict[str, Any]:
+def _unseen(
+    features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
+) -> dict[str, Any]:
     """How good the public head is at a public site it has not seen: leave one site out."""
     score = torch.full((len(y),), torch.nan, dtype=torch.float64)
     for name in cohort.site_names:
@@ -239,33 +271,59 @@ def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> Publ
         start = Start(**found)
         settings = StartSettings(**papers["settings"])
     except TypeError as error:
-        raise CapsuleError(f"the start holds other arrays than it should ({error}).") from error
+        raise CapsuleError(
+            f"the start holds other arrays than it should ({error})."
+        ) from error
     except ConfigError as error:
-        raise CapsuleError(f"the start's settings cannot be used: {error.what}") from error
+        raise CapsuleError(
+            f"the start's settings cannot be used: {error.what}"
+        ) from error
     _check_shapes(start, int(papers["n_rois"]))
     made = [start.n_axes, float(start.shrink), float(start.pull)]
-    if not np.allclose([settings.axes, settings.shrink, settings.pull], made, rtol=1e-6):
-        raise CapsuleError("the start's settings are not those its arrays were made with.")
-    if bool(removes) != (centre is not None) or (centre is None) != (coefficients is None):
+    if not np.allclose(
+        [settings.axes, settings.shrink, settings.pull], made, rtol=1e-6
+    ):
+        raise CapsuleError(
+            "the start's settings are not those its arrays were made with."
+        )
+    if bool(removes) != (centre is not None) or (centre is None) != (
+        coefficients is None
+    ):
         raise CapsuleError("the start's confound step does not fit its description.")
     confounds = None
     if centre is not None and coefficients is not None:
         if coefficients.shape != (len(centre), len(start.mean)):
             raise CapsuleError("the start's confound coefficients have another shape.")
-        confounds = Confounds(removes, centre.numpy(), coefficients.numpy(), settings.shrink)
+        confounds = Confounds(
+            removes, centre.numpy(), coefficients.numpy(), settings.shrink
+        )
     return PublicStart(start, confounds, papers)
 
 
 def _check_shapes(start: Start, n_rois: int) -> None:
     p, q = n_rois * (n_rois + 1) // 2, start.n_axes if start.axes.ndim == 2 else -1
     wanted = {
-        "mean": (p,), "scale": (p,), "weight": (p,), "bias": (), "axes": (p, q),
-        "second": (q + 1, q + 1), "clip": (), "persons": (q,), "sites": (q,),
-        "temperature": (), "factors": (len(start.factors), p), "shrink": (), "pull": (),
-    }  # fmt: skip
+        "mean": (p,),
+        "scale": (p,),
+        "weight": (p,),
+        "bias": (),
+        "axes": (p, q),
+        "second": (q + 1, q + 1),
+        "clip": (),
+        "persons": (q,),
+        "sites": (q,),
+        "temperature": (),
+        "factors": (len(start.factors), p),
+        "shrink": (),
+        "pull": (),
+    }
     for name, array in start.arrays().items():
         if tuple(array.shape) != wanted[name]:
-            raise CapsuleError(f"the start's array '{name}' has the shape {tuple(array.shape)}.")
+            raise CapsuleError(
+                f"the start's array '{name}' has the shape {tuple(array.shape)}."
+            )
     positive = [start.clip, start.temperature, start.pull, start.scale.min()]
     if not all(float(v) > 0 for v in positive):
-        raise CapsuleError("the start has a clip, scale, pull or temperature that is not positive.")
+        raise CapsuleError(
+            "the start has a clip, scale, pull or temperature that is not positive."
+        )

@@ -22,11 +22,17 @@ MAX_NUMBERS = 1_026
 ASK = "Nothing of it was used; ask the hospital for the record again."
 SiteName = Annotated[
     str,
-    Bound(lambda v: v.strip() and len(v) <= 80 and v.isprintable(), "is not a printable name", ""),
+    Bound(
+        lambda v: v.strip() and len(v) <= 80 and v.isprintable(),
+        "is not a printable name",
+        "",
+    ),
 ]
 Version = Annotated[str, lines.like(r"[\w.+-]{1,40}", "a version")]
 Finite = Annotated[float, Bound(lambda v: abs(v) <= 1e300, "is not finite", "")]
-Wave = Annotated[int, Bound(lambda v: 1 <= v <= 1_000, "is not the number of a release", "")]
+Wave = Annotated[
+    int, Bound(lambda v: 1 <= v <= 1_000, "is not the number of a release", "")
+]
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,11 @@ class Release(Record):
             fits = self.epsilon > 0 and 0 < self.delta < 1
             fits = fits and self.noise_sd > 0 and self.epsilon <= self.spent < 1e9
         budget = f"epsilon {self.epsilon}, delta {self.delta} and noise {self.noise_sd}"
-        return "" if fits else f"mechanism '{self.mechanism}' with {budget} is not a budget."
+        return (
+            ""
+            if fits
+            else f"mechanism '{self.mechanism}' with {budget} is not a budget."
+        )
 
 
 @dataclass(frozen=True)
@@ -196,18 +206,30 @@ def _made(value: Mapping[str, Any]) -> Record:
 # -- the papers of a start: a file can hold these facts and nothing else -------------------------
 Rois = Annotated[int, Bound(lambda v: 2 <= v <= 2_000, "is not a number of ROIs", "")]
 Above = Annotated[float, Bound(lambda v: 0 < v <= 1e9, "would let every scan pass", "")]
-BelowOne = Annotated[float, Bound(lambda v: -1e9 < v < 1, "would let every scan pass", "")]
+BelowOne = Annotated[
+    float, Bound(lambda v: -1e9 < v < 1, "would let every scan pass", "")
+]
 PAPERS = {
-    "fcforge": Text, "dataset": Text, "people_sha256": Text, "left_out": list[Text],
-    "people": Count, "ids": list[Text], "patients": Count, "sites": {Text: Count},
-    "n_rois": Rois, "roi_names": list[Text], "classes": tuple[Text, Text], "removes": list[Text],
-    "ranges": {Text: tuple[Number, Number]}, "settings": StartSettings,
+    "fcforge": Text,
+    "dataset": Text,
+    "people_sha256": Text,
+    "left_out": list[Text],
+    "people": Count,
+    "ids": list[Text],
+    "patients": Count,
+    "sites": {Text: Count},
+    "n_rois": Rois,
+    "roi_names": list[Text],
+    "classes": tuple[Text, Text],
+    "removes": list[Text],
+    "ranges": {Text: tuple[Number, Number]},
+    "settings": StartSettings,
     # how far out, and how unlike the public mean, a scan or a site may be
     "limits": {"size": Above, "likeness": BelowOne, "site": BelowOne},
     # how good the public head is at a public site it has not seen
     "unseen_site": {"people": Count}
     | dict.fromkeys(("accuracy", "auroc", "majority"), Share | None),
-}  # fmt: skip
+}
 
 
 def checked_papers(papers: Any) -> dict[str, Any]:
@@ -217,7 +239,9 @@ def checked_papers(papers: Any) -> dict[str, Any]:
     if len(papers["roi_names"]) not in (0, papers["n_rois"]):
         raise CapsuleError(f"{where}: 'n_rois' and 'roi_names' do not fit.")
     ranges = papers["ranges"]
-    if sorted(ranges) != sorted(papers["removes"]) or any(a > b for a, b in ranges.values()):
+    if sorted(ranges) != sorted(papers["removes"]) or any(
+        a > b for a, b in ranges.values()
+    ):
         raise CapsuleError(f"{where}: 'ranges' do not fit what is removed.")
     if not sum(papers["sites"].values()) == len(papers["ids"]) == papers["people"]:
         raise CapsuleError(f"{where}: its sites do not add up to its people.")

@@ -39,9 +39,13 @@ def names_in(text: str) -> list[str]:
 
 
 def start_file(
-    dataset: Mapping[str, Any], sites: Sequence[str], remove: Sequence[str], out: Path,
-    settings: Sequence[str] = (), overwrite: bool = False,
-) -> PublicStart:  # fmt: skip
+    dataset: Mapping[str, Any],
+    sites: Sequence[str],
+    remove: Sequence[str],
+    out: Path,
+    settings: Sequence[str] = (),
+    overwrite: bool = False,
+) -> PublicStart:
     """Make a start from public people and write it as a capsule without a release.
 
     Parameters
@@ -60,7 +64,9 @@ def start_file(
     container.require_place(out, overwrite=overwrite)
     given = override({"start": {}, "dataset": dict(dataset)}, settings)
     if set(given) != {"start", "dataset"}:
-        raise ConfigError(f"--set {settings[0]}: only start.* and dataset.* can be set.")
+        raise ConfigError(
+            f"--set {settings[0]}: only start.* and dataset.* can be set."
+        )
     name = given["dataset"].pop("name")
     if not sites and name != "folder":
         what = f"dataset '{name}' needs --sites: which of its sites are public?"
@@ -68,7 +74,9 @@ def start_file(
     if sites:
         given["dataset"]["sites"] = list(sites)
     cohort = load_dataset(Component(name, given["dataset"]))
-    start = make_public(cohort, sites, remove, make(StartSettings, given["start"], "start"))
+    start = make_public(
+        cohort, sites, remove, make(StartSettings, given["start"], "start")
+    )
     files.write_consortium(Consortium(start), out, overwrite=overwrite)
     return start
 
@@ -92,28 +100,41 @@ def take_turn(
     cohort = load_sites(request.data, [request.site], request.kind, request.positive)
     home, place = _own_home(request, group)
     key = keys.read_private(request.sign) if request.sign is not None else None
-    ledger.require_same_signing([record.key for record in group.records], key is not None)
+    ledger.require_same_signing(
+        [record.key for record in group.records], key is not None
+    )
     agree(group)
     with at_work("making the release"):  # not while somebody is asked
         accept = request.accept_labels
-        done = learn(group, cohort, request.site, home, budget, key, accept_labels=accept)
+        done = learn(
+            group, cohort, request.site, home, budget, key, accept_labels=accept
+        )
     tell(done)
     write_own(done.home, place)
-    files.write_either(done.group, done.release, request.out, overwrite=request.overwrite)
+    files.write_either(
+        done.group, done.release, request.out, overwrite=request.overwrite
+    )
     return done
 
 
 def _asked(request: LearnRequest) -> Budget:
     """What is asked to be spent; `ConfigError` for options that do not fit a release."""
-    odd = [*request.chosen, *(["allow_real_subjects"] if request.allow_real_subjects else [])]
+    odd = [
+        *request.chosen,
+        *(["allow_real_subjects"] if request.allow_real_subjects else []),
+    ]
     if odd:
         what = f"--{odd[0].replace('_', '-')} is for chained capsules; the start has fixed it."
         raise ConfigError(what, do="Leave it out.")
     given = request.release
     if given.get("mechanism") == "none" and {"epsilon", "delta"} & set(given):
         do = "Leave --epsilon and --delta out, or use the gaussian mechanism."
-        raise ConfigError("--mechanism none (exact sums) has no epsilon or delta.", do=do)
-    return Budget(**{k: v for k, v in given.items() if k not in ("local", "accept_labels")})
+        raise ConfigError(
+            "--mechanism none (exact sums) has no epsilon or delta.", do=do
+        )
+    return Budget(
+        **{k: v for k, v in given.items() if k not in ("local", "accept_labels")}
+    )
 
 
 def _own_home(request: LearnRequest, group: Consortium) -> tuple[Home, Path]:
@@ -146,43 +167,63 @@ def withdraw_file(
     return group
 
 
-def own_threshold(local: Path | None, capsule: Capsule | Consortium) -> Threshold | None:
+def own_threshold(
+    local: Path | None, capsule: Capsule | Consortium
+) -> Threshold | None:
     """The threshold of a home file; `ConfigError` where it cannot be meant."""
     if local is not None and isinstance(capsule, Capsule):
         raise ConfigError("--local is for capsules of releases.", where=str(local))
     own = read_home(local, must_exist=True).threshold if local is not None else None
     if local is not None and own is None:
-        raise ConfigError("holds no threshold yet.", where=str(local), do="Learn a site first.")
+        raise ConfigError(
+            "holds no threshold yet.", where=str(local), do="Learn a site first."
+        )
     return own
 
 
 # -- audits: of generators on a site, of a chained capsule, of a release --------------------------
-def audit_as_asked(request: AuditRequest, say: Callable[[str], Any] = lambda text: None) -> Audit:
+def audit_as_asked(
+    request: AuditRequest, say: Callable[[str], Any] = lambda text: None
+) -> Audit:
     """The audit; where `request.record` says so, the capsule is sealed again with it inside."""
     _check(request)
-    plan = AuditPlan(worlds=request.worlds, multiple=request.multiple, seed=request.seed)
+    plan = AuditPlan(
+        worlds=request.worlds, multiple=request.multiple, seed=request.seed
+    )
     mine = load_sites(request.data, request.site, request.kind, request.positive)
     if request.capsule is None:
         where, halves = request.device, request.halves
-        return audit_site(mine, request.generator, plan, halves=halves, device=where, say=say)
+        return audit_site(
+            mine, request.generator, plan, halves=halves, device=where, say=say
+        )
     trust = sealing.Trust.of(request.trust, request.require_signature or None)
     opened = predicting.open_either(request.capsule, trust)
     key = keys.read_private(request.sign) if request.sign is not None else None
     if request.record is not None:  # before minutes of attacks
         site = request.site[0]
         if isinstance(opened, Capsule):
-            ledger.require_same_signing([line["key"] for line in opened.entries], key is not None)
-        given = opened.line(site) if isinstance(opened, Capsule) else vars(opened.of_site(site)[0])
+            ledger.require_same_signing(
+                [line["key"] for line in opened.entries], key is not None
+            )
+        given = (
+            opened.line(site)
+            if isinstance(opened, Capsule)
+            else vars(opened.of_site(site)[0])
+        )
         ledger.require_author(site, given["key"], ledger.public_hex(key), "audit")
     if isinstance(opened, Consortium):
         return _of_release(request, opened, mine, key)
     found = _of_chain(request, opened, mine, plan)
     if request.record is not None:
-        sealing.seal(sealing.with_audit(opened, found.to_ledger()), request.record, key=key)
+        sealing.seal(
+            sealing.with_audit(opened, found.to_ledger()), request.record, key=key
+        )
     return found
 
 
-def _of_chain(request: AuditRequest, capsule: Capsule, mine: Cohort, plan: AuditPlan) -> Audit:
+def _of_chain(
+    request: AuditRequest, capsule: Capsule, mine: Cohort, plan: AuditPlan
+) -> Audit:
     """Attack a chained capsule; its receipt is beside it unless another is named."""
     others = None
     if request.reference is not None:
@@ -195,16 +236,24 @@ def _of_chain(request: AuditRequest, capsule: Capsule, mine: Cohort, plan: Audit
     return audit_capsule(capsule, site, home, reference=others, other=first, plan=plan)
 
 
-def _of_release(request: AuditRequest, group: Consortium, mine: Cohort, key: Any) -> Audit:
+def _of_release(
+    request: AuditRequest, group: Consortium, mine: Cohort, key: Any
+) -> Audit:
     """Attack a release of a consortium, and record it where that is asked."""
     if request.local is None:
         do = "Give --local home.json, as `fcforge learn` wrote it."
-        raise ConfigError("an audit of a release needs the home file of its site.", do=do)
+        raise ConfigError(
+            "an audit of a release needs the home file of its site.", do=do
+        )
     for name in ("halves", "reference"):
         if getattr(request, name):
-            raise ConfigError(f"--{name} does not fit a capsule of releases.", do="Leave it out.")
+            raise ConfigError(
+                f"--{name} does not fit a capsule of releases.", do="Leave it out."
+            )
     home = read_home(request.local, must_exist=True)
-    found = audit_release(group, mine, request.site[0], home, replace(PLAN, seed=request.seed))
+    found = audit_release(
+        group, mine, request.site[0], home, replace(PLAN, seed=request.seed)
+    )
     if request.record is not None:
         files.write_consortium(group.audited(found, key), request.record)
     return found
@@ -216,10 +265,14 @@ def _check(request: AuditRequest) -> None:
         do = "Give --generator NAME (may be repeated) or --capsule FILE."
         raise ConfigError("say what to audit.", do=do)
     if not request.site or (request.capsule is not None and len(request.site) != 1):
-        raise ConfigError("name the site.", do="Give --site NAME; one site for a capsule.")
+        raise ConfigError(
+            "name the site.", do="Give --site NAME; one site for a capsule."
+        )
     if request.record is not None:
         if request.capsule is None:
-            raise ConfigError("--record was given without --capsule.", do="Add --capsule FILE.")
+            raise ConfigError(
+                "--record was given without --capsule.", do="Add --capsule FILE."
+            )
         container.require_place(request.record)
     if request.out is not None:
         request.out.mkdir(parents=True, exist_ok=True)

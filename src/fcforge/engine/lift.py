@@ -98,7 +98,9 @@ def lift(fn: Callable[..., Any], n_lanes: int) -> Callable[..., Any]:
     return fn if n_lanes == 1 else torch.func.vmap(fn, randomness="error")
 
 
-def gradient(objective: Callable[..., Any], params: Params, alone: bool) -> tuple[Params, Any]:
+def gradient(
+    objective: Callable[..., Any], params: Params, alone: bool
+) -> tuple[Params, Any]:
     """Gradient of the first of an objective's two results by `params`, and the second as it is.
 
     In a lane that is never lifted (`alone`) by plain autograd: `torch.func` would cost half as
@@ -116,7 +118,9 @@ def where_better(better: Tensor, new: T, old: T) -> T:
     """Per lane: `new` where `better`, else `old`. `better` is () or (n_lanes,)."""
 
     def pick(a: Tensor, b: Tensor) -> Tensor:
-        return torch.where(better.reshape(better.shape + (1,) * (a.dim() - better.dim())), a, b)
+        return torch.where(
+            better.reshape(better.shape + (1,) * (a.dim() - better.dim())), a, b
+        )
 
     return pytree.tree_map(pick, new, old)
 
@@ -130,7 +134,9 @@ def unflatten(flat: Tensor, like: Params) -> Params:
     """Inverse of `flatten`; names in the order of `like`."""
     names = sorted(like)
     parts = torch.split(flat, [like[k].numel() for k in names])
-    shaped = {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
+    shaped = {
+        k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)
+    }
     return {k: shaped[k] for k in like}
 
 
@@ -247,11 +253,17 @@ class Evaluator:
     """
 
     def __init__(
-        self, sites: Mapping[str, Site], learner: Learner, device: torch.device | str = "cpu"
+        self,
+        sites: Mapping[str, Site],
+        learner: Learner,
+        device: torch.device | str = "cpu",
     ) -> None:
         self._learner = learner
         self._tests: dict[str, tuple[Inputs, Tensor]] = {
-            name: (learner.model.prepare(site.test.fc.to(device)), site.test.y.to(device))
+            name: (
+                learner.model.prepare(site.test.fc.to(device)),
+                site.test.y.to(device),
+            )
             for name, site in sites.items()
         }
 
@@ -260,7 +272,9 @@ class Evaluator:
         method, model = self._learner.method, self._learner.model
         with torch.no_grad():
             return {
-                name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[:, 1]
+                name: torch.softmax(method.site_logits(model, lane, inputs, name), -1)[
+                    :, 1
+                ]
                 .float()
                 .cpu()
                 .numpy()

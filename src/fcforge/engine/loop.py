@@ -12,7 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fcforge.engine.lift import Adam, Job, Keeper, Learner, gradient, lift, stack, unstack
+from fcforge.engine.lift import (
+    Adam,
+    Job,
+    Keeper,
+    Learner,
+    gradient,
+    lift,
+    stack,
+    unstack,
+)
 from fcforge.errors import SealedError
 from fcforge.methods.base import Batch, Lane, Method
 from fcforge.methods.finetune import Finetune
@@ -70,7 +79,9 @@ def pretrain(
     for seed in seeds:
         site = SiteView("(public)", 0, public.bank, public.rows, public.rows[:0])
         jobs.append(Job(untrained(model, seed, device), site, seed, ("(public)",)))
-    fixed = replace(training, selection="fixed")  # nothing is chosen on public people here
+    fixed = replace(
+        training, selection="fixed"
+    )  # nothing is chosen on public people here
     return learn_site(Learner(Finetune(), model), jobs, public.bank, fixed)
 
 
@@ -84,7 +95,9 @@ def minibatches(n: int, batch_size: int, epochs: int, rng: torch.Generator) -> T
     steps = -(-n // batch_size)
     b = -(-n // steps)
     order = torch.argsort(torch.rand(epochs, n, generator=rng), dim=1)
-    return torch.cat([order, order[:, : steps * b - n]], dim=1).reshape(epochs, steps, b)
+    return torch.cat([order, order[:, : steps * b - n]], dim=1).reshape(
+        epochs, steps, b
+    )
 
 
 def make_step(
@@ -110,7 +123,9 @@ def make_step(
         batch = Batch(gather(inputs, rows), y[rows], replay)
 
         def objective(params: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-            with torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext():
+            with (
+                torch.autocast(y.device.type, torch.bfloat16) if low else nullcontext()
+            ):
                 return method.loss(model, params, lane, batch, fold(key, 2))
 
         grads, stats = gradient(objective, lane.params, alone)
@@ -157,7 +172,9 @@ def learn_site(
     ended = []
     for job, lane in zip(jobs, lanes, strict=True):
         lane = method.end_site(model, lane, job.site, job.rng("end"))
-        if job.site.leaked is None:  # a measured leak keeps what it must not, on purpose
+        if (
+            job.site.leaked is None
+        ):  # a measured leak keeps what it must not, on purpose
             check_kept(method, lane, bank, job.site.name)
         ended.append(lane)
     for job in jobs:
@@ -166,15 +183,25 @@ def learn_site(
 
 
 def learn_lanes(
-    learner: Learner, jobs: Sequence[Job], bank: Bank, training: Training, tick: Tick, graphed: bool
+    learner: Learner,
+    jobs: Sequence[Job],
+    bank: Bank,
+    training: Training,
+    tick: Tick,
+    graphed: bool,
 ) -> list[Lane]:
     """The epochs of one site for all jobs; on a GPU as a CUDA graph unless told otherwise."""
     method, n, epochs = learner.method, len(jobs), training.epochs
     plan = _batches(method, jobs, training, bank)
-    counter = torch.arange(epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device)
+    counter = torch.arange(
+        epochs * (plan.shape[-2] + 1), dtype=torch.int32, device=bank.device
+    )
     # ([lanes,] one per step and per epoch's begin)
     keys = fold(stack([j.key for j in jobs]).to(bank.device)[..., None], counter)
-    lane, opt = stack([j.lane for j in jobs]), stack([Adam.start(j.lane.params) for j in jobs])
+    lane, opt = (
+        stack([j.lane for j in jobs]),
+        stack([Adam.start(j.lane.params) for j in jobs]),
+    )
     begin_epoch, step = _lifted(learner, training, bank, jobs, graphed)
     keeper, t = Keeper(learner, jobs, training, bank), 0
     for epoch in range(epochs):
@@ -191,13 +218,17 @@ def learn_lanes(
     return unstack(keeper.kept(lane), n)
 
 
-def _batches(method: Method, jobs: Sequence[Job], training: Training, bank: Bank) -> Tensor:
+def _batches(
+    method: Method, jobs: Sequence[Job], training: Training, bank: Bank
+) -> Tensor:
     """Bank rows ([lanes,] epochs, steps, b) of every step."""
     rows = stack([method.rows(j.lane, j.site) for j in jobs])
     size, epochs = training.batch_size, training.epochs
     plans = [minibatches(rows.shape[-1], size, epochs, j.rng("batches")) for j in jobs]
     plan = stack(plans).to(bank.device)
-    return torch.gather(rows, -1, plan.flatten(-3)).reshape(plan.shape)  # places -> bank rows
+    return torch.gather(rows, -1, plan.flatten(-3)).reshape(
+        plan.shape
+    )  # places -> bank rows
 
 
 def _lifted(
@@ -244,10 +275,14 @@ def lanes_that_fit(learner: Learner, job: Job, bank: Bank, training: Training) -
     """
     if bank.device.type != "cuda" or not learner.method.fits:
         return UNBOUNDED
-    begun = learner.method.begin_site(learner.model, job.lane, job.site, job.rng("begin"))
+    begun = learner.method.begin_site(
+        learner.model, job.lane, job.site, job.rng("begin")
+    )
     job = job._replace(lane=begun)
     each, short = 1, replace(training, epochs=1)
-    for _ in range(2):  # the first epoch also prepares the bank and the libraries' workspaces
+    for _ in range(
+        2
+    ):  # the first epoch also prepares the bank and the libraries' workspaces
         torch.cuda.synchronize(bank.device)
         torch.cuda.reset_peak_memory_stats(bank.device)
         before = torch.cuda.memory_allocated(bank.device)

@@ -6,6 +6,10 @@ from fcforge.estimator.inputs import InputError
 from fcforge.estimator.transformers import ConfoundRemover, MatrixLog, SiteHarmoniser
 
 __all__ = [
-    "ConfoundRemover", "ForgeClassifier", "InputError", "MatrixLog", "SiteHarmoniser",
+    "ConfoundRemover",
+    "ForgeClassifier",
+    "InputError",
+    "MatrixLog",
+    "SiteHarmoniser",
     "edge_stability",
-]  # fmt: skip
+]

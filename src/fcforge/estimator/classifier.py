@@ -122,7 +122,12 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
     # -- learning --------------------------------------------------------------------------------
     def fit(
-        self, X: Any, y: Any, site: Any = None, covariates: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        site: Any = None,
+        covariates: Any = None,
+        sample_weight: Any = None,
     ) -> ForgeClassifier:
         """Learn from scratch, one site after another.
 
@@ -164,10 +169,20 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         return self._learn(X, y, classes, site, covariates, sample_weight, first=first)
 
     def _learn(
-        self, X: Any, y: Any, classes: Any, site: Any, covariates: Any, weight: Any, *, first: bool
+        self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        site: Any,
+        covariates: Any,
+        weight: Any,
+        *,
+        first: bool,
     ) -> ForgeClassifier:
         if y is None:
-            raise InputError("ForgeClassifier requires y to be passed, but the target y is None.")
+            raise InputError(
+                "ForgeClassifier requires y to be passed, but the target y is None."
+            )
         X, labels = self._validate(X, y, reset=first)
         known = np.unique(labels if classes is None else np.asarray(classes))
         known = people.two_classes(labels, known if first else self.classes_)
@@ -202,13 +217,13 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             named = self.classes_.tolist()[int(called[0])]
             what = f"ForgeClassifier({self.method!r}) calls all {len(fc)} people it has just"
             why = f"learned {named!r}: it has found nothing that tells them apart;"
-            do = (
-                "give it more people, weaken its penalty, train it longer, or choose another model."
-            )
+            do = "give it more people, weaken its penalty, train longer, or choose another model."
             warnings.warn(f"{what} {why} {do}", stacklevel=4)
 
     # -- using what was learnt ------------------------------------------------------------------
-    def decision_function(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+    def decision_function(
+        self, X: Any, covariates: Any = None, site: Any = None
+    ) -> np.ndarray:
         """Calibrated log odds of ``classes_[1]``, (n,).
 
         Parameters
@@ -222,7 +237,9 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         # one by one: a subject's score must not depend on who else is asked about
         return self._odds(fc, people.columns_of(covariates, len(fc)), 1)
 
-    def _odds(self, fc: np.ndarray, columns: Mapping[str, np.ndarray], size: int) -> np.ndarray:
+    def _odds(
+        self, fc: np.ndarray, columns: Mapping[str, np.ndarray], size: int
+    ) -> np.ndarray:
         """Log odds of ``classes_[1]`` of FC (n, R, R), so many scans at a time."""
         capsule: Any = self.capsule_
         if self.method == RELEASES:
@@ -240,7 +257,9 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
-        return self._moved(fc, None if site is None else people.site_names(site, len(fc), ""))
+        return self._moved(
+            fc, None if site is None else people.site_names(site, len(fc), "")
+        )
 
     def _moved(self, fc: np.ndarray, names: np.ndarray | None) -> np.ndarray:
         """FC of subjects of these sites, as the model was shown those it learned from."""
@@ -273,9 +292,13 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             layout = self._layout or Layout(self.n_rois_, self.edges, False)
             p = len(layout.indices()[0])
         rows, cols = (index[:p] for index in layout.indices())
-        return self._of_second(weight[rows, cols][None]), self._of_second(np.array([bias]))
+        return self._of_second(weight[rows, cols][None]), self._of_second(
+            np.array([bias])
+        )
 
-    def predict_proba(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+    def predict_proba(
+        self, X: Any, covariates: Any = None, site: Any = None
+    ) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2); arguments of `decision_function`."""
         odds = self.decision_function(X, covariates, site)
         p = 0.5 * (1.0 + np.tanh(0.5 * odds))

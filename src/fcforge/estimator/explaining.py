@@ -86,7 +86,9 @@ class Explains(Parameters, ABC):
         n_edges = self.n_rois_ * (self.n_rois_ - 1) // 2
         if stability is not None and len(stability.weight) != n_edges:
             what = f"the stability is of {len(stability.weight)} edges, the model has {n_edges}."
-            raise InputError(what, do="Measure it with edge_stability on scans of the same ROIs.")
+            raise InputError(
+                what, do="Measure it with edge_stability on scans of the same ROIs."
+            )
 
 
 def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
@@ -103,7 +105,13 @@ def _given(reference: np.ndarray | None, n_rois: int) -> np.ndarray | None:
 
 
 def edge_stability(
-    model: ForgeClassifier, X: Any, y: Any, *, draws: int = 20, seed: int = 0, **fit: Any
+    model: ForgeClassifier,
+    X: Any,
+    y: Any,
+    *,
+    draws: int = 20,
+    seed: int = 0,
+    **fit: Any,
 ) -> Stability:
     """How far trainings on other people agree about each edge.
 
@@ -123,7 +131,9 @@ def edge_stability(
         Further arguments of `fit`; arrays of one entry per person are divided, too.
     """
     labels = np.asarray(y)
-    halves = StratifiedShuffleSplit(max(1, draws // 2), test_size=0.5, random_state=seed)
+    halves = StratifiedShuffleSplit(
+        max(1, draws // 2), test_size=0.5, random_state=seed
+    )
     weights = []
     for pair in halves.split(np.zeros(len(labels)), labels):
         for half in pair:
@@ -144,7 +154,9 @@ def _weights(model: ForgeClassifier) -> np.ndarray:
     """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
     made: Any = model.capsule_
     with one_thread():
-        found = slope_at(predicting.scorer_of(made), torch.from_numpy(model.mean_fc_)).numpy()
+        found = slope_at(
+            predicting.scorer_of(made), torch.from_numpy(model.mean_fc_)
+        ).numpy()
     return found if model._second_is_patient else -found
 
 
@@ -163,10 +175,20 @@ def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:
         Where the log odds are not linear in Fisher-z edges.
     """
     settings = getattr(capsule, "settings", None)  # a consortium has none
-    learner = build_learner(settings.learner, settings.n_rois, False) if settings else None
+    learner = (
+        build_learner(settings.learner, settings.n_rois, False) if settings else None
+    )
     seen = getattr(learner.model, "features", "") if learner else ""
-    linear = learner is not None and type(learner.model) is Linear and seen in ("z", "centred")
-    if learner is None or not linear or type(learner.method).logits is not Method.logits:
+    linear = (
+        learner is not None
+        and type(learner.model) is Linear
+        and seen in ("z", "centred")
+    )
+    if (
+        learner is None
+        or not linear
+        or type(learner.method).logits is not Method.logits
+    ):
         what = "only a linear model of Fisher-z edges has coef_ and intercept_; this one does not"
         raise AttributeError(f"{what} score edges linearly.")
     params = capsule.lane.params

@@ -64,7 +64,10 @@ def layout_of(X: np.ndarray, order: Order) -> Layout:
         what = f"X has {p} features, which are not the edges of any number of ROIs."
         do = "Give (n, R, R), R (R - 1) / 2 edges, or features='any' for other numbers."
         raise InputError(what, do=do)
-    layout, with_diagonal = Layout(n_rois, order, False), Layout(n_rois - 1, order, True)
+    layout, with_diagonal = (
+        Layout(n_rois, order, False),
+        Layout(n_rois - 1, order, True),
+    )
     if n_rois > 2 and len(X):
         rows, cols = with_diagonal.indices()
         there = X[:, rows == cols]
@@ -93,8 +96,12 @@ def _require_order(X: np.ndarray, layout: Layout) -> None:
     other: Order = "upper" if layout.order == "nilearn" else "nilearn"
     if lowest(other).min() >= -ROUNDING:
         what = f"X does not make correlation matrices with edges = '{layout.order}'"
-        raise InputError(f"{what}, but does with edges = '{other}'.", do=f"Set edges='{other}'.")
-    raise InputError("X does not make correlation matrices in any order of edges.", do=NOT_FC)
+        raise InputError(
+            f"{what}, but does with edges = '{other}'.", do=f"Set edges='{other}'."
+        )
+    raise InputError(
+        "X does not make correlation matrices in any order of edges.", do=NOT_FC
+    )
 
 
 def _require_a_pattern(X: np.ndarray) -> None:
@@ -115,7 +122,9 @@ def edges_as_fc(X: np.ndarray, layout: Layout) -> np.ndarray:
     """FC (n, R, R), float32, from vectors (n, p) in a known layout."""
     largest = np.abs(X).max(initial=0)
     if np.isfinite(largest) and largest > 1 + TOLERANCE:
-        raise InputError(f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC)
+        raise InputError(
+            f"X goes up to |r| = {largest:.3g}, beyond a correlation.", do=NOT_FC
+        )
     return layout.fill(np.clip(X, -1, 1) if largest > 1 else X)
 
 
@@ -163,7 +172,9 @@ def to_matrices(X: Any, kind: Kind) -> Any:
         made = [to_fc(m, kind, f"X[{i}]") for i, m in enumerate(matrices)]
     if len({m.shape for m in made}) != 1:
         raise InputError("subjects of X have different numbers of ROIs.")
-    for what, i in ((what, i) for i, m in enumerate(made) for what, _ in not_correlations(m)):
+    for what, i in (
+        (what, i) for i, m in enumerate(made) for what, _ in not_correlations(m)
+    ):
         raise InputError(what, where=f"X[{i}]", do=NOT_FC)
     return _symmetric(np.stack(made))
 
@@ -179,7 +190,11 @@ def _plain_fc(X: np.ndarray) -> np.ndarray | None:
     fc, rois = np.array(X, dtype=np.float32, order="C"), np.arange(rows)
     for part in np.split(fc, range(64, n, 64)):
         turned, diagonal = part.transpose(0, 2, 1), part[:, rois, rois]
-        off = np.abs(part - turned).max(), np.abs(part).max() - 1, np.abs(diagonal - 1).max()
+        off = (
+            np.abs(part - turned).max(),
+            np.abs(part).max() - 1,
+            np.abs(diagonal - 1).max(),
+        )
         if not max(off) <= TOLERANCE or np.isnan(off).any():
             return None
         part[:] = _symmetric(part)
@@ -216,7 +231,9 @@ class ReadsFC(BaseEstimator):
     kind: Kind
     edges: Order
 
-    def _validate(self, X: Any, y: Any = None, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _validate(
+        self, X: Any, y: Any = None, *, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         """X as numbers (n, p) or FC (n, R, R), and labels (none without y)."""
         X = to_matrices(X, self.kind) if self.features == "fc" else X
         common = {"reset": reset, "dtype": "numeric", "allow_nd": self.features == "fc"}
@@ -230,7 +247,9 @@ class ReadsFC(BaseEstimator):
             raise InputError(f"Found array with dim {X.ndim}, expected 2 or 3.")
         return X if X.dtype == np.float32 else X.astype(np.float64), labels
 
-    def _as_fc(self, X: np.ndarray, layout: Layout | None) -> tuple[np.ndarray, Layout | None]:
+    def _as_fc(
+        self, X: np.ndarray, layout: Layout | None
+    ) -> tuple[np.ndarray, Layout | None]:
         """FC (n, R, R) and the layout of vectorised edges, found where it is not known."""
         if self.features == "any":
             return numbers_as_fc(X), None

@@ -22,7 +22,13 @@ from fcforge.capsule.keys import read_keyring
 from fcforge.capsule.learning import check_turn, learn_next
 from fcforge.capsule.sealing import Trust, open_capsule, seal
 from fcforge.components import check_names
-from fcforge.consortium import Consortium, Home, PublicStart, read_consortium, write_consortium
+from fcforge.consortium import (
+    Consortium,
+    Home,
+    PublicStart,
+    read_consortium,
+    write_consortium,
+)
 from fcforge.consortium.files import is_consortium
 from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.errors import ConfigError
@@ -40,7 +46,9 @@ NUMBERS: tuple[Any, Any] = (0, 1)  # what a consortium calls controls and patien
 class Learns(Parameters):
     """Learns one site after another: as links of a chain, or as releases around a start."""
 
-    def _learn_sites(self, people: OwnPeople, known: np.ndarray, patient: Any, first: bool) -> None:
+    def _learn_sites(
+        self, people: OwnPeople, known: np.ndarray, patient: Any, first: bool
+    ) -> None:
         """Add every site of `people` to what is held, or to nothing where it is `first`.
 
         The estimator is left as it was unless all of them could be learned.
@@ -52,7 +60,9 @@ class Learns(Parameters):
             return
         require_stated(known, self.positive)
         if self.features != "fc":
-            raise ConfigError("releases are made from FC only.", do="Set features='fc'.")
+            raise ConfigError(
+                "releases are made from FC only.", do="Set features='fc'."
+            )
         if self.harmonise != "none":
             what = "a site's exact means would break the promise of its release."
             do = "Set harmonise='none'; the start is made from public people of many sites."
@@ -69,7 +79,10 @@ class Learns(Parameters):
         """The capsule after every site of `people`."""
         n_rois, public = people.fc.shape[1], None
         if not capsule:
-            public, capsule = self._public(), Capsule.empty(self._chain(n_rois, classes))
+            public, capsule = (
+                self._public(),
+                Capsule.empty(self._chain(n_rois, classes)),
+            )
         for name in people.order:
             check_turn(capsule, name, n_rois)  # all, before any is trained
         epochs = capsule.settings.training.epochs
@@ -77,13 +90,17 @@ class Learns(Parameters):
         with progress_on_stderr("learning", on=self.verbose) as report:
             for k, (name, part) in enumerate(people.by_site()):
                 site, weight = as_site(part, name, capsule.settings)
-                done = count(k * epochs)  # a closed form has no epochs: sites alone count
+                done = count(
+                    k * epochs
+                )  # a closed form has no epochs: sites alone count
 
                 def tick(done: Iterator[int] = done, name: str = name) -> None:
                     report(next(done), total, f"epochs, {name}")
 
                 tick()
-                capsule = learn_next(capsule, site, weight=weight, public=public, tick=tick)
+                capsule = learn_next(
+                    capsule, site, weight=weight, public=public, tick=tick
+                )
             report(total, total, "")
         return capsule
 
@@ -93,7 +110,9 @@ class Learns(Parameters):
             return None
         fc = to_matrices(np.asarray(self.harmonise_to), self.kind)
         if fc.ndim != 3:
-            raise InputError("harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R).")
+            raise InputError(
+                "harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R)."
+            )
         return FCBatch.from_numpy(fc, np.zeros(len(fc), dtype=np.int64))
 
     def to_capsule(
@@ -108,7 +127,9 @@ class Learns(Parameters):
         check_is_fitted(self, "capsule_")
         held: Any = self.capsule_
         if self.features == "any":
-            raise ConfigError("only models of FC can be handed over.", do="Set features='fc'.")
+            raise ConfigError(
+                "only models of FC can be handed over.", do="Set features='fc'."
+            )
         if self.method == RELEASES:
             if key is not None:
                 do = "Use `fcforge learn --sign`."
@@ -121,7 +142,9 @@ class Learns(Parameters):
         return sealed.id
 
     @classmethod
-    def from_capsule(cls, path: str | Path, *, trusted: Sequence[str] = (), **params: Any) -> Self:
+    def from_capsule(
+        cls, path: str | Path, *, trusted: Sequence[str] = (), **params: Any
+    ) -> Self:
         """Estimator of a capsule or a consortium, ready to predict or to learn the next site.
 
         Parameters
@@ -149,7 +172,9 @@ class Learns(Parameters):
         return made
 
 
-def as_site(people: OwnPeople, name: str, settings: ChainSettings) -> tuple[Site, Tensor | None]:
+def as_site(
+    people: OwnPeople, name: str, settings: ChainSettings
+) -> tuple[Site, Tensor | None]:
     """A site that is all training, and the weights of those learned, in the order learned.
 
     A validation part is cut only where one is used.
@@ -185,7 +210,11 @@ def begin(start: Any) -> Consortium:
 
 
 def add_release(
-    group: Consortium, home: Home, subjects: OwnPeople, site: str, params: Mapping[str, Any] | None
+    group: Consortium,
+    home: Home,
+    subjects: OwnPeople,
+    site: str,
+    params: Mapping[str, Any] | None,
 ) -> tuple[Consortium, Home]:
     """The consortium with the release of one more site, and what stays at home.
 
@@ -195,13 +224,19 @@ def add_release(
     check_names("setting", given, SETTINGS)
     accept = bool(given.pop("accept_labels", False))
     fc, n = subjects.fc, len(subjects.fc)
-    ids = as_text([scan[:16] for _, scan, _ in fingerprints(fc, [""] * n, subjects.code)])
-    people = Cohort("estimator", fc, subjects.code, as_text([site] * n), ids, (), subjects.columns)
+    ids = as_text(
+        [scan[:16] for _, scan, _ in fingerprints(fc, [""] * n, subjects.code)]
+    )
+    people = Cohort(
+        "estimator", fc, subjects.code, as_text([site] * n), ids, (), subjects.columns
+    )
     done = learn(group, people, site, home, Budget(**given), accept_labels=accept)
     return done.group, done.home
 
 
-def log_odds(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]) -> np.ndarray:
+def log_odds(
+    group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndarray]
+) -> np.ndarray:
     """Calibrated log odds (n,) of the consortium's head; every scan by itself."""
     told = enumerate(group.start.wrong_covariates(covariates, len(fc)))
     if wrong := [f"subject {k + 1} {why}." for k, why in told if why]:
@@ -210,5 +245,7 @@ def log_odds(group: Consortium, fc: np.ndarray, covariates: Mapping[str, np.ndar
     found = []
     for one in (slice(i, i + 1) for i in range(len(fc))):
         own = {name: values[one] for name, values in covariates.items()}
-        found.append(scores(group, group.start.features(torch.from_numpy(fc[one]), own)))
+        found.append(
+            scores(group, group.start.features(torch.from_numpy(fc[one]), own))
+        )
     return np.concatenate(found)

@@ -26,8 +26,18 @@ RELEASES = "forge_release"
 HELD_IN = {part: f"{part}_params" for part in ("method", "model", "generator")}
 HELD_IN |= {"training": "training"}
 SETTINGS = {**asdict(Budget()), "accept_labels": False}  # of method forge_release, here
-TABLES: Mapping[str, Any] = {"method": METHODS, "model": MODELS, "generator": GENERATORS}
-SAME = ("seed", "held_out", "calibrate", "val_fraction", "harmonise")  # of a chain, as named there
+TABLES: Mapping[str, Any] = {
+    "method": METHODS,
+    "model": MODELS,
+    "generator": GENERATORS,
+}
+SAME = (
+    "seed",
+    "held_out",
+    "calibrate",
+    "val_fraction",
+    "harmonise",
+)  # of a chain, as named there
 OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator itself
 
 
@@ -86,7 +96,11 @@ class Parameters(Fitted):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, and settings of the parts by ``part__name``."""
-        inner = {k: v for k, v in params.items() if k.partition("__")[0] in HELD_IN and "__" in k}
+        inner = {
+            k: v
+            for k, v in params.items()
+            if k.partition("__")[0] in HELD_IN and "__" in k
+        }
         super().set_params(**{k: v for k, v in params.items() if k not in inner})
         for key, value in inner.items():
             part, _, name = key.partition("__")
@@ -109,7 +123,9 @@ class Parameters(Fitted):
             return dict(SETTINGS)
         cls = Training if part == "training" else TABLES[part].get(name)
         known = [f for f in fields(cls) if f.name not in OWN] if cls is not None else []
-        made = {f.name: f.default_factory for f in known if f.default_factory is not MISSING}
+        made = {
+            f.name: f.default_factory for f in known if f.default_factory is not MISSING
+        }
         found = {f.name: f.default for f in known if f.default is not MISSING}
         return found | {name: make() for name, make in made.items()}
 
@@ -130,7 +146,9 @@ class Parameters(Fitted):
         training = make(Training, {**own, **(self.training or {})}, "training")
         names = {"method": self.method, "model": model, "generator": self.generator}
         given = {part: dict(getattr(self, HELD_IN[part]) or {}) for part in names}
-        parts: Any = {part: Component(name, given[part]) for part, name in names.items() if name}
+        parts: Any = {
+            part: Component(name, given[part]) for part, name in names.items() if name
+        }
         same = {name: getattr(self, name) for name in SAME}
         said = {"training": training, "classes": tuple(classes.tolist()), **same}
         return settings_for(LearnerSpec(**parts), n_rois, **said)
@@ -139,7 +157,11 @@ class Parameters(Fitted):
 def from_settings(settings: ChainSettings) -> dict[str, Any]:
     """Parameters of the estimator that continues a chain: the inverse of `Parameters._chain`."""
     learner, training = settings.learner, asdict(settings.training)
-    parts = {"method": learner.method, "model": learner.model, "generator": learner.generator}
+    parts = {
+        "method": learner.method,
+        "model": learner.model,
+        "generator": learner.generator,
+    }
     found: dict[str, Any] = {name: training.pop(name) for name in OWN}
     for name, part in parts.items():
         found[name] = part.name if part else None

@@ -70,13 +70,17 @@ def site_names(site: Any, n: int, default: str) -> np.ndarray:
     if values.shape != (n,):
         what = f"site has shape {values.shape}, but X has {n} subjects."
         raise InputError(what, do=f"Give one name, or an array of shape ({n},).")
-    return np.array([_name(v, f"site[{i}]") for i, v in enumerate(values)], dtype=object)
+    return np.array(
+        [_name(v, f"site[{i}]") for i, v in enumerate(values)], dtype=object
+    )
 
 
 def _name(value: Any, where: str) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)  # pandas turns numbers into floats where one is missing
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    whole = isinstance(value, (int, np.integer)) and not isinstance(
+        value, (bool, np.bool_)
+    )
     if not (whole or (isinstance(value, str) and value.strip())):
         raise InputError(f"{value!r} is not the name of a site.", where=where, do=NAMES)
     return str(value).strip()
@@ -91,16 +95,22 @@ def in_order(names: np.ndarray, site_order: Sequence[Any] | None) -> list[str]:
     if site_order is None:
         return there
     if isinstance(site_order, str):
-        raise InputError(f"site_order={site_order!r} is one text.", do="Give a list of sites.")
+        raise InputError(
+            f"site_order={site_order!r} is one text.", do="Give a list of sites."
+        )
     order = [_name(v, "site_order") for v in site_order]
     if len(set(order)) != len(order):
         raise InputError(f"site_order={order} names a site twice.")
     if lost := [name for name in there if name not in order]:
-        raise InputError(f"site_order={order} does not say when site '{lost[0]}' is learned.")
+        raise InputError(
+            f"site_order={order} does not say when site '{lost[0]}' is learned."
+        )
     return [name for name in order if name in there]
 
 
-def told_apart(subjects: OwnPeople, before: Mapping[str, str], named: bool) -> dict[str, str]:
+def told_apart(
+    subjects: OwnPeople, before: Mapping[str, str], named: bool
+) -> dict[str, str]:
     """Site of every scan so far, by its hash; one scan at two named sites is refused.
 
     Where sites are not named, and for scans of one call that merely look like one person at two
@@ -145,11 +155,11 @@ def weights_of(
     if method in METHODS and not METHODS[method].weighs:
         able = ", ".join(name for name, each in METHODS.items() if each.weighs)
         do = f"Choose a method that weighs exactly ({able}), or leave the weights out."
-        what = (
-            f"method '{method}' cannot weigh subjects: it takes no sample_weight or class_weight."
-        )
+        what = f"method '{method}' takes neither sample_weight nor class_weight."
         raise InputError(what, do=do)
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
     if class_weight is not None:
         weight = weight * compute_sample_weight(class_weight, y)
     for label in np.unique(y).tolist():
@@ -162,11 +172,18 @@ def weights_of(
 def columns_of(covariates: Any, n: int) -> dict[str, np.ndarray]:
     """Covariates by name, (n,) each, from a mapping or a data frame; None has none."""
     if not (covariates is None or hasattr(covariates, "keys")):
-        raise InputError("covariates have no names.", do="Give a data frame, or {'age': array}.")
-    found = {str(k): np.asarray(covariates[k]) for k in (() if covariates is None else covariates)}
+        raise InputError(
+            "covariates have no names.", do="Give a data frame, or {'age': array}."
+        )
+    found = {
+        str(k): np.asarray(covariates[k])
+        for k in (() if covariates is None else covariates)
+    }
     for name, values in found.items():
         if values.shape != (n,):
-            what = f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
+            what = (
+                f"covariate '{name}' has shape {values.shape}, but X has {n} subjects."
+            )
             raise InputError(what)
     return found
 
@@ -181,7 +198,9 @@ def two_classes(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
         what = "Only binary classification is supported. The type of the target is"
         raise InputError(f"{what} {type_of_target(labels)}.")
     if len(known) < 2:
-        raise InputError("Classifier can't train when only one class is present: 1 class.")
+        raise InputError(
+            "Classifier can't train when only one class is present: 1 class."
+        )
     if odd := sorted(set(np.unique(labels).tolist()) - set(known.tolist())):
         raise InputError(f"y holds {odd[0]!r}, which is neither of {known.tolist()}.")
     return known

@@ -58,14 +58,20 @@ class MatrixLog(TransformerMixin, ReadsFC):
         from fcforge.graphs import log_matrix
 
         if not 0 <= self.shrink < 1:
-            raise InputError(f"shrink={self.shrink} is not a share of at least 0 and below 1.")
+            raise InputError(
+                f"shrink={self.shrink} is not a share of at least 0 and below 1."
+            )
         if self.reference not in ("identity", "mean"):
-            raise InputError(f"reference={self.reference!r} is neither 'identity' nor 'mean'.")
+            raise InputError(
+                f"reference={self.reference!r} is neither 'identity' nor 'mean'."
+            )
         fc, self._layout = self._as_fc(self._validate(X, reset=True)[0], None)
         self.n_rois_ = fc.shape[1]
         self._whitener = None
         if self.reference == "mean":
-            value, vector = np.linalg.eigh(log_matrix(_tensor(fc), self.shrink).mean(0).numpy())
+            value, vector = np.linalg.eigh(
+                log_matrix(_tensor(fc), self.shrink).mean(0).numpy()
+            )
             self._whitener = (vector * np.exp(-value / 2)) @ vector.T
         return self
 
@@ -79,7 +85,9 @@ class MatrixLog(TransformerMixin, ReadsFC):
             log = log_matrix(_tensor(fc), self.shrink).numpy()
         else:
             shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(self.n_rois_)
-            log = log_matrix(_tensor(self._whitener @ shrunk @ self._whitener), 0.0).numpy()
+            log = log_matrix(
+                _tensor(self._whitener @ shrunk @ self._whitener), 0.0
+            ).numpy()
         rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
         return log[:, rows, cols] / np.where(rows == cols, np.sqrt(2), 1.0) / LOG_SCALE
 
@@ -87,7 +95,9 @@ class MatrixLog(TransformerMixin, ReadsFC):
         """``log(i, j)`` of ROIs counted from 1, of every column."""
         check_is_fitted(self, "n_rois_")
         rows, cols = Layout(self.n_rois_, self.edges, self.diagonal).indices()
-        return np.array([f"log({i + 1}, {j + 1})" for i, j in zip(rows, cols, strict=True)], object)
+        return np.array(
+            [f"log({i + 1}, {j + 1})" for i, j in zip(rows, cols, strict=True)], object
+        )
 
 
 def _tensor(fc: np.ndarray) -> Any:
@@ -130,9 +140,13 @@ class ConfoundRemover(_OfSubjects):
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> ConfoundRemover:
         """Fit on X (n, p) and covariates, a mapping or data frame of columns (n,)."""
         X = self._numbers(X, reset=True)
-        names = tuple(columns_of(covariates, len(X)) if self.remove is None else self.remove)
+        names = tuple(
+            columns_of(covariates, len(X)) if self.remove is None else self.remove
+        )
         if not names:
-            raise InputError("there is nothing to remove.", do="Give covariates={'age': ...}.")
+            raise InputError(
+                "there is nothing to remove.", do="Give covariates={'age': ...}."
+            )
         with as_input_error():
             columns = _columns(covariates, names, len(X))
             self.confounds_ = Confounds.from_features(X, columns, names, 0.0)
@@ -143,7 +157,9 @@ class ConfoundRemover(_OfSubjects):
         check_is_fitted(self, "confounds_")
         X = self._numbers(X, reset=False)
         with as_input_error():
-            return X - self.confounds_.effect(_columns(covariates, self.confounds_.names, len(X)))
+            return X - self.confounds_.effect(
+                _columns(covariates, self.confounds_.names, len(X))
+            )
 
 
 @dataclass(repr=False, eq=False)
@@ -205,12 +221,17 @@ class SiteHarmoniser(_OfSubjects):
                 check_names("way with unseen sites", [str(self.unseen)], known)
         for name in sorted(set(names)):
             if (names == name).sum() < 2:
-                raise InputError(f"site '{name}' has one subject: its effect cannot be estimated.")
+                raise InputError(
+                    f"site '{name}' has one subject: its effect cannot be estimated."
+                )
 
     def _kept(self, covariates: Any, X: np.ndarray) -> np.ndarray:
         """Design (n, k) of the covariates to keep."""
         with as_input_error():
-            columns, names = _columns(covariates, self._covariates, len(X)), self._covariates
+            columns, names = (
+                _columns(covariates, self._covariates, len(X)),
+                self._covariates,
+            )
             return design(columns, names) if names else np.zeros((len(X), 0))
 
     def transform(self, X: Any, site: Any = None, covariates: Any = None) -> np.ndarray:
@@ -222,7 +243,9 @@ class SiteHarmoniser(_OfSubjects):
         d, out = self._kept(covariates, X), X.copy()
         with as_input_error():
             sites = self.effects_.sites
-            for rows, like in by_site(site_names(site, len(X), "").tolist(), sites, self.unseen):
+            for rows, like in by_site(
+                site_names(site, len(X), "").tolist(), sites, self.unseen
+            ):
                 out[rows] = self.effects_.remove(X[rows], d[rows], like)
         return out
 

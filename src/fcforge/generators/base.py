@@ -28,7 +28,9 @@ class Generator(Checked, ABC):
 
     kind: ClassVar[str] = "generator"
     name: ClassVar[str]
-    releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = "synthetic subjects"
+    releases: ClassVar[Literal["real subjects", "synthetic subjects"]] = (
+        "synthetic subjects"
+    )
     min_subjects: ClassVar[int] = 4
     needs_start: ClassVar[bool] = False
 
@@ -43,7 +45,11 @@ class Generator(Checked, ABC):
         return [{"counts": n, **state} for n, state in zip(counts, learnt, strict=True)]
 
     def sample(
-        self, state: GeneratorState, y: Tensor, rng: RNG, device: torch.device | str | None = None
+        self,
+        state: GeneratorState,
+        y: Tensor,
+        rng: RNG,
+        device: torch.device | str | None = None,
     ) -> FCBatch:
         """One synthetic subject per diagnosis of `y` (n,), symmetric with unit diagonal.
 
@@ -56,9 +62,13 @@ class Generator(Checked, ABC):
             return FCBatch(self.draw(state, y, rng), y)
 
     # -- one of these two is for a subclass to write ----------------------------------------------
-    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
+    def learn_lanes(
+        self, batches: Sequence[FCBatch], rngs: RNGs
+    ) -> list[GeneratorState]:
         """States of checked sites of equal ROIs: in the same steps, or one after another."""
-        return [self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)]
+        return [
+            self.learn(batch, rng) for batch, rng in zip(batches, rngs, strict=True)
+        ]
 
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """State of a checked site, less the ``counts`` of its classes."""
@@ -114,7 +124,9 @@ def check_site(batch: FCBatch, name: str, min_subjects: int = 4) -> Tensor:
             what = " Nor is its diagonal 1: confounds fitted on few people leave such matrices."
             do = "Fit them on public people ([start]), remove fewer, or use another method."
         raise DataError(
-            f"FC reaches {largest:.3g}, so it is not a correlation.{what}", where=where, do=do
+            f"FC reaches {largest:.3g}, so it is not a correlation.{what}",
+            where=where,
+            do=do,
         )
     require_classes(batch.y, where)
     return torch.bincount(batch.y, minlength=N_CLASSES).to(torch.int64)
@@ -124,7 +136,9 @@ def require_classes(y: Tensor, where: str) -> None:
     """Raise `DataError` for diagnoses that are neither 0 (control) nor 1 (patient)."""
     if not bool(((y == 0) | (y == 1)).all()):
         raise DataError(
-            "diagnoses other than 0 and 1.", where=where, do="Code control 0, patient 1."
+            "diagnoses other than 0 and 1.",
+            where=where,
+            do="Code control 0, patient 1.",
         )
 
 

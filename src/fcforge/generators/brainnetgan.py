@@ -19,7 +19,9 @@ from fcforge.graphs import edges, fisher_z, from_edges
 from fcforge.settings import Size
 
 
-def cross_init(p: Params, name: str, c_in: int, c_out: int, rois: int, rng: RNG) -> None:
+def cross_init(
+    p: Params, name: str, c_in: int, c_out: int, rois: int, rng: RNG
+) -> None:
     """Put the row and column kernels of an edge-to-edge layer, each (c_out, c_in * R)."""
     linear_init(p, f"{name}.row", c_in * rois, c_out, rng)
     linear_init(p, f"{name}.col", c_in * rois, c_out, rng)
@@ -55,7 +57,9 @@ def critic(p: Params, x: Tensor, y: Tensor) -> Tensor:
 
 def generate(p: Params, noise: Tensor, y: Tensor, channels: int = 8) -> Tensor:
     """Noise and diagnosis to node features, to edges, through one edge-to-edge layer, tanh."""
-    h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(-1, (channels, -1))
+    h = linear(p, "nodes", torch.cat([noise, _onehot(y)], -1)).unflatten(
+        -1, (channels, -1)
+    )
     x = _leaky(h[:, :, :, None] + h[:, :, None, :])
     x = _leaky(cross(p, "e2e", x))
     x = torch.einsum("ncij,c->nij", x, p["mix.weight"][0])
@@ -111,4 +115,6 @@ class BrainNetGAN(WGAN):
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Generate; projected when asked."""
         fc = self.generate(state, y, rng)
-        return clip_to_correlation(fc) if self.project == "clip" else from_edges(edges(fc))
+        return (
+            clip_to_correlation(fc) if self.project == "clip" else from_edges(edges(fc))
+        )

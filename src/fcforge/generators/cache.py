@@ -106,7 +106,9 @@ def fit_together(
     paths = list(missing)
     for group in (paths[i : i + lanes] for i in range(0, len(paths), lanes)):
         found = [missing[path] for path in group]
-        batches = [FCBatch(batch.fc.to(device), batch.y.to(device)) for batch, _ in found]
+        batches = [
+            FCBatch(batch.fc.to(device), batch.y.to(device)) for batch, _ in found
+        ]
         rngs = [torch.Generator().manual_seed(seed) for _, seed in found]
         for path, state in zip(group, generator.fit_lanes(batches, rngs), strict=True):
             write_state(path, state, {"generator": generator.name})
@@ -130,6 +132,10 @@ def read_state(path: Path, device: torch.device | str = "cpu") -> GeneratorState
         state = load(path.read_bytes())
     except (SafetensorError, ValueError) as error:
         raise StoreError(
-            f"damaged generator state ({error}).", where=str(path), do="Delete the file."
+            f"damaged generator state ({error}).",
+            where=str(path),
+            do="Delete the file.",
         ) from error
-    return {k: v.to(device) for k, v in sorted(state.items())}  # the file's order is arbitrary
+    return {
+        k: v.to(device) for k, v in sorted(state.items())
+    }  # the file's order is arbitrary

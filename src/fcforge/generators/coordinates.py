@@ -50,13 +50,20 @@ def _slope(values: Tensor, vectors: Tensor) -> Tensor:
     matrix products instead of the R^4 of the Daleckii-Krein sum.
     """
     return sum(  # type: ignore[return-value]
-        2.0 * weight * _matrix_exp(values, vectors, node) * _matrix_exp(values, vectors, 1.0 - node)
+        2.0
+        * weight
+        * _matrix_exp(values, vectors, node)
+        * _matrix_exp(values, vectors, 1.0 - node)
         for node, weight in zip(_NODES, _WEIGHTS, strict=True)
     )
 
 
 def from_off_log(
-    coordinates: Tensor, *, start: Tensor | None = None, tol: float = 1e-5, chunk: int | None = None
+    coordinates: Tensor,
+    *,
+    start: Tensor | None = None,
+    tol: float = 1e-5,
+    chunk: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The correlation matrices with given off-log coordinates.
 
@@ -92,8 +99,12 @@ def from_off_log(
     if start is not None:
         diagonal += start
     if coordinates.device.type != "cpu":
-        parts = zip(*(x.split(chunk or 1024) for x in (coordinates, diagonal)), strict=True)
-        return torch.cat([fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]), diagonal
+        parts = zip(
+            *(x.split(chunk or 1024) for x in (coordinates, diagonal)), strict=True
+        )
+        return torch.cat(
+            [fixed_point(c, x, min(tol, 1e-4)) for c, x in parts]
+        ), diagonal
     # LAPACK works through a batch one matrix at a time; threads share the chunks.
     workers = torch.get_num_threads()
     size = max(1, min(chunk or 64, -(-n // workers)))
@@ -103,7 +114,9 @@ def from_off_log(
     return fc, diagonal
 
 
-def fixed_point(coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 200) -> Tensor:
+def fixed_point(
+    coordinates: Tensor, x: Tensor, tol: float, max_iter: int = 200
+) -> Tensor:
     """Archakov & Hansen's iteration on one chunk; `x` (n, R) is improved in place.
 
     With B = exp(L / 2), exp(L) = B B' is positive definite in spite of rounding.

@@ -121,12 +121,17 @@ class CorrFlow(CorrGauss):
                 n = len(index)
                 x1 = scores[index] + self.jitter * spread * nn.normal(n, k, rng=rng)
                 x0 = spread * nn.normal(n, k, rng=rng)
-                nn.step(optimiser, flow_loss(params, x0, x1, y[index], nn.uniform(n, rng=rng)))
+                nn.step(
+                    optimiser,
+                    flow_loss(params, x0, x1, y[index], nn.uniform(n, rng=rng)),
+                )
         return params
 
     def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Gaussian draws moved by the flow along its axes; the Gaussian's own outside them."""
-        x0 = state["spread"] * mirrored_normal(y, len(state["spread"]), rng, self.antithetic)
+        x0 = state["spread"] * mirrored_normal(
+            y, len(state["spread"]), rng, self.antithetic
+        )
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.steps)
         own = mirrored_normal(y, len(state["diagonal"]), rng, self.antithetic)
         return state["unit"] * x1 @ state["axes"] + own * state["diagonal"]
@@ -135,12 +140,16 @@ class CorrFlow(CorrGauss):
 TEMPLATE = ("log_mean", "log_axes", "log_spread", "log_diagonal", "log_start")
 
 
-def subject_loss(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Tensor:
+def subject_loss(
+    params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor
+) -> Tensor:
     """Flow-matching loss of ONE subject (k,), averaged over m draws of (x0, t)."""
     return flow_loss(params, x0, x1.expand_as(x0), y.expand(len(t)), t)
 
 
-def per_subject_gradients(params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor) -> Params:
+def per_subject_gradients(
+    params: Params, x1: Tensor, y: Tensor, x0: Tensor, t: Tensor
+) -> Params:
     """Gradient of every subject's own loss, each (b, ...)."""
     return vmap(grad(subject_loss), in_dims=(None, 0, 0, 0, 0))(params, x1, y, x0, t)
 
@@ -199,7 +208,10 @@ class DPFlow(Generator):
         """Public coordinates: mean, axes, spread along them, spread outside, start of Newton."""
         if self.public:
             found = read_template(self.public, TEMPLATE, n_edges)
-            axes, spread = found["log_axes"][: self.rank], found["log_spread"][: self.rank]
+            axes, spread = (
+                found["log_axes"][: self.rank],
+                found["log_spread"][: self.rank],
+            )
             return {
                 "mean": found["log_mean"],
                 "axes": axes,
@@ -236,7 +248,9 @@ class DPFlow(Generator):
             "sigma": torch.tensor(sigma),
         }
 
-    def _train(self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: RNG) -> Params:
+    def _train(
+        self, scores: Tensor, y: Tensor, rate: float, sigma: float, rng: RNG
+    ) -> Params:
         k, device = scores.shape[1], scores.device
         start = flow_init(k, self.hidden, rng, gain=0.0)
         params = {name: v.to(device) for name, v in start.items()}
@@ -258,9 +272,18 @@ class DPFlow(Generator):
         """Valid matrices by construction, one per diagnosis."""
         x0 = nn.normal(len(y), len(state["axes"]), rng=rng, to=y.device)
         x1 = integrate(nn.with_prefix(state, "flow."), x0, y, self.ode_steps)
-        own = nn.normal(len(y), len(state["mean"]), rng=rng, to=y.device) * state["diagonal"]
-        return decode(state["mean"] + (x1 * state["unit"]) @ state["axes"] + own, y, state["start"])
+        own = (
+            nn.normal(len(y), len(state["mean"]), rng=rng, to=y.device)
+            * state["diagonal"]
+        )
+        return decode(
+            state["mean"] + (x1 * state["unit"]) @ state["axes"] + own,
+            y,
+            state["start"],
+        )
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Privacy spent and noise multiplier."""
-        return {name: float(state[name]) for name in ("epsilon", "delta", "sigma", "secret")}
+        return {
+            name: float(state[name]) for name in ("epsilon", "delta", "sigma", "secret")
+        }

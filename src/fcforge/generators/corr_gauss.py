@@ -36,7 +36,10 @@ def class_means(x: Tensor, y: Tensor, keep: float = 1.0) -> Tensor:
         1 keeps the maximum-likelihood class difference; below 1 shrinks it. docs/generators.md
         lists what was tried on ABIDE: nothing was clearly better.
     """
-    means = [x[y == c].mean(0) if bool((y == c).any()) else x.mean(0) for c in range(N_CLASSES)]
+    means = [
+        x[y == c].mean(0) if bool((y == c).any()) else x.mean(0)
+        for c in range(N_CLASSES)
+    ]
     centre = 0.5 * (means[0] + means[1])
     return torch.stack([centre + keep * (m - centre) for m in means])
 
@@ -115,7 +118,9 @@ def target_means(batch: FCBatch, shrink: float, keep: float = 1.0) -> Tensor:
     return shrink_to_identity(flat.unflatten(1, batch.fc.shape[1:]), shrink)
 
 
-def decode(coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None) -> Tensor:
+def decode(
+    coordinates: Tensor, y: Tensor, start: Tensor, means: Tensor | None = None
+) -> Tensor:
     """Off-log coordinates to FC, with class means moved to `means` (2, R, R) where given.
 
     exp is not linear, and a small set misses its mean by s / sqrt(n): both errors are as large
@@ -211,7 +216,9 @@ class CorrGauss(Generator):
         """The class-conditional Gaussian, its noise not yet matched."""
         log_fc = log_matrix(batch.fc, self.shrink)
         x = edges(log_fc)
-        factors, diagonal = residual_factors(x, batch.y, self.covariance_shrink, self.rank)
+        factors, diagonal = residual_factors(
+            x, batch.y, self.covariance_shrink, self.rank
+        )
         return {
             "mean": class_means(x, batch.y, self.class_keep),
             "factors": factors,
@@ -221,7 +228,9 @@ class CorrGauss(Generator):
             "scale": torch.ones((), device=x.device),
         }
 
-    def matched(self, state: GeneratorState, batch: FCBatch, rng: RNG) -> GeneratorState:
+    def matched(
+        self, state: GeneratorState, batch: FCBatch, rng: RNG
+    ) -> GeneratorState:
         """The state with the noise scale that `variance_match` asks for."""
         if not self.variance_match:
             return state
@@ -233,12 +242,16 @@ class CorrGauss(Generator):
 
     def noise(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Deviations from the class means in off-log coordinates, (n, p)."""
-        return residual_noise(state["factors"], state["diagonal"], y, rng, self.antithetic)
+        return residual_noise(
+            state["factors"], state["diagonal"], y, rng, self.antithetic
+        )
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Positive definite matrices with unit diagonal, one per diagnosis."""
         x = state["mean"][y] + state["scale"] * self.noise(state, y, rng)
-        return decode(x, y, state["start"], state["class_fc"] if self.mean_match else None)
+        return decode(
+            x, y, state["start"], state["class_fc"] if self.mean_match else None
+        )
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Rank of the covariance and the matched noise scale."""

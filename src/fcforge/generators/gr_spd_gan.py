@@ -13,7 +13,15 @@ from torch import Tensor
 
 from fcforge.generators.base import FCBatch, GeneratorState
 from fcforge.generators.coordinates import just_valid, shrink_to_identity
-from fcforge.generators.layers import N_CLASSES, RNG, Params, linear, linear_init, norm, norm_init
+from fcforge.generators.layers import (
+    N_CLASSES,
+    RNG,
+    Params,
+    linear,
+    linear_init,
+    norm,
+    norm_init,
+)
 from fcforge.generators.wgan import WGAN
 from fcforge.graphs import log_matrix, symmetric_eigen
 from fcforge.settings import Fraction, NotNegative, Size, at_least

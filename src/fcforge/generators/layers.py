@@ -43,18 +43,25 @@ def linear_init(
 
 def linear(params: Params, name: str, x: Tensor) -> Tensor:
     """Affine map of the last dimension; linear where ``name.bias`` is not there."""
-    return torch.nn.functional.linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+    return torch.nn.functional.linear(
+        x, params[f"{name}.weight"], params.get(f"{name}.bias")
+    )
 
 
 def norm_init(params: Params, name: str, size: int) -> None:
     """Put layer-norm gain and bias of ``name``."""
-    params[f"{name}.weight"], params[f"{name}.bias"] = torch.ones(size), torch.zeros(size)
+    params[f"{name}.weight"], params[f"{name}.bias"] = (
+        torch.ones(size),
+        torch.zeros(size),
+    )
 
 
 def norm(params: Params, name: str, x: Tensor) -> Tensor:
     """Layer norm over the last dimension."""
     weight = params[f"{name}.weight"]
-    return torch.nn.functional.layer_norm(x, weight.shape, weight, params[f"{name}.bias"])
+    return torch.nn.functional.layer_norm(
+        x, weight.shape, weight, params[f"{name}.bias"]
+    )
 
 
 def moved(params: Params, device: torch.device | str) -> Params:
@@ -98,4 +105,6 @@ def stacked(params: Sequence[Params]) -> Params:
 
 def unstacked(params: Params, n: int) -> list[Params]:
     """Inverse of `stacked` for `n` lanes."""
-    return [params] if n == 1 else [{k: v[i] for k, v in params.items()} for i in range(n)]
+    return (
+        [params] if n == 1 else [{k: v[i] for k, v in params.items()} for i in range(n)]
+    )

@@ -34,7 +34,9 @@ class Bootstrap(Generator):
             asked = y == label
             if pool.numel():
                 n = int(asked.sum())
-                index[asked] = pool[torch.randint(len(pool), (n,), generator=rng).to(y.device)]
+                index[asked] = pool[
+                    torch.randint(len(pool), (n,), generator=rng).to(y.device)
+                ]
         return state["fc"][index]
 
 
@@ -51,7 +53,10 @@ class EdgeGauss(Generator):
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """Class means and pooled variances."""
         z = fisher_z(edges(batch.fc))
-        return {"mean": class_means(z, batch.y), "sd": within_class_variance(z, batch.y).sqrt()}
+        return {
+            "mean": class_means(z, batch.y),
+            "sd": within_class_variance(z, batch.y).sqrt(),
+        }
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Independent draws, back through tanh."""

@@ -41,9 +41,13 @@ def encode(p: Params, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def log_rate(p: Params, z: Tensor, mask: Tensor) -> Tensor:
     """eta_e = s_e (a_e + sum_r w_r u_ru u_rv) + b_e, u_r = sigmoid((M * W_r) sigmoid(V_r z))."""
-    hidden = torch.sigmoid(nn.linear(p, "geometry", z)).unflatten(-1, (-1, mask.shape[0]))
+    hidden = torch.sigmoid(nn.linear(p, "geometry", z)).unflatten(
+        -1, (-1, mask.shape[0])
+    )
     kernel = p["neighbours"] * mask  # (r, R, R)
-    u = torch.sigmoid(torch.einsum("nrj,rij->nri", hidden, kernel) + p["neighbours_bias"])
+    u = torch.sigmoid(
+        torch.einsum("nrj,rij->nri", hidden, kernel) + p["neighbours_bias"]
+    )
     gram = torch.einsum("nri,r,nrj->nij", u, p["factor"], u)
     return p["edge_scale"] * (p["offset"] + edges(gram)) + p["edge_bias"]
 
@@ -93,7 +97,11 @@ class ReGATE(Generator):
         with torch.no_grad():
             state["active_units"] = (encode(p, x)[0].var(0) > 0.01).sum()
         # The trait is standardised, so its noise in Bayes' rule is the public code's std(y) = 1.
-        return state | nn.frozen(p, "net.") | {"net.log_sigma_y": torch.zeros((), device=x.device)}
+        return (
+            state
+            | nn.frozen(p, "net.")
+            | {"net.log_sigma_y": torch.zeros((), device=x.device)}
+        )
 
     def _train(self, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Params:
         p = nn.trainable(self._init(mask.shape[0], rng), x.device)
@@ -120,7 +128,9 @@ class ReGATE(Generator):
         nn.linear_init(p, "head", d_z, 1, rng)
         return p
 
-    def _loss(self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG) -> Tensor:
+    def _loss(
+        self, p: Params, x: Tensor, trait: Tensor, mask: Tensor, rng: RNG
+    ) -> Tensor:
         mu, log_var = encode(p, x)
         z = mu + (0.5 * log_var).exp() * nn.normal(*mu.shape, rng=rng)
         eta = log_rate(p, z, mask).clamp(-10.0, 10.0)
@@ -134,7 +144,9 @@ class ReGATE(Generator):
         noise = nn.normal(len(y), p["head.weight"].shape[1], rng=rng, to=y.device)
         trait = (y.to(noise.dtype) - state["y_mean"]) / state["y_sd"]
         eta = log_rate(p, latent_given_y(p, trait, noise, 0.0), state["mask"])
-        fc = from_edges(torch.tanh(state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"]))
+        fc = from_edges(
+            torch.tanh(state["unit"] * eta.clamp(-10.0, 10.0) + state["centre"])
+        )
         return clip_to_correlation(fc) if self.project == "clip" else fc
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:

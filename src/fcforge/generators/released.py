@@ -50,7 +50,9 @@ class Released(Generator):
         epsilon = epsilon_of(self.mechanism, self.epsilon)
         features = log_features(batch.fc.double().cpu(), float(start.shrink))
         rng = secret_rng(self.noise, rng)
-        given = vector.release_vector(start, features, batch.y.cpu(), epsilon, self.delta, rng)
+        given = vector.release_vector(
+            start, features, batch.y.cpu(), epsilon, self.delta, rng
+        )
         return {"release": given, "counts": torch.ones(N_CLASSES, dtype=torch.int64)}
 
     @property

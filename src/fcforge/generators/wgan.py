@@ -18,7 +18,9 @@ from fcforge.generators.layers import RNG, Params
 from fcforge.settings import Positive, Size
 
 Score = Callable[[Params, Tensor, Tensor], Tensor]
-Drawn = tuple[Tensor, Tensor, Tensor, Tensor]  # subjects, diagnoses, noise, place between
+Drawn = tuple[
+    Tensor, Tensor, Tensor, Tensor
+]  # subjects, diagnoses, noise, place between
 
 PENALTY = 10.0  # weight of the gradient penalty, as Gulrajani et al.
 
@@ -35,7 +37,9 @@ def gradient_penalty(
     inner = real.dim() - t.dim()
     t = t.reshape(t.shape + (1,) * inner)
     between = (t * real + (1 - t) * fake).detach().requires_grad_()
-    (slope,) = torch.autograd.grad(score(params, between, y).sum(), between, create_graph=True)
+    (slope,) = torch.autograd.grad(
+        score(params, between, y).sum(), between, create_graph=True
+    )
     return (slope.flatten(-inner).norm(dim=-1) - 1.0).square()
 
 
@@ -89,7 +93,9 @@ class WGAN(Generator):
         """Term of the generator's loss per lane; subject i of both has diagnosis i."""
         return 0.0
 
-    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
+    def learn_lanes(
+        self, batches: Sequence[FCBatch], rngs: RNGs
+    ) -> list[GeneratorState]:
         """Adversarial training of all sites in the same steps."""
         seen = [self.see(batch.fc) for batch in batches]
         starts = [self.start(b, rng) for b, rng in zip(batches, rngs, strict=True)]
@@ -97,7 +103,10 @@ class WGAN(Generator):
             [x for x, _ in seen], [batch.y for batch in batches], starts, rngs
         )
         lanes = zip(nn.unstacked(trained, len(seen)), distance, seen, strict=True)
-        return [{**nn.frozen(p, "net."), **back, "distance": gap} for p, gap, (_, back) in lanes]
+        return [
+            {**nn.frozen(p, "net."), **back, "distance": gap}
+            for p, gap, (_, back) in lanes
+        ]
 
     def _train(
         self,
@@ -110,14 +119,20 @@ class WGAN(Generator):
         n, device = len(real), real[0].device
         lift = (lambda f: f) if n == 1 else torch.func.vmap
         make, score = lift(self.make), lift(self.score)
-        gen, critic = (nn.trainable(nn.stacked(part), device) for part in zip(*starts, strict=True))
-        gen_opt, critic_opt = (nn.adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic))
+        gen, critic = (
+            nn.trainable(nn.stacked(part), device) for part in zip(*starts, strict=True)
+        )
+        gen_opt, critic_opt = (
+            nn.adam(p, lr=self.lr, betas=self.betas) for p in (gen, critic)
+        )
         drawn = _drawer(real, y, min(self.batch_size, *map(len, y)), self.noise, rngs)
         distance = torch.zeros(self.steps, n, device=device)
         for i in range(self.steps):
             for _ in range(self.n_critic):
                 x, y_, noise, t = drawn(True)
-                loss, gap = critic_loss(score, critic, x, make(gen, noise, y_).detach(), y_, t)
+                loss, gap = critic_loss(
+                    score, critic, x, make(gen, noise, y_).detach(), y_, t
+                )
                 nn.step(critic_opt, loss.sum())
                 distance[i] = gap.detach()
             x, y_, noise, _ = drawn(False)
@@ -133,11 +148,18 @@ class WGAN(Generator):
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """Critic's distance at the end."""
-        return {"wasserstein": float(state["distance"][-1]), "steps": len(state["distance"])}
+        return {
+            "wasserstein": float(state["distance"][-1]),
+            "steps": len(state["distance"]),
+        }
 
 
 def _drawer(
-    real: Sequence[Tensor], y: Sequence[Tensor], size: int, n_noise: int, rngs: Sequence[RNG]
+    real: Sequence[Tensor],
+    y: Sequence[Tensor],
+    size: int,
+    n_noise: int,
+    rngs: Sequence[RNG],
 ) -> Callable[[bool], Drawn]:
     """Function that draws subjects, diagnoses, noise and (where asked) the place between them."""
     bank, bank_y, device = torch.cat(list(real)), torch.cat(list(y)), real[0].device
@@ -148,11 +170,17 @@ def _drawer(
         rng = rngs[lane]
         index = torch.randint(len(y[lane]), (size,), generator=rng, device=rng.device)
         noise = nn.normal(size, n_noise, rng=rng)
-        return index + starts[lane], noise, nn.uniform(size, rng=rng) if between else noise[:, 0]
+        return (
+            index + starts[lane],
+            noise,
+            nn.uniform(size, rng=rng) if between else noise[:, 0],
+        )
 
     def drawn(between: bool) -> Drawn:
         lanes = [one(i, between) for i in range(len(y))]
-        rows, noise, t = (torch.stack(part).to(device) for part in zip(*lanes, strict=True))
+        rows, noise, t = (
+            torch.stack(part).to(device) for part in zip(*lanes, strict=True)
+        )
         if len(lanes) == 1:
             rows, noise, t = rows[0], noise[0], t[0]
         return bank[rows], bank_y[rows], noise, t

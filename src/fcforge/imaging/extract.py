@@ -14,7 +14,13 @@ from fcforge.imaging import denoise
 from fcforge.imaging import series as of_rois
 from fcforge.imaging.atlas import Atlas, maps_on, seen_from
 from fcforge.imaging.options import FCRequest
-from fcforge.imaging.scan import ScanHeader, open_scan, read_mask, read_voxels, repetition_time
+from fcforge.imaging.scan import (
+    ScanHeader,
+    open_scan,
+    read_mask,
+    read_voxels,
+    repetition_time,
+)
 from fcforge.imaging.sources import Source
 
 # DPABI's standard ROI set is several atlases side by side; AAL-116 comes first.
@@ -117,7 +123,9 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         names = ", ".join(atlas.roi_names[i] for i in empty[:3])
         nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
         more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
-        what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
+        what = (
+            f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
+        )
         do = "Look at its coverage; or allow more: --max-empty."
         raise DataError(what, where=where, do=do)
     fc = of_rois.pearson_fc(series, atlas.roi_names, str(where))
@@ -125,7 +133,11 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
 
 
 def _total_dof(runs: tuple[Run, ...]) -> float | None:
-    known = [run.report["DegreesOfFreedom"] for run in runs if "DegreesOfFreedom" in run.report]
+    known = [
+        run.report["DegreesOfFreedom"]
+        for run in runs
+        if "DegreesOfFreedom" in run.report
+    ]
     return float(sum(known)) if len(known) == len(runs) else None
 
 
@@ -136,7 +148,9 @@ def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
     return make(source, atlas, settings, None if fd is None else fd[settings.drop :])
 
 
-def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None) -> Run:
+def _from_series(
+    source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None
+) -> Run:
     raw = of_rois.read_series(source.path, variable=settings.variable)
     columns, n = of_rois.parse_columns(settings.columns), raw.values.shape[1]
     warnings: tuple[str, ...] = ()
@@ -145,8 +159,12 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarr
         columns = slice(0, 116)
         warnings = (f"took columns 1-116 (AAL) of DPABI's {n}",)
     elif not raw.names and source.tool == "series":
-        warnings = (f"columns without names were taken for the ROIs of {atlas.name}, in order",)
-    values = of_rois.match_atlas(raw, atlas, source.path, columns).values[settings.drop :]
+        warnings = (
+            f"columns without names were taken for the ROIs of {atlas.name}, in order",
+        )
+    values = of_rois.match_atlas(raw, atlas, source.path, columns).values[
+        settings.drop :
+    ]
     of_rois.refuse_gaps(values, atlas.roi_names, str(source.path))
     done = {"Denoising": f"none by fcforge; as left by {source.tool}"}
     report = {**done, "VolumesKept": len(values), "Columns": settings.columns}
@@ -154,25 +172,40 @@ def _from_series(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarr
     return Run(source, values, tr, None, fd, values.T, report, warnings)
 
 
-def _from_scan(source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None) -> Run:
+def _from_scan(
+    source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None
+) -> Run:
     scan = open_scan(source.path)
     tr = repetition_time(scan, source.said_tr, settings.tr)
-    raw, coverage, carpet, notes = roi_means(scan, atlas, source.mask, settings.min_coverage)
+    raw, coverage, carpet, notes = roi_means(
+        scan, atlas, source.mask, settings.min_coverage
+    )
     raw, carpet = raw[settings.drop :], carpet[:, settings.drop :]
     warnings = []
     if scan.scanner_space and source.tool == "nifti":
-        warnings.append("the header says scanner space: make sure the scan is in MNI space")
+        warnings.append(
+            "the header says scanner space: make sure the scan is in MNI space"
+        )
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
     if source.denoised:
-        series, report = raw, {"Denoising": f"none by fcforge; as left by {source.tool}"}
+        series, report = (
+            raw,
+            {"Denoising": f"none by fcforge; as left by {source.tool}"},
+        )
     else:
         found = _confounds(source, settings, len(raw))
-        series, report = denoise.clean_series(raw, settings.denoising, tr, found, str(source.path))
-    return Run(source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings))
+        series, report = denoise.clean_series(
+            raw, settings.denoising, tr, found, str(source.path)
+        )
+    return Run(
+        source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings)
+    )
 
 
-def _confounds(source: Source, settings: FCRequest, n_volumes: int) -> denoise.Confounds:
+def _confounds(
+    source: Source, settings: FCRequest, n_volumes: int
+) -> denoise.Confounds:
     """Confounds of the volumes that were not dropped, and those kept; none but for fMRIPrep."""
     confounds, kept = denoise.NONE
     if source.tool == "fmriprep":
@@ -187,7 +220,9 @@ def _confounds(source: Source, settings: FCRequest, n_volumes: int) -> denoise.C
 
 
 # -- from voxels to ROIs ---------------------------------------------------------------------------
-def roi_means(scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float) -> Signals:
+def roi_means(
+    scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: float
+) -> Signals:
     """Mean signal of every ROI over its good voxels.
 
     A voxel is good when it lies in the field of view and the brain mask, is finite in every
@@ -217,7 +252,11 @@ def roi_means(scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: f
         label = np.where(read_mask(mask, scan).ravel(order="F"), label, -1)
     flat = np.flatnonzero(label >= 0)
     column, own = label[flat], None if weights is None else weights[flat]
-    _in_mni(scan, atlas, len(np.unique(column)) if own is None else int((own > 0).any(0).sum()))
+    _in_mni(
+        scan,
+        atlas,
+        len(np.unique(column)) if own is None else int((own > 0).any(0).sum()),
+    )
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
     good = np.flatnonzero(finite)[np.ptp(voxels[finite], axis=1) > 0]
@@ -229,10 +268,17 @@ def roi_means(scan: ScanHeader, atlas: Atlas, mask: Path | None, min_coverage: f
         series, coverage = _map_signals(voxels[good], own[good], scan, atlas)
     series[:, coverage < min_coverage] = np.nan
     carpet = voxels[good[:: max(1, len(good) // CARPET_VOXELS)][:CARPET_VOXELS]]
-    return series, coverage, carpet, {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
+    return (
+        series,
+        coverage,
+        carpet,
+        {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)},
+    )
 
 
-def _means(voxels: np.ndarray, rows: np.ndarray, column: np.ndarray, n_rois: int) -> np.ndarray:
+def _means(
+    voxels: np.ndarray, rows: np.ndarray, column: np.ndarray, n_rois: int
+) -> np.ndarray:
     """Mean of the `rows` of each column, which ascend; NaN where a column has none."""
     series = np.full((voxels.shape[1], n_rois), np.nan)
     starts = np.searchsorted(column, np.arange(n_rois + 1))
@@ -259,7 +305,9 @@ def _map_signals(
 
 def _seen(scan: ScanHeader, atlas: Atlas, good: np.ndarray) -> np.ndarray:
     """Share of each ROI's atlas voxels that fall on a good voxel."""
-    is_good = np.zeros(int(np.prod(scan.shape[:3])) + 1, dtype=bool)  # the last one is "outside"
+    is_good = np.zeros(
+        int(np.prod(scan.shape[:3])) + 1, dtype=bool
+    )  # the last one is "outside"
     is_good[good] = True
     column, flat = atlas.voxels[0], seen_from(atlas, scan.grid)
     total = np.bincount(column, minlength=atlas.n_rois)

@@ -23,7 +23,17 @@ TO_MNI = (
     "Raw scans: `fcforge preprocess` first. fMRIPrep: --output-spaces MNI152NLin2009cAsym. "
     "If it is in MNI space after all: --layout nifti."
 )
-_ANATOMY = ("_T1w", "_T2w", "_FLAIR", "_PDw", "_dwi", "_epi", "_sbref", "_magnitude1", "_phasediff")
+_ANATOMY = (
+    "_T1w",
+    "_T2w",
+    "_FLAIR",
+    "_PDw",
+    "_dwi",
+    "_epi",
+    "_sbref",
+    "_magnitude1",
+    "_phasediff",
+)
 _OF_TOOLS = ("desc-confounds", "desc-correlation", "relmat", "_motion.", "_coverage")
 _NOT_SERIES = ("participants", "phenotyp", "atlas-", "readme", "license", "changes")
 
@@ -90,7 +100,12 @@ def _hcp(path: Path, request: FCRequest) -> dict[str, Any] | None:
         return None
     task = "rest" if "REST" in stem else stem.split("_")[1].lower()
     run = "".join(c for c in stem if c.isalnum())
-    return {"subject": path.parents[3].name, "space": "MNI152NLin6Asym", "task": task, "run": run}
+    return {
+        "subject": path.parents[3].name,
+        "space": "MNI152NLin6Asym",
+        "task": task,
+        "run": run,
+    }
 
 
 def _scan(path: Path, request: FCRequest) -> dict[str, Any] | None:
@@ -117,33 +132,57 @@ _XCPD_MOTION = ("_motion.tsv", "_desc-filtered_motion.tsv")
 LAYOUTS: dict[str, tuple[Files, ...]] = {
     "fmriprep": (
         Files(
-            "sub-*/**/*_desc-preproc_bold.nii*", "scan", r"_space-[^_]+|_res-[^_]+|_desc-.*$",
+            "sub-*/**/*_desc-preproc_bold.nii*",
+            "scan",
+            r"_space-[^_]+|_res-[^_]+|_desc-.*$",
             # fMRIPrep before 20.2 wrote _regressors
-            ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv"), denoised=False,
+            ("_desc-confounds_timeseries.tsv", "_desc-confounds_regressors.tsv"),
+            denoised=False,
         ),
     ),
     "xcpd": (
-        Files("sub-*/**/*_stat-mean*_timeseries.tsv", "series", _XCPD_RUN, _XCPD_MOTION,
-              of_atlas=True),
+        Files(
+            "sub-*/**/*_stat-mean*_timeseries.tsv",
+            "series",
+            _XCPD_RUN,
+            _XCPD_MOTION,
+            of_atlas=True,
+        ),
         Files("sub-*/**/*_desc-denoised_bold.nii*", "scan", _XCPD_RUN, _XCPD_MOTION),
     ),
     "cpac": (
-        Files("**/func/**/*_desc-Mean*_timeseries.1D", "series",
-              r"_(space|reg|atlas|res|desc)-.*$", ("*framewise-displacement-power.1D",),
-              of_atlas=True),
+        Files(
+            "**/func/**/*_desc-Mean*_timeseries.1D",
+            "series",
+            r"_(space|reg|atlas|res|desc)-.*$",
+            ("*framewise-displacement-power.1D",),
+            of_atlas=True,
+        ),
     ),
     "dpabi": (Files("**/ROISignals_*/ROISignals_*", "series", about=_dpabi),),
     "halfpipe": (
-        Files("**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv", "series", r"_feature-.*$",
-              ("_desc-confounds_timeseries.tsv",), _of_fmriprep, of_atlas=True),
+        Files(
+            "**/sub-*/func/**/*_feature-*_atlas-*_timeseries.tsv",
+            "series",
+            r"_feature-.*$",
+            ("_desc-confounds_timeseries.tsv",),
+            _of_fmriprep,
+            of_atlas=True,
+        ),
     ),
-    "hcp": (Files("**/MNINonLinear/Results/*/*fMRI*.nii*", "scan", denoised=False, about=_hcp),),
+    "hcp": (
+        Files(
+            "**/MNINonLinear/Results/*/*fMRI*.nii*", "scan", denoised=False, about=_hcp
+        ),
+    ),
     "nifti": (Files("**/*.nii*", "scan", denoised=False, about=_scan),),
     "series": (Files("**/*", "series", about=_series),),
-}  # fmt: skip
+}
 
 
-def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None) -> list[Source]:
+def find_sources(
+    request: FCRequest, say: Callable[[str], None] = lambda _: None
+) -> list[Source]:
     """All wanted runs below ``request.source``, sorted by subject, session and run.
 
     Raises
@@ -175,7 +214,10 @@ def find_sources(request: FCRequest, say: Callable[[str], None] = lambda _: None
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
     """Every run, but for the output folder and the people's table, which are not input."""
-    skip, found = {request.out, request.participants}, dict[tuple[str, ...], list[Source]]()
+    skip, found = (
+        {request.out, request.participants},
+        dict[tuple[str, ...], list[Source]](),
+    )
     for files in LAYOUTS[layout]:
         new: dict[tuple[str, ...], list[Source]] = {}
         for source in _sources(layout, files, request):
@@ -193,20 +235,35 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
     for path in request.source.glob(pattern):
         more = files.about(path, request)
         other = files.of_atlas and not _names_atlas(path, request.atlas)
-        if more is None or other or (files.kind == "scan" and not sources.is_nifti(path)):
+        if (
+            more is None
+            or other
+            or (files.kind == "scan" and not sources.is_nifti(path))
+        ):
             continue
-        run, folder = re.sub(files.run, "", sources.stem_of(path.name)), files.motion_folder(path)
+        run, folder = (
+            re.sub(files.run, "", sources.stem_of(path.name)),
+            files.motion_folder(path),
+        )
         tables = [p for name in files.motion for p in sorted(folder.glob(run + name))]
-        fields = {"denoised": files.denoised, "motion": tables[0] if tables else None, **more}
+        fields = {
+            "denoised": files.denoised,
+            "motion": tables[0] if tables else None,
+            **more,
+        }
         if fmriprep:
-            mask = path.with_name(re.sub(r"desc-\w+_bold", "desc-brain_mask", path.name))
+            mask = path.with_name(
+                re.sub(r"desc-\w+_bold", "desc-brain_mask", path.name)
+            )
             fields["mask"] = mask if mask.exists() else None
         source = sources.source_of(path, files.kind, layout, **fields)
         if not fmriprep or source.space.startswith("MNI"):
             yield source
 
 
-def _one_task(found: list[Source], request: FCRequest, say: Callable[[str], None]) -> list[Source]:
+def _one_task(
+    found: list[Source], request: FCRequest, say: Callable[[str], None]
+) -> list[Source]:
     """Scans of the resting state, unless a task was asked for or there is one task only."""
     tasks = sorted({source.task for source in found})
     if request.task or len(tasks) == 1:
@@ -228,17 +285,28 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
     for holds, what, do in (
-        (there, f"nothing with this task, session, space and name; there is {_few(there)}.",
-         "See --task, --session, --space and --select."),
-        (series, f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}.",
-         "Name one of them: --atlas NAME."),
+        (
+            there,
+            f"nothing with this task, session, space and name; there is {_few(there)}.",
+            "See --task, --session, --space and --select.",
+        ),
+        (
+            series,
+            f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}.",
+            "Name one of them: --atlas NAME.",
+        ),
         (bold, f"scans in {_few(bold)} space only, FC needs MNI space.", TO_MNI),
-        (any(root.glob("**/*.d*series.nii")),
-         "only CIFTI files (.dtseries.nii: surface data), which are not read.",
-         "Give the scans in MNI volume space, or series that another tool parcellated."),
-        (any(sources.nifti_files(root, "**/*_T[12]w")),
-         "only anatomical images (T1w, T2w), no functional scan.", "FC is made of *_bold scans."),
-    ):  # fmt: skip
+        (
+            any(root.glob("**/*.d*series.nii")),
+            "only CIFTI files (.dtseries.nii: surface data), which are not read.",
+            "Give the scans in MNI volume space, or series that another tool parcellated.",
+        ),
+        (
+            any(sources.nifti_files(root, "**/*_T[12]w")),
+            "only anatomical images (T1w, T2w), no functional scan.",
+            "FC is made of *_bold scans.",
+        ),
+    ):
         if holds:
             return DataError(what, where=root, do=do)
     do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
@@ -256,7 +324,9 @@ def made_by(root: Path) -> str:
     found = info.get("GeneratedBy") or info.get("PipelineDescription") or []
     tools = found if isinstance(found, list) else [found]
     named = (tool for tool in tools if tool and isinstance(tool, dict))
-    words = (f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named)
+    words = (
+        f"{tool.get('Name', '')} {tool.get('Version', '')}".strip() for tool in named
+    )
     return ", ".join(printable(word) for word in words)
 
 

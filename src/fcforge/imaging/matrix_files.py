@@ -24,15 +24,36 @@ from fcforge.text import memory
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")
 # Names under which toolboxes store one subject's matrix, tried in this order.
-VARIABLES = ("fc", "FC", "ROISignals", "ROICorrelation", "connectivity", "timeseries", "Z", "data")
+VARIABLES = (
+    "fc",
+    "FC",
+    "ROISignals",
+    "ROICorrelation",
+    "connectivity",
+    "timeseries",
+    "Z",
+    "data",
+)
 MOST_GB, MOST_GB_SETTING = 4.0, "FCFORGE_MAX_GB"
 
 # All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
 DAMAGED = (
-    OSError, ValueError, EOFError, LookupError, TypeError, OverflowError, MemoryError,
-    RuntimeError, AttributeError, SyntaxError, UserWarning, struct.error, tokenize.TokenError,
-    zlib.error, zipfile.BadZipFile,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    AttributeError,
+    SyntaxError,
+    UserWarning,
+    struct.error,
+    tokenize.TokenError,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 
 
 class MemoryBudget:
@@ -47,13 +68,18 @@ class MemoryBudget:
         try:
             self.path, self.taken, self.most = path, 0, float(said) * 1e9
         except ValueError:
-            raise ConfigError(f"{MOST_GB_SETTING} = '{said}' is not a number.") from None
+            raise ConfigError(
+                f"{MOST_GB_SETTING} = '{said}' is not a number."
+            ) from None
 
     def take(self, n_bytes: int) -> None:
         """Raise `DataError` when the file asks for more than there is."""
         self.taken += abs(n_bytes)
         if not self.taken <= self.most:
-            most, setting = memory(self.most), f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}"
+            most, setting = (
+                memory(self.most),
+                f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}",
+            )
             what = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
             do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
             raise DataError(f"{what} file.", where=self.path, do=do)
@@ -66,7 +92,10 @@ class MemoryBudget:
     def take_npy(self, stream: IO[bytes]) -> None:
         """What the header of an .npy says: numpy allocates that much before it reads."""
         npy = np.lib.format
-        old = npy.read_magic(stream) == (1, 0)  # 3.0 differs from 2.0 in the letters of names only
+        old = npy.read_magic(stream) == (
+            1,
+            0,
+        )  # 3.0 differs from 2.0 in the letters of names only
         read = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
         shape, _, dtype = read(stream)
         self.take(math.prod(shape) * dtype.itemsize)
@@ -104,7 +133,9 @@ def read_matrix_file(
     suffix = path.suffix.lower()
     names: tuple[str, ...] = ()
     if suffix in TEXT:
-        text = _read(path, lambda file, budget: _bytes(file, budget).decode("utf-8-sig"))
+        text = _read(
+            path, lambda file, budget: _bytes(file, budget).decode("utf-8-sig")
+        )
         values, names = parse_text(text, TEXT[suffix], str(path))
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
@@ -129,13 +160,17 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
 
 def read_mat(path: str | Path) -> dict[str, Any]:
     """Variables of a .mat file, see `parse_mat`."""
-    return _read(Path(path), lambda file, budget: parse_mat(_bytes(file, budget), budget.take))
+    return _read(
+        Path(path), lambda file, budget: parse_mat(_bytes(file, budget), budget.take)
+    )
 
 
 def _read(path: Path, parse: Callable[[IO[bytes], MemoryBudget], Any]) -> Any:
     """What `parse` makes of a file; one `DataError` for whatever it raises."""
     if not path.is_file():
-        raise DataError("no such file.", where=path, do="Check the name and the folder.")
+        raise DataError(
+            "no such file.", where=path, do="Check the name and the folder."
+        )
     try:
         with path.open("rb") as stream:
             return parse(stream, MemoryBudget(path))
@@ -175,19 +210,30 @@ def _parse_npz(stream: IO[bytes], budget: MemoryBudget) -> dict[str, np.ndarray]
 
 
 def _pick(
-    arrays: Mapping[str, Any], path: Path, variable: str | None, customary: Sequence[str]
+    arrays: Mapping[str, Any],
+    path: Path,
+    variable: str | None,
+    customary: Sequence[str],
 ) -> np.ndarray:
     """The array named `variable`, or the only matrix, or the first with a customary name."""
     if variable is not None and variable in arrays:
         return np.asarray(arrays[variable])
     found = {k: v for k, v in arrays.items() if isinstance(v, np.ndarray)}
     matrices = {k: v for k, v in found.items() if v.ndim == 2 and v.dtype.kind in "fiu"}
-    named = [k for k in customary if k in matrices] if len(matrices) != 1 else [*matrices]
+    named = (
+        [k for k in customary if k in matrices] if len(matrices) != 1 else [*matrices]
+    )
     if variable is None and named:
         return matrices[named[0]]
     if not arrays:
-        raise DataError("holds nothing.", where=path, do="The file is cut off; make it again.")
-    wanted = f"no array '{variable}'" if variable else f"{len(matrices) or 'no'} matrices, not one"
+        raise DataError(
+            "holds nothing.", where=path, do="The file is cut off; make it again."
+        )
+    wanted = (
+        f"no array '{variable}'"
+        if variable
+        else f"{len(matrices) or 'no'} matrices, not one"
+    )
     do = f"It has: {', '.join(sorted(arrays))}; name one as variable."
     raise DataError(f"holds {wanted}.", where=path, do=do)
 
@@ -196,6 +242,10 @@ def _names(arrays: Mapping[str, Any], values: np.ndarray) -> tuple[str, ...]:
     """Column names beside a matrix: ``roi_names``, or CONN's ``names`` (and ``names2``)."""
     for key in ("roi_names", "names2", "names"):
         found = np.asarray(arrays.get(key, ()))
-        if found.dtype.kind == "U" and values.ndim == 2 and found.size == values.shape[1]:
+        if (
+            found.dtype.kind == "U"
+            and values.ndim == 2
+            and found.size == values.shape[1]
+        ):
             return tuple(found.ravel().tolist())
     return ()

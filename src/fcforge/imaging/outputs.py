@@ -26,12 +26,20 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(_plain(data), indent=2) + "\n")
 
 
-def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def write_table(
+    path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
     """TSV with a header; NaN is ``n/a`` as BIDS asks."""
 
     def cell(value: Any) -> str:
         number = isinstance(value, float)
-        return str(value) if not number else f"{value:.9g}" if np.isfinite(value) else "n/a"
+        return (
+            str(value)
+            if not number
+            else f"{value:.9g}"
+            if np.isfinite(value)
+            else "n/a"
+        )
 
     lines = ["\t".join(map(cell, row)) for row in (columns, *rows)]
     write_text(path, "\n".join(lines) + "\n")
@@ -39,9 +47,25 @@ def write_table(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def base_name(source: Source) -> str:
     """``sub-X_ses-Y_task-rest_acq-A_dir-AP_run-1_space-Z``, in BIDS order: only what is known."""
-    named = {"sub": bids_label(source.subject), "ses": source.session, "task": source.task}
+    named = {
+        "sub": bids_label(source.subject),
+        "ses": source.session,
+        "task": source.task,
+    }
     named |= {"run": source.run, "space": source.space, **source.variant}
-    order = ("sub", "ses", "task", "acq", "ce", "rec", "dir", "run", "echo", "part", "space")
+    order = (
+        "sub",
+        "ses",
+        "task",
+        "acq",
+        "ce",
+        "rec",
+        "dir",
+        "run",
+        "echo",
+        "part",
+        "space",
+    )
     return "_".join(f"{key}-{named[key]}" for key in order if named.get(key))
 
 
@@ -75,7 +99,10 @@ def write_subject(
     for run in result.runs:
         _write_run(out, run, atlas)
     path = relmat_path(out, [run.source for run in result.runs], atlas)
-    rows = [[name, *row] for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)]
+    rows = [
+        [name, *row]
+        for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)
+    ]
     write_table(path, ["Node", *atlas.roi_names], rows)
     about = {"Settings": settings, "Software": software(), "Fingerprint": key}
     write_json(sidecar_of(path), {**_about(result, atlas), **about})
@@ -105,7 +132,9 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
 
 
 def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
-    stem = subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
+    stem = (
+        subject_folder(out, run.source) / f"{base_name(run.source)}_atlas-{atlas.name}"
+    )
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
     write_table(series, atlas.roi_names, run.series.tolist())
     about = {"Description": "mean signal of each ROI's good voxels, after denoising"}
@@ -116,7 +145,9 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
         write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
 
 
-def write_description(out: Path, source: Path, name: str, made_by: str = "fcforge") -> None:
+def write_description(
+    out: Path, source: Path, name: str, made_by: str = "fcforge"
+) -> None:
     """dataset_description.json of a derivative of `source`."""
     about = {"Name": name, "BIDSVersion": "1.10.0", "DatasetType": "derivative"}
     made = {"GeneratedBy": [{"Name": made_by, "Version": software()["fcforge"]}]}
@@ -128,8 +159,16 @@ def write_dataset(out: Path, atlas: Atlas, source: Path) -> None:
     """dataset_description.json and the atlas' label table."""
     write_description(out, source, "fcforge functional connectivity")
     places = atlas.places if len(atlas.places) else np.full((atlas.n_rois, 3), np.nan)
-    parts = atlas.values.tolist(), atlas.roi_names, atlas.systems, places.round(1).tolist()
-    rows = [[v, name, system or "n/a", *xyz] for v, name, system, xyz in zip(*parts, strict=True)]
+    parts = (
+        atlas.values.tolist(),
+        atlas.roi_names,
+        atlas.systems,
+        places.round(1).tolist(),
+    )
+    rows = [
+        [v, name, system or "n/a", *xyz]
+        for v, name, system, xyz in zip(*parts, strict=True)
+    ]
     folder = out / "atlases" / f"atlas-{atlas.name}"
     columns = ["index", "name", "system", "x", "y", "z"]
     write_table(folder / f"atlas-{atlas.name}_dseg.tsv", columns, rows)
@@ -141,7 +180,9 @@ def write_failed(
     """Write logs/failed.tsv; failures of earlier runs stay for subjects not asked for now."""
     log = out / "logs" / "failed.tsv"
     lines = log.read_text().splitlines()[1:] if log.exists() else []
-    before = [(who, why) for who, tab, why in (line.partition("\t") for line in lines) if tab]
+    before = [
+        (who, why) for who, tab, why in (line.partition("\t") for line in lines) if tab
+    ]
     now = {f"sub-{subject}" for subject in asked}
     rows = [*(row for row in before if row[0] not in now), *failed]
     write_table(log, ["participant_id", "reason"], rows)
@@ -157,15 +198,28 @@ def refuse_foreign(out: Path, source: Path) -> None:
         OUT is IN, or its dataset_description.json does not name fcforge.
     """
     if out.resolve() == source.resolve():
-        raise DataError("OUT is the same folder as IN.", do="Choose a folder of its own.")
+        raise DataError(
+            "OUT is the same folder as IN.", do="Choose a folder of its own."
+        )
     description = out / "dataset_description.json"
-    if description.exists() and '"fcforge' not in description.read_text(errors="replace"):
-        raise DataError("OUT is a dataset of another tool.", where=out, do="Choose another.")
+    if description.exists() and '"fcforge' not in description.read_text(
+        errors="replace"
+    ):
+        raise DataError(
+            "OUT is a dataset of another tool.", where=out, do="Choose another."
+        )
 
 
-def fingerprint(sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]) -> str:
+def fingerprint(
+    sources: Sequence[Source], atlas: Atlas, settings: Mapping[str, Any]
+) -> str:
     """Hash of the settings, the atlas and the input files' names, sizes and times."""
-    paths = [p for s in sources for p in (s.path, s.motion, s.mask, s.sidecar) if p is not None]
+    paths = [
+        p
+        for s in sources
+        for p in (s.path, s.motion, s.mask, s.sidecar)
+        if p is not None
+    ]
     return fingerprint_of(paths, [atlas.sha256, list(atlas.roi_names), settings])
 
 
@@ -189,7 +243,10 @@ def is_done(path: Path, key: str) -> bool:
 def software() -> dict[str, str]:
     """Versions of what was used."""
     installed = {dist.name.lower(): dist.version for dist in distributions()}
-    return {"fcforge": __version__, **{p: installed.get(p, "not installed") for p in PACKAGES}}
+    return {
+        "fcforge": __version__,
+        **{p: installed.get(p, "not installed") for p in PACKAGES},
+    }
 
 
 def bids_label(text: str) -> str:

@@ -21,16 +21,29 @@ from fcforge.errors import DataError
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
 MATRIX, COMPRESSED = 14, 15
 STORED = {
-    1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8",
-}  # fmt: skip
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
 CELL, STRUCT, TEXT = 1, 2, 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[tuple[int, list[str]]]  # line number and cells
-Take = Callable[[int], None]  # called with the size of what is to be unpacked; may raise
+Take = Callable[
+    [int], None
+]  # called with the size of what is to be unpacked; may raise
 
 
-def parse_text(text: str, delimiter: str | None, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def parse_text(
+    text: str, delimiter: str | None, where: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
     """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
 
     Parameters
@@ -58,10 +71,14 @@ def parse_text(text: str, delimiter: str | None, where: str) -> tuple[np.ndarray
         delimiter = next((d for d in "\t,;" if d in numbers[0][1]), None)
     rows = [(i, _cells(line, delimiter)) for i, line in numbers]
     if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
-        rows = [(i, cells[:-1]) for i, cells in rows]  # AFNI and DPABI end lines with a tab
+        rows = [
+            (i, cells[:-1]) for i, cells in rows
+        ]  # AFNI and DPABI end lines with a tab
     header, rows = _without_header(rows)
     if not all(cells for _, cells in rows):  # a line of row names alone
-        raise DataError("has a row without numbers.", where=where, do="Make the file again.")
+        raise DataError(
+            "has a row without numbers.", where=where, do="Make the file again."
+        )
     comments = [line for i, line in lines if i < numbers[0][0]]
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
@@ -87,8 +104,13 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     first = [_number(cell) for cell in header]
     words = all(value is None for value in first)
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
-    counted = len(inner) > 2 and inner in (list(range(len(inner))), list(range(1, len(inner) + 1)))
-    whole = all(value is None or value.is_integer() for value in inner if value == value)
+    counted = len(inner) > 2 and inner in (
+        list(range(len(inner))),
+        list(range(1, len(inner) + 1)),
+    )
+    whole = all(
+        value is None or value.is_integer() for value in inner if value == value
+    )
     blank = header[0] in ("", "Unnamed: 0") and whole
     counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
     if not (words or counted or blank) or len(rows) == 1:
@@ -199,7 +221,9 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         if len(content) - at < 8:
             raise ValueError("cut off inside a tag")
         first, size = struct.unpack_from(order + "II", content, at)
-        if first >> 16:  # small element: size, type and up to 4 bytes of data in 8 bytes
+        if (
+            first >> 16
+        ):  # small element: size, type and up to 4 bytes of data in 8 bytes
             kind, size, start, end = first & 0xFFFF, first >> 16, at + 4, at + 8
             if size > 4:
                 raise ValueError("small element of more than 4 bytes")
@@ -221,7 +245,9 @@ def _variable(element: _Element, take: Take) -> dict[str, Any]:
         texts = [text for part in parts if isinstance(text := _simple(part), str)]
         if not texts or len(texts) != math.prod(dims):
             return {}
-        take(len(texts) * max(map(len, texts)) * 4)  # numpy gives all the room of the longest
+        take(
+            len(texts) * max(map(len, texts)) * 4
+        )  # numpy gives all the room of the longest
         return {name: np.array(texts, dtype=np.str_)}
     if kind != STRUCT or len(parts) < 2:
         return {}
@@ -229,7 +255,11 @@ def _variable(element: _Element, take: Take) -> dict[str, Any]:
     step, found = max(int(width.numbers()[0]), 1), dict[str, Any]()
     fields = [names.data[i : i + step] for i in range(0, len(names.data), step)]
     for k, field in enumerate(fields):
-        own = [values for values in cells[k :: len(fields)] if isinstance(values, np.ndarray)]
+        own = [
+            values
+            for values in cells[k :: len(fields)]
+            if isinstance(values, np.ndarray)
+        ]
         found[f"{name}.{field.rstrip(bytes(1)).decode()}"] = own
     return found
 
@@ -246,7 +276,9 @@ def _header(element: _Element) -> tuple[int, tuple[int, ...], str, list[_Element
 
 def _simple(element: _Element) -> np.ndarray | str | None:
     """Numbers or text of a variable; None for anything else."""
-    kind, dims, _, parts = _header(element) if element.kind == MATRIX else (-1, (), "", [])
+    kind, dims, _, parts = (
+        _header(element) if element.kind == MATRIX else (-1, (), "", [])
+    )
     if kind == TEXT and parts:
         if parts[0].kind in STORED:  # UTF-16 code units, or bytes
             return "".join(map(chr, parts[0].numbers().tolist()))
@@ -256,6 +288,8 @@ def _simple(element: _Element) -> np.ndarray | str | None:
     if not parts or min(dims, default=-1) < 0:
         raise ValueError("variable without values")
     numbers = parts[0].numbers()
-    if math.prod(dims) != numbers.size:  # Python integers: a damaged shape cannot overflow
+    if (
+        math.prod(dims) != numbers.size
+    ):  # Python integers: a damaged shape cannot overflow
         raise ValueError(f"{numbers.size} values for shape {dims}")
     return numbers.astype(numbers.dtype.newbyteorder("=")).reshape(dims, order="F")

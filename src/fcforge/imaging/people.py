@@ -22,14 +22,26 @@ OUTLIER_SD = 3.0
 NAMES = ("participants.tsv", "participants.csv", "phenotypes.csv")
 # Columns of participants.tsv that sidecars of FC files say.
 FROM_SIDECAR = {
-    "mean_fd": "MeanFD", "n_volumes": "Volumes", "dof": "DegreesOfFreedom", "tr": "RepetitionTime",
-    "mean_fc": "MeanFC", "n_empty_rois": "EmptyROIs", "min_coverage": "MinCoverage",
-}  # fmt: skip
+    "mean_fd": "MeanFD",
+    "n_volumes": "Volumes",
+    "dof": "DegreesOfFreedom",
+    "tr": "RepetitionTime",
+    "mean_fc": "MeanFC",
+    "n_empty_rois": "EmptyROIs",
+    "min_coverage": "MinCoverage",
+}
 Say = Callable[[str], None]
 Progress = Callable[[Iterable[Any], int], Iterable[Any]]
 # What numpy, scipy, nilearn and the disk may throw at one subject's odd data: that subject fails
 # with the type named, the others go on. Anything else is a bug of ours and stops the program.
-SURPRISES = (ValueError, OSError, RuntimeError, LookupError, ArithmeticError, MemoryError)
+SURPRISES = (
+    ValueError,
+    OSError,
+    RuntimeError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)
 
 
 class ParticipantTable(NamedTuple):
@@ -59,7 +71,10 @@ class ParticipantTable(NamedTuple):
         out = {"site": row.get(self.site, "n/a"), name: row.get(self.diagnosis, "n/a")}
         used = {self.site, self.diagnosis}
         rest = {k.lower(): v for k, v in row.items() if k not in used}
-        return {**out, **{k: v for k, v in rest.items() if k not in {*ID_COLUMNS, "file"}}}
+        return {
+            **out,
+            **{k: v for k, v in rest.items() if k not in {*ID_COLUMNS, "file"}},
+        }
 
 
 def find_people(root: Path, given: Path | None = None) -> ParticipantTable:
@@ -92,7 +107,10 @@ def read_people(path: Path) -> ParticipantTable:
         if subject in rows:
             raise DataError(f"lists '{subject}' twice.", where=path)
         rows[subject] = row
-    site, diagnosis = column_of(header, SITE_COLUMNS), column_of(header, DIAGNOSIS_COLUMNS)
+    site, diagnosis = (
+        column_of(header, SITE_COLUMNS),
+        column_of(header, DIAGNOSIS_COLUMNS),
+    )
     return ParticipantTable(rows, site, diagnosis, path)
 
 
@@ -101,8 +119,14 @@ def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error}).", where=path, do="Is it text?") from error
-    kept = [(i, s) for i, s in enumerate(lines, 1) if s.strip() and not s.lstrip().startswith("#")]
+        raise DataError(
+            f"cannot be read ({error}).", where=path, do="Is it text?"
+        ) from error
+    kept = [
+        (i, s)
+        for i, s in enumerate(lines, 1)
+        if s.strip() and not s.lstrip().startswith("#")
+    ]
     if not kept:
         raise DataError("is empty.", where=path, do="List the participants in it.")
     delimiter = next((d for d in "\t,;" if d in kept[0][1]), ",")
@@ -120,7 +144,9 @@ def column_of(header: Sequence[str], accepted: Sequence[str]) -> str:
     return next((lower[name] for name in accepted if name in lower), "")
 
 
-def no_column(role: str, header: Sequence[str], accepted: Sequence[str], path: Path) -> DataError:
+def no_column(
+    role: str, header: Sequence[str], accepted: Sequence[str], path: Path
+) -> DataError:
     """Error for a table without a column that is needed."""
     what = f"has no column for the {role} (columns: {', '.join(header[:8])})."
     return DataError(what, where=path, do=f"Name it one of: {', '.join(accepted)}.")
@@ -190,7 +216,9 @@ def wanted(labels: Iterable[str], *known: Iterable[str]) -> list[str]:
     return sorted(named or {subject for source in known for subject in source})
 
 
-def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTable) -> list[Row]:
+def participant_rows(
+    out: Path, files: Mapping[str, Path], people: ParticipantTable
+) -> list[Row]:
     """Rows of participants.tsv: the user's columns, and what the sidecars of FC files say.
 
     Parameters
@@ -219,7 +247,13 @@ def participant_rows(out: Path, files: Mapping[str, Path], people: ParticipantTa
 def _said(value: Any) -> Any:
     if isinstance(value, list):
         return len(value)
-    return "n/a" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+    return (
+        "n/a"
+        if value is None
+        else f"{value:.4g}"
+        if isinstance(value, float)
+        else value
+    )
 
 
 def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -230,7 +264,9 @@ def site_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
         diagnoses = [str(r.get("diagnosis", r.get("dx_group", "n/a"))) for r in own]
         counts = [f"{d}: {diagnoses.count(d)}" for d in sorted(set(diagnoses))]
         trs = ", ".join(sorted({str(r["tr"]) for r in own}))
-        found.append({"site": site, "n": len(own), "diagnosis": ", ".join(counts), "tr": trs})
+        found.append(
+            {"site": site, "n": len(own), "diagnosis": ", ".join(counts), "tr": trs}
+        )
     return found
 
 
@@ -248,13 +284,23 @@ def outliers(rows: Sequence[Row]) -> list[str]:
         return []
     median = np.median(values)
     spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far, group = np.abs(values - median) > OUTLIER_SD * spread, f"the group's median {median:.2f}"
-    said = [f"{r['participant_id']}: mean FC {v:.2f}" for r, v in zip(rows, values, strict=True)]
-    return [f"{said[i]} is far from {group}; look at its page." for i in np.flatnonzero(far)]
+    far, group = (
+        np.abs(values - median) > OUTLIER_SD * spread,
+        f"the group's median {median:.2f}",
+    )
+    said = [
+        f"{r['participant_id']}: mean FC {v:.2f}"
+        for r, v in zip(rows, values, strict=True)
+    ]
+    return [
+        f"{said[i]} is far from {group}; look at its page." for i in np.flatnonzero(far)
+    ]
 
 
 def numbers(rows: Sequence[Row], column: str) -> np.ndarray:
     """Column as numbers, NaN where it holds none, (n_rows,)."""
     import pandas as pd
 
-    return pd.to_numeric(pd.Series([r[column] for r in rows]), errors="coerce").to_numpy(float)
+    return pd.to_numeric(
+        pd.Series([r[column] for r in rows]), errors="coerce"
+    ).to_numpy(float)

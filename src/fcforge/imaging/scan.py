@@ -73,10 +73,14 @@ def open_scan(path: Path) -> ScanHeader:
     tr = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
     # Tools that do not know the TR write 0 or, without a time unit, 1.
     unknown = tr <= 0 or (unit == "unknown" and zoom == 1.0)
-    return ScanHeader(path, image.shape, affine, None if unknown else round(tr, 6), code == 1)
+    return ScanHeader(
+        path, image.shape, affine, None if unknown else round(tr, 6), code == 1
+    )
 
 
-def repetition_time(scan: ScanHeader, said: float | None, override: float | None) -> float | None:
+def repetition_time(
+    scan: ScanHeader, said: float | None, override: float | None
+) -> float | None:
     """TR in seconds from the user, the sidecar (`said`) and the header, which must agree.
 
     Raises
@@ -151,7 +155,11 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
     if data.ndim != 3:
         raise DataError(f"shape {data.shape} is not one label volume.", where=path)
     labels = np.rint(data)
-    if not np.isfinite(data).all() or np.abs(labels - data).max() > 1e-3 or labels.min() < 0:
+    if (
+        not np.isfinite(data).all()
+        or np.abs(labels - data).max() > 1e-3
+        or labels.min() < 0
+    ):
         what = "labels must be whole numbers, 0 = outside; these are not."
         do = "Weighted maps: one per ROI in a 4D file. A probabilistic volume: make labels of it."
         raise DataError(what, where=path, do=do)
@@ -167,9 +175,13 @@ def read_mask(path: Path, scan: ScanHeader) -> np.ndarray:
         The mask lies on another grid.
     """
     labels, affine = read_labels(path)
-    if labels.shape != scan.shape[:3] or not np.allclose(affine, scan.affine, atol=1e-3):
+    if labels.shape != scan.shape[:3] or not np.allclose(
+        affine, scan.affine, atol=1e-3
+    ):
         grids = f"({labels.shape} and {scan.shape[:3]})"
-        what = f"wrong affine: mask {path.name} and scan are on different grids {grids}."
+        what = (
+            f"wrong affine: mask {path.name} and scan are on different grids {grids}."
+        )
         raise DataError(what, where=scan.path)
     return labels > 0
 

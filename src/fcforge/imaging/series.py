@@ -58,7 +58,9 @@ def read_series(path: Path, *, variable: str | None = None) -> Series:
     return series
 
 
-def match_atlas(series: Series, atlas: Atlas, path: Path, columns: slice | None = None) -> Series:
+def match_atlas(
+    series: Series, atlas: Atlas, path: Path, columns: slice | None = None
+) -> Series:
     """Bring columns into the atlas' order; a ROI the file lacks becomes a NaN column.
 
     Columns are matched by the atlas' names or codes where the header has them, else by position,
@@ -127,7 +129,9 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
     holes = np.flatnonzero(bad.any(axis=0) & ~bad.all(axis=0))
     if holes.size:
         known = len(names) == series.shape[1]
-        shown = ", ".join(names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist())
+        shown = ", ".join(
+            names[i] if known else f"ROI {i + 1}" for i in holes[:3].tolist()
+        )
         more = f" and {holes.size - 3} more" if holes.size > 3 else ""
         volumes = int(bad[:, holes].any(axis=1).sum())
         what = f"{shown}{more}: NaN or infinite in {volumes} of {len(series)} volumes."
@@ -135,7 +139,9 @@ def refuse_gaps(series: np.ndarray, names: Sequence[str] = (), where: str = "") 
         raise DataError(what, where=where, do=do)
 
 
-def pearson_fc(series: np.ndarray, names: Sequence[str] = (), where: str = "") -> np.ndarray:
+def pearson_fc(
+    series: np.ndarray, names: Sequence[str] = (), where: str = ""
+) -> np.ndarray:
     r"""FC of one subject.
 
     .. math:: r_{ij} = \frac{\sum_t (x_{ti}-\bar x_i)(x_{tj}-\bar x_j)}{(T-1) s_i s_j}
@@ -161,11 +167,15 @@ def pearson_fc(series: np.ndarray, names: Sequence[str] = (), where: str = "") -
     """
     series = np.asarray(series, dtype=float)
     if series.ndim != 2 or series.shape[0] < 3:
-        raise DataError(f"a time series of shape {series.shape} gives no FC.", where=where)
+        raise DataError(
+            f"a time series of shape {series.shape} gives no FC.", where=where
+        )
     refuse_gaps(series, names, where)
     good = np.flatnonzero(~empty_rois(series))
     if len(good) < 2:
-        raise DataError(f"{len(good)} of {series.shape[1]} ROIs have a signal.", where=where)
+        raise DataError(
+            f"{len(good)} of {series.shape[1]} ROIs have a signal.", where=where
+        )
     # Scaling by powers of two keeps the squares of very large or small signals in range.
     x = series[:, good]
     x = np.ldexp(x, -np.frexp(np.abs(x).max(axis=0))[1])

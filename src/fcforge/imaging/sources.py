@@ -61,10 +61,18 @@ class Source:
         return float(value) if value else None
 
 
-def source_of(path: Path, kind: Literal["scan", "series"], tool: str, **fields: Any) -> Source:
+def source_of(
+    path: Path, kind: Literal["scan", "series"], tool: str, **fields: Any
+) -> Source:
     """Source of a file: what its BIDS name does not say comes from `fields`."""
     found = entities(path.name)
-    places = {"sub": "subject", "ses": "session", "task": "task", "run": "run", "space": "space"}
+    places = {
+        "sub": "subject",
+        "ses": "session",
+        "task": "task",
+        "run": "run",
+        "space": "space",
+    }
     said = {field: found[key] for key, field in places.items() if key in found}
     variant = {key: found[key] for key in VARIANTS if key in found}
     named = {"subject": "", **fields, **said}
@@ -73,7 +81,9 @@ def source_of(path: Path, kind: Literal["scan", "series"], tool: str, **fields: 
 
 def entities(name: str) -> dict[str, str]:
     """BIDS entities of a file name: ``{"sub": "01", "task": "rest", ...}``."""
-    return {k: v for part in stem_of(name).split("_") for k, v in _ENTITY.findall(part)[:1]}
+    return {
+        k: v for part in stem_of(name).split("_") for k, v in _ENTITY.findall(part)[:1]
+    }
 
 
 def stem_of(name: str) -> str:

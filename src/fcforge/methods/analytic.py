@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from fcforge.graphs import centre_edges
-from fcforge.methods.base import Declared, Inputs, Lane, Method, Model, PublicView, SiteView
+from fcforge.methods.base import (
+    Declared,
+    Inputs,
+    Lane,
+    Method,
+    Model,
+    PublicView,
+    SiteView,
+)
 from fcforge.methods.shared import ridge
 from fcforge.randomness import torch_rng
 from fcforge.settings import Count, NotNegative, Positive
@@ -58,7 +66,9 @@ class Analytic(Method):
     def check_model(self, model: Model) -> None:
         """ROI strength is taken out of plain edges alone."""
         if self.centre:
-            ridge.require_plain_edges(self.where(), model, "Set centre = false, or features = 'z'.")
+            ridge.require_plain_edges(
+                self.where(), model, "Set centre = false, or features = 'z'."
+            )
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor:
         """Rows [1, x, t]; x is a fixed linear map of the edges, equal at every hospital."""
@@ -70,7 +80,9 @@ class Analytic(Method):
 
     def _basis(self, x: Tensor) -> Tensor:
         rng = torch_rng(0, "analytic projection", x.shape[1], self.projection)
-        basis = torch.randn(x.shape[1], self.projection, generator=rng, dtype=torch.float64)
+        basis = torch.randn(
+            x.shape[1], self.projection, generator=rng, dtype=torch.float64
+        )
         return basis.to(x) / math.sqrt(self.projection)
 
     def _to_edges(self, weight: Tensor, edges: Tensor) -> Tensor:
@@ -95,9 +107,13 @@ class Analytic(Method):
         worth = torch.full_like(public.y, self.public_weight, dtype=torch.float64)
         return self._add(model, lane, public.inputs(model), public.y, worth)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Add the site's statistics and solve again, where anybody asks for the solution."""
-        return self._add(model, lane, site.inputs(model), site.y, site.weight, site.wanted)
+        return self._add(
+            model, lane, site.inputs(model), site.y, site.weight, site.wanted
+        )
 
     def _add(
         self,

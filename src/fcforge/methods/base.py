@@ -44,7 +44,9 @@ class Lane(NamedTuple):
     def named(self) -> dict[str, Tensor]:
         """All tensors as ``params/...``, ``stats/...`` and ``state/...``: how lanes are stored."""
         parts = self._asdict().items()
-        return {f"{part}/{key}": v for part, values in parts for key, v in values.items()}
+        return {
+            f"{part}/{key}": v for part, values in parts for key, v in values.items()
+        }
 
     @classmethod
     def from_named(cls, tensors: Mapping[str, Tensor]) -> "Lane":
@@ -160,7 +162,9 @@ class Method(Checked):
         """Lane of a run with a start, before the first site; a network is pretrained already."""
         return lane
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """First look at a new site."""
         return lane
 
@@ -168,7 +172,9 @@ class Method(Checked):
         """Bank rows (n,) to train on at this site; the site's own by default."""
         return site.rows
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Last look at the site: Fisher information, masks, memory, generator."""
         return lane
 
@@ -178,9 +184,12 @@ class Method(Checked):
         By default what `start` makes: a state that does not grow. `lane` has the network.
         """
         params, stats = (
-            {k: v.to("meta") for k, v in part.items()} for part in (lane.params, lane.stats)
+            {k: v.to("meta") for k, v in part.items()}
+            for part in (lane.params, lane.stats)
         )
-        return alike(self.start(model, Lane(params, stats, {}), torch.Generator()).state)
+        return alike(
+            self.start(model, Lane(params, stats, {}), torch.Generator()).state
+        )
 
     def statistics_rows(self, model: Model, inputs: Inputs, y: Tensor) -> Tensor | None:
         """Rows (n, q) whose second moments the method keeps, for audits; None without any."""
@@ -201,13 +210,17 @@ class Method(Checked):
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Memory slots (replay_size,) for one step and their weights (summing to one)."""
-        raise AssertionError("a method with replay_size > 0 says which slots it replays")
+        raise AssertionError(
+            "a method with replay_size > 0 says which slots it replays"
+        )
 
     def recall(self, lane: Lane, inputs: Inputs, key: Tensor) -> Replay:
         """Remembered subjects of one step; `inputs` holds all rows of the bank."""
         return recall(lane.state, inputs, *self.draw(lane, key))
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Scalar loss of `params` and the batch-norm statistics after the step."""
         out = model.apply(params, lane.stats, batch.inputs, train=True, key=key)
         return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
@@ -224,6 +237,8 @@ class Method(Checked):
         """Scores (n, 2) for diagnosis."""
         return model.apply(lane.params, lane.stats, inputs).logits
 
-    def site_logits(self, model: Model, lane: Lane, inputs: Inputs, site: str) -> Tensor:
+    def site_logits(
+        self, model: Model, lane: Lane, inputs: Inputs, site: str
+    ) -> Tensor:
         """Scores of subjects known to come from `site`; only an oracle uses the name."""
         return self.logits(model, lane, inputs)

@@ -38,7 +38,9 @@ class Cumulative(Method):
         found = super().declares(model, lane, sites)
         return {**found, ROWS: Declared((None,), torch.int64, low=0)}
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Start from the untrained network."""
         return lane._replace(
             params={k: lane.state[f"fresh.{k}"] for k in lane.params},
@@ -49,7 +51,9 @@ class Cumulative(Method):
         """Everybody so far."""
         return torch.cat([lane.state[ROWS], site.rows])
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Keep the site's subjects."""
         kept = torch.cat([lane.state[ROWS], site.rows])
         return lane._replace(state={**lane.state, ROWS: kept})

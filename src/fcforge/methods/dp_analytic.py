@@ -70,10 +70,16 @@ class DPAnalytic(Method):
         """Mean (p,) and projection (p, k), both public: equal at every hospital."""
         if self.public:
             names = ("edge_mean", "edge_axes", "edge_spread")
-            mean, axes, spread = privacy.read_template(self.public, names, n_edges).values()
-            return mean.double(), (axes / spread[:, None])[: self.projection].mT.double()
+            mean, axes, spread = privacy.read_template(
+                self.public, names, n_edges
+            ).values()
+            return mean.double(), (axes / spread[:, None])[
+                : self.projection
+            ].mT.double()
         rng = torch_rng(0, "dp projection", n_edges, self.projection)
-        basis = torch.randn(n_edges, self.projection, generator=rng, dtype=torch.float64)
+        basis = torch.randn(
+            n_edges, self.projection, generator=rng, dtype=torch.float64
+        )
         # an edge (Fisher z over 0.2) has about unit spread: so has each projection
         return torch.zeros(n_edges, dtype=torch.float64), basis / math.sqrt(n_edges)
 
@@ -106,12 +112,18 @@ class DPAnalytic(Method):
         found = super().declares(model, lane, sites)
         said = {"epsilon": self.epsilon, "secret": float(self.noise == "secret")}
         sd = (
-            math.sqrt(2 * sites) * privacy.gaussian_sigma(self.epsilon, self.delta) * self._bound**2
+            math.sqrt(2 * sites)
+            * privacy.gaussian_sigma(self.epsilon, self.delta)
+            * self._bound**2
         )
-        found["noise"] = found["noise"]._replace(low=sd * (1 - 1e-9), high=sd * (1 + 1e-9))
+        found["noise"] = found["noise"]._replace(
+            low=sd * (1 - 1e-9), high=sd * (1 + 1e-9)
+        )
         return found | {k: found[k]._replace(low=v, high=v) for k, v in said.items()}
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Add the site's noisy statistics and solve again."""
         rows = self.statistics_rows(model, site.inputs(model), site.y)
         unit = torch.full_like(rows[0], self._bound)
@@ -120,7 +132,9 @@ class DPAnalytic(Method):
         # |row / unit|^2 <= 1/2 + 1 + 1/2
         found = privacy.noisy_moments(rows / unit, math.sqrt(2.0), self._sigma, rng)
         moments = lane.state["moments"] + found * torch.outer(unit, unit)
-        noise = torch.sqrt(lane.state["noise"] ** 2 + 2 * (self._sigma * self._bound**2) ** 2)
+        noise = torch.sqrt(
+            lane.state["noise"] ** 2 + 2 * (self._sigma * self._bound**2) ** 2
+        )
         weight, bias = ridge.private_ridge(moments, float(noise), self.penalty)
         state = {
             "moments": moments,
@@ -128,7 +142,11 @@ class DPAnalytic(Method):
             "epsilon": torch.full_like(noise, self.epsilon),
             "secret": torch.full_like(noise, float(self.noise == "secret")),
         }
-        mean, basis = (b.to(weight) for b in self._basis(lane.params["head.0.weight"].shape[1]))
+        mean, basis = (
+            b.to(weight) for b in self._basis(lane.params["head.0.weight"].shape[1])
+        )
         on_edges = basis @ weight
-        head = ridge.linear_head(centre_edges(on_edges[None])[0], bias - mean @ on_edges)
+        head = ridge.linear_head(
+            centre_edges(on_edges[None])[0], bias - mean @ on_edges
+        )
         return Lane(head, lane.stats, state)

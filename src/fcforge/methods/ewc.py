@@ -60,7 +60,9 @@ class EWC(penalty.Anchored):
         """Strength of the penalty."""
         return self.strength / 2
 
-    def information(self, model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
+    def information(
+        self, model: Model, lane: Lane, inputs: Inputs, y: Tensor
+    ) -> Params:
         """Fisher information of the site's training subjects."""
         if self.fisher == "exact":
             return exact_fisher(model, lane, inputs)
@@ -68,7 +70,9 @@ class EWC(penalty.Anchored):
             return penalty.loss_gradients(model, lane, inputs, y)
         return penalty.batch_gradients(model, lane, inputs, y)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Add the site's Fisher information and anchor."""
         new = self.information(model, lane, site.inputs(model), site.y)
         if not self.online:

@@ -44,7 +44,9 @@ class Majority(Method):
         device = next(iter(lane.params.values())).device
         return lane._replace(state={"count": torch.zeros(2, device=device)})
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Count the site's controls and patients."""
         seen = torch.bincount(site.y, minlength=2).to(lane.state["count"])
         return lane._replace(state={"count": lane.state["count"] + seen})

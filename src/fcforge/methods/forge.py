@@ -17,7 +17,16 @@ from typing import Self
 
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
+from fcforge.methods.base import (
+    Batch,
+    Inputs,
+    Lane,
+    Loss,
+    Model,
+    Params,
+    Replay,
+    cross_entropy,
+)
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
 from fcforge.replay.hcts import draw_slots
@@ -76,9 +85,13 @@ class Forge(SyntheticMemory):
 
     def draw(self, lane: Lane, key: Tensor) -> tuple[Tensor, Tensor]:
         """Slots of one step from the active subjects, with replacement."""
-        return draw_slots(self.active(lane.state), key, self.replay_size, self.site_weight)
+        return draw_slots(
+            self.active(lane.state), key, self.replay_size, self.site_weight
+        )
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Current cross-entropy, replay cross-entropy, logits and readout distillation."""
         replay = batch.replay
         if replay is None:

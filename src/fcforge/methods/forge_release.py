@@ -91,18 +91,24 @@ class ForgeRelease(PublicHead):
 
     def learn_public(self, model: Model, lane: Lane, public: PublicView) -> Lane:
         """No release yet: the public head."""
-        total = lane.params["head.0.weight"].new_zeros(public.start.n_axes + 2, dtype=torch.float64)
+        total = lane.params["head.0.weight"].new_zeros(
+            public.start.n_axes + 2, dtype=torch.float64
+        )
         zero = total.new_zeros(())
         state = {"release.sum": total, "release.variance": zero, "release.count": zero}
         return super().learn_public(model, lane._replace(state=state), public)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Add the site's release and solve again."""
         start = site.start
         epsilon = epsilon_of(self.mechanism, self.epsilon)
         features = site.inputs(model)["edges"].double().cpu()
         own = secret_rng(self.noise, site.rng("release"))
-        given = vector.release_vector(start, features, site.y.cpu(), epsilon, self.delta, own)
+        given = vector.release_vector(
+            start, features, site.y.cpu(), epsilon, self.delta, own
+        )
         was = lane.state
         state = {
             "release.sum": was["release.sum"] + given.to(was["release.sum"]),

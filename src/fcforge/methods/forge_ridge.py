@@ -133,16 +133,27 @@ class ForgeRidge(SyntheticMemory):
         state = {**lane.state, "public.head": head}
         return lane._replace(params=linear_head(head[:-1], head[-1]), state=state)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Solve the objective, then store the site's synthetic subjects."""
         return super().end_site(model, self._solve(model, lane, site, rng), site, rng)
 
-    def _solve(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def _solve(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Mean of the solutions for each choice; scores in between follow from the products."""
-        seen, edges = self._products(model, lane, site), site.bank.inputs(model)["edges"]
-        keys = torch.randint(2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32)
+        seen, edges = (
+            self._products(model, lane, site),
+            site.bank.inputs(model)["edges"],
+        )
+        keys = torch.randint(
+            2**31 - 1, (self.rounds,), generator=rng, dtype=torch.int32
+        )
         weight, bias = lane.params["head.0.weight"][1], lane.params["head.0.bias"][1]
-        score = torch.cat([edges[rows] @ weight for rows in seen.rows.split(CHUNK)]) + bias
+        score = (
+            torch.cat([edges[rows] @ weight for rows in seen.rows.split(CHUNK)]) + bias
+        )
         rounds = self.rounds if len(lane.state[ROWS]) and self.chooses else 1
         total, level = seen.gram.new_zeros(len(seen.gram)), seen.gram.new_zeros(())
         for done in range(1, rounds + 1):
@@ -150,22 +161,32 @@ class ForgeRidge(SyntheticMemory):
                 key = keys[done - 1].to(score.device)
                 lane = self.choose(partial(_looked_up, seen.place, score), lane, key)
             where, dual = self._ridge(seen, lane.state, edges.shape[1])
-            total, level = total.index_add(0, where, dual.coefficient), level + dual.bias
+            total, level = (
+                total.index_add(0, where, dual.coefficient),
+                level + dual.bias,
+            )
             score = seen.public + (seen.gram @ total + level) / done
         parts = zip(seen.rows.split(CHUNK), total.split(CHUNK), strict=True)
         head = sum(c @ edges[rows].double() for rows, c in parts) / rounds
         public = lane.state.get("public.head", head.new_zeros(len(head) + 1))
-        return lane._replace(params=linear_head(public[:-1] + head, public[-1] + level / rounds))
+        return lane._replace(
+            params=linear_head(public[:-1] + head, public[-1] + level / rounds)
+        )
 
     def _products(self, model: Model, lane: Lane, site: SiteView) -> Seen:
         """The open site, and the candidates and held-out subjects of the past ones."""
-        edges, held = site.bank.inputs(model)["edges"], [lane.state[k] for k in self.row_keys]
+        edges, held = (
+            site.bank.inputs(model)["edges"],
+            [lane.state[k] for k in self.row_keys],
+        )
         rows = torch.cat([site.rows, *held]).unique()
         rows = rows[rows >= 0]
         place = torch.zeros(len(edges), dtype=torch.int64, device=rows.device)
         place[rows] = torch.arange(len(rows), device=rows.device)
         t = 2.0 * site.y.double() - 1.0
-        mass = balance_classes(torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance)
+        mass = balance_classes(
+            torch.ones_like(t), site.y, torch.zeros_like(site.y), self.balance
+        )
         public = t.new_zeros(len(rows))
         if (head := lane.state.get("public.head")) is not None:
             parts = [edges[some].double() @ head[:-1] for some in rows.split(CHUNK)]
@@ -178,8 +199,13 @@ class ForgeRidge(SyntheticMemory):
         asked = self.targets(state, len(seen.t))
         chosen = seen.place[state[ROWS][asked.slot]]
         where = torch.cat([seen.own, chosen])
-        target = torch.cat([seen.t, asked.target]) - seen.public[where]  # what the public leave
-        mass, gram = torch.cat([seen.mass, asked.mass]), seen.gram[where[:, None], where]
+        target = (
+            torch.cat([seen.t, asked.target]) - seen.public[where]
+        )  # what the public leave
+        mass, gram = (
+            torch.cat([seen.mass, asked.mass]),
+            seen.gram[where[:, None], where],
+        )
         return where, dual_ridge(gram, target, mass, self.penalty * n_features)
 
     def targets(self, state: State, n: int) -> Recall:
@@ -198,7 +224,9 @@ class ForgeRidge(SyntheticMemory):
         if self.site_weight == "equal":
             mass = 1.0 / (quota[site].double() * max(len(quota), 1))
         elif self.site_weight == "quota":
-            mass = torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
+            mass = (
+                torch.full(slot.shape, 1.0 / max(len(slot), 1)).to(slot.device).double()
+            )
         else:
             mass = state["replay.share"][site].double() / quota[site].double()
         mass = balance_classes(mass, y, site, self.balance)

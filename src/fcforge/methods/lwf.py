@@ -15,7 +15,10 @@ from fcforge.settings import NotNegative, Positive
 
 def distillation(old: Tensor, new: Tensor, temperature: float) -> Tensor:
     """KL(softmax(old / T) || softmax(new / T)) of logits (n, 2), mean over subjects."""
-    target, log_new = F.log_softmax(old / temperature, -1), F.log_softmax(new / temperature, -1)
+    target, log_new = (
+        F.log_softmax(old / temperature, -1),
+        F.log_softmax(new / temperature, -1),
+    )
     return (target.exp() * (target - log_new)).sum(-1).mean()
 
 
@@ -45,7 +48,9 @@ class LwF(Taught):
     title = "LwF"
     source = "Li and Hoiem 2016 (ECCV)"
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Cross-entropy and distillation on the same forward pass."""
         old = teacher(lane)
         if old is None:
@@ -54,4 +59,6 @@ class LwF(Taught):
         taught = model.apply(*old, batch.inputs).logits
         weight = self.strength * (self.temperature**2 if self.scale_t2 else 1.0)
         loss = cross_entropy(out.logits, batch.y) + out.penalty
-        return loss + weight * distillation(taught, out.logits, self.temperature), out.stats
+        return loss + weight * distillation(
+            taught, out.logits, self.temperature
+        ), out.stats

@@ -12,7 +12,16 @@ import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
-from fcforge.methods.base import Batch, Declared, Lane, Loss, Method, SiteView, alike, cross_entropy
+from fcforge.methods.base import (
+    Batch,
+    Declared,
+    Lane,
+    Loss,
+    Method,
+    SiteView,
+    alike,
+    cross_entropy,
+)
 from fcforge.methods.shared.penalty import named, part
 from fcforge.models.base import Inputs, Model, Params
 from fcforge.randomness import derive
@@ -97,11 +106,17 @@ class PackNet(Method):
         for key in (k for k in found if k.startswith("owner/")):
             found[key] = found[key]._replace(low=0, high=sites)
         found["sites"] = Declared((sites,), torch.int64)
-        vectors = {k: v for k, v in {**lane.params, **lane.stats}.items() if v.dim() < 2}
+        vectors = {
+            k: v for k, v in {**lane.params, **lane.stats}.items() if v.dim() < 2
+        }
         copies = range(1, sites + 1) if self.norm == "per_site" else ()
-        return found | alike({f"own{k}/{n}": v for k in copies for n, v in vectors.items()})
+        return found | alike(
+            {f"own{k}/{n}": v for k in copies for n, v in vectors.items()}
+        )
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """One more site; its weights are the free ones until pruning."""
         if not any(bool((o == 0).any()) for o in part(lane.state, "owner").values()):
             raise ConfigError(
@@ -112,7 +127,9 @@ class PackNet(Method):
         sites = lane.state["sites"]
         code = sites.new_tensor([site_code(site.name)])
         state = {**lane.state, "sites": torch.cat([sites, code])}
-        return lane._replace(state={**state, "pruned": torch.zeros_like(state["pruned"])})
+        return lane._replace(
+            state={**state, "pruned": torch.zeros_like(state["pruned"])}
+        )
 
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Prune once, before the epochs that re-train."""
@@ -135,7 +152,8 @@ class PackNet(Method):
             owner[k] = torch.where(free & ~cut, t, own).to(own.dtype)
         pruned = torch.ones_like(lane.state["pruned"])
         return lane._replace(
-            params=params, state={**lane.state, **named("owner", owner), "pruned": pruned}
+            params=params,
+            state={**lane.state, **named("owner", owner), "pruned": pruned},
         )
 
     def _trained(self, lane: Lane) -> Params:
@@ -144,13 +162,21 @@ class PackNet(Method):
         shared = torch.full_like(pruned, t == 1 or self.norm == "per_site")
         owner = part(lane.state, "owner")
         return {
-            k: torch.where(pruned, owner[k] == t, owner[k] == 0) if k in owner else shared
+            k: torch.where(pruned, owner[k] == t, owner[k] == 0)
+            if k in owner
+            else shared
             for k in lane.params
         }
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Cross-entropy; batch norm as the first site left it where it is frozen."""
-        frozen = bool(lane.stats) and lane.state["sites"].shape[0] > 1 and self.norm == "freeze"
+        frozen = (
+            bool(lane.stats)
+            and lane.state["sites"].shape[0] > 1
+            and self.norm == "freeze"
+        )
         out = model.apply(params, lane.stats, batch.inputs, train=not frozen, key=key)
         return cross_entropy(out.logits, batch.y) + out.penalty, out.stats
 
@@ -162,16 +188,24 @@ class PackNet(Method):
     def after_step(self, before: Params, lane: Lane, grads: Params) -> Lane:
         """Put back what the optimiser must not have moved."""
         trained = self._trained(lane)
-        params = {k: torch.where(trained[k], p, before[k]) for k, p in lane.params.items()}
+        params = {
+            k: torch.where(trained[k], p, before[k]) for k, p in lane.params.items()
+        }
         return lane._replace(params=params)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Prune where no epoch was left for it; copy norms and biases where each site has its."""
         if not bool(lane.state["pruned"]):
             lane = self.begin_epoch(model, lane, {}, torch.zeros((), dtype=torch.int32))
         if self.norm == "freeze":
             return lane
-        vectors = {k: p.clone() for k, p in {**lane.params, **lane.stats}.items() if p.dim() < 2}
+        vectors = {
+            k: p.clone()
+            for k, p in {**lane.params, **lane.stats}.items()
+            if p.dim() < 2
+        }
         own = named(f"own{lane.state['sites'].shape[0]}", vectors)
         return lane._replace(state={**lane.state, **own})
 
@@ -193,7 +227,9 @@ class PackNet(Method):
         sites = lane.state["sites"].shape[0]
         if sites < 2 or self.route in ("last", "oracle"):
             return model.apply(lane.params, lane.stats, inputs).logits
-        seen = [model.apply(*self.network(lane, k + 1), inputs).logits for k in range(sites)]
+        seen = [
+            model.apply(*self.network(lane, k + 1), inputs).logits for k in range(sites)
+        ]
         log_p = torch.log_softmax(torch.stack(seen), -1)  # (sites, n, 2)
         if self.route == "mean_prob":
             return log_p.exp().mean(0).clamp_min(1e-30).log()
@@ -201,7 +237,9 @@ class PackNet(Method):
         best = entropy.argmin(0)[None, :, None].expand(1, -1, 2)
         return log_p.gather(0, best)[0]
 
-    def site_logits(self, model: Model, lane: Lane, inputs: Inputs, site: str) -> Tensor:
+    def site_logits(
+        self, model: Model, lane: Lane, inputs: Inputs, site: str
+    ) -> Tensor:
         """Scores; the oracle alone uses the site's name."""
         places = (lane.state["sites"] == site_code(site)).nonzero()[:, 0].tolist()
         if self.route != "oracle" or not places:

@@ -17,11 +17,18 @@ from torch import Tensor
 
 from fcforge import graphs
 from fcforge.methods.base import Batch, Lane, Loss, Method, Model, Params, SiteView
-from fcforge.replay.memory import admit, farthest_first_priority, random_priority, weighted_priority
+from fcforge.replay.memory import (
+    admit,
+    farthest_first_priority,
+    random_priority,
+    weighted_priority,
+)
 from fcforge.settings import Count
 
 
-def mean_cross_entropy(logits: Tensor, y: Tensor, counts: Tensor, balanced: bool) -> Tensor:
+def mean_cross_entropy(
+    logits: Tensor, y: Tensor, counts: Tensor, balanced: bool
+) -> Tensor:
     """Cross-entropy over the subjects that count, classes weighing the same if `balanced`.
 
     Parameters
@@ -74,7 +81,9 @@ class PDGNN(Method):
         """Empty memory of embeddings."""
         weight = lane.params["embed.weight"]
         free = torch.full((self.memory,), -1, dtype=torch.int64, device=weight.device)
-        one = model.prepare(torch.eye(model.n_rois, device=weight.device)[None])["topology"]
+        one = model.prepare(torch.eye(model.n_rois, device=weight.device)[None])[
+            "topology"
+        ]
         memory = {
             "memory.topology": weight.new_zeros(self.memory, *one.shape[1:]),
             "memory.y": torch.zeros_like(free),
@@ -83,18 +92,26 @@ class PDGNN(Method):
         }
         return lane._replace(state=memory)
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Current batch and the whole memory as one batch."""
         if self.memory == 0 and not self.balanced:
             return super().loss(model, params, lane, batch, key)
         memory = lane.state
         x = torch.cat([batch.inputs["topology"], memory["memory.topology"]])
         y = torch.cat([batch.y, memory["memory.y"]])
-        counts = torch.cat([torch.ones_like(batch.y), (memory["memory.site"] >= 0).long()])
+        counts = torch.cat(
+            [torch.ones_like(batch.y), (memory["memory.site"] >= 0).long()]
+        )
         out = model.apply(params, lane.stats, {"topology": x}, train=True, key=key)
-        return mean_cross_entropy(out.logits, y, counts.to(x.dtype), self.balanced), out.stats
+        return mean_cross_entropy(
+            out.logits, y, counts.to(x.dtype), self.balanced
+        ), out.stats
 
-    def priority(self, model: Any, site: SiteView, x: Tensor, rng: torch.Generator) -> Tensor:
+    def priority(
+        self, model: Any, site: SiteView, x: Tensor, rng: torch.Generator
+    ) -> Tensor:
         """Priority (n,) of the site's subjects; within a class the highest are stored."""
         if self.sampler == "random":
             return random_priority(len(x), rng, x.device)
@@ -108,7 +125,9 @@ class PDGNN(Method):
                 priority[mine] = farthest_first_priority(x[mine].flatten(1), rng)
         return priority
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Store embeddings of the site; earlier sites make room."""
         x = site.inputs(model)["topology"]
         new = {

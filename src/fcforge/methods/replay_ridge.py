@@ -61,7 +61,9 @@ class ReplayRidge(Rehearsal):
         """Nothing is drawn: everybody remembered is part of the one solution."""
         return 0
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Solve the objective, then offer the site's subjects to the memory."""
         return super().end_site(model, self._solve(model, lane, site), site, rng)
 
@@ -79,7 +81,9 @@ class ReplayRidge(Rehearsal):
     def asked(self, state: State, slot: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Targets and masses (k,) of remembered subjects, at a site of `n` subjects."""
         y, logits = state["memory.y"][slot], state["memory.logits"][slot].double()
-        mass = torch.full(y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device)
+        mass = torch.full(
+            y.shape, self.l1 + self.l2, dtype=torch.float64, device=y.device
+        )
         if self.weigh == "sites":
             site = state["memory.site"][slot]
             mass = mass * n / torch.bincount(site)[site]

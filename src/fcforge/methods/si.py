@@ -38,7 +38,9 @@ class SI(penalty.Anchored):
     title = "SI"
     source = "Zenke, Poole and Ganguli 2017 (ICML)"
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Path integral at zero."""
         zero = {k: torch.zeros_like(p) for k, p in lane.params.items()}
         begun = penalty.named("origin", lane.params) | penalty.named("path", zero)
@@ -58,9 +60,14 @@ class SI(penalty.Anchored):
         }
         return lane._replace(state={**lane.state, **penalty.named("path", moved)})
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Omega from the path integral; the anchor moves to this network."""
-        path, origin = penalty.part(lane.state, "path"), penalty.part(lane.state, "origin")
+        path, origin = (
+            penalty.part(lane.state, "path"),
+            penalty.part(lane.state, "origin"),
+        )
         omega = penalty.part(lane.state, "importance")
         for k, p in lane.params.items():
             gained = path[k].clamp_min(0.0) / ((p - origin[k]).square() + self.damping)

@@ -97,7 +97,9 @@ class TWP(penalty.Anchored):
     source = "Liu, Yang and Wang 2021 (AAAI)"
     models = ("gcn", "gat", "sage", "gae")
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Cross-entropy; with beta also the L1 norm of its gradient."""
 
         def plain(p: Params) -> tuple[Tensor, Any]:
@@ -111,11 +113,17 @@ class TWP(penalty.Anchored):
         norm = torch.stack([grads[k].abs().sum() for k in sorted(grads)]).sum()
         return value + self.beta * norm, stats
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Both importances of the site, weighted, and its anchor."""
         by_loss = penalty.loss_gradients(model, lane, site.inputs(model), site.y)
         importance = {k: self.loss_strength * v for k, v in by_loss.items()}
         near = graphs.adjacency(site.fc, model.tau, model.edges) != 0  # type: ignore[attr-defined]
-        topology = topology_importance(lane.params[FIRST], graphs.node_features(site.fc), near)
+        topology = topology_importance(
+            lane.params[FIRST], graphs.node_features(site.fc), near
+        )
         importance[FIRST] = importance[FIRST] + self.topology_strength * topology
-        return lane._replace(state=penalty.add_anchor(lane.state, lane.params, importance))
+        return lane._replace(
+            state=penalty.add_anchor(lane.state, lane.params, importance)
+        )

@@ -19,7 +19,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Inputs, Lane, Loss, Model, Params, Replay, cross_entropy
+from fcforge.methods.base import (
+    Batch,
+    Inputs,
+    Lane,
+    Loss,
+    Model,
+    Params,
+    Replay,
+    cross_entropy,
+)
 from fcforge.methods.shared.penalty import Taught, teacher
 from fcforge.methods.shared.rehearsal import Rehearsal
 from fcforge.models.layers import mean_max
@@ -102,10 +111,17 @@ class UGCL(Taught, Rehearsal):
     @property
     def draws(self) -> int:
         """One draw, unless it would count for nothing."""
-        weights = self.rehearsal, self.logits_weight, self.global_weight, self.local_weight
+        weights = (
+            self.rehearsal,
+            self.logits_weight,
+            self.global_weight,
+            self.local_weight,
+        )
         return int(max(weights) > 0)
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """Current and remembered subjects as one batch, the teacher on the remembered ones."""
         old, replay = teacher(lane), batch.replay
         if replay is None or old is None:
@@ -116,7 +132,9 @@ class UGCL(Taught, Rehearsal):
         with torch.no_grad():
             then, _ = look(model, *old, replay.inputs, None)
         loss = cross_entropy(now.logits[:n], batch.y)
-        return loss + self.remembered(GraphView(*(part[n:] for part in now)), then, replay), stats
+        return loss + self.remembered(
+            GraphView(*(part[n:] for part in now)), then, replay
+        ), stats
 
     def remembered(self, now: GraphView, then: GraphView, replay: Replay) -> Tensor:
         """What remembered subjects add to the loss, the teacher's view of them being `then`."""
@@ -126,5 +144,6 @@ class UGCL(Taught, Rehearsal):
             self.rehearsal * cross_entropy(now.logits, replay.y, replay.weight)
             + self.logits_weight * (now.logits - then.logits).square().mean()
             + self.global_weight * (1.0 - cosine).mean()
-            + self.local_weight * local_divergence(then.nodes, now.nodes, near, self.tau)
+            + self.local_weight
+            * local_divergence(then.nodes, now.nodes, near, self.tau)
         )

@@ -5,10 +5,28 @@ Pure numpy functions of `fcforge.types.RunResult`.
 
 from fcforge.metrics import continual
 from fcforge.metrics.cells import METRICS, cell_values, metric_named
-from fcforge.metrics.continual import SUMMARIES, aaa, accuracy_curve, fm, forgetting_curve
+from fcforge.metrics.continual import (
+    SUMMARIES,
+    aaa,
+    accuracy_curve,
+    fm,
+    forgetting_curve,
+)
 from fcforge.metrics.runs import Runs, finite, majority_result, score_matrix, summary
 
 __all__ = [
-    "METRICS", "SUMMARIES", "Runs", "aaa", "accuracy_curve", "cell_values", "continual", "finite",
-    "fm", "forgetting_curve", "majority_result", "metric_named", "score_matrix", "summary",
-]  # fmt: skip
+    "METRICS",
+    "SUMMARIES",
+    "Runs",
+    "aaa",
+    "accuracy_curve",
+    "cell_values",
+    "continual",
+    "finite",
+    "fm",
+    "forgetting_curve",
+    "majority_result",
+    "metric_named",
+    "score_matrix",
+    "summary",
+]

@@ -54,7 +54,9 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
     ordered, place = np.take_along_axis(values, order, -1), np.arange(values.shape[-1])
     new = np.ones(values.shape, dtype=bool)
     new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
-    ends = np.roll(new, -1, -1)  # the last of a row is followed by its first, which is new
+    ends = np.roll(
+        new, -1, -1
+    )  # the last of a row is followed by its first, which is new
     first = np.maximum.accumulate(np.where(new, place, 0), -1)
     last = np.where(ends, place, len(place))[..., ::-1]
     last = np.minimum.accumulate(last, -1)[..., ::-1]
@@ -78,7 +80,11 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
         below = ranks[..., control] - average_ranks(p[..., control])
         placement[..., patient] = above / np.float64(control.sum())
         placement[..., control] = 1 - below / np.float64(patient.sum())
-        half = placement[..., patient].sum(-1, keepdims=True) / np.float64(patient.sum()) / 2
+        half = (
+            placement[..., patient].sum(-1, keepdims=True)
+            / np.float64(patient.sum())
+            / 2
+        )
     value = placement - half
     one = np.ones(p.shape)
     return np.stack([value * patient, one * patient, value * control, one * control])
@@ -87,7 +93,9 @@ def _auroc_features(p: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _confusion(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """True and false positives, true and false negatives."""
     said, patient = p > THRESHOLD, y == 1
-    return np.stack([said & patient, said & ~patient, ~said & ~patient, ~said & patient])
+    return np.stack(
+        [said & patient, said & ~patient, ~said & ~patient, ~said & patient]
+    )
 
 
 def _brier(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -130,7 +138,9 @@ METRICS: dict[str, Metric] = {
     "f1": Metric("F1", _confusion, lambda s: 2 * s[0] / (2 * s[0] + s[1] + s[3])),
     "precision": Metric("precision", _confusion, _precision),
     "brier": Metric("Brier score", _brier, _ratio, lower_is_better=True),
-    "ece": Metric("ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True),
+    "ece": Metric(
+        "ECE", _ece, lambda s: np.abs(s[:-1]).sum(0) / s[-1], lower_is_better=True
+    ),
 }
 """All metrics by name. `precision` is 0 where nobody is called a patient (as scikit-learn's
 ``zero_division=0``); `ece` bins P(patient) into ten equal widths. Metrics that need both
@@ -174,10 +184,14 @@ def cell_values(
     return combined(features_of(p, y, m), m, weights)
 
 
-def combined(features: np.ndarray, metric: Metric, weights: np.ndarray | None) -> np.ndarray:
+def combined(
+    features: np.ndarray, metric: Metric, weights: np.ndarray | None
+) -> np.ndarray:
     """The metric of `features_of`, (k, ..., n) to (...), or (..., n_draws) under weights."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = features.sum(-1) if weights is None else _weighted_sums(features, weights)
+        sums = (
+            features.sum(-1) if weights is None else _weighted_sums(features, weights)
+        )
         return metric.combine(sums)
 
 

@@ -116,7 +116,9 @@ def forgetting_curve(a: np.ndarray) -> np.ndarray:
     learned = np.tri(n, dtype=bool)[:-1]
     best = np.maximum.accumulate(np.where(learned, a[..., :-1, :], -np.inf), axis=-2)
     drops = np.where(learned, best - a[..., 1:, :], 0.0)
-    return np.concatenate([first, _column_mean(drops, learned & _known(a)[..., None, :])], -1)
+    return np.concatenate(
+        [first, _column_mean(drops, learned & _known(a)[..., None, :])], -1
+    )
 
 
 def bwt(a: np.ndarray) -> np.ndarray:
@@ -150,7 +152,15 @@ def intransigence(a: np.ndarray, a_star: np.ndarray) -> np.ndarray:
     return _column_mean(a_star - np.diagonal(a, axis1=-2, axis2=-1), _known(a))
 
 
-SUMMARIES: tuple[str, ...] = ("acc", "aaa", "for_literal", "for_triangular", "fm", "bwt", "fwt")
+SUMMARIES: tuple[str, ...] = (
+    "acc",
+    "aaa",
+    "for_literal",
+    "for_triangular",
+    "fm",
+    "bwt",
+    "fwt",
+)
 
 _OF_MATRIX: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     f.__name__: f for f in (acc, aaa, for_literal, for_triangular, fm, bwt)
@@ -159,7 +169,10 @@ _LEVELS = ("acc", "aaa")
 
 
 def summaries_of(
-    full: np.ndarray, *, lower_is_better: bool = False, names: tuple[str, ...] = SUMMARIES
+    full: np.ndarray,
+    *,
+    lower_is_better: bool = False,
+    names: tuple[str, ...] = SUMMARIES,
 ) -> dict[str, np.ndarray]:
     """Summaries of matrices that carry the baseline as their row 0.
 

@@ -14,7 +14,10 @@ Baseline = Literal["initial", "majority"]
 
 MAJORITY, OWN_MAJORITY = (
     LearnerSpec(Component("majority"), Component(model), title=title)
-    for model, title in (("none", "majority class"), ("own", "majority class of each site"))
+    for model, title in (
+        ("none", "majority class"),
+        ("own", "majority class of each site"),
+    )
 )
 """The learners of `majority_result`."""
 
@@ -28,7 +31,8 @@ def baseline(result: RunResult, kind: Baseline = "initial") -> dict[str, np.ndar
     if kind == "initial":
         return dict(result.initial)
     return {
-        site: np.full(len(result.y[site]), result.train_positive[site]) for site in result.sites
+        site: np.full(len(result.y[site]), result.train_positive[site])
+        for site in result.sites
     }
 
 
@@ -51,7 +55,9 @@ class Runs:
     runs: list[RunResult]
     scores: dict[str, np.ndarray]
     place: dict[str, np.ndarray]
-    _known: dict[tuple[str, object], np.ndarray] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, object], np.ndarray] = field(
+        default_factory=dict, repr=False
+    )
 
     @classmethod
     def of(cls, runs: Sequence[RunResult], kind: Baseline = "initial") -> "Runs":
@@ -60,7 +66,9 @@ class Runs:
         scores, place = {}, {}
         for site in runs[0].sites:
             rows = [
-                row for r, b in zip(runs, before, strict=True) for row in (b[site], *r.scores[site])
+                row
+                for r, b in zip(runs, before, strict=True)
+                for row in (b[site], *r.scores[site])
             ]
             known: dict[bytes, int] = {}
             at = np.array([known.setdefault(row.tobytes(), len(known)) for row in rows])
@@ -83,10 +91,14 @@ class Runs:
         """`features_of` the site's scores, computed once. (k, m, n_test)."""
         key = site, metric.features
         if key not in self._known:
-            self._known[key] = features_of(self.scores[site], self.runs[0].y[site], metric)
+            self._known[key] = features_of(
+                self.scores[site], self.runs[0].y[site], metric
+            )
         return self._known[key]
 
-    def values(self, metric: str, weights: Callable[[str], np.ndarray] | None = None) -> np.ndarray:
+    def values(
+        self, metric: str, weights: Callable[[str], np.ndarray] | None = None
+    ) -> np.ndarray:
         """Score matrices (n_runs, T + 1, T); under `weights` of a site (n_draws, n_test) as many.
 
         Returns
@@ -96,7 +108,9 @@ class Runs:
         m = metric_named(metric)
 
         def cells(site: str, _: np.ndarray) -> np.ndarray:
-            return combined(self.features(site, m), m, weights(site) if weights else None)
+            return combined(
+                self.features(site, m), m, weights(site) if weights else None
+            )
 
         return self.stack(cells)
 
@@ -170,7 +184,9 @@ def finite(result: RunResult) -> bool:
     return all(bool(np.isfinite(s).all()) for s in result.scores.values())
 
 
-def constant_predictor(result: RunResult, tolerance: float = 1e-6) -> dict[str, np.ndarray]:
+def constant_predictor(
+    result: RunResult, tolerance: float = 1e-6
+) -> dict[str, np.ndarray]:
     """Cells in which a learner says the same of everybody.
 
     Returns
@@ -203,7 +219,10 @@ def majority_result(result: RunResult, *, own: bool = False) -> RunResult:
     n = np.array([len(result.y[s]) for s in order], dtype=float)
     share = np.array([result.train_positive[s] for s in order])
     prior = np.cumsum(n * share) / np.cumsum(n)  # (T,)
-    at = {s: np.full(len(order), result.train_positive[s]) if own else prior for s in result.y}
+    at = {
+        s: np.full(len(order), result.train_positive[s]) if own else prior
+        for s in result.y
+    }
     counts = {s: len(result.y[s]) for s in result.sites}
     return replace(
         result,

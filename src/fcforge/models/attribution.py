@@ -97,7 +97,11 @@ def attribute(scorer: Scorer, fc: Tensor, reference: Tensor) -> Attribution:
     along = _with_jumps if scorer.kept is not None else _smooth
     parts = [along(scorer, begin, step) for step in way]
     with torch.no_grad():
-        score = torch.cat([scorer.score(scan[None]) for scan in fc]) if len(fc) else begin[:0]
+        score = (
+            torch.cat([scorer.score(scan[None]) for scan in fc])
+            if len(fc)
+            else begin[:0]
+        )
         base = scorer.score(reference[None])[0]
     slope = torch.stack([s for s, _ in parts]) if parts else way
     jumps = torch.stack([j for _, j in parts]) if parts else way
@@ -164,7 +168,13 @@ class Deletion:
 
 
 def delete(
-    scorer: Scorer, fc: Tensor, reference: Tensor, found: Attribution, k: int, draws: int, rng: Any
+    scorer: Scorer,
+    fc: Tensor,
+    reference: Tensor,
+    found: Attribution,
+    k: int,
+    draws: int,
+    rng: Any,
 ) -> Deletion:
     """Deletion test of an attribution: its top edges must matter more than any others.
 
@@ -183,7 +193,9 @@ def delete(
     rows = []
     for scan, total, c in zip(here, found.score, found.contribution, strict=True):
         way = 1.0 if float(total - found.base) >= 0 else -1.0
-        random = torch.stack([torch.randperm(len(c), generator=rng)[:k] for _ in range(draws)])
+        random = torch.stack(
+            [torch.randperm(len(c), generator=rng)[:k] for _ in range(draws)]
+        )
         chosen = torch.cat([(way * c).topk(k).indices[None], random])
         changed = scan.repeat(len(chosen), 1).scatter(1, chosen, there[chosen])
         with torch.no_grad():

@@ -11,14 +11,18 @@ from fcforge.settings import Checked, Size
 
 Params = dict[str, Tensor]
 Inputs = dict[str, Tensor]
-Key = Tensor | None  # int32 scalar that dropout is drawn from; without one nothing is dropped
+Key = (
+    Tensor | None
+)  # int32 scalar that dropout is drawn from; without one nothing is dropped
 
 
 def gather(inputs: Inputs, rows: Tensor) -> Inputs:
     """Prepared inputs of some rows."""
     if rows.device.type != "cpu" or rows.dim() != 1:
         return {k: v[rows] for k, v in inputs.items()}
-    return {k: v.index_select(0, rows) for k, v in inputs.items()}  # a third of the time
+    return {
+        k: v.index_select(0, rows) for k, v in inputs.items()
+    }  # a third of the time
 
 
 class Output(NamedTuple):
@@ -53,7 +57,9 @@ class Model(Checked, ABC):
     kind: ClassVar[str] = "model"
     name: ClassVar[str]
     lr: ClassVar[float] = 1e-3
-    learns_readout: ClassVar[bool] = True  # False where the readout of a subject never changes
+    learns_readout: ClassVar[bool] = (
+        True  # False where the readout of a subject never changes
+    )
     belongs_to: ClassVar[str] = ""  # the only method that has a use for it, if any
 
     @abstractmethod
@@ -74,7 +80,13 @@ class Model(Checked, ABC):
 
     @abstractmethod
     def apply(
-        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
     ) -> Output:
         """Logits and readout of a prepared batch.
 

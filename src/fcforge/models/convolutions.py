@@ -31,7 +31,10 @@ class GCN(ConvolutionModel):
     def init_layer(self, rng: torch.Generator, layer: int, n_in: int) -> Params:
         """Glorot weight and zero bias, as PyG's ``GCNConv``."""
         weight = layers.glorot(rng, self.hidden, n_in)
-        return {f"conv{layer}.weight": weight, f"conv{layer}.bias": torch.zeros(self.hidden)}
+        return {
+            f"conv{layer}.weight": weight,
+            f"conv{layer}.bias": torch.zeros(self.hidden),
+        }
 
     def prepare(self, fc: Tensor) -> Inputs:
         """Normalised adjacency P and propagated node features P X, both (n, R, R).
@@ -40,7 +43,10 @@ class GCN(ConvolutionModel):
         its propagation in every step.
         """
         propagation = graphs.gcn_norm(graphs.adjacency(fc, self.tau, self.edges))
-        return {"propagation": propagation, "features": propagation @ graphs.node_features(fc)}
+        return {
+            "propagation": propagation,
+            "features": propagation @ graphs.node_features(fc),
+        }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
         """``P h W^T`` (the features of layer 0 come propagated)."""
@@ -146,7 +152,10 @@ class GAT(ConvolutionModel):
     def prepare(self, fc: Tensor) -> Inputs:
         """Attention mask and node features, both (n, R, R)."""
         adj = graphs.adjacency(fc, self.tau, self.edges)
-        return {"blocked": graphs.attention_mask(adj), "features": graphs.node_features(fc)}
+        return {
+            "blocked": graphs.attention_mask(adj),
+            "features": graphs.node_features(fc),
+        }
 
     def convolve(self, params: Params, layer: int, h: Tensor, inputs: Inputs) -> Tensor:
         """Attention-weighted sum over neighbours, heads side by side."""
@@ -155,8 +164,12 @@ class GAT(ConvolutionModel):
         # both scores of all heads are one thin product.
         by_head = weight.reshape(self.heads, -1, weight.shape[-1])  # (heads, c, in)
         ends = torch.cat([params[f"conv{layer}.target"], params[f"conv{layer}.source"]])
-        carried = (ends[:, None] @ torch.cat([by_head, by_head])).squeeze(1)  # (2 heads, in)
-        target, source = layers.linear(h, carried).transpose(-1, -2).split(self.heads, dim=-2)
+        carried = (ends[:, None] @ torch.cat([by_head, by_head])).squeeze(
+            1
+        )  # (2 heads, in)
+        target, source = (
+            layers.linear(h, carried).transpose(-1, -2).split(self.heads, dim=-2)
+        )
         scores = F.leaky_relu(target[..., :, None] + source[..., None, :], SLOPE)
         attention = layers.masked_softmax(scores, inputs["blocked"])  # (n, heads, R, R)
         values = layers.split_heads(layers.linear(h, weight), self.heads)
@@ -197,4 +210,6 @@ class SAGE(ConvolutionModel):
         weight, root = params[f"conv{layer}.weight"], params[f"conv{layer}.root"]
         if layer == 0:  # [M x, x] come side by side
             return layers.linear(h, torch.cat([weight, root], dim=-1))
-        return torch.baddbmm(layers.linear(h, root), inputs["mean"], layers.linear(h, weight))
+        return torch.baddbmm(
+            layers.linear(h, root), inputs["mean"], layers.linear(h, weight)
+        )

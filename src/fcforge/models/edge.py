@@ -68,7 +68,13 @@ class Linear(Model):
         return {"edges": edge_features(fc, self.features)}
 
     def apply(
-        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
     ) -> Output:
         """Logits of a prepared batch."""
         x = inputs["edges"]
@@ -100,7 +106,9 @@ class MLP(Model):
         n_edges = n_features(self.n_rois, self.features)
         params = layers.init_linear(rng, "embed", n_edges, self.hidden)
         params |= layers.init_norm(self.norm, "norm", self.hidden)
-        return params | layers.init_head(rng, "head", (self.hidden, max(self.hidden // 4, 2), 2))
+        return params | layers.init_head(
+            rng, "head", (self.hidden, max(self.hidden // 4, 2), 2)
+        )
 
     def init_stats(self) -> Params:
         """Running statistics of the batch norm, if any."""
@@ -111,7 +119,13 @@ class MLP(Model):
         return {"edges": edge_features(fc, self.features)}
 
     def apply(
-        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
     ) -> Output:
         """Logits and first hidden layer of a prepared batch."""
         h = layers.linear(inputs["edges"], params["embed.weight"])
@@ -119,12 +133,16 @@ class MLP(Model):
             self.norm, h, params["embed.bias"], params, stats, "norm", train
         )
         embedding = torch.relu(h)
-        dropped = layers.dropout(embedding, self.dropout, layers.dropout_keys(key, 1)[0])
+        dropped = layers.dropout(
+            embedding, self.dropout, layers.dropout_keys(key, 1)[0]
+        )
         logits = layers.head(params, "head", dropped, self.dropout, key)
         return Output(logits, embedding, new_stats)
 
 
-def topology_embedding(fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int) -> Tensor:
+def topology_embedding(
+    fc: Tensor, tau: float, kind: graphs.EdgeKind, hops: int
+) -> Tensor:
     """Propagated node features ``P^hops X`` (n, R, R): nothing learnt."""
     propagation = graphs.gcn_norm(graphs.adjacency(fc, tau, kind))
     x = graphs.node_features(fc)
@@ -170,7 +188,9 @@ class TEM(Model):
 
     def init(self, rng: torch.Generator) -> Params:
         """Glorot weights."""
-        n_in, n_out = (2, 1) if self.te == "pooled" else (1, 2)  # pooling doubles the width
+        n_in, n_out = (
+            (2, 1) if self.te == "pooled" else (1, 2)
+        )  # pooling doubles the width
         return {
             "embed.weight": layers.glorot(rng, self.hidden, n_in * self.n_rois),
             "head.weight": layers.glorot(rng, 2, n_out * self.hidden),
@@ -182,11 +202,21 @@ class TEM(Model):
         return {"topology": layers.mean_max(nodes) if self.te == "pooled" else nodes}
 
     def apply(
-        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
     ) -> Output:
         """Logits and hidden layer of a prepared batch."""
-        embedding = torch.relu(layers.linear(inputs["topology"], params["embed.weight"]))
+        embedding = torch.relu(
+            layers.linear(inputs["topology"], params["embed.weight"])
+        )
         if self.te == "nodes":
             embedding = layers.mean_max(embedding)
-        dropped = layers.dropout(embedding, self.dropout, layers.dropout_keys(key, 1)[0])
+        dropped = layers.dropout(
+            embedding, self.dropout, layers.dropout_keys(key, 1)[0]
+        )
         return Output(layers.linear(dropped, params["head.weight"]), embedding, {})

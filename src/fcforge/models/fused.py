@@ -50,11 +50,21 @@ def off() -> Iterator[None]:
 
 def fits(h: Tensor) -> bool:
     """Whether the kernels can take h: float32 on a CUDA device, Triton there, not `off`."""
-    return h.is_cuda and h.dtype == torch.float32 and _wanted.get() and kernels() is not None
+    return (
+        h.is_cuda
+        and h.dtype == torch.float32
+        and _wanted.get()
+        and kernels() is not None
+    )
 
 
 def norm_relu_dropout(
-    h: Tensor, weight: Tensor, bias: Tensor, key: Tensor | None, p: float, epsilon: float
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    key: Tensor | None,
+    p: float,
+    epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Training-mode batch norm of h (n, F) over n, then ReLU, then dropout with `key`.
 
@@ -70,12 +80,18 @@ def norm_relu_dropout(
     out, mean, inverse_sd = _Forward.apply(
         h[None], weight[None], bias[None], key[None], dropped, epsilon
     )
-    return out.squeeze(0), mean.squeeze(0), inverse_sd.squeeze(0)  # [0] would copy backwards
+    return (
+        out.squeeze(0),
+        mean.squeeze(0),
+        inverse_sd.squeeze(0),
+    )  # [0] would copy backwards
 
 
 def dropout(x: Tensor, p: float, key: Tensor) -> Tensor:
     """Inverted dropout of x (any shape) with the mask of `keep_mask`, one pass each way."""
-    return _Dropout.apply(x.reshape(1, -1), key[None], dropped_of_256(p)).reshape(x.shape)
+    return _Dropout.apply(x.reshape(1, -1), key[None], dropped_of_256(p)).reshape(
+        x.shape
+    )
 
 
 def mean_max(h: Tensor) -> Tensor:
@@ -91,7 +107,9 @@ class _OfLanes(torch.autograd.Function):
     """Operation on tensors whose first dimension is the lane: what vmap adds joins the lanes."""
 
     @classmethod
-    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+    def vmap(
+        cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[Any, Any]:
         out = cls.apply(*_merge(info.batch_size, in_dims, args))
         parts = out if isinstance(out, tuple) else (out,)
         split = tuple(x.reshape(info.batch_size, -1, *x.shape[1:]) for x in parts)
@@ -118,7 +136,9 @@ class _MeanMax(_OfLanes):
         return _module().mean_max(h.contiguous())
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
+    ) -> None:
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(output[1])
         ctx.n_rois = inputs[0].shape[2]
@@ -133,7 +153,9 @@ class _MeanMaxBackward(_Gradient):
 
     @staticmethod
     def forward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
-        return _module().mean_max_backward(grad.contiguous(), where.contiguous(), n_rois)
+        return _module().mean_max_backward(
+            grad.contiguous(), where.contiguous(), n_rois
+        )
 
 
 class _Dropout(_OfLanes):
@@ -161,7 +183,9 @@ class _Forward(_OfLanes):
         return _module().forward(h.contiguous(), *rest, ROWS)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
+    ) -> None:
         *saved, ctx.dropped, _ = inputs
         _, *moments = output
         ctx.mark_non_differentiable(*moments)
@@ -169,7 +193,12 @@ class _Forward(_OfLanes):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        return (*_Backward.apply(grad, *ctx.saved_tensors, ctx.dropped), None, None, None)
+        return (
+            *_Backward.apply(grad, *ctx.saved_tensors, ctx.dropped),
+            None,
+            None,
+            None,
+        )
 
 
 class _Backward(_Gradient):
@@ -186,12 +215,18 @@ def _module() -> Any:
     return found
 
 
-def _merge(size: int, in_dims: tuple[int | None, ...], args: tuple[Any, ...]) -> list[Any]:
+def _merge(
+    size: int, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
+) -> list[Any]:
     """Fold the dimension vmap adds into the lane dimension of every tensor."""
     merged = []
     for value, dim in zip(args, in_dims, strict=True):
         if isinstance(value, Tensor):
-            whole = value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
+            whole = (
+                value.expand(size, *value.shape)
+                if dim is None
+                else value.movedim(dim, 0)
+            )
             value = whole.reshape(-1, *whole.shape[2:])
         merged.append(value)
     return merged

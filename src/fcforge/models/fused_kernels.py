@@ -29,8 +29,12 @@ def _mix(h):
 @triton.jit
 def _kept(position, quarter, key, dropped):
     """Whether positions are kept, as `randomness.keep_mask`: four bytes of a hash serve four."""
-    byte = (position >= quarter).to(tl.int32)  # no division: it costs as much as the hash
-    byte += (position >= 2 * quarter).to(tl.int32) + (position >= 3 * quarter).to(tl.int32)
+    byte = (position >= quarter).to(
+        tl.int32
+    )  # no division: it costs as much as the hash
+    byte += (position >= 2 * quarter).to(tl.int32) + (position >= 3 * quarter).to(
+        tl.int32
+    )
     word = position - byte * quarter
     u = _mix(_mix(word * -1640531535 + key) ^ key)
     return ((u >> (byte * 8)) & 255) >= dropped
@@ -54,9 +58,18 @@ def _moments(h, mean, m2, n, F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.cons
 
 @triton.jit(do_not_specialize=["n", "chunks"])
 def _combine(
-    part, m2, mean, inverse_sd, n, chunks, epsilon,
-    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+    part,
+    m2,
+    mean,
+    inverse_sd,
+    n,
+    chunks,
+    epsilon,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    TILE: tl.constexpr,
+):
     """Chan's rule: moments of all rows of a lane from those of its blocks."""
     lane, col = tl.program_id(0), tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
@@ -75,17 +88,31 @@ def _combine(
         at = (lane * chunks + chunk[:, None]) * F + col[None, :]
         apart = tl.load(part + at, mask=there, other=0.0) - average[None, :]
         apart = tl.where(there, apart, 0.0)
-        square += apart * apart * count[:, None] + tl.load(m2 + at, mask=there, other=0.0)
+        square += apart * apart * count[:, None] + tl.load(
+            m2 + at, mask=there, other=0.0
+        )
     variance = tl.sum(square, 0) / n
     tl.store(mean + lane * F + col, average, mask=col < F)
-    tl.store(inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F)
+    tl.store(
+        inverse_sd + lane * F + col, 1.0 / tl.sqrt(variance + epsilon), mask=col < F
+    )
 
 
 @triton.jit
 def _block(
-    h, mean, inverse_sd, weight, bias, key, n, quarter, dropped,
-    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    h,
+    mean,
+    inverse_sd,
+    weight,
+    bias,
+    key,
+    n,
+    quarter,
+    dropped,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """The rows of this program.
 
     Returns where the lane starts, places in it and which of them exist, columns (places in
@@ -111,9 +138,21 @@ def _block(
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _apply(
-    h, out, mean, inverse_sd, weight, bias, key, n, quarter, dropped, scale,
-    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    h,
+    out,
+    mean,
+    inverse_sd,
+    weight,
+    bias,
+    key,
+    n,
+    quarter,
+    dropped,
+    scale,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """``relu(norm(h)) * mask``."""
     base, position, there, _, _, _, y, _, passes = _block(
         h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
@@ -123,14 +162,30 @@ def _apply(
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _gradient_sums(
-    g, h, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
-    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    g,
+    h,
+    mean,
+    inverse_sd,
+    weight,
+    bias,
+    key,
+    dw,
+    db,
+    n,
+    quarter,
+    dropped,
+    scale,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """Sums over a block of rows of the gradient at the norm's output, and of it times x-hat."""
     base, position, there, _, inside, hat, _, _, passes = _block(
         h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
     )
-    dy = tl.where(passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
+    dy = tl.where(
+        passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0
+    )
     chunk = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
     part = chunk * F + tl.arange(0, BLOCK)
     tl.store(dw + part, tl.sum(dy * hat, 0), mask=inside)
@@ -139,14 +194,31 @@ def _gradient_sums(
 
 @triton.jit(do_not_specialize=["n", "quarter", "dropped"])
 def _gradient(
-    g, h, dh, mean, inverse_sd, weight, bias, key, dw, db, n, quarter, dropped, scale,
-    F: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    g,
+    h,
+    dh,
+    mean,
+    inverse_sd,
+    weight,
+    bias,
+    key,
+    dw,
+    db,
+    n,
+    quarter,
+    dropped,
+    scale,
+    F: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """Gradient of h: ``w r (dy - (db + x-hat dw) / n)``."""
     base, position, there, at, inside, hat, _, slope, passes = _block(
         h, mean, inverse_sd, weight, bias, key, n, quarter, dropped, F, BLOCK, ROWS
     )
-    dy = tl.where(passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0)
+    dy = tl.where(
+        passes, tl.load(g + base + position, mask=there, other=0.0) * scale, 0.0
+    )
     sum_w = tl.load(dw + at, mask=inside, other=0.0)[None, :]
     sum_b = tl.load(db + at, mask=inside, other=0.0)[None, :]
     tl.store(dh + base + position, slope * (dy - (sum_b + hat * sum_w) / n), mask=there)
@@ -168,15 +240,22 @@ def dropout(x: Tensor, key: Tensor, dropped: int) -> Tensor:
     lanes, n = x.shape
     out, block = torch.empty_like(x), 1024
     numbers = n, triton.cdiv(n, 4), dropped, 256.0 / (256 - dropped)
-    _dropout[(triton.cdiv(n, block), lanes)](x, out, key.contiguous(), *numbers, BLOCK=block)
+    _dropout[(triton.cdiv(n, block), lanes)](
+        x, out, key.contiguous(), *numbers, BLOCK=block
+    )
     return out
 
 
 @triton.jit(do_not_specialize=["R"])
-def _mean_max(h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+def _mean_max(
+    h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+):
     """Mean, maximum and its place over the ROIs of one graph."""
     graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
-    total, top = tl.zeros([BLOCK], tl.float32), tl.full([BLOCK], float("-inf"), tl.float32)
+    total, top = (
+        tl.zeros([BLOCK], tl.float32),
+        tl.full([BLOCK], float("-inf"), tl.float32),
+    )
     place = tl.zeros([BLOCK], tl.int32)
     for first in range(0, R, TILE):
         row = first + tl.arange(0, TILE)
@@ -193,7 +272,9 @@ def _mean_max(h, out, where, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.c
 
 
 @triton.jit(do_not_specialize=["R"])
-def _mean_max_gradient(g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+def _mean_max_gradient(
+    g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
+):
     """A share of the mean's gradient everywhere, the maximum's where it was."""
     graph, col = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     even = tl.load(g + graph * 2 * F + col, mask=col < F, other=0.0) / R
@@ -203,7 +284,9 @@ def _mean_max_gradient(g, where, dh, R, F: tl.constexpr, BLOCK: tl.constexpr, TI
         row = first + tl.arange(0, TILE)
         there = (row[:, None] < R) & (col[None, :] < F)
         at = (graph * R + row[:, None]) * F + col[None, :]
-        value = even[None, :] + tl.where(row[:, None] == place[None, :], top[None, :], 0.0)
+        value = even[None, :] + tl.where(
+            row[:, None] == place[None, :], top[None, :], 0.0
+        )
         tl.store(dh + at, value, mask=there)
 
 
@@ -226,16 +309,28 @@ def mean_max_backward(grad: Tensor, where: Tensor, n_rois: int) -> Tensor:
     return dh
 
 
-def _launch(h: Tensor, dropped: int, rows: int) -> tuple[tuple[int, int], tuple[Any, ...], dict]:
+def _launch(
+    h: Tensor, dropped: int, rows: int
+) -> tuple[tuple[int, int], tuple[Any, ...], dict]:
     """Grid, (n, quarter, dropped, scale) and constants of one launch."""
     lanes, n, width = h.shape
     grid = (triton.cdiv(n, rows), lanes)
     numbers = (n, triton.cdiv(n * width, 4), dropped, 256.0 / (256 - dropped))
-    return grid, numbers, {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows}
+    return (
+        grid,
+        numbers,
+        {"F": width, "BLOCK": triton.next_power_of_2(width), "ROWS": rows},
+    )
 
 
 def forward(
-    h: Tensor, weight: Tensor, bias: Tensor, key: Tensor, dropped: int, epsilon: float, rows: int
+    h: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    key: Tensor,
+    dropped: int,
+    epsilon: float,
+    rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Output, mean and inverse standard deviation; see `fused.norm_relu_dropout`."""
     grid, numbers, sizes = _launch(h, dropped, rows)
@@ -246,7 +341,7 @@ def forward(
     mean, inverse_sd = h.new_empty(2, lanes, width)
     _combine[(lanes,)](
         part[0], part[1], mean, inverse_sd, n, grid[0], epsilon, TILE=32, **sizes
-    )  # fmt: skip
+    )
     out = torch.empty_like(h)
     _apply[grid](h, out, mean, inverse_sd, weight, bias, key, *numbers, **sizes)
     return out, mean, inverse_sd

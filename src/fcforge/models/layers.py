@@ -63,7 +63,9 @@ def dropout_keys(key: Key, n: int, first: int = 0) -> Sequence[Key]:
     """Dropout keys of `n` layers from number `first` on; None where nothing is dropped."""
     if key is None:
         return [None] * n
-    return fold(key, torch.arange(first, first + n, dtype=torch.int32, device=key.device)).unbind()
+    return fold(
+        key, torch.arange(first, first + n, dtype=torch.int32, device=key.device)
+    ).unbind()
 
 
 def init_norm(kind: str, name: str, width: int) -> Params:
@@ -116,7 +118,12 @@ def batch_norm(
 
 
 def running(
-    mean: Tensor, var: Tensor, offset: Tensor, batch_mean: Tensor, inverse_sd: Tensor, n: int
+    mean: Tensor,
+    var: Tensor,
+    offset: Tensor,
+    batch_mean: Tensor,
+    inverse_sd: Tensor,
+    n: int,
 ) -> tuple[Tensor, Tensor]:
     """Running mean and variance after a batch of n rows, to whose mean `offset` belongs."""
     batch_mean, inverse_sd = batch_mean.detach(), inverse_sd.detach()
@@ -131,7 +138,13 @@ def layer_norm(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def normalise(
-    kind: str, h: Tensor, offset: Tensor, params: Params, stats: Params, name: str, train: bool
+    kind: str,
+    h: Tensor,
+    offset: Tensor,
+    params: Params,
+    stats: Params,
+    name: str,
+    train: bool,
 ) -> tuple[Tensor, Params]:
     """Normalisation layer `name` of ``h + offset``; returns its new statistics too."""
     if kind == "none":
@@ -161,7 +174,9 @@ def norm_relu_dropout(
         return dropout(torch.relu(h), p, key), new
     weight, bias = params[f"{name}.weight"], params[f"{name}.bias"] + 0.0 * offset
     flat = h.reshape(-1, h.shape[-1])
-    out, batch_mean, inverse_sd = fused.norm_relu_dropout(flat, weight, bias, key, p, EPSILON)
+    out, batch_mean, inverse_sd = fused.norm_relu_dropout(
+        flat, weight, bias, key, p, EPSILON
+    )
     old = stats[f"{name}.mean"], stats[f"{name}.var"]
     mean, var = running(*old, offset, batch_mean, inverse_sd, flat.shape[0])
     return out.reshape(h.shape), {f"{name}.mean": mean, f"{name}.var": var}
@@ -223,7 +238,9 @@ def head(params: Params, name: str, x: Tensor, p: float, key: Key) -> Tensor:
     -------
     Tensor of shape (n, out)
     """
-    depth = sum(key.startswith(f"{name}.") and key.endswith(".weight") for key in params)
+    depth = sum(
+        key.startswith(f"{name}.") and key.endswith(".weight") for key in params
+    )
     for i, own in enumerate([*dropout_keys(key, depth - 1, HEAD_KEYS), None]):
         weight, bias = params[f"{name}.{i}.weight"], params[f"{name}.{i}.bias"]
         x = linear(x, weight) + bias

@@ -71,7 +71,13 @@ class GraphModel(Model):
         return 0.0
 
     def apply(
-        self, params: Params, stats: Params, inputs: Inputs, *, train: bool = False, key: Key = None
+        self,
+        params: Params,
+        stats: Params,
+        inputs: Inputs,
+        *,
+        train: bool = False,
+        key: Key = None,
     ) -> Output:
         """Logits, 2F readout and statistics of a prepared batch; in training the penalty."""
         nodes, new_stats = self.encode(params, stats, inputs, train, key)
@@ -131,7 +137,9 @@ class ConvolutionModel(GraphModel):
         return h, new_stats
 
 
-def attend(query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: int) -> Tensor:
+def attend(
+    query: Tensor, keys: Tensor, values: Tensor, blocked: Tensor, heads: int
+) -> Tensor:
     r"""Scaled dot-product attention over open pairs.
 
     .. math:: \mathrm{softmax}_{j \in N(i) \cup \{i\}} (q_i \cdot k_j / \sqrt{c}) \, v_j
@@ -173,7 +181,11 @@ class GraphTransformer(GraphModel):
 
     def norms(self) -> list[str]:
         """Two in every block: after attention and after the feed-forward network."""
-        return [f"block{i}.norm_{part}" for i in range(self.depth) for part in ("attn", "ffn")]
+        return [
+            f"block{i}.norm_{part}"
+            for i in range(self.depth)
+            for part in ("attn", "ffn")
+        ]
 
     def init(self, rng: torch.Generator) -> Params:
         """Linear layers as ``torch.nn.Linear``, norms at identity."""
@@ -196,7 +208,8 @@ class GraphTransformer(GraphModel):
             "blocked": graphs.attention_mask(adj),
             "features": graphs.node_features(fc),
             # Entries of a unit vector over R ROIs are about 1/sqrt(R); features are about 1.
-            "places": graphs.laplacian_coordinates(adj, self.coordinates) * fc.shape[-1] ** 0.5,
+            "places": graphs.laplacian_coordinates(adj, self.coordinates)
+            * fc.shape[-1] ** 0.5,
         }
 
     def _linear(self, params: Params, name: str, h: Tensor) -> Tensor:

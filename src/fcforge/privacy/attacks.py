@@ -58,8 +58,12 @@ def kde_log_density(x: Array, points: Array) -> Array:
     m, d = points.shape
     cov = np.atleast_2d(np.cov(points.T)) * m ** (-2.0 / (d + 4))
     cov[np.diag_indices(d)] += 1e-9 * max(np.trace(cov) / d, TINY)
-    energy = -0.5 * distances(x, points, metric="mahalanobis", VI=np.linalg.inv(cov)) ** 2
-    constant = np.log(m) + 0.5 * (d * np.log(2 * np.pi) + np.linalg.slogdet(cov).logabsdet)
+    energy = (
+        -0.5 * distances(x, points, metric="mahalanobis", VI=np.linalg.inv(cov)) ** 2
+    )
+    constant = np.log(m) + 0.5 * (
+        d * np.log(2 * np.pi) + np.linalg.slogdet(cov).logabsdet
+    )
     return logsumexp(energy, axis=1) - constant
 
 
@@ -95,7 +99,12 @@ def class_mean(y: Array, records: Array, records_y: Array) -> Array:
 
 
 def mean_shift(
-    x: Array, y: Array, records: Array, records_y: Array, reference: Array, reference_y: Array
+    x: Array,
+    y: Array,
+    records: Array,
+    records_y: Array,
+    reference: Array,
+    reference_y: Array,
 ) -> Array:
     r"""Summary-statistic attack, :math:`\langle x - \tfrac12(m_S + m_R),\, m_S - m_R\rangle`.
 
@@ -114,10 +123,9 @@ def other_scan(half: Array, records: Array, reference: Array) -> Array:
     AUC against a copying generator from 0.92 to 0.95.
     """
     mean = reference.mean(0)
-    return (
-        correlations(half - mean, records - mean).max(1)
-        - correlations(half - mean, reference - mean).max(1)
-    )  # fmt: skip
+    return correlations(half - mean, records - mean).max(1) - correlations(
+        half - mean, reference - mean
+    ).max(1)
 
 
 def linked_by_distance(x: Array, records: Array) -> Array:
@@ -211,10 +219,15 @@ def _ratio(own: Array, shadows: Array, inside: Array) -> Array:
     mean_in = np.where(n_in > 0, mean_in, mean_out + gap)
     mean_out = np.where(n_out > 0, mean_out, mean_in - gap)
     ratio = np.zeros(len(own))
-    for mean, mask, count, sign in ((mean_in, inside, n_in, 1.0), (mean_out, ~inside, n_out, -1.0)):
+    for mean, mask, count, sign in (
+        (mean_in, inside, n_in, 1.0),
+        (mean_out, ~inside, n_out, -1.0),
+    ):
         freedom = max(int(np.maximum(count - 1, 0).sum()), 1)
         spread = (((shadows - mean) * mask[..., None]) ** 2).sum((0, 1)) / freedom
         floor = 1e-6 * shadows.reshape(-1, shadows.shape[-1]).var(0) + TINY
         variance = (spread + floor) * (1 + 1 / np.maximum(count, 1))
-        ratio += sign * (-0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)).sum(1)
+        ratio += sign * (
+            -0.5 * (own - mean) ** 2 / variance - 0.5 * np.log(variance)
+        ).sum(1)
     return ratio

@@ -28,7 +28,9 @@ class Measured:
         return [round(float(v), 4) for v in (self.value, self.low, self.high)]
 
 
-def auc(inside: Array, outside: Array, p: Array | None = None, q: Array | None = None) -> Any:
+def auc(
+    inside: Array, outside: Array, p: Array | None = None, q: Array | None = None
+) -> Any:
     r"""Area under the ROC curve, :math:`P(s_{in} > s_{out}) + \frac12 P(s_{in} = s_{out})`.
 
     Examples
@@ -48,7 +50,11 @@ def _or_ones(weight: Array | None, people: Array) -> Array:
 
 
 def tpr_at_fpr(
-    inside: Array, outside: Array, fpr: float = 0.01, p: Array | None = None, q: Array | None = None
+    inside: Array,
+    outside: Array,
+    fpr: float = 0.01,
+    p: Array | None = None,
+    q: Array | None = None,
 ) -> float:
     """Share of members above the lowest threshold that at most `fpr` of the outsiders exceed.
 
@@ -70,7 +76,9 @@ def tpr_at_fpr(
     return float(p[inside > threshold].sum() / p.sum())
 
 
-def _weights(rng: Generator, n_draws: int, worlds: int, subjects: int) -> tuple[Array, Array]:
+def _weights(
+    rng: Generator, n_draws: int, worlds: int, subjects: int
+) -> tuple[Array, Array]:
     """Bayesian-bootstrap weights of subjects (n_draws, n), the same in all worlds, and of worlds.
 
     One world weighs one: then subjects alone are drawn.
@@ -104,7 +112,12 @@ def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -
 
 
 def membership(
-    scores: Array, member: Array, rng: Generator, *, fpr: float = 0.01, n_draws: int = 200
+    scores: Array,
+    member: Array,
+    rng: Generator,
+    *,
+    fpr: float = 0.01,
+    n_draws: int = 200,
 ) -> tuple[Measured, Measured]:
     """AUC (mean over worlds) and TPR at `fpr` (worlds pooled) of an attack.
 
@@ -131,17 +144,24 @@ def membership(
     plain = float(mean_auc(scores, member, np.ones((1, n)), np.ones((1, worlds)))[0])
     area = _interval(plain, mean_auc(scores, member, *draws))
     rates = np.array([tpr(*pair) for pair in zip(*draws, strict=True)])
-    rate = _share_interval(tpr(np.ones(n), np.ones(worlds)), rates, int(inside.any(0).sum()))
+    rate = _share_interval(
+        tpr(np.ones(n), np.ones(worlds)), rates, int(inside.any(0).sum())
+    )
     return area, rate
 
 
-def identification(hits: Array, member: Array, rng: Generator, *, n_draws: int = 200) -> Measured:
+def identification(
+    hits: Array, member: Array, rng: Generator, *, n_draws: int = 200
+) -> Measured:
     """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
     inside = member == MEMBER
 
     def rate(w: Array) -> float:
         return float(np.average(hits[inside], weights=w[inside]))
 
-    weights = [np.outer(v, s) for s, v in zip(*_weights(rng, n_draws, *hits.shape), strict=True)]
+    weights = [
+        np.outer(v, s)
+        for s, v in zip(*_weights(rng, n_draws, *hits.shape), strict=True)
+    ]
     values = np.array([rate(w) for w in weights])
     return _share_interval(rate(np.ones(hits.shape)), values, int(inside.any(0).sum()))

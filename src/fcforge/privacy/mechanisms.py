@@ -113,10 +113,14 @@ def rdp_of_step(rate: float, sigma: float, order: int) -> float:
     if rate >= 1.0:
         return order / (2 * sigma**2)
     terms = [
-        math.lgamma(order + 1) - math.lgamma(i + 1) - math.lgamma(order - i + 1)
-        + i * math.log(rate) + (order - i) * math.log1p(-rate) + (i * i - i) / (2 * sigma**2)
+        math.lgamma(order + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(order - i + 1)
+        + i * math.log(rate)
+        + (order - i) * math.log1p(-rate)
+        + (i * i - i) / (2 * sigma**2)
         for i in range(order + 1)
-    ]  # fmt: skip
+    ]
     top = max(terms)
     return (top + math.log(sum(math.exp(t - top) for t in terms))) / (order - 1)
 
@@ -142,7 +146,9 @@ def spent(
     found = []
     for a in orders:
         total = steps * rdp_of_step(rate, sigma, a)
-        found.append(total - (math.log(delta) + math.log(a)) / (a - 1) + math.log1p(-1 / a))
+        found.append(
+            total - (math.log(delta) + math.log(a)) / (a - 1) + math.log1p(-1 / a)
+        )
     return max(0.0, min(found))
 
 
@@ -154,10 +160,14 @@ def sigma_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
 
 def clip_rows(rows: Tensor, bound: float) -> Tensor:
     """Rows (n, q) shortened to L2 norm at most `bound`; shorter ones are left as they are."""
-    return rows * (bound / rows.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp(max=1.0)
+    return rows * (bound / rows.norm(dim=1, keepdim=True).clamp_min(1e-30)).clamp(
+        max=1.0
+    )
 
 
-def noisy_moments(rows: Tensor, bound: float, sigma: float, rng: torch.Generator) -> Tensor:
+def noisy_moments(
+    rows: Tensor, bound: float, sigma: float, rng: torch.Generator
+) -> Tensor:
     r"""Second moments :math:`\sum_i a_i a_i^\top` of clipped rows, with Gaussian noise.
 
     One person changes the sum by :math:`\|a a^\top\|_F = \|a\|^2 \le` bound^2. A symmetric
@@ -175,20 +185,29 @@ def clipped_sum(grads: dict[str, Tensor], bound: float) -> dict[str, Tensor]:
     """Sum over subjects of gradients shortened to joint L2 norm at most `bound`."""
     import torch
 
-    norm = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
+    norm = (
+        torch.stack([g.flatten(1).square().sum(1) for g in grads.values()])
+        .sum(0)
+        .sqrt()
+    )
     factor = (bound / norm.clamp_min(1e-30)).clamp(max=1.0)
     return {k: torch.tensordot(factor, g, dims=1) for k, g in grads.items()}
 
 
 def noisy_gradient(
-    grads: dict[str, Tensor], bound: float, sigma: float, size: float, rng: torch.Generator
+    grads: dict[str, Tensor],
+    bound: float,
+    sigma: float,
+    size: float,
+    rng: torch.Generator,
 ) -> dict[str, Tensor]:
     """(clipped sum + N(0, (sigma bound)^2)) / expected batch size: one DP-SGD step's gradient."""
     import torch
 
     total = clipped_sum(grads, bound)
     return {
-        k: (g + sigma * bound * torch.randn(g.shape, generator=rng, device=g.device)) / size
+        k: (g + sigma * bound * torch.randn(g.shape, generator=rng, device=g.device))
+        / size
         for k, g in total.items()
     }
 
@@ -198,8 +217,14 @@ def secret_rng(noise: Noise, rng: torch.Generator) -> torch.Generator:
     import torch
 
     if noise not in ("secret", "seeded"):
-        raise ConfigError(f"noise '{noise}' is not known.", do="Use 'secret' or 'seeded'.")
-    return torch.Generator().manual_seed(secrets.randbits(63)) if noise == "secret" else rng
+        raise ConfigError(
+            f"noise '{noise}' is not known.", do="Use 'secret' or 'seeded'."
+        )
+    return (
+        torch.Generator().manual_seed(secrets.randbits(63))
+        if noise == "secret"
+        else rng
+    )
 
 
 def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Tensor]:
@@ -217,5 +242,7 @@ def read_template(path: str, names: Sequence[str], n_edges: int) -> dict[str, Te
             do="Make one with fcforge.privacy.template.write_template.",
         ) from error
     if any(array.shape[-1] != n_edges for array in found.values() if array.ndim == 2):
-        raise DataError(f"is of another atlas: these scans have {n_edges} edges.", where=path)
+        raise DataError(
+            f"is of another atlas: these scans have {n_edges} edges.", where=path
+        )
     return {name: torch.from_numpy(array) for name, array in found.items()}

@@ -46,7 +46,9 @@ def from_reference(reference: Array, members: Array, noise: float) -> Expectatio
 
     mean, n = reference.mean(0), float(members.mean())
     spread = n * (1 + n / len(reference)) * ledoit_wolf(reference)[0]
-    return Expectation(np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean)))
+    return Expectation(
+        np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean))
+    )
 
 
 def from_everybody(rows: Array, members: Array, noise: float) -> Expectation:
@@ -57,7 +59,9 @@ def from_everybody(rows: Array, members: Array, noise: float) -> Expectation:
     """
     mean, n = rows.mean(0), float(members.mean())
     spread = n * (1 - n / len(rows)) * np.cov(rows.T)
-    return Expectation(np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean)))
+    return Expectation(
+        np.outer(members, mean), mean, spread + noise**2 * np.eye(len(mean))
+    )
 
 
 def likelihood_ratio(totals: Array, rows: Array, expected: Expectation) -> Array:
@@ -66,13 +70,22 @@ def likelihood_ratio(totals: Array, rows: Array, expected: Expectation) -> Array
     .. math:: \Lambda = (v - \mu)^\top V^{-1} (T - E T) - \tfrac12 (v - \mu)^\top V^{-1} (v - \mu)
     """
     deviation = rows - expected.mean
-    ridge = 1e-9 * max(float(np.trace(expected.covariance)) / len(expected.mean), attacks.TINY)
-    solved = np.linalg.solve(expected.covariance + ridge * np.eye(len(expected.mean)), deviation.T)
+    ridge = 1e-9 * max(
+        float(np.trace(expected.covariance)) / len(expected.mean), attacks.TINY
+    )
+    solved = np.linalg.solve(
+        expected.covariance + ridge * np.eye(len(expected.mean)), deviation.T
+    )
     return (totals - expected.total) @ solved - 0.5 * (deviation.T * solved).sum(0)
 
 
 def class_mean(
-    totals: Array, rows: Array, y: Array, reference: Array, reference_y: Array, members: Array
+    totals: Array,
+    rows: Array,
+    y: Array,
+    reference: Array,
+    reference_y: Array,
+    members: Array,
 ) -> Array:
     r"""Summary-statistic attack, :math:`\langle v - m_y,\; T / n - m \rangle`.
 

@@ -29,18 +29,27 @@ def principal_frame(x: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor, Tenso
     return mean.float(), axes.float(), (length / freedom**0.5).float(), own.float()
 
 
-def public_template(fc: Tensor, rank: int = 64, shrink: float = 0.02) -> dict[str, np.ndarray]:
+def public_template(
+    fc: Tensor, rank: int = 64, shrink: float = 0.02
+) -> dict[str, np.ndarray]:
     """Arrays of a template from public FC (n, R, R): Fisher-z edges and off-log coordinates."""
     if len(fc) < 8:
         raise DataError(f"{len(fc)} public subjects are too few for a template.")
-    mean, axes, spread, _ = principal_frame(centre_edges(fisher_z(edges(fc)) / EDGE_SCALE), rank)
+    mean, axes, spread, _ = principal_frame(
+        centre_edges(fisher_z(edges(fc)) / EDGE_SCALE), rank
+    )
     logs = log_matrix(fc, shrink)
     log_mean, log_axes, log_spread, log_own = principal_frame(edges(logs), rank)
     arrays = {
-        "edge_mean": mean, "edge_axes": axes, "edge_spread": spread, "log_mean": log_mean,
-        "log_axes": log_axes, "log_spread": log_spread, "log_diagonal": log_own,
+        "edge_mean": mean,
+        "edge_axes": axes,
+        "edge_spread": spread,
+        "log_mean": log_mean,
+        "log_axes": log_axes,
+        "log_spread": log_spread,
+        "log_diagonal": log_own,
         "log_start": logs.diagonal(dim1=-2, dim2=-1).mean(0),
-    }  # fmt: skip
+    }
     return {name: value.numpy().astype(np.float32) for name, value in arrays.items()}
 
 

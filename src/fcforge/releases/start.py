@@ -168,7 +168,10 @@ def leave_one_out(gram: Tensor, t: Tensor, penalty: float) -> tuple[Tensor, Tens
 
 def fit_temperature(score: Tensor, t: Tensor) -> float:
     """T that makes score / T log odds: one-parameter logistic regression through the origin."""
-    low, high = -6.0, 6.0  # of log(1 / T); the loss is convex in 1 / T, so bisect its slope
+    low, high = (
+        -6.0,
+        6.0,
+    )  # of log(1 / T); the loss is convex in 1 / T, so bisect its slope
     for _ in range(60):
         middle = (low + high) / 2
         slope = -(t * score * torch.sigmoid(-t * score * 2.0**middle)).sum()
@@ -217,7 +220,9 @@ def between(z: Tensor, site: Sequence[str]) -> tuple[Tensor, Tensor]:
     names = np.asarray(site)
     groups = [z[torch.from_numpy(names == s)] for s in dict.fromkeys(names.tolist())]
     n, k = len(z), len(groups)
-    inside = torch.stack([((g - g.mean(0)) ** 2).sum(0) for g in groups]).sum(0) / max(n - k, 1)
+    inside = torch.stack([((g - g.mean(0)) ** 2).sum(0) for g in groups]).sum(0) / max(
+        n - k, 1
+    )
     if k < 2:
         return inside.sqrt(), torch.zeros_like(inside)
     sizes = torch.tensor([float(len(g)) for g in groups], dtype=z.dtype)
@@ -228,8 +233,11 @@ def between(z: Tensor, site: Sequence[str]) -> tuple[Tensor, Tensor]:
 
 
 def make_start(
-    features: Tensor, y: Tensor, site: Sequence[str], settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
-) -> Start:  # fmt: skip
+    features: Tensor,
+    y: Tensor,
+    site: Sequence[str],
+    settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
+) -> Start:
     """Start from the features (n, p) of public people, their diagnoses (n,) and sites (n,).
 
     Confounds are removed before, by whoever calls. Deterministic: no random number but a fixed
@@ -238,17 +246,24 @@ def make_start(
     check_public(len(features), y, settings.axes)
     features, t = features.double(), 2.0 * y.double() - 1.0
     spread = features.std(0, correction=0)
-    mean, scale = rounded(features.mean(0)), rounded(torch.where(spread > 1e-9, spread, FLAT))
+    mean, scale = (
+        rounded(features.mean(0)),
+        rounded(torch.where(spread > 1e-9, spread, FLAT)),
+    )
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
     head, left_out = _public_head(x, x0, t, settings.penalty)
     pca = settings.directions == "pca"
     raw = principal_axes(x0, settings.axes) if pca else pls_axes(x0, t, settings.axes)
     return Start(
-        mean=mean, scale=scale, factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
-        shrink=_number(settings.shrink, 24), pull=_number(settings.pull, 24), **head,
+        mean=mean,
+        scale=scale,
+        factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
+        shrink=_number(settings.shrink, 24),
+        pull=_number(settings.pull, 24),
+        **head,
         **_along(x, raw, t - left_out, site, settings.clip),
-    )  # fmt: skip
+    )
 
 
 def _public_head(
@@ -277,18 +292,27 @@ def _along(
     u = torch.cat([z, torch.full((len(x), 1), 0.5, dtype=z.dtype)], 1)
     size = (u * residual.clamp(-2.0, 2.0)[:, None]).norm(dim=1)
     return {
-        "axes": axes, "second": rounded(u.T @ u / len(x)), "clip": rounded(size.quantile(clip)),
-        "persons": rounded(persons), "sites": rounded(sites),
-    }  # fmt: skip
+        "axes": axes,
+        "second": rounded(u.T @ u / len(x)),
+        "clip": rounded(size.quantile(clip)),
+        "persons": rounded(persons),
+        "sites": rounded(sites),
+    }
 
 
 def _sketch(residual: Tensor, y: Tensor) -> Tensor:
     """Fixed random combinations (FACTORS, p) of residuals (n, p), class means taken out."""
     for label in (0, 1):
         members = y == label
-        residual = torch.where(members[:, None], residual - residual[members].mean(0), residual)
+        residual = torch.where(
+            members[:, None], residual - residual[members].mean(0), residual
+        )
     n = len(residual)
-    sign = torch.randint(0, 2, (FACTORS, n), generator=torch_rng(0, "start sketch", n)) * 2.0 - 1.0
+    sign = (
+        torch.randint(0, 2, (FACTORS, n), generator=torch_rng(0, "start sketch", n))
+        * 2.0
+        - 1.0
+    )
     return rounded(sign.double() @ residual / (FACTORS * n) ** 0.5)
 
 

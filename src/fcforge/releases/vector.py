@@ -48,7 +48,9 @@ from fcforge.privacy.mechanisms import clip_rows, gaussian_sigma
 from fcforge.releases.start import FLAT, Start, coordinates
 
 COUNT = 0.25  # how much of the clip one more person adds to the last number
-CERTAIN = 0.98  # scores are clipped there: every synthetic subject can have either diagnosis
+CERTAIN = (
+    0.98  # scores are clipped there: every synthetic subject can have either diagnosis
+)
 RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
@@ -81,7 +83,9 @@ def sensitivity(start: Start) -> float:
 
 def noise_sd(start: Start, epsilon: float | None, delta: float) -> float:
     """Standard deviation of the noise on each number; 0 where epsilon is None."""
-    return 0.0 if epsilon is None else gaussian_sigma(epsilon, delta) * sensitivity(start)
+    return (
+        0.0 if epsilon is None else gaussian_sigma(epsilon, delta) * sensitivity(start)
+    )
 
 
 def people(start: Start, last: float) -> float:
@@ -90,9 +94,13 @@ def people(start: Start, last: float) -> float:
 
 
 def release_vector(
-    start: Start, features: Tensor, y: Tensor, epsilon: float | None, delta: float,
+    start: Start,
+    features: Tensor,
+    y: Tensor,
+    epsilon: float | None,
+    delta: float,
     rng: torch.Generator,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The q + 2 numbers of a release, float64.
 
     Parameters
@@ -112,7 +120,9 @@ def release_vector(
     return total + noise_sd(start, epsilon, delta) * noise
 
 
-def solve(start: Start, total: Tensor, variance: float | Tensor, releases: int | Tensor) -> Tensor:
+def solve(
+    start: Start, total: Tensor, variance: float | Tensor, releases: int | Tensor
+) -> Tensor:
     """Beta (q + 1,) from the sum (q + 2,) of so many releases and the variance of its noise.
 
     Noise can make the number of people small or negative: it counts as at least one for each
@@ -120,9 +130,15 @@ def solve(start: Start, total: Tensor, variance: float | Tensor, releases: int |
     """
     total = total.double()
     second, pull = start.second.to(total), start.pull.to(total)
-    people = torch.clamp(total[-1] / (COUNT * start.clip.to(total)), min=releases).clamp(min=1.0)
+    people = torch.clamp(
+        total[-1] / (COUNT * start.clip.to(total)), min=releases
+    ).clamp(min=1.0)
     eye = torch.eye(start.n_axes + 1, dtype=torch.float64, device=total.device)
-    system = people * second + pull * eye + pull * variance / people * torch.linalg.inv(second)
+    system = (
+        people * second
+        + pull * eye
+        + pull * variance / people * torch.linalg.inv(second)
+    )
     return torch.linalg.solve(system, total[:-1])
 
 
@@ -165,7 +181,9 @@ def draw_subjects(start: Start, head: Head, y: Tensor, rng: torch.Generator) -> 
         while len(open_):
             x = draw_features(start, 2 * len(open_) + 8, rng)
             drawn = torch.rand(len(x), generator=rng, dtype=torch.float64)
-            fits = x[(drawn < patient_probability(head, x)) == bool(label)][: len(open_)]
+            fits = x[(drawn < patient_probability(head, x)) == bool(label)][
+                : len(open_)
+            ]
             found[open_[: len(fits)]] = fits
             open_ = open_[len(fits) :]
     return found

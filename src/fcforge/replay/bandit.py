@@ -53,7 +53,9 @@ class Bandit(Checked):
     belief: float = 1.0
     pooled: bool = True
 
-    def start(self, arms: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    def start(
+        self, arms: int, device: torch.device | str = "cpu"
+    ) -> tuple[Tensor, Tensor]:
         """Moments S (arms, 2, 2) and b (arms, 2) before any reward."""
         first = self.prior if self.form == "paper" else 0.0
         s = first * torch.eye(2, device=device).repeat(arms, 1, 1)
@@ -76,7 +78,10 @@ class Bandit(Checked):
         """
         weight = 1.0 - self.gamma if self.form == "paper" else 1.0
         new_s, new_b = self.gamma * s + weight * outer, self.gamma * b + weight * gain
-        return (torch.where(seen[:, None, None], new_s, s), torch.where(seen[:, None], new_b, b))
+        return (
+            torch.where(seen[:, None, None], new_s, s),
+            torch.where(seen[:, None], new_b, b),
+        )
 
     def posterior(self, s: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         r"""Mean :math:`A^{-1} b` (arms, 2) and precision A (arms, 2, 2); covariance is
@@ -84,7 +89,10 @@ class Bandit(Checked):
         """  # noqa: D205
         a = s
         if self.pooled:
-            a, b = s.sum(0, keepdim=True).expand_as(s), b.sum(0, keepdim=True).expand_as(b)
+            a, b = (
+                s.sum(0, keepdim=True).expand_as(s),
+                b.sum(0, keepdim=True).expand_as(b),
+            )
         if self.form == "ridge":
             a = a + self.prior * torch.eye(2, device=s.device)
             second = torch.arange(2, device=s.device)

@@ -45,7 +45,9 @@ class Bank:
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self._fc: dict[PoolName, Tensor] = {}
-        self.y = torch.empty(0, dtype=torch.int64, device=self.device)  # diagnoses of all rows
+        self.y = torch.empty(
+            0, dtype=torch.int64, device=self.device
+        )  # diagnoses of all rows
         self._pools: dict[PoolName, range] = {}
         self._prepared: dict[Model, tuple[int, Inputs]] = {}
         self._known: dict[Hashable, Any] = {}
@@ -74,7 +76,10 @@ class Bank:
     def fc(self, rows: Tensor) -> Tensor:
         """FC (n, R, R) of some rows."""
         names, pool, item = self.address(rows)
-        found = [self._fc[name][item[pool == i].to(self.device)] for i, name in enumerate(names)]
+        found = [
+            self._fc[name][item[pool == i].to(self.device)]
+            for i, name in enumerate(names)
+        ]
         found = found or [next(iter(self._fc.values()))[:0]]
         back = torch.argsort(torch.argsort(pool, stable=True)).to(self.device)
         return found[0] if len(found) == 1 else torch.cat(found)[back]
@@ -83,11 +88,19 @@ class Bank:
         """Prepared inputs of all rows; computed once per subject, grown when pools are added."""
         done, cached = self._prepared.get(model, (0, {}))
         if done < self._n:
-            new = [self._fc[name] for name, p in self._pools.items() if p.start >= done and len(p)]
+            new = [
+                self._fc[name]
+                for name, p in self._pools.items()
+                if p.start >= done and len(p)
+            ]
             # each pool on its own: a batch's size can change the last digit
             parts = [model.prepare(chunk) for fc in new for chunk in fc.split(CHUNK)]
             fresh = {k: torch.cat([part[k] for part in parts]) for k in parts[0]}
-            cached = {k: torch.cat([cached[k], v]) for k, v in fresh.items()} if done else fresh
+            cached = (
+                {k: torch.cat([cached[k], v]) for k, v in fresh.items()}
+                if done
+                else fresh
+            )
             self._prepared[model] = (self._n, cached)
         return cached
 
@@ -102,7 +115,8 @@ class Bank:
         items = item[by_pool].to(self.device).split(torch.bincount(pool).tolist())
         parts = list(zip(names, items, strict=True))
         lines = [
-            torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1) for a, i in parts
+            torch.cat([self._block(x, model, a, b)[i][:, j] for b, j in parts], 1)
+            for a, i in parts
         ]
         found, back = torch.cat(lines), torch.argsort(by_pool).to(self.device)
         return found if bool((by_pool.diff() > 0).all()) else found[back][:, back]
@@ -111,7 +125,9 @@ class Bank:
         first, second = sorted((a, b))
 
         def multiply() -> Tensor:
-            left, right = (x[self._pools[p].start : self._pools[p].stop] for p in (first, second))
+            left, right = (
+                x[self._pools[p].start : self._pools[p].stop] for p in (first, second)
+            )
             return left.double() @ right.double().T
 
         block = self.once((model, first, second), multiply)
@@ -146,7 +162,9 @@ class Bank:
 
     def locate(self, pools: Sequence[PoolName], pool: Tensor, item: Tensor) -> Tensor:
         """Inverse of `address`."""
-        start = torch.tensor([self._pools[p].start for p in pools] + [0], device=self.device)
+        start = torch.tensor(
+            [self._pools[p].start for p in pools] + [0], device=self.device
+        )
         pool, item = pool.to(self.device), item.to(self.device)
         return torch.where(pool >= 0, start[pool] + item, -1)
 

@@ -22,15 +22,26 @@ from fcforge.settings import Checked, Count, Positive, Share, Size
 State = dict[str, Tensor]
 SiteWeight = Literal["equal", "quota", "share"]
 PAPER: dict[str, Any] = {
-    "centre_reward": False, "reward_scale": 0.05, "temperature": 1.0, "zscore": True, "floor": 0.0,
-    "closeness": "none", "sites": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
+    "centre_reward": False,
+    "reward_scale": 0.05,
+    "temperature": 1.0,
+    "zscore": True,
+    "floor": 0.0,
+    "closeness": "none",
+    "sites": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
     "subjects": Bandit(prior=10.0, form="paper", belief=0.0, pooled=False),
-}  # fmt: skip
+}
 OFFICIAL: dict[str, Any] = {
-    **PAPER, "credit_previous": False, "credit_first": True, "refresh_at_end": True,
-    "temperature": 0.3, "least_share": 0.05, "limits": (32, 128), "shortlist": 3,
+    **PAPER,
+    "credit_previous": False,
+    "credit_first": True,
+    "refresh_at_end": True,
+    "temperature": 0.3,
+    "least_share": 0.05,
+    "limits": (32, 128),
+    "shortlist": 3,
     "subjects": Bandit(prior=5.0, noise=0.15, form="paper", belief=0.0, pooled=False),
-}  # fmt: skip
+}
 
 
 class Choice(NamedTuple):
@@ -142,14 +153,20 @@ class HCTS(Checked):
         }
 
     # -- one refresh -----------------------------------------------------------------------------
-    def refresh(self, state: State, look: Look, key: Tensor, capacity: int) -> tuple[State, Choice]:
+    def refresh(
+        self, state: State, look: Look, key: Tensor, capacity: int
+    ) -> tuple[State, Choice]:
         """Learn from what the last choice brought about, then choose `capacity` anew."""
         forget = (state["hcts.best"] - look.accuracy).clamp(min=0)
         phi = torch.stack([look.accuracy, forget], -1)
-        gain = reward(state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward)
+        gain = reward(
+            state["hcts.ce"], look.ce, self.reward_scale, centred=self.centre_reward
+        )
         state = dict(state)
         if self.credit_first:
-            gain = torch.where(state["hcts.seen"], gain, 0.0 if self.centre_reward else 0.5)
+            gain = torch.where(
+                state["hcts.seen"], gain, 0.0 if self.centre_reward else 0.5
+            )
         if self.credit_previous:
             state.update(self._credit(state, gain))
         choice, chosen = self._choose(state, look, phi, key, capacity)
@@ -157,7 +174,9 @@ class HCTS(Checked):
         state.update({"hcts.phi": phi, "hcts.psi.outer": outer, "hcts.psi.mean": mean})
         if not self.credit_previous:
             state.update(self._credit(state, gain))
-        state.update({"hcts.ce": look.ce, "hcts.seen": torch.ones_like(state["hcts.seen"])})
+        state.update(
+            {"hcts.ce": look.ce, "hcts.seen": torch.ones_like(state["hcts.seen"])}
+        )
         return state, choice
 
     def _credit(self, state: State, gain: Tensor) -> State:
@@ -167,7 +186,9 @@ class HCTS(Checked):
             (state["hcts.psi.outer"], state["hcts.psi.mean"]),
         )
         found = State()
-        for (level, arms), (outer, context) in zip(self.levels, seen_by_level, strict=True):
+        for (level, arms), (outer, context) in zip(
+            self.levels, seen_by_level, strict=True
+        ):
             s, b = state[f"{level}.s"], state[f"{level}.b"]
             s, b = arms.update(s, b, outer, context * gain[:, None], seen)
             found |= {f"{level}.s": s, f"{level}.b": b}
@@ -178,7 +199,11 @@ class HCTS(Checked):
     ) -> tuple[Choice, Tensor]:
         sites, candidates = look.psi.shape[:2]
         w, v = (
-            arms.draw(state[f"{level}.s"], state[f"{level}.b"], normal(fold(key, i), (sites, 2)))
+            arms.draw(
+                state[f"{level}.s"],
+                state[f"{level}.b"],
+                normal(fold(key, i), (sites, 2)),
+            )
             for i, (level, arms) in enumerate(self.levels, 1)
         )
         floor = min(self.floor + self.least_share * sites, 1.0)
@@ -197,13 +222,17 @@ class HCTS(Checked):
         """Quotas (T,) of shares (T,), and their sum."""
         sites = share.shape[0]
         if self.limits is None:
-            return quotas(share, capacity, candidates), min(capacity, sites * candidates)
+            return quotas(share, capacity, candidates), min(
+                capacity, sites * candidates
+            )
         low, high = (min(limit, candidates) for limit in self.limits)
         low = min(low, capacity // sites)
         total = min(capacity, sites * high)
         return limited_quotas(share, total, low, high), total
 
-    def _describe(self, psi: Tensor, chosen: Tensor, quota: Tensor) -> tuple[Tensor, Tensor]:
+    def _describe(
+        self, psi: Tensor, chosen: Tensor, quota: Tensor
+    ) -> tuple[Tensor, Tensor]:
         r"""Moments of the contexts of those chosen: :math:`\sum\psi\psi^\top` and mean of psi.
 
         The paper adds up outer products over the choice but spreads the reward evenly over it, so
@@ -217,7 +246,9 @@ class HCTS(Checked):
         return outer, picked.sum(1) / count
 
 
-def take_first(order: Tensor, quota: Tensor, total: int, n: int) -> tuple[Tensor, Tensor]:
+def take_first(
+    order: Tensor, quota: Tensor, total: int, n: int
+) -> tuple[Tensor, Tensor]:
     """The first `quota` subjects of each site's order, as memory slots and as a mask.
 
     Parameters
@@ -249,7 +280,9 @@ def even_choice(noise: Tensor, capacity: int, sampler: HCTS) -> Choice:
     return Choice(take_first(order, quota, total, n)[0], quota, even)
 
 
-def draw_slots(choice: Choice, key: Tensor, size: int, by: SiteWeight) -> tuple[Tensor, Tensor]:
+def draw_slots(
+    choice: Choice, key: Tensor, size: int, by: SiteWeight
+) -> tuple[Tensor, Tensor]:
     """About `size` of the chosen slots, drawn with replacement, and their weights.
 
     "equal" draws equally many of every site, each site weighing 1 / T (a site without quota has
@@ -261,7 +294,9 @@ def draw_slots(choice: Choice, key: Tensor, size: int, by: SiteWeight) -> tuple[
         u = uniform(key, (sites, -(-size // sites)))
         place = (quota.cumsum(0) - quota)[:, None] + _within(u, quota[:, None])
         weight = (quota > 0)[:, None] * torch.full_like(u, 1.0 / u.numel())
-        return active[place.clamp(0, active.shape[0] - 1).reshape(-1)], weight.reshape(-1)
+        return active[place.clamp(0, active.shape[0] - 1).reshape(-1)], weight.reshape(
+            -1
+        )
     u = uniform(key, (size,))
     if by == "quota":
         place = _within(u, torch.full_like(quota[:1], active.shape[0]))

@@ -46,14 +46,21 @@ class Declared(NamedTuple):
         if value.dtype != self.dtype:
             return f"is of type {value.dtype}, not {self.dtype}"
         same = value.dim() == len(self.shape) and all(
-            wanted in (None, n) for wanted, n in zip(self.shape, value.shape, strict=True)
+            wanted in (None, n)
+            for wanted, n in zip(self.shape, value.shape, strict=True)
         )
         if not same:
-            words = " x ".join("any" if n is None else str(n) for n in self.shape) or "one number"
+            words = (
+                " x ".join("any" if n is None else str(n) for n in self.shape)
+                or "one number"
+            )
             return f"has shape {tuple(value.shape)}, not {words}"
         if not bool(torch.isfinite(value).all()):
             return "holds NaN or infinity"
-        if value.numel() and not self.low <= float(value.min()) <= float(value.max()) <= self.high:
+        if (
+            value.numel()
+            and not self.low <= float(value.min()) <= float(value.max()) <= self.high
+        ):
             return f"has numbers outside {self.low:g} to {self.high:g}"
         if self.triangular and bool(torch.tril(value, -1).any()):
             return "is not triangular, as the root of a matrix of moments is"
@@ -118,7 +125,9 @@ def readout_width(model: Model, params: Params, stats: Params) -> int:
     return int(model.apply(params, stats, model.prepare(fc)).embedding.shape[-1])
 
 
-def teach(model: Model, params: Params, stats: Params, inputs: Inputs) -> tuple[Tensor, Tensor]:
+def teach(
+    model: Model, params: Params, stats: Params, inputs: Inputs
+) -> tuple[Tensor, Tensor]:
     """Teacher outputs (u, r) of some subjects: eval mode, no gradient, computed once."""
     with torch.no_grad():
         out = model.apply(params, stats, inputs)

@@ -92,18 +92,28 @@ def closeness(z: Tensor, y: Tensor, scaling: Scaling = "mean") -> Tensor:
 
 def shortlist(score: Tensor, k: Tensor, factor: int = 2) -> Tensor:
     """Mask (n,) of the ``factor * k`` highest scores."""
-    place = torch.argsort(torch.argsort(score, dim=-1, descending=True, stable=True), dim=-1)
+    place = torch.argsort(
+        torch.argsort(score, dim=-1, descending=True, stable=True), dim=-1
+    )
     return place < factor * k
 
 
 def distances(z: Tensor) -> Tensor:
     """Euclidean distances (n, n) between readouts (n, d)."""
-    centred = z - z.mean(0)  # keeps the squares small: the formula below cancels otherwise
+    centred = z - z.mean(
+        0
+    )  # keeps the squares small: the formula below cancels otherwise
     square = (centred * centred).sum(-1)
-    return (square[:, None] + square[None, :] - 2.0 * centred @ centred.T).clamp(min=0.0).sqrt()
+    return (
+        (square[:, None] + square[None, :] - 2.0 * centred @ centred.T)
+        .clamp(min=0.0)
+        .sqrt()
+    )
 
 
-def farthest_first(distance: Tensor, allowed: Tensor, score: Tensor, steps: int) -> Tensor:
+def farthest_first(
+    distance: Tensor, allowed: Tensor, score: Tensor, steps: int
+) -> Tensor:
     """Greedy farthest-first order of the allowed subjects, for many sites at once.
 
     Starts with the highest score; each next one has the largest distance to its nearest
@@ -125,11 +135,15 @@ def farthest_first(distance: Tensor, allowed: Tensor, score: Tensor, steps: int)
     """
     sites, n = allowed.shape
     itself = torch.eye(n, dtype=torch.bool, device=distance.device)
-    blocked = torch.where(itself, -torch.inf, distance)  # who is chosen is at -inf from then on
+    blocked = torch.where(
+        itself, -torch.inf, distance
+    )  # who is chosen is at -inf from then on
     best = torch.argmax(torch.where(allowed, score, -torch.inf), dim=1)
     nearest = torch.where(allowed, torch.inf, -torch.inf)
     if alone(distance):  # the same in numpy, whose small operations cost a fifth
-        return torch.from_numpy(_walk(blocked.numpy(), nearest.numpy(), best.numpy(), steps))
+        return torch.from_numpy(
+            _walk(blocked.numpy(), nearest.numpy(), best.numpy(), steps)
+        )
     rows = torch.arange(sites, device=distance.device)
     order = [best]
     for _ in range(steps - 1):
@@ -139,7 +153,9 @@ def farthest_first(distance: Tensor, allowed: Tensor, score: Tensor, steps: int)
     return torch.stack(order, dim=1)
 
 
-def _walk(blocked: np.ndarray, nearest: np.ndarray, best: np.ndarray, steps: int) -> np.ndarray:
+def _walk(
+    blocked: np.ndarray, nearest: np.ndarray, best: np.ndarray, steps: int
+) -> np.ndarray:
     """`farthest_first` from the first choice `best` on."""
     rows, order = np.arange(len(best)), np.empty((len(best), steps), dtype=np.int64)
     order[:, 0] = best
@@ -197,12 +213,18 @@ def look_at(
     (rows, y), (dev_rows, dev_y) = candidates, dev
     seen = []
     n = rows.shape[1]
-    for t in range(rows.shape[0]):  # one site at a time: bounds the memory of many lanes
+    for t in range(
+        rows.shape[0]
+    ):  # one site at a time: bounds the memory of many lanes
         out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
         logits, z = out.logits.float(), out.embedding.float()
         accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
-        near, far = (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)
-        seen.append(Look(accuracy, ce, torch.stack([margin(logits[:n]), near], -1), far))
+        near, far = (
+            (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)
+        )
+        seen.append(
+            Look(accuracy, ce, torch.stack([margin(logits[:n]), near], -1), far)
+        )
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
 
 
@@ -210,7 +232,9 @@ def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Accuracy and cross-entropy over the places that are filled."""
     weight = there.float() / there.float().sum().clamp(min=1)
     right = (logits.argmax(-1) == y).float()
-    return (right * weight).sum(), (F.cross_entropy(logits, y, reduction="none") * weight).sum()
+    return (right * weight).sum(), (
+        F.cross_entropy(logits, y, reduction="none") * weight
+    ).sum()
 
 
 # -- once per site, plain Python -----------------------------------------------------------------
@@ -223,7 +247,9 @@ def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
     order = torch.argsort(y, stable=True)
     n = len(order)
     place = torch.div(
-        (2 * torch.arange(held, device=y.device) + 1) * n, 2 * held, rounding_mode="floor"
+        (2 * torch.arange(held, device=y.device) + 1) * n,
+        2 * held,
+        rounding_mode="floor",
     )
     out = torch.zeros(n, dtype=torch.bool, device=y.device)
     out[place] = True
@@ -237,7 +263,9 @@ def even_subset(rows: Tensor, y: Tensor, size: int) -> Tensor:
     return torch.cat([rows, rows.new_full((size - len(rows),), -1)])
 
 
-def reservoir(kept: Iterable[int], new: range, capacity: int, rng: torch.Generator) -> list[int]:
+def reservoir(
+    kept: Iterable[int], new: range, capacity: int, rng: torch.Generator
+) -> list[int]:
     """Reservoir sampling (Vitter's algorithm R): every item seen so far is kept equally often.
 
     Parameters

@@ -16,11 +16,17 @@ from fcforge.writing import write_text
 COLUMNS = (
     Heading("release", words=True),
     Heading("attack", words=True),
-    Heading("AUC", "area under the ROC curve of telling members from others; 0.5 is guessing"),
-    Heading("TPR at 1 % FPR", "members found while one outsider in a hundred is accused"),
+    Heading(
+        "AUC",
+        "area under the ROC curve of telling members from others; 0.5 is guessing",
+    ),
+    Heading(
+        "TPR at 1 % FPR", "members found while one outsider in a hundred is accused"
+    ),
     Heading("identified", "share of members whose own record the attack points at"),
     Heading(
-        "control AUC", "the same attack on people nobody trained on; 0.5 unless the split leaks"
+        "control AUC",
+        "the same attack on people nobody trained on; 0.5 unless the split leaks",
     ),
 )
 
@@ -48,7 +54,12 @@ def as_text(audit: Audit) -> str:
 
 def as_markdown(audit: Audit) -> str:
     """The table as Markdown, then the sentences."""
-    return "\n".join([audit_table(audit).markdown(), *(f"- {s}" for s in sentences(audit))]) + "\n"
+    return (
+        "\n".join(
+            [audit_table(audit).markdown(), *(f"- {s}" for s in sentences(audit))]
+        )
+        + "\n"
+    )
 
 
 def as_json(audit: Audit) -> str:
@@ -70,7 +81,11 @@ def write_files(audit: Audit, folder: Path) -> None:
 
 def beats_chance(audit: Audit, row: AuditRow) -> bool:
     """Whether an attack surely beat guessing, and what it does on the untrained row."""
-    blind = [r.auc.high for r in audit.rows if (r.release, r.attack) == (UNTRAINED, row.attack)]
+    blind = [
+        r.auc.high
+        for r in audit.rows
+        if (r.release, r.attack) == (UNTRAINED, row.attack)
+    ]
     sure = row.auc.low > 0.5 and row.auc.value > max([0.5, *blind])
     return row.release != UNTRAINED and sure
 
@@ -92,14 +107,20 @@ def verdict(audit: Audit) -> AttackVerdict | None:
         return None
     surest = _surest(audit, rows)
     row, sure = surest or _highest(rows), surest is not None
-    start = "An attacker can tell who took part." if sure else "No attack tried told who took part."
+    start = (
+        "An attacker can tell who took part."
+        if sure
+        else "No attack tried told who took part."
+    )
     said = (
         "Shown one person who took part and one who did not, the strongest attack "
         f"picks the right one {100 * row.auc.value:.0f} times in 100; guessing gets 50."
     )
     name = f"{row.attack}, on {row.release}"
     kind = "leak" if sure else ""
-    bar = Bar(name, row.auc.value, row.auc.low, row.auc.high, 0.5, "guessing", kind=kind)
+    bar = Bar(
+        name, row.auc.value, row.auc.low, row.auc.high, 0.5, "guessing", kind=kind
+    )
     return AttackVerdict(sure, start, said, bar)
 
 
@@ -112,7 +133,10 @@ def sentences(audit: Audit) -> list[str]:
     releases: dict[str, list[AuditRow]] = {}
     for row in sorted(audit.rows, key=lambda row: row.is_reference):
         releases.setdefault(row.release, []).append(row)
-    told = [(name, rows, _surest(audit, rows), _highest(rows)) for name, rows in releases.items()]
+    told = [
+        (name, rows, _surest(audit, rows), _highest(rows))
+        for name, rows in releases.items()
+    ]
     epsilon, about = audit.about.get("epsilon_of_method"), dict(audit.about)
     budget = ""
     if epsilon is not None:
@@ -122,7 +146,9 @@ def sentences(audit: Audit) -> list[str]:
     board = None
     if "released" in about:  # the audit of a release
         board = [audit.row(about["released"], attack).auc for attack in (SAMPLE, KNOWN)]
-    return text_lines("audit.txt.j2", told=told, about=about, budget=budget, board=board)
+    return text_lines(
+        "audit.txt.j2", told=told, about=about, budget=budget, board=board
+    )
 
 
 def _surest(audit: Audit, rows: Iterable[AuditRow]) -> AuditRow | None:
@@ -137,4 +163,6 @@ def _highest(rows: Iterable[AuditRow]) -> AuditRow:
 
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:
     """What differential privacy covers in a capsule, and what it does not."""
-    return spoken("budget", epsilon=epsilon, delta=delta, noise_is_secret=noise_is_secret)
+    return spoken(
+        "budget", epsilon=epsilon, delta=delta, noise_is_secret=noise_is_secret
+    )

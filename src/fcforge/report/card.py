@@ -44,7 +44,10 @@ def _escaped(value: Any) -> Any:
 
 
 def _of_chain(capsule: Capsule) -> dict[str, Any]:
-    learner, tests = capsule.settings.learner, {t.site: t for t in own_tests(capsule.entries)}
+    learner, tests = (
+        capsule.settings.learner,
+        {t.site: t for t in own_tests(capsule.entries)},
+    )
     rows = []
     for e in learned(capsule.entries):
         counts = (people(e["counts"][part]) for part in ("learning", "test"))
@@ -52,9 +55,19 @@ def _of_chain(capsule: Capsule) -> dict[str, Any]:
     lines = []
     for e in capsule.entries:
         line = f"{e['number'] + 1}: {e['kind']} {e.get('site') or e['result']['site']}"
-        flags, made_by = ", ".join(e["flags"]), e["environment"].get("fcforge", "not said")
+        flags, made_by = (
+            ", ".join(e["flags"]),
+            e["environment"].get("fcforge", "not said"),
+        )
         lines.append((line, e["key"] or "nobody", flags or "nothing", made_by))
-    heads = ("site", "learned", "learned from", "tested on", "accuracy [95 %]", "majority class")
+    heads = (
+        "site",
+        "learned",
+        "learned from",
+        "tested on",
+        "accuracy [95 %]",
+        "majority class",
+    )
     return {
         "name": capsule.id,
         "kind": f"chained capsule, made from {capsule.parent[:16] or 'nothing (the first)'}",
@@ -62,7 +75,9 @@ def _of_chain(capsule: Capsule) -> dict[str, Any]:
         "contract": capsule.settings,
         "answers": answers(capsule),
         "sites": Table.of(heads, rows),
-        "lines": Table.of(("line", "signed by", "accepted by a flag", "fcforge"), lines),
+        "lines": Table.of(
+            ("line", "signed by", "accepted by a flag", "fcforge"), lines
+        ),
     }
 
 
@@ -70,13 +85,19 @@ def _measured(test: OwnTest | None) -> tuple[str, str]:
     if test is None:
         return "not measured", "not known"
     if test.low is None or test.high is None or test.majority is None:
-        return f"{number(test.accuracy)} (rounded; too few for an interval)", "not known"
+        return (
+            f"{number(test.accuracy)} (rounded; too few for an interval)",
+            "not known",
+        )
     return with_interval(test.accuracy, test.low, test.high), number(test.majority)
 
 
 def _of_releases(group: Consortium) -> dict[str, Any]:
     heads = ("record", "time", "signed by", "fcforge")
-    lines = [(f"{r.kind} of {r.site}", r.time, r.key or "nobody", r.fcforge) for r in group.records]
+    lines = [
+        (f"{r.kind} of {r.site}", r.time, r.key or "nobody", r.fcforge)
+        for r in group.records
+    ]
     return {
         "name": group.digest,
         "kind": f"capsule of releases around start {group.start.digest[:16]}",

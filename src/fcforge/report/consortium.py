@@ -30,7 +30,9 @@ PER_ROW = 5  # numbers of a release on one line
 
 def start_words(start: PublicStart) -> list[str]:
     """What a start is made of, in words."""
-    return text_lines("start.txt.j2", start=start, most=vector.sensitivity(start.arrays))
+    return text_lines(
+        "start.txt.j2", start=start, most=vector.sensitivity(start.arrays)
+    )
 
 
 def release_words(release: Release) -> list[str]:
@@ -50,14 +52,21 @@ def record_words(record: Record) -> list[str]:
 def consortium_words(group: Consortium) -> list[str]:
     """Who gave what around which start, and what follows for trust."""
     shown = {"answers": consortium_answers(group), "releases": release_table(group)}
-    return text_lines("consortium.txt.j2", group=group, **shown, start=start_words(group.start))
+    return text_lines(
+        "consortium.txt.j2", group=group, **shown, start=start_words(group.start)
+    )
 
 
 def consortium_page(group: Consortium, name: str, home: str = "") -> str:
     """The page of a capsule of releases as text."""
     shown = {"answers": consortium_answers(group), "releases": release_table(group)}
     each = [(r, "\n".join(release_words(r))) for r in group.releases]
-    about = {"group": group, "name": name, "home": home, "words": consortium_words(group)}
+    about = {
+        "group": group,
+        "name": name,
+        "home": home,
+        "words": consortium_words(group),
+    }
     return render("consortium.html.j2", **about, **shown, each=each)
 
 
@@ -68,8 +77,18 @@ def release_table(group: Consortium) -> Table:
         signed = f"key {r.key[:12]}" if r.key else "not signed"
         budget = f"{r.epsilon:g}" if r.mechanism == "gaussian" else "none: exact"
         spent = f"{r.spent:g}" if r.mechanism == "gaussian" else "all"
-        rows.append((r.site, str(r.wave), r.time, str(len(r.numbers)), budget, spent, signed))
-    heads = ("site", "release", "time", "numbers", "epsilon", "spent per person", "signature")
+        rows.append(
+            (r.site, str(r.wave), r.time, str(len(r.numbers)), budget, spent, signed)
+        )
+    heads = (
+        "site",
+        "release",
+        "time",
+        "numbers",
+        "epsilon",
+        "spent per person",
+        "signature",
+    )
     return Table.of(heads, rows)
 
 
@@ -88,7 +107,9 @@ def consortium_answers(group: Consortium) -> tuple[Answer, ...]:
 
 def _works(start: PublicStart) -> Answer:
     found = start.papers["unseen_site"]
-    accuracy, majority, n = (found.get(key) for key in ("accuracy", "majority", "people"))
+    accuracy, majority, n = (
+        found.get(key) for key in ("accuracy", "majority", "people")
+    )
     bars = []
     if isinstance(accuracy, float) and isinstance(majority, float):
         half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / max(int(n), 1))
@@ -105,14 +126,20 @@ def audit_words(group: Consortium) -> list[str]:
         found = Audit.from_ledger(record.result)
         told = verdict(found) if found is not None else None
         if told is not None:
-            lines.append(f"Audited by {record.site} on {record.time}: {told.short} {told.full}")
+            lines.append(
+                f"Audited by {record.site} on {record.time}: {told.short} {told.full}"
+            )
     return lines
 
 
 def _attacked(group: Consortium, exact: Sequence[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing where it was not used."""
     worst = max(group.releases, key=lambda r: r.spent, default=None)
-    facts = {"exact": exact, "worst": worst, "audits": audit_words(group) if worst else ()}
+    facts = {
+        "exact": exact,
+        "worst": worst,
+        "audits": audit_words(group) if worst else (),
+    }
     if worst is None or exact:
         return answer("releases_attacked", **facts, bound=None)
     bound = ceiling_of(worst.spent, worst.delta)
@@ -139,7 +166,9 @@ def either_text(opened: Capsule | Consortium, site: str | None, as_json: bool) -
         if site is not None:
             raise ConfigError("this is a chained capsule, which holds no releases.")
         return (
-            json.dumps(summary(opened), indent=1) if as_json else "\n".join(inspect_words(opened))
+            json.dumps(summary(opened), indent=1)
+            if as_json
+            else "\n".join(inspect_words(opened))
         )
     shown = opened.only(site) if site is not None else opened
     if as_json:

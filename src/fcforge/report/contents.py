@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fcforge import stats
-from fcforge.metrics import accuracy_curve, cell_values, finite, forgetting_curve, score_matrix
+from fcforge.metrics import (
+    accuracy_curve,
+    cell_values,
+    finite,
+    forgetting_curve,
+    score_matrix,
+)
 from fcforge.report.figures import span
 from fcforge.stats import Comparison, Estimate, Finding, Row
 from fcforge.stats.resampling import interval
@@ -52,7 +58,9 @@ class Contents:
     @property
     def majority(self) -> str:
         """Title of the majority class."""
-        return next(r.learner for r in self.rows if r.is_majority and r.learner in self.sites)
+        return next(
+            r.learner for r in self.rows if r.is_majority and r.learner in self.sites
+        )
 
     @property
     def against_majority(self) -> dict[str, Comparison]:
@@ -61,12 +69,17 @@ class Contents:
 
     def limits(self, against: str) -> tuple[float, float]:
         """Common axis of all differences from one reference, zero on it."""
-        return span([np.array([c.low, c.high, 0.0]) for _, _, c in self.forests[against]])
+        return span(
+            [np.array([c.low, c.high, 0.0]) for _, _, c in self.forests[against]]
+        )
 
     @property
     def heat_limits(self) -> tuple[float, float]:
         """Common colour scale of the matrices."""
-        return span([x for m in self.matrices for x in (m.by_position, m.by_last_site)] or [_NONE])
+        return span(
+            [x for m in self.matrices for x in (m.by_position, m.by_last_site)]
+            or [_NONE]
+        )
 
 
 _NONE = np.array([])
@@ -124,19 +137,31 @@ def _forests(
     comparer, forests = stats.Comparer(n_draws=n_draws), {}
     # fine-tuning on a learner's own model, else the first there is
     specs = {k: runs[0].spec.learner for k, runs in groups.items()}
-    tuned = {s.model.name: k for k, s in reversed(specs.items()) if s.method.name == "finetune"}
+    tuned = {
+        s.model.name: k
+        for k, s in reversed(specs.items())
+        if s.method.name == "finetune"
+    }
     first = next((k for k, s in specs.items() if s.method.name == "finetune"), "")
-    others = [k for k in learners if tuned and specs[k].method.name not in ("finetune", "majority")]
+    others = [
+        k
+        for k in learners
+        if tuned and specs[k].method.name not in ("finetune", "majority")
+    ]
     partners = {
         "majority": dict.fromkeys(learners, majority),
         "finetune": {k: tuned.get(specs[k].model.name, first) for k in others},
         "best": dict.fromkeys(learners[1:], *learners[:1]),
     }
     for against, asked in partners.items():
-        pairs = [p for p in asked.items() if _pairs(groups[p[0]]) & _pairs(groups[p[1]])]
+        pairs = [
+            p for p in asked.items() if _pairs(groups[p[0]]) & _pairs(groups[p[1]])
+        ]
         found = stats.holm([comparer.compare(groups[a], groups[b]) for a, b in pairs])
         if pairs:
-            forests[against] = [(*pair, c) for pair, c in zip(pairs, found, strict=True)]
+            forests[against] = [
+                (*pair, c) for pair, c in zip(pairs, found, strict=True)
+            ]
     return forests
 
 
@@ -145,20 +170,28 @@ def _pairs(runs: Sequence[RunResult]) -> set[tuple[int, tuple[str, ...]]]:
 
 
 def contents(
-    results: Sequence[RunResult], *, keeps: Mapping[str, str], expected: int | None, n_draws: int
+    results: Sequence[RunResult],
+    *,
+    keeps: Mapping[str, str],
+    expected: int | None,
+    n_draws: int,
 ) -> Contents:
     """Everything the page shows about `results`."""
     everything = stats.with_majority(results)
     ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
     ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].mean, nan=-1.0))
-    usable = {k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()}
+    usable = {
+        k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()
+    }
     groups = {r.learner: usable[r.learner] for r in ranking if usable.get(r.learner)}
     majority = next(r.learner for r in ranking if r.is_majority and r.learner in groups)
     learners = [k for k in groups if k != majority]
     forests = _forests(groups, learners, majority, n_draws)
     against = {k: c for k, _, c in forests.get("majority", ())}
     found = {k: curves(stats.longest(runs), n_draws) for k, runs in groups.items()}
-    more = {k: {m: stats.means(v, m, MORE) for m in MORE_METRICS} for k, v in groups.items()}
+    more = {
+        k: {m: stats.means(v, m, MORE) for m in MORE_METRICS} for k, v in groups.items()
+    }
     shared: dict[str, Any] = {"rows": ranking, "forests": forests, "more": more}
     return Contents(
         **shared,

@@ -22,7 +22,11 @@ from fcforge.runner.collect import Weights
 from fcforge.text import counted, number, percent
 from fcforge.writing import write_bytes, write_text
 
-EDGES, LISTED, SHOWN = 30, 12, 20  # edges in a picture, lines of a table, scans on a page
+EDGES, LISTED, SHOWN = (
+    30,
+    12,
+    20,
+)  # edges in a picture, lines of a table, scans on a page
 CSV_EDGES = 500  # of each scan
 SPLITS = 10  # of a run, before it says that an edge is to be believed
 
@@ -34,10 +38,14 @@ def said(what: str, **facts: Any) -> str:
 
 def network_colours(systems: Sequence[str]) -> dict[str, str]:
     """A colour for every network, in the order of their first ROI."""
-    return {s: NETWORKS[k % len(NETWORKS)] for k, s in enumerate(dict.fromkeys(systems))}
+    return {
+        s: NETWORKS[k % len(NETWORKS)] for k, s in enumerate(dict.fromkeys(systems))
+    }
 
 
-def glass_brain(found: Explanation, signed: np.ndarray, size: np.ndarray) -> Markup | str:
+def glass_brain(
+    found: Explanation, signed: np.ndarray, size: np.ndarray
+) -> Markup | str:
     """The strongest edges (R, R) over four projections; nothing where places are not known.
 
     Red edges speak for the positive class, blue ones against it. A dot's size is what its ROI
@@ -55,14 +63,24 @@ def glass_brain(found: Explanation, signed: np.ndarray, size: np.ndarray) -> Mar
     colours = network_colours(found.atlas.systems)
     figure = Figure(figsize=(9.6, 3.3))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nilearn's and matplotlib's notices on their own API
+        warnings.simplefilter(
+            "ignore"
+        )  # nilearn's and matplotlib's notices on their own API
         plot_connectome(
-            signed, places, node_color=[colours[s] for s in found.atlas.systems],
-            node_size=4 + 46 * (size / size.max()) ** 2, edge_cmap=DIVERGING, edge_vmin=-most,
-            edge_vmax=most, edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
-            node_kwargs={"edgecolors": "white", "linewidths": 0.4}, display_mode="lyrz",
-            figure=figure, annotate=True, colorbar=False,
-        )  # fmt: skip
+            signed,
+            places,
+            node_color=[colours[s] for s in found.atlas.systems],
+            node_size=4 + 46 * (size / size.max()) ** 2,
+            edge_cmap=DIVERGING,
+            edge_vmin=-most,
+            edge_vmax=most,
+            edge_kwargs={"linewidth": 1.6, "alpha": 0.8},
+            node_kwargs={"edgecolors": "white", "linewidths": 0.4},
+            display_mode="lyrz",
+            figure=figure,
+            annotate=True,
+            colorbar=False,
+        )
         return png(figure, "Glass brain with the strongest edges")
 
 
@@ -82,7 +100,11 @@ def average_parts(found: Explanation) -> dict[str, Any]:
     signed = np.zeros_like(times)
     signed[top] = times[top] * np.where(way[top] == 0, 1, way[top])
     # a few edges are far stronger than the rest: the scale ends at the 99.5th percentile
-    scale = {"cmap": figures.SEQUENTIAL, "vmin": 0.0, "vmax": np.quantile(matrix, 0.995)}
+    scale = {
+        "cmap": figures.SEQUENTIAL,
+        "vmin": 0.0,
+        "vmax": np.quantile(matrix, 0.995),
+    }
     drawn = figures.fc_figure(matrix, atlas.systems, "times the average edge", **scale)
     mean = found.matrix(values=found.fc.mean(0)) + np.eye(atlas.n_rois)
     fc = figures.fc_figure(mean, atlas.systems, "correlation", vmin=-1, vmax=1)
@@ -97,7 +119,10 @@ def average_parts(found: Explanation) -> dict[str, Any]:
         "colours": network_colours(atlas.systems) if networks_of(atlas) else {},
         "glass": glass_brain(found, found.matrix(values=signed), matrix.sum(1)),
         "n_edges": EDGES,
-        "top": [(atlas.roi_names[i[k]], atlas.roi_names[j[k]], times[k], way[k]) for k in top[:12]],
+        "top": [
+            (atlas.roi_names[i[k]], atlas.roi_names[j[k]], times[k], way[k])
+            for k in top[:12]
+        ],
     }
 
 
@@ -131,21 +156,31 @@ def write_explanation(
     write_text(folder / "index.html", explanation_page(found, rows, capsule))
 
 
-def explanation_page(found: Explanation, rows: Sequence[Prediction], capsule: str) -> str:
+def explanation_page(
+    found: Explanation, rows: Sequence[Prediction], capsule: str
+) -> str:
     """The page: one section per scan, the first `SHOWN` of them."""
-    how = "exact: the terms of a linear model" if found.exact else "integrated gradients"
+    how = (
+        "exact: the terms of a linear model" if found.exact else "integrated gradients"
+    )
     silent = [row for row in rows if row.status != "ok"]
     sections = [_scan_section(found, k) for k in range(min(SHOWN, len(found.subjects)))]
     if silent:
         words = [(row.subject, row.status, row.note) for row in silent]
-        table = Table.of(("scan", Heading("status", words=True), Heading("why", words=True)), words)
-        sections.append(Section("Not explained", table, "No answer was given for these scans."))
+        table = Table.of(
+            ("scan", Heading("status", words=True), Heading("why", words=True)), words
+        )
+        sections.append(
+            Section("Not explained", table, "No answer was given for these scans.")
+        )
     left = len(found.subjects) - SHOWN
     notes = [("caution", said("caution"))]
     if found.reference == explanation.NOBODY:
         notes.append(("caution", said("shared")))
     if left > 0:
-        notes.append(("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz."))
+        notes.append(
+            ("note", f"{counted(left, 'further scan')} in edges.csv and matrices.npz.")
+        )
     lead = (
         f"What moved the log odds of being a patient (class {found.positive}), edge by edge, "
         f"against {found.reference} ({how})."
@@ -162,22 +197,40 @@ def _scan_section(found: Explanation, k: int) -> Section:
     image = glass_brain(found, found.matrix(values=signed), size)
     body: list[Any] = [_sum_words(found, k)]
     if image:
-        colours = network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
-        items = [("bar", PATIENT, "speaks for patient"), ("bar", CONTROL, "for control")]
+        colours = (
+            network_colours(found.atlas.systems) if networks_of(found.atlas) else {}
+        )
+        items = [
+            ("bar", PATIENT, "speaks for patient"),
+            ("bar", CONTROL, "for control"),
+        ]
         items += [("dot", colour, name) for name, colour in colours.items()]
         body.append(macro("brain", image, items))
     tested = found.deletion
-    deleted = {"k": tested.k, "top": float(tested.explained[k]), "random": tested.random[k].numpy()}
+    deleted = {
+        "k": tested.k,
+        "top": float(tested.explained[k]),
+        "random": tested.random[k].numpy(),
+    }
     body += [edge_table(found, k), *_sums(found, k), said("deleted", **deleted)]
     return Section(found.subjects[k], tuple(body))
 
 
 def _sum_words(found: Explanation, k: int) -> str:
     """How the edges add up to the log odds, and over how many of them that is spread."""
-    base, total, gap, each = found.base[k], found.score[k], found.gap[k], found.contribution[k]
+    base, total, gap, each = (
+        found.base[k],
+        found.score[k],
+        found.gap[k],
+        found.contribution[k],
+    )
     size = -np.sort(-np.abs(each))
     gap = gap if abs(gap) > 0.01 * max(abs(total - base), 1e-9) else 0
-    ways = {"speaks": each.clip(0, None).sum(), "against": each.clip(None, 0).sum(), "gap": gap}
+    ways = {
+        "speaks": each.clip(0, None).sum(),
+        "against": each.clip(None, 0).sum(),
+        "gap": gap,
+    }
     share = 100 * size[:LISTED].sum() / max(size.sum(), 1e-12)
     half = int(np.searchsorted(size.cumsum(), size.sum() / 2)) + 1
     spread = {"listed": LISTED, "share": share, "half": half, "n": len(size)}
@@ -205,19 +258,24 @@ def edge_table(found: Explanation, k: int = 0, n: int = LISTED) -> Table:
 
 def belief(believed: bool, same_sign: float, in_top: float) -> Cell:
     """Whether an edge is to be believed, and why."""
-    below = f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
+    below = (
+        f"same sign {percent(same_sign, 0)}, among the strongest {percent(in_top, 0)}"
+    )
     return Cell("yes" if believed else "not to be believed", (below,))
 
 
 def _sums(found: Explanation, k: int) -> list[Table]:
     """What ROIs add, and what edges within and between networks add, strongest first."""
     tables = [
-        _sum_table("ROIs (half of each of their edges)", found.atlas.roi_names, found.rois(k))
+        _sum_table(
+            "ROIs (half of each of their edges)", found.atlas.roi_names, found.rois(k)
+        )
     ]
     if names := networks_of(found.atlas):
         i, j = np.triu_indices(len(names))
         pairs = [
-            names[a] if a == b else f"{names[a]} – {names[b]}" for a, b in zip(i, j, strict=True)
+            names[a] if a == b else f"{names[a]} – {names[b]}"
+            for a, b in zip(i, j, strict=True)
         ]
         sums = found.networks(k).to_numpy()[i, j]
         tables.append(_sum_table("Within and between networks", pairs, sums))
@@ -238,7 +296,9 @@ def stability_section(
         return []
     n_edges = next(iter(learners.values())).values.shape[1]
     names = explanation.atlas_for(n_rois_of(n_edges), roi_names).roi_names
-    body = tuple(_stability_part(title, found, names) for title, found in learners.items())
+    body = tuple(
+        _stability_part(title, found, names) for title, found in learners.items()
+    )
     return [Section("Edges that linear learners use", body, said("weights"))]
 
 
@@ -246,7 +306,9 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
     splits = f"{counted(found.n_seeds, 'split')} of the people"
     if found.n_seeds < 2:
         return f"{title}: {splits} cannot say which edges are to be believed. Use more seeds."
-    stable = explanation.Stability.of(found.values, f"{splits}, in all orders", explanation.IN_RUNS)
+    stable = explanation.Stability.of(
+        found.values, f"{splits}, in all orders", explanation.IN_RUNS
+    )
     i, j = np.triu_indices(len(names), 1)
     rows = []
     for k in strongest(stable.weight, LISTED):
@@ -257,7 +319,11 @@ def _stability_part(title: str, found: Weights, names: Sequence[str]) -> Table |
         rows.append((f"{names[i[k]]} – {names[j[k]]}", weight, cell))
     so = said("splits", n=int(stable.believed.sum()), of=len(i), least=SPLITS)
     return Table.of(
-        (Heading("edge", words=True), "mean weight", Heading("to be believed", words=True)),
+        (
+            Heading("edge", words=True),
+            "mean weight",
+            Heading("to be believed", words=True),
+        ),
         rows,
         title=title,
         note=f"{said('believed', found=stable)} {so}",

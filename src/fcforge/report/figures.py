@@ -31,23 +31,51 @@ INK, MUTED, LINE, FAINT, ACCENT = "#010101", "#010102", "#010103", "#010104", "#
 PATIENT, CONTROL = "var(--patient)", "var(--control)"  # the ends of DIVERGING
 POINTS = "#2171b5"  # points and networks are drawn into PNG, which knows no variables
 NETWORKS = (
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f",
-    "#6a3d9a", "#b8a500", "#1b1b1b",
-)  # fmt: skip
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#8c564b",
+    "#7f7f7f",
+    "#6a3d9a",
+    "#b8a500",
+    "#1b1b1b",
+)
 SERIES = tuple(f"#02020{k}" for k in range(8))
 INKS = {
-    INK: "ink", MUTED: "muted", LINE: "line", FAINT: "faint", ACCENT: "accent",
+    INK: "ink",
+    MUTED: "muted",
+    LINE: "line",
+    FAINT: "faint",
+    ACCENT: "accent",
     **{ink: f"s{k}" for k, ink in enumerate(SERIES)},
-}  # fmt: skip
+}
 STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "fcforge", "font.size": NORMAL,
-    "font.family": "sans-serif", "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
-    "text.color": INK, "axes.labelcolor": MUTED, "axes.edgecolor": LINE, "axes.facecolor": "none",
-    "xtick.color": LINE, "ytick.color": LINE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
-    "grid.color": LINE, "grid.linewidth": 0.7, "axes.spines.top": False,
-    "axes.spines.right": False, "figure.facecolor": "none", "savefig.facecolor": "none",
-    "legend.frameon": False, "legend.fontsize": SMALL,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fcforge",
+    "font.size": NORMAL,
+    "font.family": "sans-serif",
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "grid.color": LINE,
+    "grid.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": SMALL,
+}
 
 
 Drawn = Callable[P, "Figure"]
@@ -86,7 +114,9 @@ def inline(figure: Figure, name: str = "") -> Markup:
     with mpl.rc_context(STYLE):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(
+        r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL
+    )
     svg = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     own = f"f{hashlib.sha256((name + svg).encode()).hexdigest()[:10]}-"
     svg = re.sub(r'((?:\sid|\shref)="#?|url\(#)(?!data:)', rf"\g<1>{own}", svg)
@@ -170,7 +200,9 @@ def stage_lines(
 ) -> Figure:
     """Lines over the stages on a given axis; `learned_at` is marked by a vertical line."""
     named = any(line.name for line in lines)
-    figure = canvas(3.5, 2.3, left=0.135, right=0.74 if named else 0.97, top=0.97, bottom=0.215)
+    figure = canvas(
+        3.5, 2.3, left=0.135, right=0.74 if named else 0.97, top=0.97, bottom=0.215
+    )
     axes, place = figure.subplots(), np.arange(len(stages))
     if learned_at is not None:
         axes.axvline(learned_at, color=MUTED, lw=1, ls=(0, (4, 4)))
@@ -178,7 +210,9 @@ def stage_lines(
         known = np.isfinite(line.values)
         look: dict[str, Any] = {"color": line.colour, "lw": 0.9 if line.thin else 2.0}
         look |= {} if line.thin or line.dashed else {"marker": "o", "ms": 4}
-        axes.plot(place[known], line.values[known], "--" if line.dashed else "-", **look)
+        axes.plot(
+            place[known], line.values[known], "--" if line.dashed else "-", **look
+        )
         if line.band is not None:
             axes.fill_between(place, *line.band, color=line.colour, alpha=0.17, lw=0)
     axes.set(ylim=limits, xlabel=x_title, xlim=(-0.3, max(len(stages) - 0.7, 0.3)))
@@ -189,7 +223,9 @@ def stage_lines(
     return figure
 
 
-def _name_ends(axes: Axes, lines: Sequence[StageLine], limits: tuple[float, float]) -> None:
+def _name_ends(
+    axes: Axes, lines: Sequence[StageLine], limits: tuple[float, float]
+) -> None:
     """Names beside the ends of the lines, pushed apart until none covers another."""
     known = [line for line in lines if np.isfinite(line.values).any()]
     ends = [line.values[np.isfinite(line.values)][-1] for line in known]
@@ -197,9 +233,15 @@ def _name_ends(axes: Axes, lines: Sequence[StageLine], limits: tuple[float, floa
     for line, place in zip(known, spread(ends, gap, *limits), strict=True):
         name = printable(line.name if len(line.name) <= 12 else f"{line.name[:11]}…")
         axes.annotate(
-            name, (1.02, place), xycoords=("axes fraction", "data"), color=line.colour,
-            va="center", fontsize=SMALL, fontweight="bold", annotation_clip=False,
-        )  # fmt: skip
+            name,
+            (1.02, place),
+            xycoords=("axes fraction", "data"),
+            color=line.colour,
+            va="center",
+            fontsize=SMALL,
+            fontweight="bold",
+            annotation_clip=False,
+        )
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -214,7 +256,12 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def matrix(
-    axes: Axes, values: np.ndarray, systems: Sequence[str], *, named: bool = True, **scale: Any
+    axes: Axes,
+    values: np.ndarray,
+    systems: Sequence[str],
+    *,
+    named: bool = True,
+    **scale: Any,
 ) -> Any:
     """Draw a matrix with its ROIs grouped by brain system, thin lines between the systems."""
     order, starts = by_system(systems)
@@ -226,7 +273,9 @@ def matrix(
         axes.axvline(place - 0.5, color="black", lw=0.4)
     axes.set(xticks=[], yticks=[])
     if named and len(starts) > 1:
-        axes.set_yticks((bounds[1:] + bounds[:-1] - 1) / 2, [printable(s) for s in starts])
+        axes.set_yticks(
+            (bounds[1:] + bounds[:-1] - 1) / 2, [printable(s) for s in starts]
+        )
     axes.tick_params(length=0)
     return image
 
@@ -241,7 +290,9 @@ def by_system(systems: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
 
 
 @drawn
-def fc_figure(values: np.ndarray, systems: Sequence[str], label: str, **scale: Any) -> Figure:
+def fc_figure(
+    values: np.ndarray, systems: Sequence[str], label: str, **scale: Any
+) -> Figure:
     """One matrix with a colour bar."""
     figure = canvas(5.1, 3.3, left=0.23, right=0.92, top=0.98, bottom=0.02)
     axes = figure.subplots()

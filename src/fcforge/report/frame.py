@@ -62,7 +62,9 @@ class Section:
 
 def macro(name: str, *values: Any) -> Markup:
     """A part of a page, by its macro."""
-    return Markup(getattr(templates().get_template("macros.html.j2").module, name)(*values))
+    return Markup(
+        getattr(templates().get_template("macros.html.j2").module, name)(*values)
+    )
 
 
 def picture(figure: Figure, alt: str) -> Markup:
@@ -81,7 +83,9 @@ def safe(value: Any) -> Any:
 def coded(value: str) -> Markup:
     """Text whose `commands` are set as code."""
     parts = safe(value).split("`")
-    shown = [Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts)]
+    shown = [
+        Markup("<code>{}</code>").format(p) if k % 2 else p for k, p in enumerate(parts)
+    ]
     return Markup("").join(shown)
 
 
@@ -116,8 +120,12 @@ def share(value: float, low: float = 0.0, high: float = 1.0) -> str:
 
 def ticks(low: float, high: float) -> np.ndarray:
     """Three to six round numbers inside [low, high]."""
-    step = next((s for s in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s <= 5.01), 0.5)
-    return np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+    step = next(
+        (s for s in (0.01, 0.02, 0.05, 0.1, 0.2) if (high - low) / s <= 5.01), 0.5
+    )
+    return (
+        np.arange(np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9) + 1) * step
+    )
 
 
 @lru_cache(maxsize=1)
@@ -133,13 +141,22 @@ def templates() -> jinja2.Environment:
     )
     folder = files("fcforge.report").joinpath("templates")
     own = {"style": "style.css", "script": "page.js"}
-    env.globals.update({k: Markup(folder.joinpath(v).read_text("utf-8")) for k, v in own.items()})
+    env.globals.update(
+        {k: Markup(folder.joinpath(v).read_text("utf-8")) for k, v in own.items()}
+    )
     digest = hashlib.sha256(str(env.globals["script"]).encode()).digest()
     env.globals["script_sha256"] = base64.b64encode(digest).decode()
     env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
     env.globals.update(heat=heat, share=share, ticks=ticks)
     env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
-    words = text.number, text.percent, text.counted, text.p_value, text.memory, text.duration
+    words = (
+        text.number,
+        text.percent,
+        text.counted,
+        text.p_value,
+        text.memory,
+        text.duration,
+    )
     env.filters.update({word.__name__: word for word in (*words, text.people)})
     return env
 
@@ -152,7 +169,9 @@ def text_lines(template: str, **values: Any) -> list[str]:
 
 def spoken(what: str, template: str = "terminal.txt.j2", **values: Any) -> str:
     """What a command prints: a macro of a template of words; no value can break its line."""
-    plain = templates().overlay(autoescape=False, finalize=lambda v: text.printable(str(v)))
+    plain = templates().overlay(
+        autoescape=False, finalize=lambda v: text.printable(str(v))
+    )
     return getattr(plain.get_template(template).module, what)(**values).strip("\n")
 
 
@@ -163,7 +182,12 @@ def render(template: str, **values: Any) -> str:
 
 
 def sections_page(
-    title: str, kind: str, sections: Sequence[Section], lead: str = "", home: str = "", **more: Any
+    title: str,
+    kind: str,
+    sections: Sequence[Section],
+    lead: str = "",
+    home: str = "",
+    **more: Any,
 ) -> str:
     """A page of sections under a title; `kind` says above it what the page is."""
     about = {"title": title, "kind": kind, "lead": lead, "home": home}

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule.contents import Capsule, OwnTest, arrays, audited_sites, budget, own_tests
+from fcforge.capsule.contents import (
+    Capsule,
+    OwnTest,
+    arrays,
+    audited_sites,
+    budget,
+    own_tests,
+)
 from fcforge.capsule.contents import summary as summary_of
 from fcforge.capsule.ledger import SMALL_CELL, Entry, canonical, learned, sha256
 from fcforge.capsule.sealing import STEPS, Check, Trust, open_capsule, verify
@@ -29,7 +36,9 @@ MOST_BYTES = 256 << 20
 MOST_SUBJECTS, MOST_ROIS = 16, 500  # of a picture of what the model uses
 MOST_SHOWN, MOST_LINES = 4_000, 400  # characters of one ledger line; lines
 COMMONEST = "always naming the commonest class"
-EXACT = ("analytic",)  # second moments without noise: leverage finds every member (docs/privacy.md)
+EXACT = (
+    "analytic",
+)  # second moments without noise: leverage finds every member (docs/privacy.md)
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,8 @@ def answers(capsule: Capsule) -> tuple[Answer, ...]:
         "state": sorted(state, key=lambda a: -a["bytes"]),
         "real": int(capsule.remembered.real.sum()),
         "budget": budget_words(*spent) if spent is not None else "",
-        "exact": capsule.settings.learner.method.name in EXACT or capsule.harmony is not None,
+        "exact": capsule.settings.learner.method.name in EXACT
+        or capsule.harmony is not None,
     }
     return (
         answer("chain_signed", key=capsule.signed_by),
@@ -70,7 +80,11 @@ def answers(capsule: Capsule) -> tuple[Answer, ...]:
 
 
 def _bar(t: OwnTest) -> Bar:
-    small = f"{t.n} test subjects" if t.n else "rounded, fewer than 10 in a class: no interval"
+    small = (
+        f"{t.n} test subjects"
+        if t.n
+        else "rounded, fewer than 10 in a class: no interval"
+    )
     low, high = (math.nan if v is None else v for v in (t.low, t.high))
     line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
     return Bar(t.site, t.accuracy, low, high, line, named, small)
@@ -105,13 +119,19 @@ def inspect_words(capsule: Capsule) -> list[str]:
         audits.append((time, about, sentences(audit)))
     method = METHODS[capsule.settings.learner.method.name].title
     facts = {"capsule": capsule, "method": method, "stages": stages, "people": people}
-    found = {"answers": answers(capsule), "held_out": held_out_table(capsule), "audits": audits}
+    found = {
+        "answers": answers(capsule),
+        "held_out": held_out_table(capsule),
+        "audits": audits,
+    }
     return text_lines("inspect.txt.j2", **facts, **found, missing=_not_audited(capsule))
 
 
 def people(counts: dict[str, int | None]) -> str:
     """Patients and controls, small counts as they were written: not at all."""
-    shown = [f"fewer than {SMALL_CELL}" if v is None else str(v) for v in counts.values()]
+    shown = [
+        f"fewer than {SMALL_CELL}" if v is None else str(v) for v in counts.values()
+    ]
     return ", ".join(f"{n} {who}" for n, who in zip(shown, counts, strict=True))
 
 
@@ -122,10 +142,18 @@ def held_out_table(capsule: Capsule) -> Table | None:
         return None
     found = [entry["metrics"]["held_out"] for entry in stages]
     rows = [
-        (site, *(percent(stage[site]["accuracy"]) if site in stage else "-" for stage in found))
+        (
+            site,
+            *(
+                percent(stage[site]["accuracy"]) if site in stage else "-"
+                for stage in found
+            ),
+        )
         for site in capsule.sites
     ]
-    return Table.of(["tested on", *(f"after {entry['site']}" for entry in stages)], rows)
+    return Table.of(
+        ["tested on", *(f"after {entry['site']}" for entry in stages)], rows
+    )
 
 
 def _not_audited(capsule: Capsule) -> list[str]:
@@ -169,10 +197,18 @@ def view_capsule(item: Item) -> CapsuleView:
         # Line k of the ledger was written into a capsule made from that of line k - 1, whose id
         # is the parent that line k names.
         ids = [str(entry["parent"]) for entry in capsule.entries[1:]] + [capsule.id]
-        labels = [str(e["site"]) if e["kind"] == "learn" else "audit" for e in capsule.entries]
+        labels = [
+            str(e["site"]) if e["kind"] == "learn" else "audit" for e in capsule.entries
+        ]
         line = tuple((i, label) for i, label in zip(ids, labels, strict=True) if i)
-        said = {"learner": capsule.settings.learner.title, "holds_real": capsule.holds_real}
-        facts, passed = {**summary_of(capsule), **said}, [Check(name, True) for name in STEPS]
+        said = {
+            "learner": capsule.settings.learner.title,
+            "holds_real": capsule.holds_real,
+        }
+        facts, passed = (
+            {**summary_of(capsule), **said},
+            [Check(name, True) for name in STEPS],
+        )
         words = answers(capsule), inspect_words(capsule)
         return CapsuleView(item, "", passed, facts, *words, line)
     except BROKEN as error:
@@ -188,7 +224,9 @@ def capsule_page(view: CapsuleView, chains: Sequence[Chain], home: str) -> str:
     if view.damage:
         return render("damaged.html.j2", **values)
     capsule = open_capsule(view.item.path, max_bytes=MOST_BYTES)
-    ledger = [(e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]]
+    ledger = [
+        (e, sha256(canonical(e)), _written(e)) for e in capsule.entries[:MOST_LINES]
+    ]
     audits = []
     for _, time, site, found in audits_of(capsule):
         audits.append(section(found, ", ".join(filter(None, (short(site, 60), time)))))
@@ -202,12 +240,16 @@ def _held_out(capsule: Capsule) -> Markup | str:
     if not stages[-1]:
         return ""
     found = {
-        site: np.array([(s.get(site) or {}).get("accuracy") for s in stages], dtype=float)
+        site: np.array(
+            [(s.get(site) or {}).get("accuracy") for s in stages], dtype=float
+        )
         for site in capsule.sites
     }
     lines = figures.named_lines(found)
     figure = figures.stage_lines(lines, capsule.sites, "after learning", (0.0, 1.02))
-    return picture(figure, "accuracy on each site's synthetic held-out set after every site")
+    return picture(
+        figure, "accuracy on each site's synthetic held-out set after every site"
+    )
 
 
 def _written(entry: Entry) -> str:

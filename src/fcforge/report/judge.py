@@ -33,30 +33,47 @@ Summary = Mapping[str, Mapping[str, Interval]]
 # Groups of metrics; every group is one table with a line per generator.
 FIDELITY = {
     "Validity, moments, class effect": {
-        "active_units": "active units", "psd_share": "PSD share", "min_eigenvalue": "min eig.",
-        "edge_mean_r": "edge-mean r", "variance_ratio": "variance ratio", "sd_ratio": "SD ratio",
-        "class_difference_r": "class-diff. r", "class_difference_norm": "class-diff. norm",
+        "active_units": "active units",
+        "psd_share": "PSD share",
+        "min_eigenvalue": "min eig.",
+        "edge_mean_r": "edge-mean r",
+        "variance_ratio": "variance ratio",
+        "sd_ratio": "SD ratio",
+        "class_difference_r": "class-diff. r",
+        "class_difference_norm": "class-diff. norm",
     },
     "Spectrum and topology (distance from held-out subjects; 0 is best)": {
-        "spectrum_distance": "spectrum", "topology_strength": "strength KS",
-        "topology_clustering": "clustering KS", "topology_efficiency": "efficiency KS",
+        "spectrum_distance": "spectrum",
+        "topology_strength": "strength KS",
+        "topology_clustering": "clustering KS",
+        "topology_efficiency": "efficiency KS",
         "topology_modularity": "modularity KS",
     },
     "Two-sample tests and coverage (against held-out subjects)": {
-        "mmd2": "MMD²", "c2st_auc": "C2ST AUC", "precision": "precision", "recall": "recall",
-        "density": "density", "coverage": "coverage",
+        "mmd2": "MMD²",
+        "c2st_auc": "C2ST AUC",
+        "precision": "precision",
+        "recall": "recall",
+        "density": "density",
+        "coverage": "coverage",
     },
     "Train on synthetic, test on real": {
-        "tstr_linear_acc": "TSTR linear", "tstr_linear_auc": "its AUC",
-        "tstr_gcn_acc": "TSTR GCN", "tstr_gcn_auc": "its AUC",
+        "tstr_linear_acc": "TSTR linear",
+        "tstr_linear_auc": "its AUC",
+        "tstr_gcn_acc": "TSTR GCN",
+        "tstr_gcn_auc": "its AUC",
     },
-}  # fmt: skip
+}
 WHOLE = ("active_units",)
 ACCURACY = ("acc", "pre", "rec", "f1")
 TITLES = {
-    "linear": "ridge on edges", "gae": "GAE", "gat": "GAT", "gcn": "GCN", "sage": "GraphSAGE",
+    "linear": "ridge on edges",
+    "gae": "GAE",
+    "gat": "GAT",
+    "gcn": "GCN",
+    "sage": "GraphSAGE",
     "graph_transformer": "GraphTransformer",
-}  # fmt: skip
+}
 
 
 def groups_of(panel: Panel, summary: Summary) -> list[tuple[str, list[Table]]]:
@@ -87,7 +104,11 @@ def markdown(found: Judgement) -> str:
     if found.findings:
         parts.append(requirements_table(found.findings).markdown())
     for heading, group in groups_of(found.panel, found.summary):
-        parts += [f"### {heading}", "", *(f"#### {table.markdown()}" for table in group)]
+        parts += [
+            f"### {heading}",
+            "",
+            *(f"#### {table.markdown()}" for table in group),
+        ]
     return "\n".join([*parts, READING + "\n"])
 
 
@@ -105,7 +126,9 @@ def page_of(found: Judgement) -> str:
     return sections_page(found.title, "fcforge judge", sections, lead, warnings=said)
 
 
-def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table) -> Section:
+def figure_section(
+    portraits: Mapping[str, Portrait], where: str, *before: Table
+) -> Section:
     """The pictures, after the given tables; the first portrait is the real one."""
     if not portraits:
         return Section(FIGURES, "No pictures were kept.")
@@ -117,7 +140,9 @@ def figure_section(portraits: Mapping[str, Portrait], where: str, *before: Table
         cards.append((name, r, picture(portrait_figure(found, real, low), alt)))
     spectra = picture(spectra_figure(portraits), "mean eigenvalues by rank")
     return Section(
-        FIGURES, (*before, macro("portraits", cards), spectra), spoken("pictured", where=where)
+        FIGURES,
+        (*before, macro("portraits", cards), spectra),
+        spoken("pictured", where=where),
     )
 
 
@@ -153,7 +178,9 @@ def fidelity_tables(summary: Summary) -> list[Table]:
             for row, values in summary.items()
         ]
         if used:
-            out.append(Table.of(("generator", *(metrics[m] for m in used)), rows, title=title))
+            out.append(
+                Table.of(("generator", *(metrics[m] for m in used)), rows, title=title)
+            )
     return out
 
 
@@ -178,7 +205,12 @@ def _by_classifier(
 def requirements_table(found: Sequence[Requirement]) -> Table:
     """What was asked of the checked generator, and whether it was found."""
     rows = [
-        (f.what, number(f.found), f.asked, Cell("yes") if f.ok else Cell("NO", look="bad"))
+        (
+            f.what,
+            number(f.found),
+            f.asked,
+            Cell("yes") if f.ok else Cell("NO", look="bad"),
+        )
         for f in found
     ]
     return Table.of(("required", "found", "asked", "met"), rows)
@@ -187,19 +219,33 @@ def requirements_table(found: Sequence[Requirement]) -> Table:
 @drawn
 def portrait_figure(found: Portrait, real: Portrait, lowest: float = LOWEST) -> Figure:
     """Typical control and patient, ROIs ordered by brain system; edge means against the real."""
-    figure = canvas(3.5, 3.75, left=0.19, right=0.98, top=0.94, bottom=0.12, wspace=0.12)
+    figure = canvas(
+        3.5, 3.75, left=0.19, right=0.98, top=0.94, bottom=0.12, wspace=0.12
+    )
     grid = figure.add_gridspec(2, 2, height_ratios=(1, 1.05), hspace=0.18)
     systems = found.systems.tolist() or [""] * len(found.control)
-    for k, (title, fc) in enumerate((("control", found.control), ("patient", found.patient))):
+    for k, (title, fc) in enumerate(
+        (("control", found.control), ("patient", found.patient))
+    ):
         axes = figure.add_subplot(grid[0, k])
         figures.matrix(axes, fc, systems, named=False, vmin=-1, vmax=1)
         axes.set_title(title, fontsize=figures.SMALL, color=figures.MUTED, pad=3)
     axes = figure.add_subplot(grid[1, :])
     axes.plot([-1, 1], [-1, 1], color=figures.FAINT, lw=0.8)
     axes.scatter(
-        real.edge_mean, found.edge_mean, s=1.2, alpha=0.35, color=figures.POINTS, rasterized=True
+        real.edge_mean,
+        found.edge_mean,
+        s=1.2,
+        alpha=0.35,
+        color=figures.POINTS,
+        rasterized=True,
     )
-    axes.set(xlim=(LOWEST, 1), ylim=(lowest, 1), xlabel="mean of an edge, real", ylabel="generated")
+    axes.set(
+        xlim=(LOWEST, 1),
+        ylim=(lowest, 1),
+        xlabel="mean of an edge, real",
+        ylabel="generated",
+    )
     return figure
 
 
@@ -222,7 +268,9 @@ def spectra_figure(portraits: Mapping[str, Portrait]) -> Figure:
             look = {"color": figures.SERIES[k], "ls": styles[again % 3], "lw": 1.4}
         axes.plot(rank, p.spectrum, label=name, **look)
     axes.set_yscale("symlog", linthresh=0.01)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # exponents would be too small
+    axes.yaxis.set_major_formatter(
+        lambda value, _: f"{value:g}"
+    )  # exponents would be too small
     axes.axhline(0, color=figures.MUTED, lw=0.6)
     axes.set(xlabel="rank", ylabel="mean eigenvalue")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -56,7 +56,11 @@ class Listed:
 
 
 def report_folder(
-    folder: Path, page: Path, *, audits: Sequence[Path] = (), judged: Sequence[Path] = ()
+    folder: Path,
+    page: Path,
+    *,
+    audits: Sequence[Path] = (),
+    judged: Sequence[Path] = (),
 ) -> tuple[list[Row], list[Finding]]:
     """Write the page, table.csv and table.md of a run folder; returns the table and its cautions.
 
@@ -66,7 +70,9 @@ def report_folder(
     sections = [*map(folder_section, judged), *(section(read_audit(p)) for p in audits)]
     results, about = read_folder(folder, sections)
     found = numbers_of(results, about)
-    ranking = sorted(found.rows, key=lambda r: not r.is_majority)  # the majority class first
+    ranking = sorted(
+        found.rows, key=lambda r: not r.is_majority
+    )  # the majority class first
     write_text(page, page_of(results, about, found))
     write_text(folder / "table.csv", as_csv(ranking))
     write_text(folder / "table.md", as_markdown(ranking))
@@ -83,7 +89,15 @@ def read_folder(
     experiment, names = asked_for["experiment"], tuple(asked_for.get("roi_names", ()))
     edges = stability_section(edge_weights(store), names)
     sections = [*edges, *sections]
-    about = About(experiment["title"], kept_by(store), asked, experiment, None, sections, home=home)
+    about = About(
+        experiment["title"],
+        kept_by(store),
+        asked,
+        experiment,
+        None,
+        sections,
+        home=home,
+    )
     return results, about
 
 
@@ -104,7 +118,9 @@ def write_pages(
     """
     root = Path(folder)
     if not root.is_dir():
-        raise FCForgeError("no such folder.", where=str(root), do="Give a folder to look into.")
+        raise FCForgeError(
+            "no such folder.", where=str(root), do="Give a folder to look into."
+        )
     to = Path(out) if out is not None else root / "pages"
     items, cut = shelf.find_items(root)
     views = [view_capsule(item) for item in items if item.kind == "capsule"]
@@ -118,7 +134,9 @@ def write_pages(
         if path.name not in {item.page for item in items}:  # of a thing that is gone
             path.unlink()
     about = {"folder": root.resolve().name or "/", "cut": cut, "chains": chains}
-    write_text(to / INDEX, render("overview.html.j2", **about, capsules=views, others=others))
+    write_text(
+        to / INDEX, render("overview.html.j2", **about, capsules=views, others=others)
+    )
     return to / INDEX
 
 
@@ -126,7 +144,11 @@ def _write(item: Item, to: Path, say: Say) -> Listed:
     """Write the page of a run or an audit; whatever is wrong with it is said there."""
     say(f"{item.kind} {item.name}")
     try:
-        writers = {"run": _write_run, "audit": _write_audit, "consortium": _write_consortium}
+        writers = {
+            "run": _write_run,
+            "audit": _write_audit,
+            "consortium": _write_consortium,
+        }
         return writers[item.kind](item, to)
     except BROKEN as error:
         view = CapsuleView(item, reason(error))
@@ -140,10 +162,14 @@ def _write_run(item: Item, to: Path) -> Listed:
     found = numbers_of(results, about)
     write_text(to / item.page, page_of(results, about, found))
     asked = max(about.expected or 0, len(results))
-    lines = [f"{len(results)} of {asked} runs, {counted(len(results[0].sites), 'site')}"]
+    lines = [
+        f"{len(results)} of {asked} runs, {counted(len(results[0].sites), 'site')}"
+    ]
     for best in [r for r in found.rows if not r.is_majority][:1]:
         e = best.estimates["aaa"]
-        lines.append(f"highest AAA: {best.learner}, {with_interval(e.mean, e.low, e.high)}")
+        lines.append(
+            f"highest AAA: {best.learner}, {with_interval(e.mean, e.low, e.high)}"
+        )
     lines += ["Test data leaked into training, on purpose."] if found.leaks else []
     return Listed(item, about.title, lines, share=len(results) / asked)
 

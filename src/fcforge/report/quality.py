@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 FD_LINE_MM, LOW_COVERAGE = 0.5, 0.8
 GROUP = "group.html"
-_page = partial(sections_page, kind="quality of functional connectivity", home_name="All subjects")
+_page = partial(
+    sections_page, kind="quality of functional connectivity", home_name="All subjects"
+)
 
 
 def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
@@ -40,7 +42,11 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     tr = result.runs[0].tr
     facts = [
         ("volumes used", result.n_volumes, ""),
-        ("mean FD", "unknown" if np.isnan(result.mean_fd) else f"{result.mean_fd:.3f} mm", ""),
+        (
+            "mean FD",
+            "unknown" if np.isnan(result.mean_fd) else f"{result.mean_fd:.3f} mm",
+            "",
+        ),
         ("TR", "unknown" if tr is None else f"{tr:g} s", ""),
         ("atlas", atlas.name, f"{atlas.n_rois} ROIs"),
     ]
@@ -78,11 +84,15 @@ def preprocess_page(
 
 
 def group_page(
-    rows: Sequence[Mapping[str, Any]], failed: Sequence[tuple[str, str]], methods: Methods
+    rows: Sequence[Mapping[str, Any]],
+    failed: Sequence[tuple[str, str]],
+    methods: Methods,
 ) -> str:
     """Table of all subjects, what failed and why, distributions, and the methods paragraph."""
     sites = [(s["site"], str(s["n"]), s["diagnosis"], s["tr"]) for s in site_rows(rows)]
-    sections = [Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR"), sites))]
+    sections = [
+        Section("Sites", Table.of(("site", "subjects", "diagnosis", "TR"), sites))
+    ]
     if rows:
         sections.insert(0, Section("Distributions", _group_figure(rows)))
         columns = [c for c in rows[0] if c != "file"]
@@ -124,22 +134,40 @@ def _words(value: Any) -> Any:
 def _run_figure(run: Run, atlas: Atlas) -> Figure:
     has_coverage = run.coverage is not None
     figure = canvas(10, 6.5, left=0.08, right=0.98, top=0.97, bottom=0.09, hspace=0.35)
-    axes = figure.subplots(2 + has_coverage, 1, height_ratios=[1, 3, 1][: 2 + has_coverage])
+    axes = figure.subplots(
+        2 + has_coverage, 1, height_ratios=[1, 3, 1][: 2 + has_coverage]
+    )
     if run.fd is not None:
         axes[0].plot(np.arange(len(run.fd)), run.fd, lw=0.8, color=SERIES[1])
         axes[0].axhline(FD_LINE_MM, ls=":", lw=0.8, color=MUTED)
     else:
-        axes[0].text(0.5, 0.5, "no motion table", ha="center", transform=axes[0].transAxes)
+        axes[0].text(
+            0.5, 0.5, "no motion table", ha="center", transform=axes[0].transAxes
+        )
     axes[0].set(ylabel="FD, mm", xlim=(0, run.carpet.shape[1] - 1))
-    x = np.nan_to_num(run.carpet - np.nanmean(np.nan_to_num(run.carpet), axis=1, keepdims=True))
+    x = np.nan_to_num(
+        run.carpet - np.nanmean(np.nan_to_num(run.carpet), axis=1, keepdims=True)
+    )
     spread = x.std(axis=1, keepdims=True)
-    scale: dict[str, Any] = {"cmap": "gray", "vmin": -2, "vmax": 2, "interpolation": "nearest"}
+    scale: dict[str, Any] = {
+        "cmap": "gray",
+        "vmin": -2,
+        "vmax": 2,
+        "interpolation": "nearest",
+    }
     axes[1].imshow(x / np.where(spread > 0, spread, 1.0), aspect="auto", **scale)
     rows = "voxels, ROI by ROI" if has_coverage else "ROIs"
     axes[1].set(ylabel=rows, xlabel="volume", yticks=[])
     if has_coverage:
-        axes[2].fill_between(np.arange(atlas.n_rois), run.coverage, step="mid", color=SERIES[0])
-        axes[2].set(ylabel="coverage", xlabel="ROI", ylim=(0, 1), xlim=(-0.5, atlas.n_rois - 0.5))
+        axes[2].fill_between(
+            np.arange(atlas.n_rois), run.coverage, step="mid", color=SERIES[0]
+        )
+        axes[2].set(
+            ylabel="coverage",
+            xlabel="ROI",
+            ylim=(0, 1),
+            xlim=(-0.5, atlas.n_rois - 0.5),
+        )
     return figure
 
 
@@ -177,6 +205,8 @@ def _group_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     names = {"mean_fd": "mean FD, mm", "mean_fc": "mean FC", "n_volumes": "volumes"}
     for axis, (key, title) in zip(figure.subplots(1, 3), names.items(), strict=True):
         values = numbers(rows, key)
-        axis.hist(values[np.isfinite(values)], bins=20, color=SERIES[0], edgecolor=FAINT)
+        axis.hist(
+            values[np.isfinite(values)], bins=20, color=SERIES[0], edgecolor=FAINT
+        )
         axis.set(xlabel=title, ylabel="subjects")
     return figure

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from fcforge.report.table import PIPE_WIDTH, Cell, Heading, Table
 from fcforge.stats import COLUMNS, Estimate, Finding, Row
 from fcforge.stats.table import records
-from fcforge.text import bracket, counted, duration, memory, no_formula, number, printable, rounded
+from fcforge.text import (
+    bracket,
+    counted,
+    duration,
+    memory,
+    no_formula,
+    number,
+    printable,
+    rounded,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,9 +32,11 @@ LAYOUTS = (
     (0, ("aaa", "fm"), ("acc", "auroc")),
 )
 KEPT = {
-    "nothing": "nothing", "statistics": "statistics", "synthetic subjects": "synthetic",
+    "nothing": "nothing",
+    "statistics": "statistics",
+    "synthetic subjects": "synthetic",
     "real subjects": "real",
-}  # fmt: skip
+}
 
 
 def results_table(
@@ -56,11 +67,15 @@ def results_table(
     made = []
     for row in rows:
         cells = [name_cell(row.learner, levels)]
-        cells += [_cell(row, k, k in bare, spread, row.learner in best[k]) for k in keys]
+        cells += [
+            _cell(row, k, k in bare, spread, row.learner in best[k]) for k in keys
+        ]
         if "intransigence" in shown:
             cells.append(Cell(number(row.intransigence), value=row.intransigence))
         look = f"keeps keeps-{KEPT.get(row.keeps, 'other')}"
-        cells.append(Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look))
+        cells.append(
+            Cell(row.keeps, (memory(row.memory_bytes),), row.memory_bytes, look)
+        )
         left_out = [f"{row.n_left_out} diverged"] if row.n_left_out else []
         runs = counted(row.n_runs, "run"), *left_out
         made.append((*cells, Cell(duration(row.seconds), runs, row.seconds)))
@@ -76,7 +91,12 @@ INTRANSIGENCE = Heading(
     "low is good",
 )
 END_HEADS = (
-    Heading("Keeps", "what the method carries from site to site; its memory", "memory", words=True),
+    Heading(
+        "Keeps",
+        "what the method carries from site to site; its memory",
+        "memory",
+        words=True,
+    ),
     Heading("Time", "training time of one run over all sites; number of runs", "runs"),
 )
 
@@ -123,7 +143,9 @@ def print_table(rows: Sequence[Row], console: Console | None = None) -> None:
     out = out if console or out.is_terminal else Console(width=width)
     _, full, bare = next(layout for layout in LAYOUTS if width >= layout[0])
     results_table(rows, (*full, *bare), bare, spread=False).print(out)
-    out.print("mean over orders and seeds, [95 % over subjects and trainings]", style="dim")
+    out.print(
+        "mean over orders and seeds, [95 % over subjects and trainings]", style="dim"
+    )
 
 
 def print_findings(found: Sequence[Finding], console: Console | None = None) -> None:
@@ -133,7 +155,9 @@ def print_findings(found: Sequence[Finding], console: Console | None = None) -> 
 
     out = console or Console(stderr=True)
     for f in found:
-        line = Text(f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow")
+        line = Text(
+            f"{f.level}: ", style="bold red" if f.level == "serious" else "yellow"
+        )
         said = printable(f"{f.learner} {f.text}".strip())
         out.print(line.append(said, style=""), soft_wrap=True)
 
@@ -147,7 +171,9 @@ def as_csv(rows: Sequence[Row]) -> str:
     """CSV with a mean, SD, low and high column per number; empty where undefined."""
     import pandas as pd
 
-    table = pd.DataFrame([{k: plain(v) for k, v in r.items()} for r in records(rows)], dtype=object)
+    table = pd.DataFrame(
+        [{k: plain(v) for k, v in r.items()} for r in records(rows)], dtype=object
+    )
     safe = table.map(lambda v: no_formula(v) if isinstance(v, str) else v)
     return safe.to_csv(index=False, lineterminator="\n")
 
@@ -165,7 +191,9 @@ def plain(value: str | float | int) -> str | float | int | None:
     return value
 
 
-def study_json(rows: Mapping[str, Mapping[str, Estimate]]) -> dict[str, dict[str, dict]]:
+def study_json(
+    rows: Mapping[str, Mapping[str, Estimate]],
+) -> dict[str, dict[str, dict]]:
     """Plain numbers of a study of runs; null where undefined."""
     keys = ("mean", "low", "high")
     return {

@@ -68,8 +68,12 @@ def write_report(
 def numbers_of(results: Sequence[RunResult], about: About) -> Contents:
     """The numbers of the page."""
     if not results:
-        raise DataError("there is no finished run to report.", do="Run `fcforge run` first.")
-    return contents(results, keeps=about.keeps, expected=about.expected, n_draws=about.n_draws)
+        raise DataError(
+            "there is no finished run to report.", do="Run `fcforge run` first."
+        )
+    return contents(
+        results, keeps=about.keeps, expected=about.expected, n_draws=about.n_draws
+    )
 
 
 def page_of(results: Sequence[RunResult], about: About, c: Contents) -> str:
@@ -120,7 +124,15 @@ def _more_table(c: Contents, levels: Mapping[str, str]) -> Table:
 def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
     """Settings shared by all runs, when the caller hands none over."""
     spec = asdict(results[0].spec)
-    shared = ("dataset", "training", "protocol", "leaks", "test_fraction", "val_fraction", "folds")
+    shared = (
+        "dataset",
+        "training",
+        "protocol",
+        "leaks",
+        "test_fraction",
+        "val_fraction",
+        "folds",
+    )
     learners = {r.spec.learner.title: asdict(r.spec.learner) for r in results}
     return {**{k: spec[k] for k in (*shared, "harmonise")}, "learners": learners}
 
@@ -136,9 +148,15 @@ def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panel
         if title == majority:
             continue
         stages = [str(t + 1) for t in range(len(own.mean))]
-        same = {k: c.mean for k, c in found.items() if k != title and len(c.mean) == len(stages)}
+        same = {
+            k: c.mean
+            for k, c in found.items()
+            if k != title and len(c.mean) == len(stages)
+        }
         lines = [
-            figures.StageLine(v, figures.FAINT, thin=True) for k, v in same.items() if k != majority
+            figures.StageLine(v, figures.FAINT, thin=True)
+            for k, v in same.items()
+            if k != majority
         ]
         if majority in same:
             lines.append(figures.StageLine(same[majority], figures.MUTED, dashed=True))
@@ -151,7 +169,9 @@ def _curve_panels(found: Mapping[str, Curve], majority: str, what: str) -> Panel
 
 def _since_panels(found: Mapping[str, Mapping[str, np.ndarray]]) -> Panels:
     """One panel per learner: each site before and after it was learned, all on one axis."""
-    limits = figures.span([v for sites in found.values() for v in sites.values()] or [np.array([])])
+    limits = figures.span(
+        [v for sites in found.values() for v in sites.values()] or [np.array([])]
+    )
     panels = []
     for title, sites in found.items():
         half = len(next(iter(sites.values()))) // 2

@@ -24,9 +24,19 @@ _ZIP_HEAD = 30 + len(MANIFEST)  # a capsule's first member is its manifest
 
 # What reading somebody's files may raise.
 BROKEN = (
-    FCForgeError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-    RuntimeError, MemoryError, EOFError, zlib.error, BadZipFile,
-)  # fmt: skip
+    FCForgeError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    EOFError,
+    zlib.error,
+    BadZipFile,
+)
 
 ItemKind = Literal["run", "capsule", "consortium", "audit"]
 
@@ -66,7 +76,11 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
     seen, cut = 0, False
     for folder, names, files in os.walk(root):  # does not follow links
         depth = len(Path(folder).relative_to(root).parts)
-        names[:] = sorted(n for n in names if not n.startswith(".")) if depth < MOST_DEPTH else []
+        names[:] = (
+            sorted(n for n in names if not n.startswith("."))
+            if depth < MOST_DEPTH
+            else []
+        )
         seen += len(names) + len(files)
         cut |= seen > MOST_ENTRIES or len(items) > MOST_ITEMS
         if cut:
@@ -76,7 +90,9 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
         found = list(_items_of(Path(folder), {*names, *plain}, plain))
         for kind, path in found:
             relative = path.relative_to(root).as_posix()
-            name = printable(relative if relative != "." else root.resolve().name or "/")
+            name = printable(
+                relative if relative != "." else root.resolve().name or "/"
+            )
             slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60]
             digest = hashlib.sha256(os.fsencode(relative)).hexdigest()[:8]
             items.append(Item(kind, path, name, f"{kind}-{slug}-{digest}.html"))
@@ -85,7 +101,9 @@ def find_items(root: Path) -> tuple[list[Item], bool]:
     return sorted(items[:MOST_ITEMS], key=lambda i: i.name), cut
 
 
-def _items_of(folder: Path, names: set[str], files: list[str]) -> Iterator[tuple[ItemKind, Path]]:
+def _items_of(
+    folder: Path, names: set[str], files: list[str]
+) -> Iterator[tuple[ItemKind, Path]]:
     if "experiment.json" in names:
         yield "run", folder
     elif len(names & {MANIFEST, *CHAIN.parts, *RELEASES.parts}) > 1:
@@ -118,7 +136,9 @@ def require_plain_run(folder: Path) -> None:
         if path.name == "scores.npz":
             with ZipFile(path) as packed:
                 if sum(member.file_size for member in packed.infolist()) > MOST_SCORES:
-                    raise StoreError(f"the scores of node {path.parent.name} are too large.")
+                    raise StoreError(
+                        f"the scores of node {path.parent.name} are too large."
+                    )
 
 
 @dataclass(frozen=True)
@@ -188,4 +208,6 @@ def chain_of(chains: Iterable[Chain], own: str) -> list[Chain]:
 
 
 def _holds(chain: Chain, own: str) -> bool:
-    return any(c.id == own for c in chain.capsules) or any(_holds(b, own) for b in chain.branches)
+    return any(c.id == own for c in chain.capsules) or any(
+        _holds(b, own) for b in chain.branches
+    )

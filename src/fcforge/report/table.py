@@ -65,7 +65,9 @@ class Bar:
 
     def text(self) -> str:
         """Name, value and interval on one line."""
-        return printable(f"{self.name}: {with_interval(self.value, self.low, self.high)}")
+        return printable(
+            f"{self.name}: {with_interval(self.value, self.low, self.high)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,9 @@ class Table:
     ) -> Table:
         """A table from plain texts."""
         columns = tuple(Heading(h) if isinstance(h, str) else h for h in heads)
-        made = (tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows)
+        made = (
+            tuple(Cell(c) if isinstance(c, str) else c for c in row) for row in rows
+        )
         return cls(columns, tuple(made), **rest)
 
     def markdown(self, escaped: Callable[[str], str] = in_a_row) -> str:
@@ -128,7 +132,9 @@ class Table:
 
         out = io.StringIO()
         self.print(Console(file=out, width=width, color_system=None))
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n")
+        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip(
+            "\n"
+        )
 
     def print(self, console: Console) -> None:
         """Print it: the best of a column bold, smaller lines dim."""
@@ -136,7 +142,9 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        found = RichTable(box=box.SIMPLE_HEAD, caption=self.note or None, pad_edge=False)
+        found = RichTable(
+            box=box.SIMPLE_HEAD, caption=self.note or None, pad_edge=False
+        )
         for k, column in enumerate(self.columns):
             words = column.words or not k
             side: Any = "left" if words else "right"
@@ -145,27 +153,34 @@ class Table:
         for k, row in enumerate(self.rows):
             # Text, not str: a label may hold what rich would read as markup.
             cells = [
-                Text(printable(c.text), style="bold" if "best" in c.look.split() else "").append(
-                    "".join(f"\n{printable(b)}" for b in c.below), style="dim"
-                )
+                Text(
+                    printable(c.text), style="bold" if "best" in c.look.split() else ""
+                ).append("".join(f"\n{printable(b)}" for b in c.below), style="dim")
                 for c in row
             ]
             found.add_row(*cells, style="italic" if k in self.quiet else "")
         console.print(found)
 
 
-def interval_cell(mean: float, low: float, high: float, *, digits: int = 3, **rest: Any) -> Cell:
+def interval_cell(
+    mean: float, low: float, high: float, *, digits: int = 3, **rest: Any
+) -> Cell:
     """A mean above its interval; no interval where it has no width to show."""
     below = bracket(low, high, digits=digits) if high - low >= 10.0**-digits else ""
     return Cell(number(mean, digits), (below,) if below else (), mean, **rest)
 
 
 def interval_table(
-    title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, Any]], head: str = "learner"
+    title: str,
+    columns: Sequence[str],
+    rows: Mapping[str, Mapping[str, Any]],
+    head: str = "learner",
 ) -> Table:
     """One row per name, one column per key; values have mean, low and high, or are not there."""
     lines = []
     for name, found in rows.items():
         cells = (found.get(c) for c in columns)
-        lines.append((name, *(interval_cell(e.mean, e.low, e.high) if e else "" for e in cells)))
+        lines.append(
+            (name, *(interval_cell(e.mean, e.low, e.high) if e else "" for e in cells))
+        )
     return Table.of((head, *columns), lines, title=title)

@@ -27,9 +27,13 @@ def main() -> None:
     started = time.monotonic()
 
     def progress(done: int, total: int, what: str) -> None:
-        print(f"{time.monotonic() - started:7.1f} s  {done}/{total}  {what}", flush=True)
+        print(
+            f"{time.monotonic() - started:7.1f} s  {done}/{total}  {what}", flush=True
+        )
 
-    run_experiment(prepared, store, device=args.device, group=args.group, progress=progress)
+    run_experiment(
+        prepared, store, device=args.device, group=args.group, progress=progress
+    )
 
 
 if __name__ == "__main__":

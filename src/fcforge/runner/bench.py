@@ -44,7 +44,9 @@ class Bench:
 
     def __init__(self, device: str = "cpu", generators: Path | None = None) -> None:
         self.bank, self.generators = Bank(device), generators
-        self.state_bytes: dict[PoolName, int] = {}  # of the generators of synthetic pools
+        self.state_bytes: dict[
+            PoolName, int
+        ] = {}  # of the generators of synthetic pools
 
     # -- a site --------------------------------------------------------------------------------
     def view(
@@ -71,11 +73,19 @@ class Bench:
             The public people, in a run with a start.
         """
         fixed, seen = spec.training.selection == "fixed", len(spec.order) - 1
-        train, val = self.learning_rows(site, spec, fixed if with_val is None else with_val)
+        train, val = self.learning_rows(
+            site, spec, fixed if with_val is None else with_val
+        )
         leaked, start = None, public.start if public else None
         if spec.leaks.context_on_test:
-            leaked = self.bank.add(PoolName("test", site.name, spec.seed, _tag(spec)), site.test)
-        make = partial(self.synthetic, site, spec, start=start) if spec.learner.generator else None
+            leaked = self.bank.add(
+                PoolName("test", site.name, spec.seed, _tag(spec)), site.test
+            )
+        make = (
+            partial(self.synthetic, site, spec, start=start)
+            if spec.learner.generator
+            else None
+        )
         place = (site.name, seen if position is None else position)
         return SiteView(*place, self.bank, train, val, make, leaked, public, spec.seed)
 
@@ -84,12 +94,18 @@ class Bench:
         name = PoolName("public", PUBLIC, 0, f"{spec.start}:{spec.confounds}")
         return PublicView(public.start, self.bank, self.bank.add(name, public.people))
 
-    def learning_rows(self, site: Site, spec: RunSpec, with_val: bool) -> tuple[Tensor, Tensor]:
+    def learning_rows(
+        self, site: Site, spec: RunSpec, with_val: bool
+    ) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows of the validation part."""
         part, tag = "train+val" if with_val else "train", _tag(spec)
         learning = site.learning(with_val=with_val)
-        train = self.bank.add(PoolName("real", site.name, spec.seed, f"{part}:{tag}"), learning)
-        val = self.bank.add(PoolName("real", site.name, spec.seed, f"val:{tag}"), site.val)
+        train = self.bank.add(
+            PoolName("real", site.name, spec.seed, f"{part}:{tag}"), learning
+        )
+        val = self.bank.add(
+            PoolName("real", site.name, spec.seed, f"val:{tag}"), site.val
+        )
         return train, val
 
     def show(self, name: str, batch: FCBatch, seed: int) -> SiteView:
@@ -98,7 +114,9 @@ class Bench:
         return SiteView(name, 0, self.bank, rows, rows[:0])
 
     # -- its synthetic subjects: a generator is fitted once per (site, seed) ---------------------
-    def synthetic(self, site: Site, spec: RunSpec, n: int, start: Start | None = None) -> Tensor:
+    def synthetic(
+        self, site: Site, spec: RunSpec, n: int, start: Start | None = None
+    ) -> Tensor:
         """Rows of n synthetic subjects of (site, seed); the generator is fitted once."""
         name = synthetic_name(spec, site.name, n)
         if name in self.bank:
@@ -115,7 +133,9 @@ class Bench:
         lie beside the generators until it has ended.
         """
         digest = hashlib.sha256(repr((name, spec.data_sha256)).encode()).hexdigest()
-        path = self.generators and self.generators / f"{SUBJECTS}{digest[:32]}.safetensors"
+        path = (
+            self.generators and self.generators / f"{SUBJECTS}{digest[:32]}.safetensors"
+        )
         if path and path.exists():
             found = read_state(path)
             return FCBatch(from_edges(found["edges"]), found["y"]), int(found["bytes"])
@@ -137,17 +157,25 @@ class Bench:
         generator, source, names = _asked(site, spec, start)
         return generator, fit_cached(generator, source, names, self.generators), source
 
-    def fit_generators(self, asked: Sequence[tuple[Site, RunSpec, Start | None]]) -> int:
+    def fit_generators(
+        self, asked: Sequence[tuple[Site, RunSpec, Start | None]]
+    ) -> int:
         """Fit the generators of several (site, seed) on the bank's device, into the cache."""
         if self.generators is None:
-            raise ConfigError("generators are fitted together into a folder, and there is none.")
+            raise ConfigError(
+                "generators are fitted together into a folder, and there is none."
+            )
         alike: dict[str, list[tuple[Generator, FCBatch, tuple[int, str, str]]]] = {}
         for site, spec, start in asked:
-            alike.setdefault(repr(spec.learner.generator), []).append(_asked(site, spec, start))
+            alike.setdefault(repr(spec.learner.generator), []).append(
+                _asked(site, spec, start)
+            )
         found = 0
         for group in alike.values():
             wanted = [(batch, names) for _, batch, names in group]
-            found += fit_together(group[0][0], wanted, self.generators, self.bank.device)
+            found += fit_together(
+                group[0][0], wanted, self.generators, self.bank.device
+            )
         return found
 
     def subject_bytes(self, rows: Tensor, each: int) -> int:
@@ -155,24 +183,32 @@ class Bench:
         names, pool, _ = self.bank.address(torch.unique(rows[rows >= 0]))
         sizes = torch.bincount(pool, minlength=len(names)).tolist()
         taken = [n * each for n in sizes]
-        most = [self.state_bytes.get(name, t) for name, t in zip(names, taken, strict=True)]
+        most = [
+            self.state_bytes.get(name, t) for name, t in zip(names, taken, strict=True)
+        ]
         return sum(map(min, taken, most))
 
     # -- rows of a state as addresses, and back ------------------------------------------------
-    def to_addresses(self, state: State, keys: Sequence[str]) -> tuple[State, list[PoolName]]:
+    def to_addresses(
+        self, state: State, keys: Sequence[str]
+    ) -> tuple[State, list[PoolName]]:
         """State whose rows are (pool, place in it), and the pools."""
         found, names = dict(state), list[PoolName]()
         for key in keys:
             pools, pool, item = self.bank.address(found.pop(key))
             # by name: a bank's own order depends on what this process trained before
             by_name = sorted(pools)
-            number = [len(names) + by_name.index(p) for p in pools] + [-1]  # -1: an empty slot
+            number = [len(names) + by_name.index(p) for p in pools] + [
+                -1
+            ]  # -1: an empty slot
             found[f"{key}@pool"] = torch.tensor(number, device=pool.device)[pool]
             found[f"{key}@item"] = item
             names += by_name
         return found, names
 
-    def from_addresses(self, state: State, keys: Sequence[str], pools: list[PoolName]) -> State:
+    def from_addresses(
+        self, state: State, keys: Sequence[str], pools: list[PoolName]
+    ) -> State:
         """Inverse of `to_addresses`; the pools must be in the bank."""
         found = dict(state)
         for key in keys:
@@ -183,7 +219,9 @@ class Bench:
     # -- rows of a state as places among some subjects, and back -------------------------------
     def to_places(self, state: State, keys: Sequence[str]) -> tuple[State, Tensor]:
         """State whose rows are places in the list of rows it holds, and that list (sorted)."""
-        held = [state[key].reshape(-1) for key in keys] or [torch.empty(0, dtype=torch.int64)]
+        held = [state[key].reshape(-1) for key in keys] or [
+            torch.empty(0, dtype=torch.int64)
+        ]
         every = torch.cat(held)
         rows = torch.unique(every[every >= 0])
         found = dict(state)
@@ -233,7 +271,9 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         [list(spec.confounds), str(spec.start)],
         *[f"{spec.folds} folds"] * bool(spec.folds),
     ]
-    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[
+        :12
+    ]
     return PoolName("synthetic", site, spec.seed, f"{digest}:{n}{so_far(spec)}")
 
 

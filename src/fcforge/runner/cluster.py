@@ -46,7 +46,9 @@ def versions() -> tuple[str, str]:
 def _appears(store: Store, key: str, patience: float = 60.0) -> bool:
     """Wait for a node that another machine wrote: network drives show new names late."""
     limit = time.monotonic() + patience
-    while key not in store.done():  # a listing: asking for one name may be answered from a cache
+    while (
+        key not in store.done()
+    ):  # a listing: asking for one name may be answered from a cache
         if time.monotonic() > limit:
             return False
         time.sleep(0.2)
@@ -86,9 +88,14 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
     try:
         from distributed import Client
     except ImportError as error:
-        raise ConfigError("--cluster needs Dask, which is missing.", do=_DO_INSTALL) from error
+        raise ConfigError(
+            "--cluster needs Dask, which is missing.", do=_DO_INSTALL
+        ) from error
     if address == "slurm" or address.startswith("slurm:"):
-        with _slurm(_slurm_jobs(address)) as cluster, Client(cluster, set_as_default=False) as ours:
+        with (
+            _slurm(_slurm_jobs(address)) as cluster,
+            Client(cluster, set_as_default=False) as ours,
+        ):
             yield ours
         return
     try:
@@ -112,7 +119,9 @@ def open_cluster(address: str, *, timeout: float = 10.0) -> Iterator[Client]:
 def _slurm_jobs(address: str) -> int:
     text = address.partition(":")[2] or str(SLURM_JOBS)
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"'{address}' asks for '{text}' Slurm jobs.", do="Write e.g. slurm:8.")
+        raise ConfigError(
+            f"'{address}' asks for '{text}' Slurm jobs.", do="Write e.g. slurm:8."
+        )
     return int(text)
 
 
@@ -124,7 +133,9 @@ def _slurm(jobs: int) -> Iterator[Any]:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
-        raise ConfigError("--cluster slurm needs dask-jobqueue.", do=_DO_INSTALL) from error
+        raise ConfigError(
+            "--cluster slurm needs dask-jobqueue.", do=_DO_INSTALL
+        ) from error
 
     def setting(name: str, default: Any) -> Any:
         return dask.config.get(f"jobqueue.slurm.{name}", None) or default
@@ -139,7 +150,9 @@ def _slurm(jobs: int) -> Iterator[Any]:
         ) as cluster,
     ):
         stop = threading.Event()
-        thread = threading.Thread(target=_top_up, args=(cluster, jobs, stop), daemon=True)
+        thread = threading.Thread(
+            target=_top_up, args=(cluster, jobs, stop), daemon=True
+        )
         thread.start()
         try:
             yield cluster
@@ -161,7 +174,9 @@ def run_on(client: Client, work: Work, dataset: Component) -> None:
 
     root = str(work.store.root.resolve())
     futures = _submit(client, work.todo, shareable(dataset), root)
-    node_of = {future.key: node for future, node in zip(futures, work.todo, strict=True)}
+    node_of = {
+        future.key: node for future, node in zip(futures, work.todo, strict=True)
+    }
     try:
         for future in as_completed(futures, loop=client.loop):
             future.result()
@@ -181,7 +196,9 @@ def run_on(client: Client, work: Work, dataset: Component) -> None:
             client.cancel(futures)
 
 
-def _submit(client: Client, todo: Sequence[Node], dataset: Component, root: str) -> list[Future]:
+def _submit(
+    client: Client, todo: Sequence[Node], dataset: Component, root: str
+) -> list[Future]:
     """One task per node, shallow first; a parent that is not to do is in the store."""
     run, ours = uuid.uuid4().hex[:8], versions()  # names of tasks that no other run has
     futures: dict[str, Future] = {}

@@ -84,12 +84,20 @@ def collect(store: Store) -> tuple[list[RunResult], int]:
     done = store.done()
     scores = {key: store.read_scores(key) for key in plan.nodes if key in done}
     metas = {key: store.read_meta(key) for key in scores}
-    whole = [(spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)]
-    return [_result(spec, keys, scores, metas, data) for spec, keys in whole], len(plan.stages)
+    whole = [
+        (spec, keys) for spec, keys in plan.stages if all(key in scores for key in keys)
+    ]
+    return [_result(spec, keys, scores, metas, data) for spec, keys in whole], len(
+        plan.stages
+    )
 
 
 def _result(
-    spec: RunSpec, keys: tuple[str, ...], scores: Scores, metas: Mapping[str, Any], data: Any
+    spec: RunSpec,
+    keys: tuple[str, ...],
+    scores: Scores,
+    metas: Mapping[str, Any],
+    data: Any,
 ) -> RunResult:
     """Result of one run from its nodes' scores and facts; `data` is the experiment's."""
     sites, facts = tuple(data["sites"]), data["site_facts"][str(spec.seed)]
@@ -142,7 +150,9 @@ def edge_weights(store: Store) -> dict[str, Weights]:
 def kept_by(store: Store) -> dict[str, str]:
     """What each learner of a run folder keeps between sites, by its title."""
     experiment, _, _ = stored_plan(store)
-    return {learner.title: kept_between_sites(learner) for learner in experiment.learners}
+    return {
+        learner.title: kept_between_sites(learner) for learner in experiment.learners
+    }
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,15 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         do = f"Run `fcforge judge {files.where()}`."
         raise ConfigError("this config judges generators.", where=files.where(), do=do)
     config = read_tables(ConfigFile, files)
-    said = check_table(Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID)
+    said = check_table(
+        Experiment, config.experiment, files, "experiment", hidden=_NOT_SAID
+    )
     split = read_table(SplitTable, config.split, files, "split")
     if split.folds:
-        said |= {"folds": split.folds, "seeds": tuple(range(split.folds * split.repeats))}
+        said |= {
+            "folds": split.folds,
+            "seeds": tuple(range(split.folds * split.repeats)),
+        }
     training = read_table(Training, config.training, files, "training")
     if training.selection == "inner_val" and said.get("val_fraction") == 0:
         what = "selection = 'inner_val' chooses on a validation part, but val_fraction = 0."
@@ -119,7 +124,9 @@ def parse_experiment(files: ConfigFiles, folder: Path) -> Experiment:
         learners=_learners(config, files, paper=said.get("protocol") == "paper"),
         training=training,
         leaks=read_table(Leaks, config.leaks, files, "leaks"),
-        confounds=read_table(ConfoundsTable, config.confounds, files, "confounds").remove,
+        confounds=read_table(
+            ConfoundsTable, config.confounds, files, "confounds"
+        ).remove,
         start=_start(config, dataset, files, folder),
         **said,
     )
@@ -134,7 +141,9 @@ def _start(
     table = read_table(StartTable, config.start, files, "start")
     found = dataset
     if table.dataset is not None:
-        found = resolve_dataset(dict(table.dataset), files.where(("start", "dataset")), folder)
+        found = resolve_dataset(
+            dict(table.dataset), files.where(("start", "dataset")), folder
+        )
     own = ("sites",) if table.dataset is not None else ("sites", "leave_out")
     params = {k: v for k, v in found.params.items() if k not in own}
     if table.leave_out:
@@ -167,7 +176,11 @@ def read_tables(target: type[T], files: ConfigFiles) -> T:
 
 
 def check_table(
-    target: Any, said: Mapping[str, Any], files: ConfigFiles, *place: str, hidden: Any = ()
+    target: Any,
+    said: Mapping[str, Any],
+    files: ConfigFiles,
+    *place: str,
+    hidden: Any = (),
 ) -> dict[str, Any]:
     """Keys and values of a table, each checked; a mistake names the file it stands in."""
     names = [f.name for f in fields(target) if f.name not in hidden]
@@ -181,7 +194,9 @@ def check_table(
     return values
 
 
-def read_table(target: type[T], said: Mapping[str, Any], files: ConfigFiles, name: str) -> T:
+def read_table(
+    target: type[T], said: Mapping[str, Any], files: ConfigFiles, name: str
+) -> T:
     """The dataclass that table `name` fills."""
     return target(**check_table(target, said, files, name))
 
@@ -200,7 +215,9 @@ def read_component(value: Named, kind: str, where: str) -> Component:
         raise ConfigError(f"{kind} '{name}': {error}.", where=where) from error
 
 
-def _checked(component: Component, kind: str, known: Mapping[str, Any], where: str) -> Component:
+def _checked(
+    component: Component, kind: str, known: Mapping[str, Any], where: str
+) -> Component:
     """The component, if its name is in a table and its settings can be used.
 
     `known` maps names to what is called with the settings: a dataclass or a function.
@@ -213,7 +230,9 @@ def _checked(component: Component, kind: str, known: Mapping[str, Any], where: s
 
 def _as_in_paper(component: Component, cls: type[Any]) -> Component:
     """Protocol "paper": what has presets takes the paper's, unless the config says otherwise."""
-    offered = "paper" in getattr(cls, "presets", ()) or "preset" in {f.name for f in fields(cls)}
+    offered = "paper" in getattr(cls, "presets", ()) or "preset" in {
+        f.name for f in fields(cls)
+    }
     if not offered or "preset" in component.params:
         return component
     return replace(component, params={**component.params, "preset": "paper"})
@@ -240,10 +259,14 @@ def _registries() -> dict[str, Mapping[str, type[Any]]]:
     return {"method": METHODS, "model": MODELS, "generator": GENERATORS}
 
 
-def _learners(config: ConfigFile, files: ConfigFiles, *, paper: bool) -> tuple[LearnerSpec, ...]:
+def _learners(
+    config: ConfigFile, files: ConfigFiles, *, paper: bool
+) -> tuple[LearnerSpec, ...]:
     """The rows of the results table: all of ``[[learner]]``, or those that ``learners`` names."""
     _check_named_settings(config, files)
-    defaults = read_table(LearnerDefaults, config.learner_defaults, files, "learner_defaults")
+    defaults = read_table(
+        LearnerDefaults, config.learner_defaults, files, "learner_defaults"
+    )
     where = files.where(("learner",))
     rows = []
     for i, table in enumerate(config.learner):
@@ -256,10 +279,14 @@ def _learners(config: ConfigFile, files: ConfigFiles, *, paper: bool) -> tuple[L
     for title in titles:
         if titles.count(title) > 1:
             raise ConfigError(
-                f"two learners are called '{title}'.", where=where, do="Give each a title."
+                f"two learners are called '{title}'.",
+                where=where,
+                do="Give each a title.",
             )
     check_names("learner", config.learners, titles, where=files.where(("learners",)))
-    return tuple(row for row in rows if not config.learners or row.title in config.learners)
+    return tuple(
+        row for row in rows if not config.learners or row.title in config.learners
+    )
 
 
 def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
@@ -268,27 +295,39 @@ def _check_named_settings(config: ConfigFile, files: ConfigFiles) -> None:
         for name, params in getattr(config, kind).items():
             where = f"{files.where((kind, name))}: [{kind}.{name}]"
             if not isinstance(params, dict):
-                raise ConfigError(f"{name} = {params!r} is not a table of settings.", where=where)
+                raise ConfigError(
+                    f"{name} = {params!r} is not a table of settings.", where=where
+                )
             _checked(Component(name, params), kind, known, where)
 
 
 def _learner(
-    table: Mapping[str, Any], config: ConfigFile, defaults: LearnerDefaults, where: str, paper: bool
+    table: Mapping[str, Any],
+    config: ConfigFile,
+    defaults: LearnerDefaults,
+    where: str,
+    paper: bool,
 ) -> LearnerSpec:
     known = _registries()
 
     def part(kind: str, value: Named) -> Component:
         component = read_component(value, kind, where)
         params = merge(getattr(config, kind).get(component.name, {}), component.params)
-        component = _checked(replace(component, params=params), kind, known[kind], where)
-        return _as_in_paper(component, known[kind][component.name]) if paper else component
+        component = _checked(
+            replace(component, params=params), kind, known[kind], where
+        )
+        return (
+            _as_in_paper(component, known[kind][component.name]) if paper else component
+        )
 
     row = _row(table, where)
     method = part("method", row.method)
     needed = known["method"][method.name].needs_generator
     if row.generator and not needed:
         what = f"method '{method.name}' uses no generator."
-        raise ConfigError(what, where=where, do="Leave it out, or set method = 'forge'.")
+        raise ConfigError(
+            what, where=where, do="Leave it out, or set method = 'forge'."
+        )
     generator = (row.generator or defaults.generator) if needed else None
     return LearnerSpec(
         method=method,

@@ -40,7 +40,9 @@ def _holds(node: Any, place: Place) -> bool:
     for step in place:
         if isinstance(node, dict) and step in node:
             node = node[str(step)]
-        elif not (isinstance(node, list) and isinstance(step, int) and step < len(node)):
+        elif not (
+            isinstance(node, list) and isinstance(step, int) and step < len(node)
+        ):
             return False
         else:
             node = node[step]
@@ -51,7 +53,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Parse a TOML file; a syntax error names the file and line."""
     path = Path(path)
     if not path.is_file():
-        raise ConfigError("no such file.", where=str(path), do="`fcforge init` writes one.")
+        raise ConfigError(
+            "no such file.", where=str(path), do="`fcforge init` writes one."
+        )
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -76,12 +80,16 @@ def read_config(path: str | Path, settings: Sequence[str] = ()) -> ConfigFiles:
     )
 
 
-def _with_bases(path: Path, above: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
+def _with_bases(
+    path: Path, above: tuple[Path, ...]
+) -> list[tuple[Path, dict[str, Any]]]:
     """The file and what it is based on, nearest first."""
     if path.resolve() in above:
         chain = " > ".join(p.name for p in (*above, path))
         raise ConfigError(
-            f"the file is its own base ({chain}).", where=str(path), do="Cut the circle."
+            f"the file is its own base ({chain}).",
+            where=str(path),
+            do="Cut the circle.",
         )
     data = read_toml(path)
     dataset = data.get("dataset")
@@ -146,7 +154,9 @@ def override(data: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
 
 def _require_table(node: Any, name: str, path: str) -> dict[str, Any]:
     if not isinstance(node, dict):
-        raise ConfigError(f"--set {path}: there is no '{name}' inside the value {node!r}.")
+        raise ConfigError(
+            f"--set {path}: there is no '{name}' inside the value {node!r}."
+        )
     return node
 
 
@@ -155,7 +165,9 @@ def _enter(node: Any, name: str, path: str) -> Any:
         return node[_number(name, node, path)]
     node = _require_table(node, name, path)
     if isinstance(node.get(name), str) and name in ("method", "model", "generator"):
-        node[name] = {"name": node[name]}  # method = "ewc", --set learner.0.method.strength=10
+        node[name] = {
+            "name": node[name]
+        }  # method = "ewc", --set learner.0.method.strength=10
     return node.setdefault(name, {})
 
 

@@ -32,8 +32,12 @@ def bfloat16_works() -> bool:
     Some virtual machines announce AMX and kill the process that uses it, so it is tried in a
     process of its own.
     """
-    code = "import torch; x = torch.randn(64, 64).bfloat16(); print(float((x @ x).sum()))"
-    tried = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    code = (
+        "import torch; x = torch.randn(64, 64).bfloat16(); print(float((x @ x).sum()))"
+    )
+    tried = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False
+    )
     return tried.returncode == 0
 
 
@@ -58,7 +62,11 @@ def describe(device: str = "cpu") -> dict[str, Any]:
 
 def default_jobs() -> int:
     """Worker processes: the cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,9 @@ def place_to_train(device: str = "auto", jobs: int = 0, cluster: str = "") -> Pl
             f"device '{device}' was asked for, but the workers of a cluster train on CPUs.",
             do="Leave out --device, or leave out --cluster.",
         )
-    return Place("cpu" if cluster else pick_device(device), jobs or default_jobs(), cluster)
+    return Place(
+        "cpu" if cluster else pick_device(device), jobs or default_jobs(), cluster
+    )
 
 
 def pick_device(wanted: str) -> str:
@@ -87,7 +97,9 @@ def pick_device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted not in ("cpu", "cuda") and not wanted.startswith("cuda:"):
-        raise ConfigError(f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto.")
+        raise ConfigError(
+            f"unknown device '{wanted}'.", do="Give cpu, cuda, cuda:N or auto."
+        )
     if wanted.startswith("cuda") and not torch.cuda.is_available():
         raise ConfigError(f"device '{wanted}' was asked for, but torch sees no GPU.")
     return wanted

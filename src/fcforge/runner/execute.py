@@ -7,7 +7,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_completed, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import groupby
@@ -65,7 +71,9 @@ def train(node: Node, dataset: Component, root: str) -> str:
     return node.key
 
 
-def fit_generator(node: Node, dataset: Component, root: str, draw: bool = False) -> None:
+def fit_generator(
+    node: Node, dataset: Component, root: str, draw: bool = False
+) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
         shop = _workshop(dataset, root, node.spec.data_sha256)
@@ -103,7 +111,9 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
     try:
         # first of all: two workers that need a generator at the same time would both fit it
         wanted = wanted_generators(work.todo).values() if jobs > 1 else ()
-        ahead = {pool.submit(fit_generator, n, dataset, root, draw=True): n for n in wanted}
+        ahead = {
+            pool.submit(fit_generator, n, dataset, root, draw=True): n for n in wanted
+        }
         for done in as_completed(ahead):
             done.result()
             work.done([], f"generator of {ahead[done].spec.order[-1]}")
@@ -114,7 +124,9 @@ def run_local(work: Work, dataset: Component, jobs: int) -> None:
             do="The same command again continues; --jobs with a smaller number needs less memory.",
         ) from error
     except KeyboardInterrupt:
-        for worker in list(pool._processes.values()):  # what they work on is lost, nothing else
+        for worker in list(
+            pool._processes.values()
+        ):  # what they work on is lost, nothing else
             worker.kill()
         raise
     finally:
@@ -136,7 +148,9 @@ def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> 
             work.done([node], node.title)
 
 
-def run_lanes(work: Work, workshop: Workshop, dataset: Component, jobs: int = 1) -> None:
+def run_lanes(
+    work: Work, workshop: Workshop, dataset: Component, jobs: int = 1
+) -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
 
     With several `jobs`, generators are fitted meanwhile in that many processes; learners without
@@ -146,7 +160,9 @@ def run_lanes(work: Work, workshop: Workshop, dataset: Component, jobs: int = 1)
     on_gpu = workshop.device.startswith("cuda")
     in_lanes = wanted_generators(work.todo, in_lanes=True) if on_gpu else {}
     workshop.fit_generators(list(in_lanes.values()))
-    with fitted_generators(work.todo, dataset, work.store, jobs, but=in_lanes) as wait_for:
+    with fitted_generators(
+        work.todo, dataset, work.store, jobs, but=in_lanes
+    ) as wait_for:
         for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
             members = list(nodes)
             wait_for(members)
@@ -159,7 +175,9 @@ def _lane_order(node: Node) -> tuple[bool, str, int]:
     return learner.generator is not None, learner.title, node.depth
 
 
-def wanted_generators(nodes: Sequence[Node], *, in_lanes: bool = False) -> dict[Hashable, Node]:
+def wanted_generators(
+    nodes: Sequence[Node], *, in_lanes: bool = False
+) -> dict[Hashable, Node]:
     """One node for every generator that nodes need; of those that train in lanes, if asked."""
     from fcforge.generators import GENERATORS
 
@@ -185,13 +203,18 @@ def fitted_generators(
     Yields a function that waits for the generators of some nodes. With one job nothing is done
     ahead: whoever needs a generator fits it.
     """
-    wanted = {name: n for name, n in wanted_generators(nodes).items() if name not in but}
+    wanted = {
+        name: n for name, n in wanted_generators(nodes).items() if name not in but
+    }
     if jobs < 2 or len(wanted) < 2:
         yield lambda members: None
         return
     with _workers(min(jobs, len(wanted))) as pool:
         place = dataset, str(store.root)
-        running = {name: pool.submit(fit_generator, node, *place) for name, node in wanted.items()}
+        running = {
+            name: pool.submit(fit_generator, node, *place)
+            for name, node in wanted.items()
+        }
 
         def wait_for(members: Sequence[Node]) -> None:
             for name in {generator_name(n) for n in members} & running.keys():

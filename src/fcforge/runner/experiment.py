@@ -25,7 +25,9 @@ MOST_ORDERS = 5040  # all orders of 7 sites
 Seeds = Annotated[
     tuple[int, ...],
     Bound(bool, "is empty", "Give at least one seed."),
-    Bound(lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."),
+    Bound(
+        lambda v: len(set(v)) == len(v), "lists a seed twice", "Give each seed once."
+    ),
 ]
 CONDITIONS = tuple(f.name for f in fields(Conditions))
 
@@ -51,7 +53,9 @@ class Experiment(Conditions):
         for order in self.orders:
             check_names(f"site in order {list(order)}:", order, sites)
             if not order or len(set(order)) < len(order):
-                raise ConfigError(f"order {list(order)} is empty or repeats a site.", do=known)
+                raise ConfigError(
+                    f"order {list(order)} is empty or repeats a site.", do=known
+                )
         return [tuple(order) for order in self.orders]
 
     def split(self, cohort: Cohort, seed: int) -> dict[str, Site]:
@@ -76,11 +80,16 @@ def split_sites(asked: Conditions, cohort: Cohort, seed: int) -> dict[str, Site]
     """Sites of a dataset, split into train, val and test as an experiment or a run asks."""
     from fcforge.sites import make_sites
 
-    how = {name: getattr(asked, name) for name in ("test_fraction", "val_fraction", "folds")}
+    how = {
+        name: getattr(asked, name)
+        for name in ("test_fraction", "val_fraction", "folds")
+    }
     return make_sites(cohort, seed, **how)
 
 
-def _pick_orders(sites: Sequence[str], wanted: Literal["all"] | int) -> list[tuple[str, ...]]:
+def _pick_orders(
+    sites: Sequence[str], wanted: Literal["all"] | int
+) -> list[tuple[str, ...]]:
     """All orders, or that many different random ones, the same on every machine."""
     there_are = math.factorial(len(sites))
     n = there_are if wanted == "all" else wanted

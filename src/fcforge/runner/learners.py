@@ -19,11 +19,15 @@ def build_learner(spec: LearnerSpec, n_rois: int, has_start: bool = True) -> Lea
         do = f"Set model = '{method.models[0]}'."
         raise ConfigError(f"{works}, not '{spec.model.name}'.", where=where, do=do)
     if method.needs_generator and spec.generator is None:
-        what = f"method '{method.name}' replays synthetic subjects and needs a generator."
+        what = (
+            f"method '{method.name}' replays synthetic subjects and needs a generator."
+        )
         do = "Add generator = 'corr_gauss' (or see `fcforge list generators`)."
         raise ConfigError(what, where=where, do=do)
     if spec.generator is not None:
-        make_generator(spec.generator)  # a wrong name or setting shows before anything is trained
+        make_generator(
+            spec.generator
+        )  # a wrong name or setting shows before anything is trained
     drawn = spec.generator is not None and GENERATORS[spec.generator.name].needs_start
     if not (has_start and spec.start) and (method.needs_start or drawn):
         what = f"it draws on a public start, and {'this row' if has_start else 'the run'} has none."
@@ -38,7 +42,10 @@ def scorer_of(learner: Learner, lane: Lane, temperature: float = 1.0) -> Scorer:
     """Log odds of a lane in float64 on the CPU, to be explained."""
     parts = ({k: v.cpu() for k, v in part.items()} for part in lane)
     exact = Lane(
-        *({k: v.double() if v.is_floating_point() else v for k, v in p.items()} for p in parts)
+        *(
+            {k: v.double() if v.is_floating_point() else v for k, v in p.items()}
+            for p in parts
+        )
     )
 
     def score(fc: Tensor) -> Tensor:

@@ -24,7 +24,9 @@ from fcforge.settings import Checked, checked
 from fcforge.types import Component, FCBatch, LearnerSpec
 
 PIPELINE = "pipeline"  # method and model of such a row
-_HANDED: dict[str, Any] = {}  # estimators given as objects, by the hash of their settings
+_HANDED: dict[
+    str, Any
+] = {}  # estimators given as objects, by the hash of their settings
 _TRAITS = {  # keeps: what the model depends on, and what the table says is kept
     "cumulative": ("set", "real subjects"),
     "independent": ("site", "nothing"),
@@ -85,7 +87,9 @@ class Pipeline(Checked):
 
 def pipeline_of(learner: LearnerSpec) -> Pipeline | None:
     """The pipeline of a row; None where it is one of our methods."""
-    return Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
+    return (
+        Pipeline(**learner.method.params) if learner.method.name == PIPELINE else None
+    )
 
 
 def depends_on(learner: LearnerSpec) -> str:
@@ -104,25 +108,37 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     from sklearn.base import clone
 
     said = dict(table)
-    given, title, start = said.pop("estimator"), said.pop("title", ""), said.pop("start", True)
+    given, title, start = (
+        said.pop("estimator"),
+        said.pop("title", ""),
+        said.pop("start", True),
+    )
     if "keeps" not in said:
         raise ConfigError(
             "an estimator says what it is trained on.",
             where=where,
             do="Add keeps = 'cumulative' (all sites so far), 'independent' or 'partial_fit'.",
         )
-    named, shown = isinstance(given, str), given if isinstance(given, str) else type(given).__name__
+    named, shown = (
+        isinstance(given, str),
+        given if isinstance(given, str) else type(given).__name__,
+    )
     settings = checked(Pipeline, said, where, hidden=("estimator", "folder", "sha256"))
     found = Pipeline(shown, folder=str(folder) if named else "", **settings)
     made = found.make() if named else clone(given, safe=False)
     _require_usable(made, found, where)
-    digest = hashlib.sha256(_described(made).encode() + (_source(found) if named else b""))
+    digest = hashlib.sha256(
+        _described(made).encode() + (_source(found) if named else b"")
+    )
     found = replace(found, sha256=digest.hexdigest()[:32])
     if not named:
         _HANDED[found.sha256] = made
     title = title or shown.rpartition(":")[2]
     return LearnerSpec(
-        Component(PIPELINE, asdict(found)), Component(PIPELINE), title=title, start=start
+        Component(PIPELINE, asdict(found)),
+        Component(PIPELINE),
+        title=title,
+        start=start,
     )
 
 
@@ -133,7 +149,9 @@ def _described(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_described, value))}]"
     if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+        return (
+            f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
+        )
     if hasattr(value, "__qualname__"):  # a function or a class
         code = getattr(value, "__code__", None)
         does = (code.co_code, code.co_consts) if code else ""
@@ -153,7 +171,11 @@ def _module(name: str, folder: str) -> ModuleType:
     beside = Path(folder, f"{name}.py")
     if folder and folder not in sys.path:
         sys.path.append(folder)  # for what the module itself imports
-    spec = util.spec_from_file_location(f"_fcforge_{name}", beside) if beside.is_file() else None
+    spec = (
+        util.spec_from_file_location(f"_fcforge_{name}", beside)
+        if beside.is_file()
+        else None
+    )
     if spec is None or spec.loader is None:
         return import_module(name)
     module = sys.modules[spec.name] = util.module_from_spec(spec)
@@ -196,10 +218,16 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
     """Raise `ConfigError` unless it is an instance that can be trained and can score."""
     learns = "partial_fit" if pipeline.keeps == "partial_fit" else "fit"
     missing = [name for name in (learns, "predict") if not hasattr(estimator, name)]
-    if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
+    if not (
+        hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
+    ):
         missing.append("predict_proba or decision_function")
     if missing or isinstance(estimator, type):
-        what = "a class" if isinstance(estimator, type) else f"a {type(estimator).__name__}"
+        what = (
+            "a class"
+            if isinstance(estimator, type)
+            else f"a {type(estimator).__name__}"
+        )
         without = f" without {missing[0]}" if missing else ""
         raise ConfigError(
             f"estimator '{pipeline.estimator}' is {what}{without}.",
@@ -208,7 +236,9 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
         )
 
 
-def train(pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequence[str]) -> Any:
+def train(
+    pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequence[str]
+) -> Any:
     """The estimator after some training parts; all are given to it at once unless partial_fit.
 
     Every ``random_state`` that is None is set from the seed and the order.
@@ -216,14 +246,22 @@ def train(pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequen
     estimator = pipeline.make()
     if hasattr(estimator, "get_params"):
         params = estimator.get_params().items()
-        free = [k for k, v in params if v is None and k.rpartition("__")[2] == "random_state"]
-        stays = pipeline.keeps == "partial_fit"  # one estimator, which goes from site to site
+        free = [
+            k
+            for k, v in params
+            if v is None and k.rpartition("__")[2] == "random_state"
+        ]
+        stays = (
+            pipeline.keeps == "partial_fit"
+        )  # one estimator, which goes from site to site
         number = derive(seed, *(() if stays else order), PIPELINE) % 2**32
         estimator.set_params(**dict.fromkeys(free, number))
     try:
         if pipeline.keeps == "partial_fit":
             for part in parts:
-                estimator.partial_fit(_inputs(part, pipeline), part.y.numpy(), classes=[0, 1])
+                estimator.partial_fit(
+                    _inputs(part, pipeline), part.y.numpy(), classes=[0, 1]
+                )
         else:
             every = FCBatch.concat(parts)
             estimator.fit(_inputs(every, pipeline), every.y.numpy())

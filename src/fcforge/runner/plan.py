@@ -62,7 +62,10 @@ def trainings(nodes: Iterable[Node]) -> int:
 
 
 def canonical(
-    prefix: Sequence[str], depends_on: str, sites: Sequence[str], keep_first: bool = False
+    prefix: Sequence[str],
+    depends_on: str,
+    sites: Sequence[str],
+    keep_first: bool = False,
 ) -> tuple[str, ...]:
     """Prefix that decides the model: itself, its sorted set, its last site, or all sites.
 
@@ -75,7 +78,11 @@ def canonical(
     if depends_on not in ("set", "all"):
         return tuple(prefix)
     seen = sorted(prefix if depends_on == "set" else sites)
-    return tuple(sorted(seen, key=lambda site: site != prefix[0])) if keep_first else tuple(seen)
+    return (
+        tuple(sorted(seen, key=lambda site: site != prefix[0]))
+        if keep_first
+        else tuple(seen)
+    )
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,11 @@ class Plan:
         prefixes that no run asked for.
         """
         unshared = self.unshared_trainings
-        return f" ({unshared} without shared prefixes)" if unshared > self.trainings else ""
+        return (
+            f" ({unshared} without shared prefixes)"
+            if unshared > self.trainings
+            else ""
+        )
 
 
 def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
@@ -126,11 +137,15 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
         how = depends_on(spec.learner)
         harmonised = spec.harmonise != "none"
-        node_spec = replace(spec, order=canonical(prefix, how, sites, keep_first=harmonised))
+        node_spec = replace(
+            spec, order=canonical(prefix, how, sites, keep_first=harmonised)
+        )
         key = node_spec.key
         if key not in nodes:
             parent = None
-            method = METHODS.get(spec.learner.method.name)  # an estimator is made anew every time
+            method = METHODS.get(
+                spec.learner.method.name
+            )  # an estimator is made anew every time
             anew, depth = method is not None and method.anew, len(node_spec.order)
             if method is not None and not anew and how != "site" and depth > 1:
                 parent = add(spec, node_spec.order[:-1])
@@ -143,7 +158,10 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
     ]
     kept = _wanted(nodes, {key for _, keys in stages for key in keys})
     parents = {node.parent for node in kept}
-    return Plan({node.key: replace(node, continued=node.key in parents) for node in kept}, stages)
+    return Plan(
+        {node.key: replace(node, continued=node.key in parents) for node in kept},
+        stages,
+    )
 
 
 def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
@@ -165,7 +183,9 @@ def _wanted(nodes: Mapping[str, Node], asked: Container[str]) -> list[Node]:
     return found
 
 
-Progress = Callable[[int, int, str], Any]  # (site trainings done, in all, what was done last)
+Progress = Callable[
+    [int, int, str], Any
+]  # (site trainings done, in all, what was done last)
 
 
 def missing_nodes(plan: Plan, store: Store) -> list[Node]:
@@ -187,7 +207,10 @@ class Work:
     def __init__(self, plan: Plan, store: Store, progress: Progress) -> None:
         self.todo = missing_nodes(plan, store)
         self.store, self._progress = store, progress
-        self._total, self._finished = plan.trainings, plan.trainings - trainings(self.todo)
+        self._total, self._finished = (
+            plan.trainings,
+            plan.trainings - trainings(self.todo),
+        )
         self._children: dict[str, dict[str, Node]] = defaultdict(dict)
         for node in self.todo:
             if node.parent is not None:

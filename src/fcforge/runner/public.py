@@ -75,7 +75,9 @@ def _load(name: str, params: str) -> Cohort:
 
 def load_public(spec: PublicSpec) -> Cohort:
     """Public people, the second of two scans that look like one person left out."""
-    return _load(spec.dataset.name, json.dumps(dict(spec.dataset.params), sort_keys=True))
+    return _load(
+        spec.dataset.name, json.dumps(dict(spec.dataset.params), sort_keys=True)
+    )
 
 
 def require_strangers(public: Cohort, tested: Cohort) -> None:

@@ -12,7 +12,14 @@ from fcforge.runner.environment import Place, bfloat16_works, default_jobs
 from fcforge.runner.execute import run_lanes, run_local
 from fcforge.runner.experiment import CONDITIONS, Experiment
 from fcforge.runner.pipelines import pipeline_of
-from fcforge.runner.plan import Plan, Progress, Work, make_plan, missing_nodes, trainings
+from fcforge.runner.plan import (
+    Plan,
+    Progress,
+    Work,
+    make_plan,
+    missing_nodes,
+    trainings,
+)
 from fcforge.runner.public import resolve_public
 from fcforge.runner.store import MADE_BY, Store
 from fcforge.sites import Cohort, load_dataset, require_valid
@@ -46,9 +53,14 @@ def prepare(experiment: Experiment, cohort: Cohort | None = None) -> Prepared:
         if pipeline:
             pipeline.make()
         else:
-            build_learner(learner, cohort.n_rois, has_start=experiment.start is not None)
+            build_learner(
+                learner, cohort.n_rois, has_start=experiment.start is not None
+            )
     require_covariates(
-        cohort.covariates, experiment.confounds, cohort.subject_id.tolist(), "[confounds]"
+        cohort.covariates,
+        experiment.confounds,
+        cohort.subject_id.tolist(),
+        "[confounds]",
     )
     if experiment.start is not None:
         found = resolve_public(experiment.start.dataset, experiment.dataset, cohort)
@@ -98,16 +110,21 @@ def _refuse_another(store: Store, prepared: Prepared) -> None:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise store.unreadable(error) from error
     if there.get("fcforge") != MADE_BY:
-        begun = (
-            f"this folder was begun by another fcforge ({there.get('fcforge', 'an earlier one')})"
+        other = there.get("fcforge", "an earlier one")
+        begun = f"this folder was begun by another fcforge ({other})"
+        what = (
+            f"{begun}, this is {MADE_BY}: their numbers do not belong into one table."
         )
-        what = f"{begun}, this is {MADE_BY}: their numbers do not belong into one table."
         do = "Choose another --out, or go on with that version. `fcforge report` reads both."
         raise StoreError(what, where=store.root, do=do)
     old = {learner.title: learner for learner in stored.learners}
     new = {learner.title: learner for learner in experiment.learners}
     differs = ["data"] if data != prepared.data_sha256 else []
-    differs += [name for name in CONDITIONS if getattr(stored, name) != getattr(experiment, name)]
+    differs += [
+        name
+        for name in CONDITIONS
+        if getattr(stored, name) != getattr(experiment, name)
+    ]
     both = old.keys() & new.keys()
     differs += [f"learner '{t}'" for t in both if _decides(old[t]) != _decides(new[t])]
     if not old.keys() & new.keys():
@@ -132,7 +149,9 @@ MOST_LANES = 128  # together on a GPU: from there on more lanes win little
 def check_precision(experiment: Experiment, device: str) -> None:
     """Refuse bfloat16 on a CPU that announces it and cannot do it."""
     asked = {str(experiment.training.precision)}
-    asked |= {str(learner.training.get("precision", "")) for learner in experiment.learners}
+    asked |= {
+        str(learner.training.get("precision", "")) for learner in experiment.learners
+    }
     if "bfloat16" in asked and device == "cpu" and not bfloat16_works():
         raise ConfigError(
             "precision = 'bfloat16' kills the process on this CPU (tried in a child process).",
@@ -172,7 +191,9 @@ def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) ->
     with found as client:
         store = open_store(prepared, folder)
         if client is None:
-            run_experiment(prepared, store, jobs=place.jobs, device=place.device, progress=progress)
+            run_experiment(
+                prepared, store, jobs=place.jobs, device=place.device, progress=progress
+            )
         else:
             work = Work(prepared.plan, store, progress)
             run_on(client, work, prepared.experiment.dataset)
@@ -203,4 +224,7 @@ def estimate(prepared: Prepared, store: Store, jobs: int) -> Cost:
 
 def leak_notes(experiment: Experiment) -> Sequence[str]:
     """Red lines for every leak that is on."""
-    return [f"LEAK ON: {name}. Test data steer this run." for name in experiment.leaks.active()]
+    return [
+        f"LEAK ON: {name}. Test data steer this run."
+        for name in experiment.leaks.active()
+    ]

@@ -39,13 +39,22 @@ LANE = "lane.safetensors"
 FORMAT = 3  # bump when a change of code makes states or numbers of old nodes others
 MADE_BY = f"{__version__}, run folders {FORMAT}"
 SUBJECTS = "subjects-"  # beginning of the names of files with synthetic subjects
-_OURS = {"experiment.json", "nodes", "generators", "report.html", "table.csv", "table.md"}
+_OURS = {
+    "experiment.json",
+    "nodes",
+    "generators",
+    "report.html",
+    "table.csv",
+    "table.md",
+}
 
 
 class Store:
     """Run folder at `root`; created on the first write."""
 
-    _REDO = "Delete its folder and run the same command again: only that node is redone."
+    _REDO = (
+        "Delete its folder and run the same command again: only that node is redone."
+    )
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -68,7 +77,9 @@ class Store:
         if not self.root.is_dir():
             return []
         names = sorted(p.name for p in self.root.iterdir())
-        return [n for n in names if n not in _OURS and not n.startswith(".experiment.json.")]
+        return [
+            n for n in names if n not in _OURS and not n.startswith(".experiment.json.")
+        ]
 
     def done(self) -> set[str]:
         """Keys of all complete nodes (one directory listing, cheap on a network drive)."""
@@ -136,18 +147,27 @@ class Store:
         # numbered arrays: a site may have any name
         numbered = {f"site{i}": values for i, values in enumerate(scores.values())}
         if weights is not None:
-            numbered["weights"] = (weights / (np.abs(weights).max() or 1.0)).astype(np.float16)
+            numbered["weights"] = (weights / (np.abs(weights).max() or 1.0)).astype(
+                np.float16
+            )
         meta = {**meta, "sites": list(scores)}
         try:
             with whole_folder(self.folder(key)) as folder:
                 np.savez(folder / "scores.npz", allow_pickle=False, **numbered)
-                (folder / "meta.json").write_text(json.dumps(meta, indent=1, sort_keys=True))
+                (folder / "meta.json").write_text(
+                    json.dumps(meta, indent=1, sort_keys=True)
+                )
                 if tensors is not None:
-                    save_file({k: v.contiguous().cpu() for k, v in tensors.items()}, folder / LANE)
+                    save_file(
+                        {k: v.contiguous().cpu() for k, v in tensors.items()},
+                        folder / LANE,
+                    )
         except (OSError, SafetensorError) as error:
             if not self.has(key):
                 what = f"what was trained cannot be written ({error})."
-                do = "Make room, or see to the folder; the same command again continues."
+                do = (
+                    "Make room, or see to the folder; the same command again continues."
+                )
                 raise StoreError(what, where=self.root, do=do) from error
 
     def read_meta(self, key: str) -> dict[str, Any]:
@@ -166,8 +186,18 @@ class Store:
         path = self._read(key, "scores.npz")
         try:
             with path.open("rb") as stream, np.load(stream) as data:
-                return {s: data[f"site{i}"] for i, s in enumerate(self.read_meta(key)["sites"])}
-        except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
+                return {
+                    s: data[f"site{i}"]
+                    for i, s in enumerate(self.read_meta(key)["sites"])
+                }
+        except (
+            ValueError,
+            KeyError,
+            OSError,
+            EOFError,
+            BadZipFile,
+            zlib.error,
+        ) as error:
             raise self._damaged(path, error) from error
 
     def read_weights(self, key: str) -> np.ndarray | None:
@@ -212,7 +242,9 @@ class Store:
 
     def write_experiment(self, data: Mapping[str, Any]) -> None:
         """Write what was asked for, for `status` and `report`."""
-        write_text(self.root / "experiment.json", json.dumps(data, indent=1, sort_keys=True))
+        write_text(
+            self.root / "experiment.json", json.dumps(data, indent=1, sort_keys=True)
+        )
 
     def read_experiment(self) -> dict[str, Any]:
         """What was asked for."""
@@ -248,7 +280,9 @@ class Store:
     def _read(self, key: str, name: str) -> Path:
         path = self.folder(key) / name
         if not path.is_file():
-            raise StoreError(f"node {key} has no {name}.", where=str(path.parent), do=self._REDO)
+            raise StoreError(
+                f"node {key} has no {name}.", where=str(path.parent), do=self._REDO
+            )
         return path
 
     def _damaged(self, path: Path, error: Exception) -> StoreError:

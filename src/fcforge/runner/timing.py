@@ -20,7 +20,11 @@ from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec
 
-DEPTHS = (1, 2, 8)  # that are tried; at others a cost lies on the line through the nearest two
+DEPTHS = (
+    1,
+    2,
+    8,
+)  # that are tried; at others a cost lies on the line through the nearest two
 EPOCHS = 6  # of a trial: FORGE chooses anew before the sixth
 
 
@@ -55,7 +59,12 @@ def at_depth(stages: Sequence[Stage], depth: int) -> Stage:
     """Cost at any depth, on straight lines through those of `stages`; beyond them it only grows."""
     known = [stage.depth for stage in stages]
     if depth <= known[-1] or len(stages) == 1:
-        return Stage(*(float(np.interp(depth, known, part)) for part in zip(*stages, strict=True)))
+        return Stage(
+            *(
+                float(np.interp(depth, known, part))
+                for part in zip(*stages, strict=True)
+            )
+        )
     before, last = np.array(stages[-2:])
     growth = np.maximum(last - before, 0.0) / (last[0] - before[0])
     return Stage(*(last + growth * (depth - last[0])).tolist())
@@ -80,7 +89,9 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
     """Seconds on one core and bytes on disk of what is missing in a store, with `jobs` workers."""
     missing = missing_nodes(plan, store)
     todo = [node for node in missing if node.depth]
-    longest = {_learner(node): node for node in todo}  # shallow first: the last is the longest
+    longest = {
+        _learner(node): node for node in todo
+    }  # shallow first: the last is the longest
     with tempfile.TemporaryDirectory() as scratch, one_thread():
         shop = Workshop(cohort, Store(scratch))
         shop.bench = _Borrowing(generators=shop.store.generators)
@@ -88,7 +99,11 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
         seconds = sum(_seconds(shop, rates[_learner(node)], node) for node in todo)
 
     def size(node: Node) -> float:
-        return at_depth(rates[_learner(node)].stages, node.depth).state if node.depth else 0.0
+        return (
+            at_depth(rates[_learner(node)].stages, node.depth).state
+            if node.depth
+            else 0.0
+        )
 
     disk = most_at_once(plan, store, size, jobs)
     disk += sum(rates[_learner(node)].stages[-1].scores for node in missing)
@@ -111,7 +126,9 @@ class _Borrowing(Bench):
 
 
 def _seconds(shop: Workshop, rate: Rate, node: Node) -> float:
-    epochs, wakes = (1, 0) if pipeline_of(node.spec.learner) else _epochs(shop, node.spec)
+    epochs, wakes = (
+        (1, 0) if pipeline_of(node.spec.learner) else _epochs(shop, node.spec)
+    )
     return rate.seconds(node, _subjects(shop.cohort, _seen(node)), epochs, wakes)
 
 
@@ -121,7 +138,10 @@ def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
 
 def _seen(node: Node) -> tuple[str, ...]:
     """Sites that a node trains on: all so far, or the last."""
-    together = pipeline_of(node.spec.learner) or depends_on(node.spec.learner) in ("set", "all")
+    together = pipeline_of(node.spec.learner) or depends_on(node.spec.learner) in (
+        "set",
+        "all",
+    )
     return node.spec.order if together else node.spec.order[-1:]
 
 
@@ -173,14 +193,22 @@ def _try(shop: Workshop, spec: RunSpec, warm: bool = True) -> Stage:
     ticks = [clock()]
     shop.learn_group([(node, lane)], lambda: ticks.append(clock()))
     shop.store.read_lane(node.key)
-    spent, epochs, method = clock() - ticks[0], np.diff(ticks), shop.learner(spec).method
-    woken = np.array([method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool)
+    spent, epochs, method = (
+        clock() - ticks[0],
+        np.diff(ticks),
+        shop.learner(spec).method,
+    )
+    woken = np.array(
+        [method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool
+    )
     plain = float(np.median(epochs[~woken])) if len(epochs) > woken.sum() else 0.0
     waking = epochs[woken] - plain
     rest, shown = spent - plain * len(epochs) - float(waking.sum()), ticks[0] - started
     longer = float(waking[-1]) if len(waking) else 0.0
     weighed = _bytes(shop, node)
-    return Stage(depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed)
+    return Stage(
+        depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed
+    )
 
 
 def _bytes(shop: Workshop, node: Node) -> tuple[int, int]:
@@ -209,7 +237,9 @@ class _Scales(Store):
         """Nothing was drawn."""
 
 
-def most_at_once(plan: Plan, store: Store, size: Callable[[Node], float], jobs: int) -> float:
+def most_at_once(
+    plan: Plan, store: Store, size: Callable[[Node], float], jobs: int
+) -> float:
     """Bytes of the states that wait for later nodes at the most, by going through the plan."""
     scales, most = _Scales(store.root), 0.0
     work, running = Work(plan, scales, lambda *step: None), list[Node]()

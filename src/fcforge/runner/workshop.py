@@ -46,7 +46,9 @@ class Workshop:
         Most lanes trained together. 1 on a CPU; on a GPU fewer where the card holds fewer.
     """
 
-    def __init__(self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1) -> None:
+    def __init__(
+        self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
+    ) -> None:
         self.cohort, self.store, self.device, self.group = cohort, store, device, group
         self.bench = Bench(device, store.generators)
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
@@ -60,16 +62,29 @@ class Workshop:
         """Sites of a seed, split once, confounds removed, harmonised to the order's first site."""
         fractions = spec.test_fraction, spec.val_fraction, spec.folds
         removed = (spec.confounds, spec.start, spec.fitted_on)
-        key = (spec.seed, fractions, spec.harmonise, spec.reference, labelled, str(removed))
+        key = (
+            spec.seed,
+            fractions,
+            spec.harmonise,
+            spec.reference,
+            labelled,
+            str(removed),
+        )
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
-            clean = self._without_confounds(spec, split_sites(spec, self.cohort, spec.seed))
-            self._sites[key] = harmonise_sites(clean, spec.harmonise, spec.reference, labelled)
+            clean = self._without_confounds(
+                spec, split_sites(spec, self.cohort, spec.seed)
+            )
+            self._sites[key] = harmonise_sites(
+                clean, spec.harmonise, spec.reference, labelled
+            )
         return self._sites[key]
 
-    def _without_confounds(self, spec: RunSpec, sites: dict[str, Site]) -> dict[str, Site]:
+    def _without_confounds(
+        self, spec: RunSpec, sites: dict[str, Site]
+    ) -> dict[str, Site]:
         """Sites without what the public people, or the sites so far, say confounds explain."""
         if not spec.confounds or not (spec.start or spec.fitted_on):
             return sites  # nobody to learn the confounds from yet
@@ -77,7 +92,9 @@ class Workshop:
             step = self.public(spec).confounds
         else:
             step = fit_on_training([sites[s] for s in spec.fitted_on], spec.confounds)
-        return {name: step.apply(site) for name, site in sites.items()} if step else sites
+        return (
+            {name: step.apply(site) for name, site in sites.items()} if step else sites
+        )
 
     def public(self, spec: RunSpec) -> Public:
         """Public people and start of a run."""
@@ -102,7 +119,13 @@ class Workshop:
 
     def _pretrained_path(self, spec: RunSpec) -> Path:
         """Place of the network of a seed that was trained on the public people."""
-        decides = [spec.start, spec.confounds, spec.learner.model, spec.seed, spec.training]
+        decides = [
+            spec.start,
+            spec.confounds,
+            spec.learner.model,
+            spec.seed,
+            spec.training,
+        ]
         name = hashlib.sha256(str(decides).encode()).hexdigest()[:24]
         return self.store.generators / f"pretrained-{name}.safetensors"
 
@@ -145,7 +168,9 @@ class Workshop:
 
     def scores(self, spec: RunSpec, lane: Lane) -> dict[str, np.ndarray]:
         """Scores on every site."""
-        return _scored(spec, lambda labelled: self.evaluator(spec, labelled).scores(lane))
+        return _scored(
+            spec, lambda labelled: self.evaluator(spec, labelled).scores(lane)
+        )
 
     def fit_generator(self, spec: RunSpec, site: str, draw: bool = False) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet.
@@ -174,7 +199,9 @@ class Workshop:
         for seen in range(node.depth - node.shown + 1, node.depth):
             jobs = [self.job(spec.prefix(seen), lane, seen - 1)]
             learner = self.learner(spec)
-            (lane,) = learn_site(learner, jobs, self.bench.bank, spec.training, fit=False)
+            (lane,) = learn_site(
+                learner, jobs, self.bench.bank, spec.training, fit=False
+            )
         return lane
 
     def _parent_lane(self, node: Node) -> Lane:
@@ -212,7 +239,9 @@ class Workshop:
         else:
             self.bench.view(site, spec)
 
-    def _tensors(self, node: Node, lane: Lane) -> tuple[dict[str, Tensor], list[PoolName]]:
+    def _tensors(
+        self, node: Node, lane: Lane
+    ) -> tuple[dict[str, Tensor], list[PoolName]]:
         keys = self.learner(node.spec).method.row_keys
         state, pools = self.bench.to_addresses(lane.state, keys)
         return lane._replace(state=state).named(), pools
@@ -227,12 +256,16 @@ class Workshop:
         apart = (*method.transient, *method.row_keys)
         rest = [v for k, v in state.items() if not k.startswith(apart)]
         rows = [state[k].reshape(-1) for k in method.row_keys if k in state]
-        subjects = torch.cat([*rows, torch.empty(0, dtype=torch.int64, device=self.device)])
+        subjects = torch.cat(
+            [*rows, torch.empty(0, dtype=torch.int64, device=self.device)]
+        )
         held = self.bench.subject_bytes(subjects, _edge_bytes(self.cohort.n_rois))
         return held + sum(v.numel() * v.element_size() for v in rest)
 
     # -- training ------------------------------------------------------------------------------
-    def run(self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None) -> None:
+    def run(
+        self, nodes: Sequence[Node], tick: Callable[[], Any] = lambda: None
+    ) -> None:
         """Train nodes of equal depth, in groups of lanes that fit together."""
         for node in nodes:
             if pipeline := pipeline_of(node.spec.learner):
@@ -245,14 +278,18 @@ class Workshop:
         for node in (n for n in ours if n.depth > 0):
             lane = self.load_lane(node)
             alike = replace(node.spec, order=node.spec.order[-1:], seed=0)
-            site = self.sites(node.spec)[node.spec.order[-1]]  # folds differ by a subject
+            site = self.sites(node.spec)[
+                node.spec.order[-1]
+            ]  # folds differ by a subject
             sizes = len(site.train.y), len(site.val.y)
             signature = (alike.key, node.depth, engine.shapes(lane), sizes)
             waiting.setdefault(signature, []).append((node, lane))
         for members in waiting.values():
             self._run_alike(members, tick)
 
-    def _run_alike(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+    def _run_alike(
+        self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]
+    ) -> None:
         """Train lanes of one shape, as many at once as the device holds."""
         node = members[0][0]
         size, done = min(self.group, self._lanes_that_fit(*members[0])), 0
@@ -283,12 +320,16 @@ class Workshop:
             )
         return self._fit[key]
 
-    def learn_group(self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]) -> None:
+    def learn_group(
+        self, members: Sequence[tuple[Node, Lane]], tick: Callable[[], Any]
+    ) -> None:
         """Teach lanes of one shape the last site of their nodes, and store these."""
         spec = members[0][0].spec
         jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
         started = time.perf_counter()
-        lanes = learn_site(self.learner(spec), jobs, self.bench.bank, spec.training, tick=tick)
+        lanes = learn_site(
+            self.learner(spec), jobs, self.bench.bank, spec.training, tick=tick
+        )
         seconds = (time.perf_counter() - started) / len(members)
         for (node, _), lane in zip(members, lanes, strict=True):
             self.write(node, lane, seconds)
@@ -298,13 +339,18 @@ class Workshop:
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
         public = self.bench.public_view(spec, self.public(spec)) if spec.start else None
-        view = self.bench.view(self.sites(spec)[site], spec, position=position, public=public)
+        view = self.bench.view(
+            self.sites(spec)[site], spec, position=position, public=public
+        )
         return Job(lane, view, spec.seed, spec.order, peek)
 
     def write(self, node: Node, lane: Lane, seconds: float) -> None:
         """Evaluate a lane on every site and store the node."""
         tensors, pools = self._tensors(node, lane)
-        facts: dict[str, Any] = {"seconds": seconds, "memory_bytes": self.memory_bytes(node, lane)}
+        facts: dict[str, Any] = {
+            "seconds": seconds,
+            "memory_bytes": self.memory_bytes(node, lane),
+        }
         facts["pools"] = [list(p) for p in pools]
         stored = tensors if node.depth and node.continued else None
         weights = None if node.continued else self._weights(node.spec, lane)
@@ -333,10 +379,16 @@ class Workshop:
         fitted = train(pipeline, parts, spec.seed, spec.order) if parts else None
 
         def scored(labelled: bool) -> dict[str, np.ndarray]:
-            tests = {name: site.test for name, site in self.sites(spec, labelled).items()}
+            tests = {
+                name: site.test for name, site in self.sites(spec, labelled).items()
+            }
             if fitted is None:  # nobody to learn from yet
-                return {name: np.full(len(t), 0.5, np.float32) for name, t in tests.items()}
-            return {name: scores(fitted, pipeline, test) for name, test in tests.items()}
+                return {
+                    name: np.full(len(t), 0.5, np.float32) for name, t in tests.items()
+                }
+            return {
+                name: scores(fitted, pipeline, test) for name, test in tests.items()
+            }
 
         subjects = sum(map(len, own)) if pipeline.keeps == "cumulative" else 0
         facts: dict[str, Any] = {"seconds": time.perf_counter() - started, "pools": []}
@@ -355,7 +407,9 @@ def _scored(
     """Scores on every site; one not learned yet is harmonised without its diagnoses."""
     found = scores(True)
     if spec.harmonise == "combat" and spec.order:
-        found |= {site: p for site, p in scores(False).items() if site not in spec.order}
+        found |= {
+            site: p for site, p in scores(False).items() if site not in spec.order
+        }
     return found
 
 

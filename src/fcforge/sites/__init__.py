@@ -23,9 +23,16 @@ from fcforge.sites.splits import make_sites, split_site
 from fcforge.types import Component
 
 __all__ = [
-    "DATASETS", "Cohort", "Dataset", "Fault", "check_cohort", "load_dataset", "make_sites",
-    "require_valid", "split_site",
-]  # fmt: skip
+    "DATASETS",
+    "Cohort",
+    "Dataset",
+    "Fault",
+    "check_cohort",
+    "load_dataset",
+    "make_sites",
+    "require_valid",
+    "split_site",
+]
 
 
 class Dataset(NamedTuple):
@@ -78,17 +85,40 @@ def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
 
     parameters = [*own.parameters.values(), *(p.replace(kind=keyword) for p in common)]
     loader.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    loader.__annotations__ = {**load.__annotations__, **{p.name: p.annotation for p in common}}
+    loader.__annotations__ = {
+        **load.__annotations__,
+        **{p.name: p.annotation for p in common},
+    }
     return loader
 
 
 _ROWS = (
-    ("simulated", "simulated", "made-up sites, calibrated on real ABIDE; any number of ROIs"),
-    ("folder", "folder", "your FC or time series: one .npz, or participants.tsv + files"),
-    ("abide", "abide", "ABIDE I of the PCP, through nilearn's fetcher, offline or online"),
-    ("rest_meta_mdd", "rest_meta_mdd", "REST-meta-MDD: the consortium's ROISignals folder"),
+    (
+        "simulated",
+        "simulated",
+        "made-up sites, calibrated on real ABIDE; any number of ROIs",
+    ),
+    (
+        "folder",
+        "folder",
+        "your FC or time series: one .npz, or participants.tsv + files",
+    ),
+    (
+        "abide",
+        "abide",
+        "ABIDE I of the PCP, through nilearn's fetcher, offline or online",
+    ),
+    (
+        "rest_meta_mdd",
+        "rest_meta_mdd",
+        "REST-meta-MDD: the consortium's ROISignals folder",
+    ),
     ("bsnip", "folder", "B-SNIP: participants.tsv + one file per subject"),
-    ("authors", "authors", "the FORGE authors' .pt or BrainIB's .mat, nothing executed"),
+    (
+        "authors",
+        "authors",
+        "the FORGE authors' .pt or BrainIB's .mat, nothing executed",
+    ),
 )
 DATASETS = {row[0]: Dataset(*row) for row in _ROWS}
 
@@ -108,5 +138,7 @@ def load_dataset(component: Component) -> Cohort:
     params = checked(dataset.loader, component.params, where)
     for key, parameter in inspect.signature(dataset.loader).parameters.items():
         if parameter.default is inspect.Parameter.empty and key not in component.params:
-            raise ConfigError(f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset].")
+            raise ConfigError(
+                f"{where} needs '{key}'.", do=f"Add `{key} = ...` to [dataset]."
+            )
     return dataset(**params)

@@ -23,8 +23,15 @@ _NAMES = "CALTECH CMU KKI LEUVEN MAX_MUN NYU OHSU OLIN PITT SBL SDSU STANFORD TR
 PAPER_SITES = dict(enumerate([*_NAMES.split(), "USM", "YALE"], start=1))
 PIPELINES = ("cpac", "ccs", "dparsf", "niak")
 PHENOTYPES = "Phenotypic_V1_0b_preprocessed1.csv"
-ATLASES = ("rois_aal", "rois_cc200", "rois_cc400", "rois_dosenbach160", "rois_ez", "rois_ho",
-           "rois_tt")  # fmt: skip
+ATLASES = (
+    "rois_aal",
+    "rois_cc200",
+    "rois_cc400",
+    "rois_dosenbach160",
+    "rois_ez",
+    "rois_ho",
+    "rois_tt",
+)
 COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
 # nilearn's `quality_checked`
 PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
@@ -80,16 +87,38 @@ def load_abide(
     if not download and not (root / "ABIDE_pcp").is_dir():
         do = "Give the folder nilearn downloaded into, or set download = true."
         raise DataError("no folder ABIDE_pcp here.", where=root, do=do)
-    asked = {"pipeline": pipeline, "band_pass_filtering": band_pass, "derivatives": [derivative]}
-    asked |= {"global_signal_regression": global_signal, "quality_checked": quality == "checked"}
-    ask = partial(fetch or _nilearn, data_dir=str(root), verbose=0, **asked) if download else None
-    names = None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
-    people = _people(root / "ABIDE_pcp" / PHENOTYPES, quality == "checked", merge, names, ask)
+    asked = {
+        "pipeline": pipeline,
+        "band_pass_filtering": band_pass,
+        "derivatives": [derivative],
+    }
+    asked |= {
+        "global_signal_regression": global_signal,
+        "quality_checked": quality == "checked",
+    }
+    ask = (
+        partial(fetch or _nilearn, data_dir=str(root), verbose=0, **asked)
+        if download
+        else None
+    )
+    names = (
+        None if sites == "all" else [paper_site(s, PAPER_SITES, "ABIDE") for s in sites]
+    )
+    people = _people(
+        root / "ABIDE_pcp" / PHENOTYPES, quality == "checked", merge, names, ask
+    )
     method = f"{'' if band_pass else 'no'}filt_{'' if global_signal else 'no'}global"
     cohort = _cohort(people, root / "ABIDE_pcp" / pipeline / method, derivative, ask)
     wanted = [name for name in dict.fromkeys(names or ()) if name in cohort.site_names]
-    about = {"pipeline": pipeline, "method": method, "atlas": derivative, "quality": quality}
-    return (cohort.select_sites(wanted) if wanted else cohort).stamped(path=str(root), **about)
+    about = {
+        "pipeline": pipeline,
+        "method": method,
+        "atlas": derivative,
+        "quality": quality,
+    }
+    return (cohort.select_sites(wanted) if wanted else cohort).stamped(
+        path=str(root), **about
+    )
 
 
 def _nilearn(**settings: Any) -> Any:
@@ -99,7 +128,11 @@ def _nilearn(**settings: Any) -> Any:
 
 
 def _people(
-    file: Path, checked: bool, merge: bool, sites: Sequence[str] | None, ask: Fetch | None
+    file: Path,
+    checked: bool,
+    merge: bool,
+    sites: Sequence[str] | None,
+    ask: Fetch | None,
 ) -> list[Participant]:
     """Rows of the phenotypic file that are wanted and have a series."""
     import pandas as pd
@@ -112,19 +145,28 @@ def _people(
     table = table[table["FILE_ID"] != "no_filename"]
     for column, marks in PASSED.items() if checked else ():
         table = table[table[column].isin(marks)]
-    at = table["SITE_ID"].str.replace(r"_\d$", "", regex=True) if merge else table["SITE_ID"]
+    at = (
+        table["SITE_ID"].str.replace(r"_\d$", "", regex=True)
+        if merge
+        else table["SITE_ID"]
+    )
     check_names("ABIDE site", sites or (), set(at))
     return [
         Participant(
-            str(row["SUB_ID"]), site, int(row["DX_GROUP"] == 1), str(row["FILE_ID"]),
+            str(row["SUB_ID"]),
+            site,
+            int(row["DX_GROUP"] == 1),
+            str(row["FILE_ID"]),
             extra={name: row[column] for name, column in COVARIATES.items()},
         )
         for row, site in zip(table.to_dict("records"), at, strict=True)
         if sites is None or site in sites
-    ]  # fmt: skip
+    ]
 
 
-def _cohort(people: list[Participant], folder: Path, derivative: str, ask: Fetch | None) -> Cohort:
+def _cohort(
+    people: list[Participant], folder: Path, derivative: str, ask: Fetch | None
+) -> Cohort:
     """Everybody who has a file (or can be fetched)."""
     files = {p.file: folder / f"{p.file}_{derivative}.1D" for p in people}
     gone, faults, lost = [p.file for p in people if not files[p.file].exists()], [], {}
@@ -133,25 +175,34 @@ def _cohort(people: list[Participant], folder: Path, derivative: str, ask: Fetch
     elif gone:
         what = f"{len(gone)} listed subjects have no file in {folder} (e.g. {gone[0]})."
         do = "They are left out; set download = true to fetch them."
-        faults, people = [Fault("warning", what, do)], [p for p in people if p.file not in gone]
+        faults, people = (
+            [Fault("warning", what, do)],
+            [p for p in people if p.file not in gone],
+        )
 
     def read(person: Participant) -> Reading:
         if person.file in lost:
             raise lost[person.file]
         series = read_series(files[person.file])
         names = aal116().roi_names if derivative == "rois_aal" else series.names
-        return Reading(pearson_fc(series.values, names), {"n_volumes": len(series.values)}, names)
+        return Reading(
+            pearson_fc(series.values, names), {"n_volumes": len(series.values)}, names
+        )
 
     return assemble("abide", people, read, faults=faults)
 
 
-def _fetch(ask: Fetch, gone: list[str], files: Mapping[str, Path]) -> dict[str, DataError]:
+def _fetch(
+    ask: Fetch, gone: list[str], files: Mapping[str, Path]
+) -> dict[str, DataError]:
     """Fetch series: all in one call (each call reads the table anew), then one by one.
 
     Returns why others could not be had. A damaged one is named when it is read.
     """
     lost, failed = dict[str, DataError](), 0  # subjects in a row that the network lost
-    with contextlib.suppress(ValueError, OSError):  # np.loadtxt's and the network's errors
+    with contextlib.suppress(
+        ValueError, OSError
+    ):  # np.loadtxt's and the network's errors
         ask(FILE_ID=gone)
     for name in (name for name in gone if not files[name].exists()):
         reason = "it is not there"

@@ -25,7 +25,10 @@ Part = tuple[str, list[Any], Any]  # a site's name, matrices and labels
 
 
 def load_authors(
-    path: str | Path, *, names: Sequence[str] | None = None, site: Sequence[str] | None = None
+    path: str | Path,
+    *,
+    names: Sequence[str] | None = None,
+    site: Sequence[str] | None = None,
 ) -> Cohort:
     """Subjects in a FORGE .pt or a BrainIB .mat.
 
@@ -69,7 +72,11 @@ def load_authors(
 def convert(path: str | Path, out: str | Path, **options: Any) -> Path:
     """Write the authors' file as a plain .npz that the `folder` dataset loads."""
     cohort = load_authors(path, **options)
-    arrays: Any = {"label": cohort.y, "site": cohort.site, "subject_id": cohort.subject_id}
+    arrays: Any = {
+        "label": cohort.y,
+        "site": cohort.site,
+        "subject_id": cohort.subject_id,
+    }
     with whole_file(out) as part, part.open("wb") as stream:
         np.savez_compressed(stream, fc_upper=upper_from_fc(cohort.fc), **arrays)
     return Path(out)
@@ -95,7 +102,9 @@ def read_pt(path: Path) -> Any:
                 if bad := archive.testzip():
                     raise ValueError(f"checksum of {bad} does not fit")
         with safe_globals(_numpy_parts()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch muses about odd pickles before refusing them
+            warnings.simplefilter(
+                "ignore"
+            )  # torch muses about odd pickles before refusing them
             return torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
@@ -105,7 +114,9 @@ def read_pt(path: Path) -> Any:
         raise DataError(what, where=path, do=do) from None
     except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"not a readable .pt file ({reason[:80]}).", where=path) from None
+        raise DataError(
+            f"not a readable .pt file ({reason[:80]}).", where=path
+        ) from None
 
 
 def _numpy_parts() -> list[Any]:
@@ -116,8 +127,10 @@ def _numpy_parts() -> list[Any]:
     allowed: list[Any] = [np.ndarray, np.dtype]
     for core in ("numpy.core.multiarray", "numpy._core.multiarray"):
         allowed += [(rebuild, f"{core}._reconstruct"), (scalar, f"{core}.scalar")]
-    return allowed + [type(np.dtype(kind)) for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8",
-                                                        "u1", "?", "O")]  # fmt: skip
+    return allowed + [
+        type(np.dtype(kind))
+        for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "?", "O")
+    ]
 
 
 def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
@@ -125,8 +138,12 @@ def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
     if isinstance(content, Mapping) and {"roi_list", "labels"} <= set(content):
         content = [content]
     if isinstance(content, Mapping):
-        numbers = sorted({int(m[2]) for key in content if (m := _FIELD.fullmatch(str(key)))})
-        parts = [(content.get(f"roi_list_{n}"), content.get(f"labels_{n}")) for n in numbers]
+        numbers = sorted(
+            {int(m[2]) for key in content if (m := _FIELD.fullmatch(str(key)))}
+        )
+        parts = [
+            (content.get(f"roi_list_{n}"), content.get(f"labels_{n}")) for n in numbers
+        ]
     elif isinstance(content, list | tuple):
         found = [part if isinstance(part, Mapping) else {} for part in content]
         parts = [(part.get("roi_list"), part.get("labels")) for part in found]
@@ -137,7 +154,9 @@ def _forge_sites(content: Any, names: Sequence[str] | None) -> list[Part]:
     known = list(names) if names else [f"site{i + 1}" for i in range(len(parts))]
     if len(known) != len(parts):
         raise DataError(f"{len(parts)} sites, but {len(known)} names.")
-    return [(n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)]
+    return [
+        (n, list(rois), labels) for n, (rois, labels) in zip(known, parts, strict=True)
+    ]
 
 
 def _brainib(path: Path) -> list[Part]:

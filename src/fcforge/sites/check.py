@@ -17,7 +17,9 @@ from fcforge.types import Site
 
 MIN_PER_SITE, MIN_PER_CLASS = 8, 4  # below these a site cannot be split in three
 TOLERANCE, SHOWN = 1e-4, 5
-ALIKE = 0.9  # edge correlation; two people are below it, two halves of one scan often above
+ALIKE = (
+    0.9  # edge correlation; two people are below it, two halves of one scan often above
+)
 ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
 MIN_ROIS = 10
 
@@ -64,34 +66,47 @@ def require_valid(cohort: Cohort, *, n_rois: int | None = None) -> None:
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
     fc, n = cohort.fc, len(cohort)
     if n == 0:
-        yield Fault("error", "no subject could be loaded.", "Check the path and the site names.")
+        yield Fault(
+            "error", "no subject could be loaded.", "Check the path and the site names."
+        )
         return
     if fc.ndim != 3 or fc.shape[1] != fc.shape[2]:
         what = f"FC has shape {fc.shape}, not (subjects, ROIs, ROIs)."
         yield Fault("error", what, "Give one square matrix per subject.")
         return
-    fields = {"fc": fc, "site": cohort.site, "subject_id": cohort.subject_id, **cohort.covariates}
+    fields = {
+        "fc": fc,
+        "site": cohort.site,
+        "subject_id": cohort.subject_id,
+        **cohort.covariates,
+    }
     for name, values in fields.items():
         if len(values) != n:
             what = f"'{name}' has {len(values)} rows, but there are {n} labels."
             yield Fault("error", what, "Every array needs one row per subject.")
     if n_rois is not None and fc.shape[1] != n_rois:
         what = f"FC has {fc.shape[1]} ROIs, {n_rois} were expected."
-        yield Fault("error", what, "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs).")
+        yield Fault(
+            "error", what, "Check the atlas (AAL has 116, AAL2 120, AAL3 166 ROIs)."
+        )
     if fc.shape[1] < 2:
         yield Fault("error", "FC has one ROI only.", "An FC matrix needs two or more.")
 
 
 def _matrices(cohort: Cohort) -> Iterator[Fault]:
     eye = np.eye(cohort.n_rois, dtype=bool)
-    for fc, *who in zip(cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True):
+    for fc, *who in zip(
+        cohort.fc, cohort.subject_id.tolist(), cohort.site.tolist(), strict=True
+    ):
         for what, do in not_correlations(fc):
             yield Fault("error", what, do, *who)
         # ROIs whose FC with all others is one and the same number
         low = np.where(eye, np.inf, fc).min(axis=1)
         flat = np.flatnonzero(low == np.where(eye, -np.inf, fc).max(axis=1))
         if flat.size and len(fc) > 2 and np.isfinite(fc).all():
-            what = f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant."
+            what = (
+                f"{flat.size} ROI without signal ({_rois(flat)}); their FC is constant."
+            )
             do = "Kept as it is; leave the subject out if there are many."
             yield Fault("warning", what, do, *who)
 
@@ -116,7 +131,10 @@ def not_correlations(matrix: np.ndarray) -> Iterator[tuple[str, str]]:
     diagonal = np.diagonal(matrix)
     worst = int(np.abs(diagonal - 1).argmax())
     if abs(diagonal[worst] - 1) > TOLERANCE:
-        yield f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).", "Set it to 1."
+        yield (
+            f"the diagonal is not 1 ({diagonal[worst]:.3g} at ROI {worst + 1}).",
+            "Set it to 1.",
+        )
 
 
 def _rois(index: np.ndarray) -> str:
@@ -127,15 +145,21 @@ def _rois(index: np.ndarray) -> str:
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
     count, seen = Counter(cohort.subject_id.tolist()), dict[bytes, str]()
-    for i, (subject, site) in enumerate(zip(cohort.subject_id, cohort.site, strict=True)):
+    for i, (subject, site) in enumerate(
+        zip(cohort.subject_id, cohort.site, strict=True)
+    ):
         who = subject, _ = str(subject), str(site)
         if (times := count.pop(subject, 1)) > 1:  # told once
             do = "Give every subject one row; add the site to the id if two sites share ids."
             yield Fault("error", f"subject id appears {times} times.", do, *who)
         if cohort.y[i] not in (0, 1):
             what = f"unknown label {cohort.y[i]} (0 is control, 1 is patient)."
-            yield Fault("error", what, "Say which value means patient: --positive VALUE.", *who)
-        digest = hashlib.blake2b(np.ascontiguousarray(cohort.fc[i]).data, digest_size=16).digest()
+            yield Fault(
+                "error", what, "Say which value means patient: --positive VALUE.", *who
+            )
+        digest = hashlib.blake2b(
+            np.ascontiguousarray(cohort.fc[i]).data, digest_size=16
+        ).digest()
         twin = seen.setdefault(digest, subject)
         if twin != subject:
             do = "The same scan under two ids would leak from train to test; drop one."
@@ -144,7 +168,9 @@ def _subjects(cohort: Cohort) -> Iterator[Fault]:
 
 def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
     site = dict(zip(cohort.subject_id.tolist(), cohort.site.tolist(), strict=True))
-    for one, other, r in near_duplicates(cohort) if np.isfinite(cohort.fc).all() else ():
+    for one, other, r in (
+        near_duplicates(cohort) if np.isfinite(cohort.fc).all() else ()
+    ):
         if other not in told:  # an exact copy is an error of its own
             what = f"looks like the scan of subject '{one}' (edges correlate {r:.3f})."
             do = f"A run refuses them in training and test: leave_out = ['{other}'] in [dataset]."
@@ -156,15 +182,21 @@ def _sites(cohort: Cohort) -> Iterator[Fault]:
         labels = cohort.y[cohort.site == site]
         patients, controls = int((labels == 1).sum()), int((labels == 0).sum())
         if not site:
-            yield Fault("error", f"{len(labels)} subjects have no site.", "Name their site.")
+            yield Fault(
+                "error", f"{len(labels)} subjects have no site.", "Name their site."
+            )
         elif patients == 0 or controls == 0:
             have = "controls" if patients == 0 else "patients"
             do = "A site needs both classes; merge it with another or leave it out."
-            yield Fault("error", f"has {have} only ({len(labels)} subjects).", do, site=site)
+            yield Fault(
+                "error", f"has {have} only ({len(labels)} subjects).", do, site=site
+            )
         elif len(labels) < MIN_PER_SITE or min(patients, controls) < MIN_PER_CLASS:
             least = f"{MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed"
             what = f"is too small ({patients} patients, {controls} controls; at least {least})."
-            yield Fault("error", what, "Merge it with another site or leave it out.", site=site)
+            yield Fault(
+                "error", what, "Merge it with another site or leave it out.", site=site
+            )
 
 
 class Twins(NamedTuple):
@@ -202,7 +234,10 @@ def twins_across(
     """Pairs of one scan of each of two data sets that look like one person or share an id."""
     r, found = _alike(fc, other)
     found |= np.asarray(ids)[:, None] == np.asarray(other_ids)[None, :]
-    return [Twins(str(ids[i]), str(other_ids[j]), float(r[i, j])) for i, j in np.argwhere(found)]
+    return [
+        Twins(str(ids[i]), str(other_ids[j]), float(r[i, j]))
+        for i, j in np.argwhere(found)
+    ]
 
 
 def near_duplicates(cohort: Cohort) -> list[Twins]:
@@ -234,4 +269,6 @@ def refuse_twins(cohort: Cohort, sites: Iterable[Site]) -> None:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"
             do = f"In [dataset]: leave_out = ['{other}'], or allow_duplicates = true."
             where = cohort.provenance.get("path", "")
-            raise DataError(f"{pair}, one in training and one in test.", where=where, do=do)
+            raise DataError(
+                f"{pair}, one in training and one in test.", where=where, do=do
+            )

@@ -80,7 +80,9 @@ class Cohort:
     faults: tuple[Fault, ...] = ()
     allow_duplicates: bool = False
     classes: tuple[str, str] = NUMBERED
-    known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    known: dict[str, Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """Facts that are computed once: content hash, errors."""
 
     def __len__(self) -> int:
@@ -102,8 +104,12 @@ class Cohort:
 
     def select(self, index: np.ndarray) -> Cohort:
         """Cohort of the subjects at `index` (integers or boolean mask)."""
-        rows: Any = {k: getattr(self, k)[index] for k in ("fc", "y", "site", "subject_id")}
-        return replace(self, **rows, covariates={k: v[index] for k, v in self.covariates.items()})
+        rows: Any = {
+            k: getattr(self, k)[index] for k in ("fc", "y", "site", "subject_id")
+        }
+        return replace(
+            self, **rows, covariates={k: v[index] for k, v in self.covariates.items()}
+        )
 
     def merge_sites(self, merge: Mapping[str, Sequence[str]]) -> Cohort:
         """Rename sites: ``{"UM": ["UM_1", "UM_2"]}`` makes one site UM of two."""
@@ -113,7 +119,9 @@ class Cohort:
             check_names("site to merge", together, self._known_sites)
             for part in together:
                 if part in taken:
-                    raise ConfigError(f"site '{part}' is merged into both {taken[part]} and {new}.")
+                    raise ConfigError(
+                        f"site '{part}' is merged into both {taken[part]} and {new}."
+                    )
                 taken[part] = new
         faults = tuple(replace(f, site=taken.get(f.site, f.site)) for f in self.faults)
         site = as_text([taken.get(s, s) for s in self.site.tolist()])
@@ -123,7 +131,9 @@ class Cohort:
         """Cohort of the named sites, grouped in the order of `names`."""
         check_names("site", names, self._known_sites)
         if not names or len(set(names)) < len(names):
-            raise ConfigError(f"sites {list(names)} cannot be picked.", do="Name each site once.")
+            raise ConfigError(
+                f"sites {list(names)} cannot be picked.", do="Name each site once."
+            )
         index = np.concatenate([np.flatnonzero(self.site == name) for name in names])
         kept = tuple(f for f in self.faults if not f.site or f.site in names)
         return replace(self.select(index), faults=kept)
@@ -142,7 +152,9 @@ class Cohort:
     def stamped(self, **provenance: Any) -> Cohort:
         """The same cohort with `provenance` and its content hash written down."""
         about = {"dataset": self.name, **self.provenance, **provenance}
-        found = replace(self, provenance={**about, "content_sha256": self.content_sha256()})
+        found = replace(
+            self, provenance={**about, "content_sha256": self.content_sha256()}
+        )
         found.known.update(self.known)
         return found
 
@@ -172,7 +184,9 @@ def fc_from_upper(upper: np.ndarray, where: str = "") -> np.ndarray:
     if n_edges < 1 or n_rois * (n_rois - 1) // 2 != n_edges:
         what = f"{n_edges} edges per subject are not the upper triangle of a square matrix."
         near = ", ".join(f"{n * (n - 1) // 2} ({n} ROIs)" for n in (n_rois, n_rois + 1))
-        raise DataError(what, where=where, do=f"Nearest counts: {near}; leave the diagonal out.")
+        raise DataError(
+            what, where=where, do=f"Nearest counts: {near}; leave the diagonal out."
+        )
     rows, cols = np.triu_indices(n_rois, 1)
     fc = np.empty((len(upper), n_rois, n_rois), dtype=np.float32)
     fc[:, rows, cols] = upper
@@ -198,4 +212,6 @@ def paper_site(site: str | int, numbered: Mapping[int, str], dataset: str) -> st
     match = re.fullmatch(r"(?:site\s*)?(\d+)", str(site).strip().lower())
     if not match:
         return str(site)
-    return look_up(f"{dataset} site number", match[1], {str(k): v for k, v in numbered.items()})
+    return look_up(
+        f"{dataset} site number", match[1], {str(k): v for k, v in numbered.items()}
+    )

@@ -27,7 +27,9 @@ CONVERGED = 1e-4
 MOST_STEPS = 500
 
 
-def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def site_effect(
+    standard: np.ndarray, n_means: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Shift :math:`\gamma^*` and squared scale :math:`\delta^{*2}` of one site, both (E,).
 
     Alternates the two posterior means
@@ -61,7 +63,9 @@ def site_effect(standard: np.ndarray, n_means: int = 1) -> tuple[np.ndarray, np.
         about = squares - 2 * new * total + n * new**2
         new2 = (0.5 * about + b) / (n / 2 + a - 1)
         both = zip((new, new2), (gamma, delta2), strict=True)
-        change = max((np.abs(n - o) / np.maximum(np.abs(o), 1e-12)).max() for n, o in both)
+        change = max(
+            (np.abs(n - o) / np.maximum(np.abs(o), 1e-12)).max() for n, o in both
+        )
         gamma, delta2 = new, new2
         if change < CONVERGED:
             break
@@ -99,7 +103,13 @@ class SiteEffects:
 
     @classmethod
     def fit(
-        cls, z: np.ndarray, site: np.ndarray, d: np.ndarray, y: Maybe, how: How, reference: Name
+        cls,
+        z: np.ndarray,
+        site: np.ndarray,
+        d: np.ndarray,
+        y: Maybe,
+        how: How,
+        reference: Name,
     ) -> SiteEffects:
         """Effects of the sites of z (n, E), with covariates d (n, k) kept.
 

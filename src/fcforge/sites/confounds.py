@@ -82,7 +82,11 @@ def require_covariates(
             do = f"Add a column '{name}', or leave it out of the confounds."
             known = ", ".join(sorted(covariates)) or "none"
             raise DataError(what, where=where, do=f"{do} Known: {known}.")
-    lost = [i for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True) if gone]
+    lost = [
+        i
+        for i, gone in zip(ids, missing(covariates, names, len(ids)), strict=True)
+        if gone
+    ]
     if lost:
         more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
         what = f"{', '.join(lost[:5])}{more} have no {' or '.join(names)}."
@@ -113,7 +117,11 @@ class Confounds:
 
     @classmethod
     def fit(
-        cls, fc: Tensor, covariates: Covariates, names: Sequence[str], shrink: float = SHRINK
+        cls,
+        fc: Tensor,
+        covariates: Covariates,
+        names: Sequence[str],
+        shrink: float = SHRINK,
     ) -> Confounds:
         """Least squares of the features of `fc` (n, R, R) on the covariates.
 
@@ -126,7 +134,11 @@ class Confounds:
 
     @classmethod
     def from_features(
-        cls, features: np.ndarray, covariates: Covariates, names: Sequence[str], shrink: float
+        cls,
+        features: np.ndarray,
+        covariates: Covariates,
+        names: Sequence[str],
+        shrink: float,
     ) -> Confounds:
         """The same from features (n, p) that are there already."""
         d = design(covariates, names)
@@ -151,7 +163,9 @@ class Confounds:
 
         if not len(fc):
             return fc
-        left = log_features(fc.double(), self.shrink) - torch.from_numpy(self.effect(covariates))
+        left = log_features(fc.double(), self.shrink) - torch.from_numpy(
+            self.effect(covariates)
+        )
         return from_log_features(left, self.shrink, unit=False).to(fc.dtype)
 
     def apply(self, site: Site) -> Site:
@@ -181,9 +195,13 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     return Confounds.fit(everyone.fc, values, names)
 
 
-def fit_on_cohort(cohort: Cohort, names: Sequence[str], shrink: float = SHRINK) -> Confounds:
+def fit_on_cohort(
+    cohort: Cohort, names: Sequence[str], shrink: float = SHRINK
+) -> Confounds:
     """Confound step fitted on everybody of a cohort (public people)."""
     import torch
 
-    require_covariates(cohort.covariates, names, cohort.subject_id.tolist(), "public people")
+    require_covariates(
+        cohort.covariates, names, cohort.subject_id.tolist(), "public people"
+    )
     return Confounds.fit(torch.from_numpy(cohort.fc), cohort.covariates, names, shrink)

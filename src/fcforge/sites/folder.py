@@ -20,9 +20,15 @@ from fcforge.sites.reading import Kind, to_fc
 
 REQUIRED = ("label", "site", "subject_id")
 BSNIP_LABELS = {
-    "HC": 0, "NC": 0, "Normal Control": 0, "Healthy Control": 0,
-    "SZ": 1, "SZP": 1, "Schizophrenia": 1, "Schizophrenia Proband": 1,
-}  # fmt: skip
+    "HC": 0,
+    "NC": 0,
+    "Normal Control": 0,
+    "Healthy Control": 0,
+    "SZ": 1,
+    "SZP": 1,
+    "Schizophrenia": 1,
+    "Schizophrenia Proband": 1,
+}
 _UNKNOWN = "unknown diagnosis"
 
 
@@ -83,13 +89,17 @@ def load_folder(
     if table := participants.table_in(path):
         people, faults = participants.read_participants(table, labels, positive)
         read = _Files(path, pattern, kind, variable).read
-        cohort = participants.assemble("folder", people, read, faults=faults, n_rois=n_rois)
+        cohort = participants.assemble(
+            "folder", people, read, faults=faults, n_rois=n_rois
+        )
     else:
         cohort = _from_npz(_archive(path), labels or {}, n_rois, positive)
     if covariates is not None:
         cohort = with_covariates(cohort, Path(covariates).expanduser())
     cohort = cohort.merge_sites(merge) if merge else cohort
-    return (cohort if sites is None else cohort.select_sites(sites)).stamped(path=str(path))
+    return (cohort if sites is None else cohort.select_sites(sites)).stamped(
+        path=str(path)
+    )
 
 
 def load_bsnip(
@@ -128,11 +138,15 @@ def load_bsnip(
     faults = [f for f in cohort.faults if _UNKNOWN not in f.what]
     if others:
         names = ", ".join(sorted({f.what.split("'")[1] for f in others}))
-        what = f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
+        what = (
+            f"{len(others)} subjects are neither controls nor schizophrenia ({names})."
+        )
         do = "They are left out; to keep them, say in `labels` what they are."
         faults.append(Fault("warning", what, do))
     cohort = replace(cohort, name="bsnip", faults=tuple(faults))
-    return (cohort if sites is None else cohort.select_sites(sites)).stamped(dataset="bsnip")
+    return (cohort if sites is None else cohort.select_sites(sites)).stamped(
+        dataset="bsnip"
+    )
 
 
 def with_covariates(cohort: Cohort, path: Path) -> Cohort:
@@ -145,7 +159,9 @@ def with_covariates(cohort: Cohort, path: Path) -> Cohort:
     added = {
         name: np.where(rows >= 0, values[rows].astype(float), np.nan)
         for name, values in arrays.items()
-        if values.shape == (len(place),) and values.dtype.kind in "fiu" and name not in REQUIRED
+        if values.shape == (len(place),)
+        and values.dtype.kind in "fiu"
+        and name not in REQUIRED
     }
     if not added or not (rows >= 0).any():
         raise DataError("holds no covariate of these subjects.", where=path)
@@ -173,8 +189,14 @@ def _from_npz(
     arrays = read_npz(path)
     fc = _npz_fc(arrays, path)
     if n_rois not in (None, fc.shape[1]):
-        raise DataError(f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path)
-    values, ids, site = arrays["label"], as_text(arrays["subject_id"]), as_text(arrays["site"])
+        raise DataError(
+            f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path
+        )
+    values, ids, site = (
+        arrays["label"],
+        as_text(arrays["subject_id"]),
+        as_text(arrays["site"]),
+    )
     said = [f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist()]
     labels = {**labels, **participants.labels_by_positive(said, positive)}
     # Integers stay as they are, `check_cohort` judges them; an unknown word becomes -1.
@@ -185,7 +207,11 @@ def _from_npz(
             y[i] = participants.label_of(text, labels=labels)
         except DataError as error:
             faults.append(Fault.of(error, str(ids[i]), str(site[i])))
-    own = {k: v for k, v in arrays.items() if k not in REQUIRED and not k.startswith("roi_")}
+    own = {
+        k: v
+        for k, v in arrays.items()
+        if k not in REQUIRED and not k.startswith("roi_")
+    }
     names = participants.roi_names_of(arrays, fc.shape[1])
     people = fc, y, site, ids, names, participants.covariates_of(own, len(fc))
     classes = participants.class_names(said, y)
@@ -202,22 +228,37 @@ def _npz_fc(arrays: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     values = arrays[name]
     if values.ndim != (3 if name == "fc" else 2) or values.dtype.kind not in "fiu":
         what = f"'{name}' has shape {values.shape} and type {values.dtype}."
-        do = "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
+        do = (
+            "fc_upper is (subjects, edges), fc is (subjects, ROIs, ROIs); both numbers."
+        )
         raise DataError(what, where=path, do=do)
     for row in REQUIRED:
         if arrays[row].shape != values.shape[:1]:
             what = f"'{row}' has shape {arrays[row].shape}, but there are {len(values)} subjects."
-            raise DataError(what, where=path, do="Every array needs one row per subject.")
-    return values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
+            raise DataError(
+                what, where=path, do="Every array needs one row per subject."
+            )
+    return (
+        values.astype(np.float32) if name == "fc" else fc_from_upper(values, str(path))
+    )
 
 
 class _Files:
     """Finds and reads the file of a subject below a folder."""
 
-    def __init__(self, root: Path, pattern: str, kind: Kind, variable: str | None) -> None:
-        self.root, self.pattern, self.kind, self.variable = root, pattern, kind, variable
+    def __init__(
+        self, root: Path, pattern: str, kind: Kind, variable: str | None
+    ) -> None:
+        self.root, self.pattern, self.kind, self.variable = (
+            root,
+            pattern,
+            kind,
+            variable,
+        )
         if pattern and "{id}" not in pattern:
-            raise ConfigError(f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'.")
+            raise ConfigError(
+                f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'."
+            )
         tables = {root / "participants.tsv", root / "participants.csv"}
         found = [] if pattern else sorted(p for p in root.rglob("*") if p not in tables)
         self.files = [p for p in found if p.suffix.lower() in SUFFIXES and p.is_file()]
@@ -235,9 +276,15 @@ class _Files:
             return self.root / person.file
         names = [person.subject_id, f"sub-{person.subject_id}"]
         if self.pattern:
-            found = sorted({p for n in names for p in self.root.glob(self.pattern.format(id=n))})
+            found = sorted(
+                {p for n in names for p in self.root.glob(self.pattern.format(id=n))}
+            )
         else:
-            found = [p for p in self.files if participants.owns_file(p.name, person.subject_id)]
+            found = [
+                p
+                for p in self.files
+                if participants.owns_file(p.name, person.subject_id)
+            ]
         if len(found) == 1:
             return found[0]
         if not found:

@@ -74,7 +74,9 @@ class Transform(NamedTuple):
         return to_fc(self.scale * to_z(fc) + self.shift)
 
 
-def centre_classes(z: np.ndarray, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, int]:
+def centre_classes(
+    z: np.ndarray, y: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Residuals (n, E) about class means, location (E,) and the number of means.
 
     The location is the mean of the class means, so that a site with more patients is not moved
@@ -120,11 +122,16 @@ class Level(NamedTuple):
         own, location, n_means = centre_classes(z, y)
         gamma, delta2 = site_effect((own + location - self.mean) / self.spread, n_means)
         delta = np.sqrt(delta2)
-        return Transform(1 / delta, self.mean - (self.mean + self.spread * gamma) / delta)
+        return Transform(
+            1 / delta, self.mean - (self.mean + self.spread * gamma) / delta
+        )
 
 
 def harmonise_sites(
-    sites: Mapping[str, Site], how: Harmonisation, first: str = "", labelled: bool = True
+    sites: Mapping[str, Site],
+    how: Harmonisation,
+    first: str = "",
+    labelled: bool = True,
 ) -> dict[str, Site]:
     """Sites of an order that begins with `first`, harmonised to it.
 
@@ -135,14 +142,20 @@ def harmonise_sites(
     if how == "none" or not first:
         return dict(sites)
     level, note = Level.of(*_training(sites[first], how, labelled)), f"{how} to {first}"
-    moves = {name: level.move(how, *_training(s, how, labelled)) for name, s in sites.items()}
+    moves = {
+        name: level.move(how, *_training(s, how, labelled)) for name, s in sites.items()
+    }
     return {n: s if n == first else _moved(s, moves[n], note) for n, s in sites.items()}
 
 
-def _training(site: Site, how: str, labelled: bool = True) -> tuple[np.ndarray, np.ndarray | None]:
+def _training(
+    site: Site, how: str, labelled: bool = True
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Edges of the training part, and diagnoses where the estimates use them."""
     part = site.learning(with_val=True)
-    return to_z(part.fc.numpy()), part.y.numpy() if labelled and how == "combat" else None
+    return to_z(
+        part.fc.numpy()
+    ), part.y.numpy() if labelled and how == "combat" else None
 
 
 def _moved(site: Site, move: Transform, note: str) -> Site:
@@ -174,7 +187,9 @@ class Harmony:
     shift: np.ndarray
 
     @classmethod
-    def to_public(cls, how: str, fc: np.ndarray, y: np.ndarray | None = None) -> "Harmony":
+    def to_public(
+        cls, how: str, fc: np.ndarray, y: np.ndarray | None = None
+    ) -> "Harmony":
         """A chain's harmony before its first site: public people (n, R, R) are the reference."""
         _require_many(len(fc), "the public people")
         level, spread = Level.of(to_z(fc), y if how == "combat" else None)
@@ -182,12 +197,20 @@ class Harmony:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that travels, by name."""
-        return {name: getattr(self, name) for name in ("level", "spread", "scale", "shift")}
+        return {
+            name: getattr(self, name) for name in ("level", "spread", "scale", "shift")
+        }
 
     def digest(self, place: int) -> str:
         """SHA-256 of what a site adds: its move, and for the first site the reference, too."""
-        added = [self.scale[place], self.shift[place], *[self.level, self.spread] * (place == 0)]
-        return hashlib.sha256(b"".join(a.astype("<f8").tobytes() for a in added)).hexdigest()
+        added = [
+            self.scale[place],
+            self.shift[place],
+            *[self.level, self.spread] * (place == 0),
+        ]
+        return hashlib.sha256(
+            b"".join(a.astype("<f8").tobytes() for a in added)
+        ).hexdigest()
 
     def complaint(self, sites: int, n_edges: int) -> str:
         """Why these arrays cannot be the harmony of so many sites; empty where they can."""
@@ -198,7 +221,11 @@ class Harmony:
                 return f"'{name}' has another shape or type than {sites} sites need"
         if not ((self.scale > 0).all() and (self.spread > 0).all()):
             return "a scale is not above zero"
-        return "" if self.how == "combat" or (self.scale == 1).all() else "demeaning scales nothing"
+        return (
+            ""
+            if self.how == "combat" or (self.scale == 1).all()
+            else "demeaning scales nothing"
+        )
 
     def zero_shot(self, site: Site) -> Site:
         """A site that was not learned yet, moved without its diagnoses."""
@@ -206,7 +233,11 @@ class Harmony:
         return _moved(site, Level(self.level, self.spread).move(self.how, z), self.how)
 
     def apply(
-        self, fc: np.ndarray, names: Sequence[str], sites: Sequence[str], unseen: Unseen = "refuse"
+        self,
+        fc: np.ndarray,
+        names: Sequence[str],
+        sites: Sequence[str],
+        unseen: Unseen = "refuse",
     ) -> np.ndarray:
         """FC (n, R, R) of new people, each moved as those of its site were.
 
@@ -232,7 +263,9 @@ class Harmony:
         return out
 
 
-def arrive(before: Harmony | None, how: Harmonisation, site: Site) -> tuple[Harmony | None, Site]:
+def arrive(
+    before: Harmony | None, how: Harmonisation, site: Site
+) -> tuple[Harmony | None, Site]:
     """The chain's harmony with one more site, and the site moved; nothing happens with "none".
 
     The first site is the reference and stays as it is, unless `before` has one already.
@@ -252,8 +285,12 @@ def arrive(before: Harmony | None, how: Harmonisation, site: Site) -> tuple[Harm
 
 def _require_many(n: int, where: str) -> None:
     if n < LEAST:
-        what = f"{n} people to harmonise with: a mean of so few gives each of them away."
-        do = f"Learn from at least {LEAST} people of each site, or set harmonise='none'."
+        what = (
+            f"{n} people to harmonise with: a mean of so few gives each of them away."
+        )
+        do = (
+            f"Learn from at least {LEAST} people of each site, or set harmonise='none'."
+        )
         raise DataError(what, where=where, do=do)
 
 
@@ -282,7 +319,9 @@ def by_site(
             yield rows, like
         elif unseen == "estimate":
             if rows.sum() < 2:
-                raise DataError(f"site '{name}' has one subject: its effect cannot be estimated.")
+                raise DataError(
+                    f"site '{name}' has one subject: its effect cannot be estimated."
+                )
             yield rows, None
         elif unseen != "leave":
             known = f"({', '.join(sites)}): its effect is unknown."

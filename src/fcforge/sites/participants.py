@@ -18,12 +18,41 @@ COLUMNS = {
     "diagnosis": tables.DIAGNOSIS_COLUMNS,
     "file": ("file", "filename", "file_name", "path"),
 }
-PATIENT = ("1", "asd", "mdd", "sz", "scz", "adhd", "bd", "patient", "patients", "case", "autism")
-CONTROL = ("0", "tc", "td", "hc", "nc", "cn", "control", "controls", "healthy", "ctrl", "con")
+PATIENT = (
+    "1",
+    "asd",
+    "mdd",
+    "sz",
+    "scz",
+    "adhd",
+    "bd",
+    "patient",
+    "patients",
+    "case",
+    "autism",
+)
+CONTROL = (
+    "0",
+    "tc",
+    "td",
+    "hc",
+    "nc",
+    "cn",
+    "control",
+    "controls",
+    "healthy",
+    "ctrl",
+    "con",
+)
 # ABIDE's DX_GROUP counts 1 = autism, 2 = control; elsewhere a 2 could mean anything.
 CONTROL_OF_COLUMN = {"dx_group": ("2",)}
 MISSING = ("", "n/a", "NA", "-9999", "-9999.0")
-ALIASES = {"func_mean_fd": "mean_fd", "fd": "mean_fd", "age_at_scan": "age", "gender": "sex"}
+ALIASES = {
+    "func_mean_fd": "mean_fd",
+    "fd": "mean_fd",
+    "age_at_scan": "age",
+    "gender": "sex",
+}
 SEX = {"m": 1.0, "male": 1.0, "f": 2.0, "female": 2.0}  # as ABIDE counts
 
 
@@ -62,7 +91,11 @@ Words = Mapping[str, str]
 
 
 def assemble(
-    name: str, people: list[Participant], read: Read, faults: Faults = (), n_rois: int | None = None
+    name: str,
+    people: list[Participant],
+    read: Read,
+    faults: Faults = (),
+    n_rois: int | None = None,
 ) -> Cohort:
     """Cohort of all people whose FC can be read; a fault for every other.
 
@@ -87,20 +120,34 @@ def assemble(
     kept, n, names, odd = _same_rois(loaded, n_rois)
     y = np.array([p.y for p, _ in kept], dtype=np.int64)
     extra = [{**p.extra, **r.more} for p, r in kept]
-    columns = {name: [row[name] for row in extra] for name in (extra[0] if extra else ())}
+    columns = {
+        name: [row[name] for row in extra] for name in (extra[0] if extra else ())
+    }
     fc = np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), n, n)
-    site, ids = as_text([p.site for p, _ in kept]), as_text([p.subject_id for p, _ in kept])
-    classes, more = class_names([p.diagnosis for p, _ in kept], y), covariates_of(columns, len(y))
-    return Cohort(name, fc, y, site, ids, names, more, faults=(*found, *odd), classes=classes)
+    site, ids = (
+        as_text([p.site for p, _ in kept]),
+        as_text([p.subject_id for p, _ in kept]),
+    )
+    classes, more = (
+        class_names([p.diagnosis for p, _ in kept], y),
+        covariates_of(columns, len(y)),
+    )
+    return Cohort(
+        name, fc, y, site, ids, names, more, faults=(*found, *odd), classes=classes
+    )
 
 
 def _same_rois(
     loaded: list[Loaded], asked: int | None
 ) -> tuple[list[Loaded], int, tuple[str, ...], list[Fault]]:
     """Subjects with the common count and names of ROIs, both, and a fault for every other."""
-    common = asked or Counter([len(r.fc) for _, r in loaded] or [0]).most_common(1)[0][0]
+    common = (
+        asked or Counter([len(r.fc) for _, r in loaded] or [0]).most_common(1)[0][0]
+    )
     kept = [item for item in loaded if len(item[1].fc) == common]
-    names = Counter([r.roi_names for _, r in kept if r.roi_names] or [()]).most_common(1)[0][0]
+    names = Counter([r.roi_names for _, r in kept if r.roi_names] or [()]).most_common(
+        1
+    )[0][0]
     wanted = f"{common} were expected." if asked else f"most subjects have {common}."
     faults = list[Fault]()
     for person, reading in loaded:
@@ -118,13 +165,22 @@ def _same_rois(
         faults.append(Fault("error", what, do, person.subject_id, person.site))
     if unnamed := [p.subject_id for p, r in kept if names and not r.roi_names]:
         what = f"{len(unnamed)} files have no ROI names, others do (e.g. subject '{unnamed[0]}')."
-        faults.append(Fault("warning", what, "They are taken to have the same ROIs in order."))
-    return [item for item in kept if item[1].roi_names in ((), names)], common, names, faults
+        faults.append(
+            Fault("warning", what, "They are taken to have the same ROIs in order.")
+        )
+    return (
+        [item for item in kept if item[1].roi_names in ((), names)],
+        common,
+        names,
+        faults,
+    )
 
 
 def covariates_of(arrays: Mapping[str, Any], n: int) -> dict[str, np.ndarray]:
     """Arrays with one value for each of n subjects, under their customary names."""
-    own = {ALIASES.get(k.lower(), k): v for k, v in arrays.items() if np.shape(v) == (n,)}
+    own = {
+        ALIASES.get(k.lower(), k): v for k, v in arrays.items() if np.shape(v) == (n,)
+    }
     return {name: as_covariate(name, values) for name, values in own.items()}
 
 
@@ -139,7 +195,9 @@ def as_covariate(name: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     texts = [str(v).strip() for v in values]
     words = SEX if name == "sex" else {}
     try:
-        numbers = [np.nan if t in MISSING else words.get(t.lower()) or float(t) for t in texts]
+        numbers = [
+            np.nan if t in MISSING else words.get(t.lower()) or float(t) for t in texts
+        ]
     except ValueError:
         return as_text(values)
     return np.array(numbers, dtype=np.float64)
@@ -157,7 +215,9 @@ def owns_file(file_name: str, subject: str) -> bool:
     return re.match(rf"(sub-)?{re.escape(subject)}(?![^\W_])", file_name) is not None
 
 
-def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = None) -> int:
+def label_of(
+    value: str, column: str = "", labels: Mapping[str, int] | None = None
+) -> int:
     """0 or 1 for a diagnosis value; an error that lists the known values for any other.
 
     Examples
@@ -174,8 +234,12 @@ def label_of(value: str, column: str = "", labels: Mapping[str, int] | None = No
     if text.lower() in known:
         return known[text.lower()]
     what = f"unknown diagnosis '{text}'." if text else "has no diagnosis."
-    do = f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)};"
-    raise DataError(what, do=f"{do} for others say which value means patient: --positive VALUE.")
+    do = (
+        f"Known for patients: {', '.join(PATIENT)}; for controls: {', '.join(CONTROL)};"
+    )
+    raise DataError(
+        what, do=f"{do} for others say which value means patient: --positive VALUE."
+    )
 
 
 def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str, int]:
@@ -201,7 +265,9 @@ def labels_by_positive(values: Iterable[Any], positive: str | None) -> dict[str,
 def class_names(diagnoses: Sequence[str], y: np.ndarray) -> tuple[str, str]:
     """What controls and patients are called: every value of each, numbers 0 and 1 by themselves."""
     pairs = sorted(set(zip(diagnoses, y.tolist(), strict=True)))
-    controls, patients = ("/".join(d for d, label in pairs if label == k) for k in (0, 1))
+    controls, patients = (
+        "/".join(d for d, label in pairs if label == k) for k in (0, 1)
+    )
     words = controls and patients and (controls, patients) != ("False", "True")
     return (controls, patients) if words else NUMBERED
 
@@ -217,7 +283,9 @@ def read_participants(
         When the table cannot be read or has no column for id, site or diagnosis.
     """
     header, rows = tables.read_table(path)
-    columns = {role: tables.column_of(header, accepted) for role, accepted in COLUMNS.items()}
+    columns = {
+        role: tables.column_of(header, accepted) for role, accepted in COLUMNS.items()
+    }
     for role, accepted in COLUMNS.items():
         if not columns[role] and role != "file":
             raise tables.no_column(role, header, accepted, path)
@@ -246,9 +314,13 @@ def table_in(folder: Path) -> Path | None:
 
 
 def _participant(row: Words, columns: Words, labels: Mapping[str, int]) -> Participant:
-    subject, site, said = (row[columns[role]] for role in ("subject", "site", "diagnosis"))
+    subject, site, said = (
+        row[columns[role]] for role in ("subject", "site", "diagnosis")
+    )
     if not subject or not site:
-        raise DataError(f"no {'participant id' if not subject else 'site'}.", do="Fill it in.")
+        raise DataError(
+            f"no {'participant id' if not subject else 'site'}.", do="Fill it in."
+        )
     y, file = label_of(said, columns["diagnosis"], labels), row.get(columns["file"], "")
     extra = {k.lower(): v for k, v in row.items() if k and k not in columns.values()}
     return Participant(subject, site, y, file, said.strip(), extra)

@@ -38,7 +38,9 @@ def to_fc(matrix: np.ndarray, kind: Kind = "auto", where: str = "") -> np.ndarra
         refuse_transposed(matrix, where)
     if kind == "fisher_z":
         if not 2 <= rows <= columns:
-            raise DataError(f"Fisher z of shape {rows} x {columns} is not square.", where=where)
+            raise DataError(
+                f"Fisher z of shape {rows} x {columns} is not square.", where=where
+            )
         fc = np.tanh(matrix[:, :rows]).astype(np.float32)
         np.fill_diagonal(fc, 1.0)
         return fc
@@ -168,7 +170,15 @@ def find_scans(where: Where, kind: Kind, n_rois: int) -> list[Scan]:
             many = _dataset(path)
             if many is None:
                 matrix, names = read_matrix_file(path)
-                many = [Scan(name, to_fc(matrix, kind, str(path)), "", _numbers(person), names)]
+                many = [
+                    Scan(
+                        name,
+                        to_fc(matrix, kind, str(path)),
+                        "",
+                        _numbers(person),
+                        names,
+                    )
+                ]
             found += [_checked(scan, n_rois) for scan in many]
         except DataError as error:
             found.append(Scan(name, None, error.what))
@@ -179,7 +189,9 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
     """The scan, or why it cannot be used."""
     fc = np.asarray(scan.fc, dtype=np.float32)
     if fc.shape != (n_rois, n_rois):
-        return Scan(scan.subject, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}.")
+        return Scan(
+            scan.subject, None, f"has {fc.shape[0]} ROIs, the capsule {n_rois}."
+        )
     for problem, _ in not_correlations(fc):
         return Scan(scan.subject, None, f"is not a correlation matrix: {problem}")
     return scan._replace(fc=fc)
@@ -187,7 +199,9 @@ def _checked(scan: Scan, n_rois: int) -> Scan:
 
 def _files(where: Where) -> list[tuple[str, Path, Person]]:
     """Name, path and row of the participants table of every file."""
-    paths = [Path(where)] if isinstance(where, (str, Path)) else [Path(p) for p in where]
+    paths = (
+        [Path(where)] if isinstance(where, (str, Path)) else [Path(p) for p in where]
+    )
     found: list[tuple[str, Path, Person]] = []
     for path in paths:
         if path.is_dir():
@@ -206,13 +220,21 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
     """Scans in a folder; else those its table lists (as `fcforge fc` writes it), else all below."""
 
     def scans(paths: Iterable[Path]) -> list[Path]:
-        known = (p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file())
+        known = (
+            p for p in sorted(paths) if p.suffix.lower() in SUFFIXES and p.is_file()
+        )
         return [p for p in known if not p.name.startswith("participants")]
 
     inside, people = scans(folder.iterdir()), _people(folder)
-    listed = {who: row["file"] for who, row in people.items() if row.get("file", "n/a") != "n/a"}
+    listed = {
+        who: row["file"]
+        for who, row in people.items()
+        if row.get("file", "n/a") != "n/a"
+    }
     if listed and not inside:
-        yield from ((f"sub-{who}", folder / file, people[who]) for who, file in listed.items())
+        yield from (
+            (f"sub-{who}", folder / file, people[who]) for who, file in listed.items()
+        )
         return
     for path in inside or scans(folder.rglob("*")):
         yield path.relative_to(folder).as_posix(), path, _row_of(path, people)

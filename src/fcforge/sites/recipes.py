@@ -84,7 +84,9 @@ class SiteLayout(NamedTuple):
 def layouts() -> dict[str, tuple[SiteLayout, ...]]:
     """Sites of each layout: those of the paper's data sets."""
     text = files("fcforge.sites").joinpath("layouts.tsv").read_text(encoding="utf-8")
-    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")][1:]
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")][
+        1:
+    ]
     found: dict[str, tuple[SiteLayout, ...]] = {}
     for layout, name, n, m, volumes, *motion in rows:
         site = SiteLayout(name, int(n), int(m), int(volumes), *map(float, motion))
@@ -95,7 +97,10 @@ def layouts() -> dict[str, tuple[SiteLayout, ...]]:
 def recipe_of(preset: str, d_scale: float | None, rho: float | None) -> Recipe:
     """Recipe of a preset, with the given numbers in place of its own."""
     recipe = look_up("preset", preset, PRESETS)
-    given = recipe.d_scale if d_scale is None else d_scale, recipe.rho if rho is None else rho
+    given = (
+        recipe.d_scale if d_scale is None else d_scale,
+        recipe.rho if rho is None else rho,
+    )
     recipe = replace(recipe, d_scale=given[0], rho=given[1])
     if not (-1 <= recipe.rho <= 1 and recipe.d_scale >= 0):
         what = f"rho = {recipe.rho}, d_scale = {recipe.d_scale} cannot be used."
@@ -126,7 +131,9 @@ def twins(roi_names: Sequence[str]) -> np.ndarray:
     """
     place = {name: i for i, name in enumerate(roi_names)}
     other = {"L": "R", "R": "L"}
-    return np.array([place.get(n[:-1] + other.get(n[-1], n[-1]), i) for n, i in place.items()])
+    return np.array(
+        [place.get(n[:-1] + other.get(n[-1], n[-1]), i) for n, i in place.items()]
+    )
 
 
 def made_up_atlas(n_rois: int) -> Atlas:
@@ -139,11 +146,15 @@ def made_up_atlas(n_rois: int) -> Atlas:
     left = _half_ellipsoid(pairs)
     xyz = np.zeros((n_rois, 3))
     xyz[0 : 2 * pairs : 2], xyz[1 : 2 * pairs : 2] = left, left * [-1, 1, 1]
-    group = _grow(np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6)))
+    group = _grow(
+        np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6))
+    )
     both = [f"ROI{i + 1:03d}_{side}" for i in range(pairs) for side in "LR"]
     names = (*both, *[f"ROI{pairs + 1:03d}"] * (n_rois % 2))
     systems = tuple(f"system{g + 1}" for g in group)
-    return Atlas(f"MadeUp{n_rois}", names, systems, codes=tuple(range(1, n_rois + 1)), xyz=xyz)
+    return Atlas(
+        f"MadeUp{n_rois}", names, systems, codes=tuple(range(1, n_rois + 1)), xyz=xyz
+    )
 
 
 def atlas_of(n_rois: int) -> Atlas:

@@ -30,9 +30,24 @@ COLUMNS = {
 }
 # The 17 sites of the consortium's own list, in order: the paper's numbers are their places.
 LISTED_SITES = (
-    "S1", "S2", "S4", "S7", "S8", "S9", "S10", "S11", "S13", "S14", "S15", "S17", "S19", "S20",
-    "S21", "S22", "S23",
-)  # fmt: skip
+    "S1",
+    "S2",
+    "S4",
+    "S7",
+    "S8",
+    "S9",
+    "S10",
+    "S11",
+    "S13",
+    "S14",
+    "S15",
+    "S17",
+    "S19",
+    "S20",
+    "S21",
+    "S22",
+    "S23",
+)
 PAPER_SITES = dict(enumerate(LISTED_SITES, start=1))
 DUPLICATE_SITES = {"S4": "S14"}
 _LIST_COLUMNS = {"Age": "age", "Sex": "sex", "Edu": "education", "Motion": "mean_fd"}
@@ -91,7 +106,9 @@ def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading
         raise DataError("is listed, but has no file.")
     (first, last), (values, _) = COLUMNS[atlas], read_matrix_file(file, "ROISignals")
     if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
-        known = f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
+        known = (
+            f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
+        )
         raise DataError(f"{n} columns; {known}.", where=file.name)
     names = aal116().roi_names if atlas == "aal" else ()
     fc = pearson_fc(values[:, first - 1 : last], where=file.name)
@@ -113,7 +130,9 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
         do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
         raise DataError("not the consortium's subject list.", where=path, do=do)
     ids, dx = data["SubID"].tolist(), data["Dx"].ravel()
-    columns = {name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data}
+    columns = {
+        name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data
+    }
     if any(len(values) != len(ids) for values in (dx, *columns.values())):
         raise DataError("its columns differ in length.", where=path)
     wrong = [s for s, d in zip(ids, dx, strict=True) if _label(s) != int(d > 0)]
@@ -125,13 +144,17 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
 def _folder(path: Path, global_signal: bool) -> Path:
     name = f"ROISignals_FunImgAR{'global' if global_signal else ''}CWF"
     for folder in (path / name, path / "Results" / name, path):
-        if folder.is_dir() and (folder.name == name or any(folder.glob("ROISignals_S*.mat"))):
+        if folder.is_dir() and (
+            folder.name == name or any(folder.glob("ROISignals_S*.mat"))
+        ):
             return folder
     raise DataError(f"no folder {name} here.", where=path, do="Give the shared folder.")
 
 
 def _choose(
-    subjects: Sequence[str], sites: Sequence[str | int] | Literal["all"], duplicates: str
+    subjects: Sequence[str],
+    sites: Sequence[str | int] | Literal["all"],
+    duplicates: str,
 ) -> tuple[list[str], list[Fault]]:
     """Ids of the wanted sites, site by site as asked, and what was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
@@ -150,7 +173,9 @@ def _choose(
         names.remove(twin)
     check_names("REST-meta-MDD site", names, known)
     chosen = (s for s in subjects if _site(s) in names)
-    by_site = sorted(chosen, key=lambda s: (names.index(_site(s)), *map(int, s.split("-")[1:])))
+    by_site = sorted(
+        chosen, key=lambda s: (names.index(_site(s)), *map(int, s.split("-")[1:]))
+    )
     return by_site, faults
 
 

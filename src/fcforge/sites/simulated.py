@@ -26,7 +26,14 @@ from fcforge.errors import ConfigError
 from fcforge.imaging.atlas import Atlas
 from fcforge.randomness import numpy_rng
 from fcforge.sites.cohort import Cohort, as_text
-from fcforge.sites.recipes import Recipe, SiteLayout, atlas_of, places_of, recipe_of, twins
+from fcforge.sites.recipes import (
+    Recipe,
+    SiteLayout,
+    atlas_of,
+    places_of,
+    recipe_of,
+    twins,
+)
 
 
 def simulate(
@@ -69,17 +76,24 @@ def simulate(
     recipe = recipe_of(preset, d_scale, rho)
     places = places_of(layout, n_sites, scale)
     if n_rois < 4:
-        raise ConfigError(f"n_rois = {n_rois} is too few.", do="Simulate 4 ROIs or more.")
+        raise ConfigError(
+            f"n_rois = {n_rois} is too few.", do="Simulate 4 ROIs or more."
+        )
     atlas = atlas_of(n_rois)
     population = _population(atlas, recipe, seed)
     with _one_blas_thread():
         made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
-    site, ids = as_text([name for name, _ in people]), as_text([f"{n}-{i:04d}" for n, i in people])
+    site, ids = (
+        as_text([name for name, _ in people]),
+        as_text([f"{n}-{i:04d}" for n, i in people]),
+    )
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     cohort = cohort if sites is None else cohort.select_sites(sites)
-    return cohort.stamped(preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe))
+    return cohort.stamped(
+        preset=preset, layout=layout, scale=scale, seed=seed, **asdict(recipe)
+    )
 
 
 load_simulated = simulate  # as the table of datasets calls it
@@ -122,7 +136,9 @@ def _disorder(rng: np.random.Generator, system: np.ndarray) -> np.ndarray:
     """
     n_systems = int(system.max()) + 1
     pair = np.ix_(system, system)
-    share = np.where(_symmetric(rng, n_systems) > 0.524, 1.0, 0.25)[pair]  # 30 % of pairs full
+    share = np.where(_symmetric(rng, n_systems) > 0.524, 1.0, 0.25)[
+        pair
+    ]  # 30 % of pairs full
     block = _symmetric(rng, n_systems)[pair]
     pattern = share * (0.5 * block + 0.8 * _symmetric(rng, len(system)))
     typical = np.sqrt((share[np.triu_indices(len(system), 1)] ** 2).mean())
@@ -170,8 +186,15 @@ def _site(
     fd = np.where(label == 1, place.fd_patients, place.fd_controls)
     fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
     gain = recipe.base * np.expm1(recipe.gain * rng.standard_normal(n))
-    weight = recipe.trait / np.sqrt(recipe.n_traits) * rng.standard_normal((n, recipe.n_traits))
-    severity = np.exp(recipe.severity * rng.standard_normal(n) - recipe.severity**2 / 2) * label
+    weight = (
+        recipe.trait
+        / np.sqrt(recipe.n_traits)
+        * rng.standard_normal((n, recipe.n_traits))
+    )
+    severity = (
+        np.exp(recipe.severity * rng.standard_normal(n) - recipe.severity**2 / 2)
+        * label
+    )
     by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
 
     # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
@@ -192,7 +215,10 @@ def _site_effects(
     system = _system_index(atlas)
     own = _disorder(rng, system)
     mixed = recipe.rho * population.disorder + np.sqrt(1 - recipe.rho**2) * own
-    shift = recipe.site_block * _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
+    shift = (
+        recipe.site_block
+        * _symmetric(rng, int(system.max()) + 1)[np.ix_(system, system)]
+    )
     shift += recipe.site_edge * _symmetric(rng, atlas.n_rois)
     reliability = 1 - recipe.unreliability * np.abs(rng.standard_normal(atlas.n_rois))
     attenuation = (reliability[:, None] * reliability).astype(np.float32)
@@ -210,7 +236,9 @@ def _observe(matrix: np.ndarray, samples: int, rng: np.random.Generator) -> np.n
     n, n_rois, _ = matrix.shape
     matrix[:, np.arange(n_rois), np.arange(n_rois)] = 1.0
     values, vectors = np.linalg.eigh(matrix)
-    root = (vectors * np.sqrt(np.maximum(values, 1e-3))[:, None, :]) @ vectors.transpose(0, 2, 1)
+    root = (
+        vectors * np.sqrt(np.maximum(values, 1e-3))[:, None, :]
+    ) @ vectors.transpose(0, 2, 1)
     noise = rng.standard_normal((n, n_rois, samples), dtype=np.float32)
     draws = root @ noise
     draws /= np.linalg.norm(draws, axis=2, keepdims=True)

@@ -48,9 +48,17 @@ def split_rows(
         n_test = 0
         if fold:
             # the classes' longer folds are not the same ones
-            tested = np.arange(len(rows)) % fold[1] == (fold[0] + cls * (fold[1] // 2)) % fold[1]
-            rows, n_test = np.concatenate([rows[~tested], rows[tested]]), int(tested.sum())
-        ends = np.cumsum(split_counts(len(rows), test_fraction, val_fraction, n_test))[:-1]
+            tested = (
+                np.arange(len(rows)) % fold[1]
+                == (fold[0] + cls * (fold[1] // 2)) % fold[1]
+            )
+            rows, n_test = (
+                np.concatenate([rows[~tested], rows[tested]]),
+                int(tested.sum()),
+            )
+        ends = np.cumsum(split_counts(len(rows), test_fraction, val_fraction, n_test))[
+            :-1
+        ]
         for name, part in zip(SPLITS, np.split(rows, ends), strict=True):
             parts[name].append(part)
     return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
@@ -88,7 +96,9 @@ def split_site(
     test_fraction = 1 / folds if folds else test_fraction
     if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
         what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
-        do = "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
+        do = (
+            "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
+        )
         raise ConfigError(what, do=do)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
@@ -107,11 +117,15 @@ def split_site(
 def _site(members: Cohort, parts: dict[str, Cohort], about: dict[str, Any]) -> Site:
     """Site of these people for train, val and test."""
     ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
-    batches = {name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()}
+    batches = {
+        name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()
+    }
     said = {**members.provenance, **about, "split_sha256": split_sha256(ids)}
     covariates = {name: dict(part.covariates) for name, part in parts.items()}
     name = about["site"]
-    return Site(name, **batches, subject_ids=ids, provenance=said, covariates=covariates)
+    return Site(
+        name, **batches, subject_ids=ids, provenance=said, covariates=covariates
+    )
 
 
 def make_sites(
@@ -149,16 +163,25 @@ def _require_splittable(
     have = f"({counts[0]} controls, {counts[1]} patients)"
     train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
     few = len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1
-    least = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
+    least = (
+        f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
+    )
     both = "A site needs both classes; merge it with another or leave it out."
     again = len(set(members.subject_id.tolist())) != len(members)
     for wrong, what, do in (
-        (sum(counts) != len(members), "has labels other than 0 and 1.", "Run `fcforge check`."),
+        (
+            sum(counts) != len(members),
+            "has labels other than 0 and 1.",
+            "Run `fcforge check`.",
+        ),
         (min(counts) == 0, f"has one class only {have}.", both),
         (few, f"is too small to split {have}.", least),
-        (min(counts) < folds, f"has fewer of one class than folds {have}.",
-         f"Give at most {min(counts)} folds."),
+        (
+            min(counts) < folds,
+            f"has fewer of one class than folds {have}.",
+            f"Give at most {min(counts)} folds.",
+        ),
         (again, "has a subject id twice.", "Run `fcforge check`."),
-    ):  # fmt: skip
+    ):
         if wrong:
             raise DataError(what, where=f"site '{site}'", do=do)

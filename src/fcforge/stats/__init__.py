@@ -2,11 +2,35 @@
 
 from fcforge.stats.compare import Comparer, Comparison, compare, holm
 from fcforge.stats.findings import Finding, findings, leaks_on
-from fcforge.stats.resampling import Estimate, at_site, bootstrap, estimate, means, per_site
+from fcforge.stats.resampling import (
+    Estimate,
+    at_site,
+    bootstrap,
+    estimate,
+    means,
+    per_site,
+)
 from fcforge.stats.table import COLUMNS, Row, group, longest, rows, table, with_majority
 
 __all__ = [
-    "COLUMNS", "Comparer", "Comparison", "Estimate", "Finding", "Row", "at_site", "bootstrap",
-    "compare", "estimate", "findings", "group", "holm", "leaks_on", "longest", "means", "per_site",
-    "rows", "table", "with_majority",
-]  # fmt: skip
+    "COLUMNS",
+    "Comparer",
+    "Comparison",
+    "Estimate",
+    "Finding",
+    "Row",
+    "at_site",
+    "bootstrap",
+    "compare",
+    "estimate",
+    "findings",
+    "group",
+    "holm",
+    "leaks_on",
+    "longest",
+    "means",
+    "per_site",
+    "rows",
+    "table",
+    "with_majority",
+]

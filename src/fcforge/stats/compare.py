@@ -54,7 +54,9 @@ def holm(comparisons: Sequence[Comparison]) -> list[Comparison]:
     raised = np.minimum(1, p[order] * np.arange(len(p), 0, -1))
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(raised)
-    return [replace(c, p_holm=float(q)) for c, q in zip(comparisons, corrected, strict=True)]
+    return [
+        replace(c, p_holm=float(q)) for c, q in zip(comparisons, corrected, strict=True)
+    ]
 
 
 def _pairs(
@@ -65,7 +67,8 @@ def _pairs(
     right = [at[r.spec.seed, r.spec.order] for r in left]
     if not left:
         raise DataError(
-            "the two learners share no (order, seed) pair.", do="Run both on the same orders."
+            "the two learners share no (order, seed) pair.",
+            do="Run both on the same orders.",
         )
     for x, y in zip(left, right, strict=True):
         if any(tuple(x.subject_ids[s]) != tuple(y.subject_ids[s]) for s in x.sites):
@@ -135,7 +138,9 @@ class Comparer:
     # The runs are kept beside their draws, so that their ids cannot be given to others.
     _known: dict[tuple[int, ...], _Drawn] = field(default_factory=dict)
 
-    def compare(self, results_a: Sequence[RunResult], results_b: Sequence[RunResult]) -> Comparison:
+    def compare(
+        self, results_a: Sequence[RunResult], results_b: Sequence[RunResult]
+    ) -> Comparison:
         """Difference A - B, see `compare`."""
         left, right = _pairs(results_a, results_b)
         place = {id(x): k for k, x in enumerate(left)}
@@ -145,7 +150,9 @@ class Comparer:
             rows = [place[id(r)] for r in runs]
             a, b = self._drawn(runs), self._drawn([right[k] for k in rows])
             points[rows], draws[rows] = a.points - b.points, a.draws - b.draws
-            value = self._reduce(a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch)))
+            value = self._reduce(
+                a.batch.beside(b.batch).stack(self._swapped(a.batch, b.batch))
+            )
             nulls += (value[:, 0] - value[:, 1]).sum(0)
         draws *= resampling.training_weights(left, self.n_draws, self.seed)
         difference = float(points.mean())
@@ -162,7 +169,9 @@ class Comparer:
             batch = Runs.of(runs)
             points = self._reduce(batch.values(self.metric))
             draws = self._reduce(
-                batch.values(self.metric, resampling.weights_of(batch, self.n_draws, self.seed))
+                batch.values(
+                    self.metric, resampling.weights_of(batch, self.n_draws, self.seed)
+                )
             )
             self._known[key] = _Drawn(batch, points, draws)
         return self._known[key]
@@ -173,12 +182,21 @@ class Comparer:
 
         def cells(site: str, pairs: np.ndarray) -> np.ndarray:
             ours, theirs = a.features(site, metric), b.features(site, metric)
-            swap = resampling.subject_draws("swap", site, ids[site], self.n_draws, self.seed) < 0.5
-            swapped = swapped_values(ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, swap)
+            swap = (
+                resampling.subject_draws(
+                    "swap", site, ids[site], self.n_draws, self.seed
+                )
+                < 0.5
+            )
+            swapped = swapped_values(
+                ours[:, pairs[:, 0]], theirs[:, pairs[:, 1]], metric, swap
+            )
             return np.stack(swapped, axis=1)
 
         return cells
 
     def _reduce(self, full: np.ndarray) -> np.ndarray:
         lower = metric_named(self.metric).lower_is_better
-        return summaries_of(full, lower_is_better=lower, names=(self.summary,))[self.summary]
+        return summaries_of(full, lower_is_better=lower, names=(self.summary,))[
+            self.summary
+        ]

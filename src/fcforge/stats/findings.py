@@ -53,12 +53,17 @@ def _constant(runs: Sequence[RunResult]) -> Iterator[str]:
         yield f"gives identical scores to all subjects in {flat} of {cells} learned cells."
 
 
-def _serious(results: Sequence[RunResult], expected: int | None) -> Iterator[tuple[str, str]]:
+def _serious(
+    results: Sequence[RunResult], expected: int | None
+) -> Iterator[tuple[str, str]]:
     for title, active in leaks_on(results).items():
         yield title, f"was run with test data leaking in: {', '.join(active)}."
     if expected is not None and len(results) < expected:
         missing = expected - len(results)
-        yield "", f"{missing} of {expected} runs are missing: the numbers are provisional."
+        yield (
+            "",
+            f"{missing} of {expected} runs are missing: the numbers are provisional.",
+        )
     asked = len({(r.spec.seed, r.spec.order) for r in results})
     for title, runs in group(results).items():
         own = {(r.spec.seed, r.spec.order) for r in runs}
@@ -66,7 +71,10 @@ def _serious(results: Sequence[RunResult], expected: int | None) -> Iterator[tup
             text = f"lacks {asked - len(own)} of {asked} (order, seed) pairs that others have."
             yield title, text
         if len(own) < len(runs):
-            yield title, "has more than one run of the same order and seed: give each a title."
+            yield (
+                title,
+                "has more than one run of the same order and seed: give each a title.",
+            )
         if bad := [r.spec for r in runs if not finite(r)]:
             yield (
                 title,
@@ -74,7 +82,9 @@ def _serious(results: Sequence[RunResult], expected: int | None) -> Iterator[tup
                 f"{bad[0].seed}, order {' → '.join(bad[0].order)}); they are left out of its "
                 "numbers, which flatters it.",
             )
-        yield from ((title, text) for text in _constant([r for r in runs if finite(r)] or runs))
+        yield from (
+            (title, text) for text in _constant([r for r in runs if finite(r)] or runs)
+        )
 
 
 def findings(
@@ -98,11 +108,15 @@ def findings(
     for title, c in (against_majority or {}).items():
         if c.low <= 0:
             word = "below" if c.high < 0 else "not distinguishable from"
-            gap = f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
+            gap = (
+                f"{number(c.difference, sign=True)} {bracket(c.low, c.high, sign=True)}"
+            )
             text = f"is {word} always naming the commonest class: AAA {gap}."
             found.append(Finding("caution", title, text))
     seeds = len({r.spec.seed for r in results})
     if seeds < FEW_SEEDS:
-        text = f"only {counted(seeds, 'seed')}: differences may come from one lucky split."
+        text = (
+            f"only {counted(seeds, 'seed')}: differences may come from one lucky split."
+        )
         found.append(Finding("caution", "", text))
     return found

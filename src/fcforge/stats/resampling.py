@@ -49,7 +49,9 @@ class Estimate:
 
 
 @lru_cache(maxsize=16384)
-def _of_subject(seed: int, what: str, site: str, subject: str, n_draws: int) -> np.ndarray:
+def _of_subject(
+    seed: int, what: str, site: str, subject: str, n_draws: int
+) -> np.ndarray:
     return numpy_rng(seed, what, site, subject).random(n_draws, dtype=np.float32)
 
 
@@ -61,7 +63,11 @@ def subject_draws(
 
 
 def subject_weights(
-    site: str, ids: Sequence[str], labels: np.ndarray, n_draws: int = N_DRAWS, seed: int = 0
+    site: str,
+    ids: Sequence[str],
+    labels: np.ndarray,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
 ) -> np.ndarray:
     """Bootstrap weights of a site's test subjects.
 
@@ -104,7 +110,8 @@ def training_weights(
     if n < 3:
         return np.ones((len(results), n_draws))
     own = {
-        u: numpy_rng(seed, "training", u).standard_gamma((n - 2) / n, n_draws) for u in set(units)
+        u: numpy_rng(seed, "training", u).standard_gamma((n - 2) / n, n_draws)
+        for u in set(units)
     }
     weights = np.stack([own[u] for u in units])
     return weights / weights.mean(0)
@@ -187,7 +194,11 @@ def _resampled(
 
 @lru_cache(maxsize=256)
 def halves(
-    site: str, ids: tuple[str, ...], labels: tuple[int, ...], n_draws: int, seed: int = 0
+    site: str,
+    ids: tuple[str, ...],
+    labels: tuple[int, ...],
+    n_draws: int,
+    seed: int = 0,
 ) -> np.ndarray:
     """One half of each class of a test part, at random; 1 for its members. (n_draws, n)."""
     luck = subject_draws("half", site, ids, n_draws, seed)
@@ -210,12 +221,17 @@ def split_forgetting(
         labels, ids = batch.runs[0].y, batch.runs[0].subject_ids
 
         def both(site: str, y: Any = labels, ids: Any = ids) -> np.ndarray:
-            half = halves(site, tuple(ids[site]), tuple(y[site].tolist()), n_draws, seed)
+            half = halves(
+                site, tuple(ids[site]), tuple(y[site].tolist()), n_draws, seed
+            )
             return np.concatenate([half, 1 - half])
 
         a = sign * batch.values(metric, both)[..., 1:, :]  # (run, 2 n_draws, T, T)
         other = np.roll(a, n_draws, axis=1)
-        found |= {id(r): v for r, v in zip(batch.runs, fm_split(a, other).mean(1), strict=True)}
+        found |= {
+            id(r): v
+            for r, v in zip(batch.runs, fm_split(a, other).mean(1), strict=True)
+        }
     return np.array([found[id(r)] for r in results])
 
 
@@ -274,7 +290,9 @@ def estimate(
     drawn = ["fm" if n == "fm_split" else n for n in names]
 
     def statistic(full: np.ndarray) -> np.ndarray:
-        found = summaries_of(full, lower_is_better=lower, names=tuple(dict.fromkeys(drawn)))
+        found = summaries_of(
+            full, lower_is_better=lower, names=tuple(dict.fromkeys(drawn))
+        )
         return np.stack([found[n] for n in drawn], axis=-1)
 
     batches = batches or split_batches(results)
@@ -313,14 +331,20 @@ def at_site(
 
     def value(batch: Runs, weights: Weights | None) -> np.ndarray:
         m = metric_named(metric)
-        values = combined(batch.features(site, m), m, weights(site) if weights else None)
+        values = combined(
+            batch.features(site, m), m, weights(site) if weights else None
+        )
         return values[batch.place[site][:, stage]][..., None]
 
     return estimates(runs, *_resampled(runs, value, n_draws, seed))[0]
 
 
 def per_site(
-    results: Sequence[RunResult], metric: str = "accuracy", *, n_draws: int = N_DRAWS, seed: int = 0
+    results: Sequence[RunResult],
+    metric: str = "accuracy",
+    *,
+    n_draws: int = N_DRAWS,
+    seed: int = 0,
 ) -> dict[str, Estimate]:
     """Final value at each site, mean over orders and seeds, with its interval."""
     return {

@@ -37,19 +37,74 @@ class Column:
 
 COLUMNS: tuple[Column, ...] = (
     Column("aaa", "AAA", "accuracy", "aaa", True, "accuracy averaged over all stages"),
-    Column("acc", "Final ACC", "accuracy", "acc", True, "mean accuracy after the last site"),
-    Column("bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"),
+    Column(
+        "acc", "Final ACC", "accuracy", "acc", True, "mean accuracy after the last site"
+    ),
+    Column(
+        "bacc", "bACC", "balanced_accuracy", "aaa", True, "balanced accuracy, as AAA"
+    ),
     Column("auroc", "AUROC", "auroc", "aaa", True, "area under the ROC curve, as AAA"),
-    Column("fm", "FM", "accuracy", "fm", False, "forgetting (Chaudhry 2018): best minus final"),
-    Column("fm_split", "FM unb.", "accuracy", "fm_split", False, "FM without luck: the best stage "
-           "chosen on half of the subjects, measured on the others", extra=True),
-    Column("bacc_fm", "bACC FM", "balanced_accuracy", "fm", False, "balanced accuracy lost", True),
+    Column(
+        "fm",
+        "FM",
+        "accuracy",
+        "fm",
+        False,
+        "forgetting (Chaudhry 2018): best minus final",
+    ),
+    Column(
+        "fm_split",
+        "FM unb.",
+        "accuracy",
+        "fm_split",
+        False,
+        "FM without luck: the best stage "
+        "chosen on half of the subjects, measured on the others",
+        extra=True,
+    ),
+    Column(
+        "bacc_fm",
+        "bACC FM",
+        "balanced_accuracy",
+        "fm",
+        False,
+        "balanced accuracy lost",
+        True,
+    ),
     Column("auroc_fm", "AUROC FM", "auroc", "fm", False, "AUROC lost", extra=True),
-    Column("for_triangular", "FOR tri.", "accuracy", "for_triangular", False, "FM × (T-1)/T"),
-    Column("for_literal", "FOR lit.", "accuracy", "for_literal", False, "FOR as in the paper"),
-    Column("bwt", "BWT", "accuracy", "bwt", True, "backward transfer: final minus just learned"),
-    Column("fwt", "FWT", "accuracy", "fwt", True, "zero-shot gain over the untrained network"),
-)  # fmt: skip
+    Column(
+        "for_triangular",
+        "FOR tri.",
+        "accuracy",
+        "for_triangular",
+        False,
+        "FM × (T-1)/T",
+    ),
+    Column(
+        "for_literal",
+        "FOR lit.",
+        "accuracy",
+        "for_literal",
+        False,
+        "FOR as in the paper",
+    ),
+    Column(
+        "bwt",
+        "BWT",
+        "accuracy",
+        "bwt",
+        True,
+        "backward transfer: final minus just learned",
+    ),
+    Column(
+        "fwt",
+        "FWT",
+        "accuracy",
+        "fwt",
+        True,
+        "zero-shot gain over the untrained network",
+    ),
+)
 
 
 def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
@@ -59,7 +114,9 @@ def columns_for(metrics: Sequence[str]) -> tuple[Column, ...]:
         m = metric_named(name)
         up, text = not m.lower_is_better, f"{m.title}, as AAA"
         found.append(Column(name, m.title, name, "aaa", up, text))
-        found.append(Column(f"{name}_fm", f"{m.title} FM", name, "fm", False, f"{m.title} lost"))
+        found.append(
+            Column(f"{name}_fm", f"{m.title} FM", name, "fm", False, f"{m.title} lost")
+        )
     return tuple(found)
 
 
@@ -110,19 +167,28 @@ def longest(runs: Sequence[RunResult]) -> list[RunResult]:
     return [r for r in runs if len(r.spec.order) == most]
 
 
-def with_majority(results: Sequence[RunResult], *, own: bool = False) -> list[RunResult]:
+def with_majority(
+    results: Sequence[RunResult], *, own: bool = False
+) -> list[RunResult]:
     """`results` and, unless a majority learner is among them, the majority reference.
 
     It is computed once for every (dataset, seed, order) that was run. With `own` the commonest
     class of each site by itself is added too.
     """
     if not results:
-        raise DataError("there is no finished run to summarise.", do="Run `fcforge run` first.")
+        raise DataError(
+            "there is no finished run to summarise.", do="Run `fcforge run` first."
+        )
     there = [r.spec.learner for r in results if is_majority(r)]
     wanted = [False] * (not there) + [True] * (own and OWN_MAJORITY not in there)
-    seen = {(r.spec.seed, r.spec.order): r for r in reversed(results) if not is_majority(r)}
+    seen = {
+        (r.spec.seed, r.spec.order): r for r in reversed(results) if not is_majority(r)
+    }
     first = list(reversed(seen.values()))
-    return [*(majority_result(r, own=which) for which in wanted for r in first), *results]
+    return [
+        *(majority_result(r, own=which) for which in wanted for r in first),
+        *results,
+    ]
 
 
 def is_majority(result: RunResult) -> bool:
@@ -137,22 +203,33 @@ def _matrices(batches: Sequence[Runs]) -> Iterator[tuple[tuple, np.ndarray]]:
         yield from zip(keys, batch.values("accuracy")[:, 1:], strict=True)
 
 
-def _a_star(groups: Mapping[str, list[RunResult]], model: str) -> dict[tuple, np.ndarray]:
+def _a_star(
+    groups: Mapping[str, list[RunResult]], model: str
+) -> dict[tuple, np.ndarray]:
     """Diagonal of the cumulative (else joint) learner on `model`, by (seed, order)."""
     for method in ("cumulative", "joint"):
         for runs in groups.values():
             learner = runs[0].spec.learner
             if learner.method.name == method and learner.model.name == model:
-                return {key: np.diag(a) for key, a in _matrices(resampling.split_batches(runs))}
+                return {
+                    key: np.diag(a)
+                    for key, a in _matrices(resampling.split_batches(runs))
+                }
     return {}
 
 
 def _row(
-    runs: list[RunResult], keeps: str, star: dict, columns: Sequence[Column], **draws: int
+    runs: list[RunResult],
+    keeps: str,
+    star: dict,
+    columns: Sequence[Column],
+    **draws: int,
 ) -> Row:
     good = [r for r in runs if finite(r)]
     batches, majority = resampling.split_batches(good), is_majority(runs[0])
-    costs = [intransigence(a, star[key]) for key, a in _matrices(batches) if key in star]
+    costs = [
+        intransigence(a, star[key]) for key, a in _matrices(batches) if key in star
+    ]
     counts = {"n_runs": len(good), "n_left_out": len(runs) - len(good)}
     counts |= {"n_orders": len({r.spec.order for r in good})}
     counts |= {"n_seeds": len({r.spec.seed for r in good})}
@@ -160,7 +237,9 @@ def _row(
     for metric in dict.fromkeys(c.metric for c in columns) if good else ():
         same = [c for c in columns if c.metric == metric]
         names = dict.fromkeys(c.summary for c in same)
-        found = resampling.estimate(good, metric, tuple(names), batches=batches, **draws)
+        found = resampling.estimate(
+            good, metric, tuple(names), batches=batches, **draws
+        )
         estimates.update({c.key: found[c.summary] for c in same})
     return Row(
         learner=runs[0].spec.learner.title,
@@ -198,7 +277,10 @@ def rows(
     models = {runs[0].spec.learner.model.name for runs in groups.values()}
     stars = {model: _a_star(groups, model) for model in models}
     for title, runs in groups.items():
-        kept, star = (keeps or {}).get(title, ""), stars[runs[0].spec.learner.model.name]
+        kept, star = (
+            (keeps or {}).get(title, ""),
+            stars[runs[0].spec.learner.model.name],
+        )
         found.append(_row(runs, kept, star, columns, n_draws=n_draws, seed=seed))
     # the majority class, that of each site, the learners by falling AAA
     references = [row for row in found if row.is_majority]
@@ -223,12 +305,21 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
     """Flat dicts of the rows, for a DataFrame, CSV or JSON."""
     out = []
     for row in found:
-        record: dict[str, str | float | int] = {"learner": row.learner, "keeps": row.keeps}
+        record: dict[str, str | float | int] = {
+            "learner": row.learner,
+            "keeps": row.keeps,
+        }
         for key, e in row.estimates.items():
             names = (key, f"{key}_sd", f"{key}_low", f"{key}_high")
-            record |= dict(zip(names, (e.mean, e.sd_orders, e.low, e.high), strict=True))
+            record |= dict(
+                zip(names, (e.mean, e.sd_orders, e.low, e.high), strict=True)
+            )
         record |= {"intransigence": row.intransigence, "memory_bytes": row.memory_bytes}
-        record |= {"seconds": row.seconds, "runs": row.n_runs, "runs_left_out": row.n_left_out}
+        record |= {
+            "seconds": row.seconds,
+            "runs": row.n_runs,
+            "runs_left_out": row.n_left_out,
+        }
         out.append(record | {"orders": row.n_orders, "seeds": row.n_seeds})
     return out
 
@@ -250,6 +341,10 @@ def measure(
     for name in MEASURES:
         value = cell_values(p[None], y, name)[0]
         draws = cell_values(p[None], y, name, weights)[0].astype(float)
-        low, high = resampling.interval(value, draws) if np.isfinite(value) else (np.nan, np.nan)
+        low, high = (
+            resampling.interval(value, draws)
+            if np.isfinite(value)
+            else (np.nan, np.nan)
+        )
         found[name] = Measured(float(value), float(low), float(high))
     return found

@@ -17,9 +17,21 @@ from fcforge.errors import DataError
 from fcforge.generators import make_generator
 from fcforge.graphs import edges, fisher_z
 from fcforge.privacy import attacks
-from fcforge.privacy.measures import MEMBER, OUTSIDER, UNUSED, identification, membership
+from fcforge.privacy.measures import (
+    MEMBER,
+    OUTSIDER,
+    UNUSED,
+    identification,
+    membership,
+)
 from fcforge.randomness import numpy_rng, torch_rng
-from fcforge.studies.audit_result import REFERENCES, UNTRAINED, Audit, AuditPlan, AuditRow
+from fcforge.studies.audit_result import (
+    REFERENCES,
+    UNTRAINED,
+    Audit,
+    AuditPlan,
+    AuditRow,
+)
 from fcforge.types import Component, FCBatch
 
 Say = Callable[[str], Any]
@@ -52,14 +64,18 @@ def stratified(y: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
         # halves are rounded up or down at random: always up would favour one side
-        chosen[rows[: int(np.floor(share * len(rows) + rng.uniform(0.25, 0.75)))]] = True
+        chosen[rows[: int(np.floor(share * len(rows) + rng.uniform(0.25, 0.75)))]] = (
+            True
+        )
     return chosen
 
 
 def world_members(y: np.ndarray, plan: AuditPlan) -> np.ndarray:
     """Who is trained on in each world, (K, n) of `MEMBER` and `OUTSIDER`."""
     draws = (numpy_rng(plan.seed, "audit world", k) for k in range(plan.worlds))
-    return np.where(np.stack([stratified(y, 0.5, rng) for rng in draws]), MEMBER, OUTSIDER)
+    return np.where(
+        np.stack([stratified(y, 0.5, rng) for rng in draws]), MEMBER, OUTSIDER
+    )
 
 
 def pseudo_members(member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -99,26 +115,41 @@ def summarise(
     release: str, evidence: list[Evidence], member: np.ndarray, plan: AuditPlan
 ) -> list[AuditRow]:
     """Rows of one release from its worlds' evidence; the shadow attack where worlds allow it."""
-    scores = {name: np.stack([e.scores[name] for e in evidence]) for name in evidence[0].scores}
-    hits = {name: np.stack([e.hits[name] for e in evidence]) for name in evidence[0].hits}
+    scores = {
+        name: np.stack([e.scores[name] for e in evidence])
+        for name in evidence[0].scores
+    }
+    hits = {
+        name: np.stack([e.hits[name] for e in evidence]) for name in evidence[0].hits
+    }
     if len(evidence) >= 4 and evidence[0].features.size:
-        scores["shadow models"] = attacks.shadow(np.stack([e.features for e in evidence]), member)
+        scores["shadow models"] = attacks.shadow(
+            np.stack([e.features for e in evidence]), member
+        )
     fake = pseudo_members(member, numpy_rng(plan.seed, "audit control"))
     rows, n = [], plan.n_draws
     for attack, values in scores.items():
         rng = numpy_rng(plan.seed, "audit interval", release, attack)
         area, rate = membership(values, member, rng, fpr=plan.fpr, n_draws=n)
         control, _ = membership(values, fake, rng, fpr=plan.fpr, n_draws=n)
-        linked = identification(hits[attack], member, rng, n_draws=n) if attack in hits else None
+        linked = (
+            identification(hits[attack], member, rng, n_draws=n)
+            if attack in hits
+            else None
+        )
         reference = release in REFERENCES
         rows.append(AuditRow(release, attack, area, rate, linked, control, reference))
     return rows
 
 
 def synthetic(
-    component: Component, train: FCBatch, y: torch.Tensor, seed: int, *names: str | int,
+    component: Component,
+    train: FCBatch,
+    y: torch.Tensor,
+    seed: int,
+    *names: str | int,
     device: str = "cpu",
-) -> FCBatch:  # fmt: skip
+) -> FCBatch:
     """Fit a generator on `train` and draw one subject per diagnosis; back on the CPU."""
     generator = make_generator(component)
     there = FCBatch(train.fc.to(device), train.y.to(device))
@@ -130,7 +161,9 @@ def synthetic(
 
 def split_people(batch: FCBatch, half: torch.Tensor | None, plan: AuditPlan) -> People:
     """Cut a site into the audited people and the attacker's reference."""
-    mask = stratified(batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference"))
+    mask = stratified(
+        batch.y.numpy(), plan.reference, numpy_rng(plan.seed, "audit reference")
+    )
     if mask.sum() < 8 or (~mask).sum() < 16:
         raise DataError(
             f"{len(batch)} subjects are too few to audit a generator.",
@@ -149,9 +182,13 @@ def about_people(who: People, member: np.ndarray, plan: AuditPlan) -> dict[str, 
 
 
 def _attacked(
-    who: People, member: np.ndarray, plan: AuditPlan, asked: Mapping[str, Component],
-    device: str, say: Say,
-) -> tuple[list[AuditRow], dict[str, float]]:  # fmt: skip
+    who: People,
+    member: np.ndarray,
+    plan: AuditPlan,
+    asked: Mapping[str, Component],
+    device: str,
+    say: Say,
+) -> tuple[list[AuditRow], dict[str, float]]:
     """Rows of every release, and how long each took.
 
     There is one release per world, attacked at once so that only scores stay in memory.
@@ -161,7 +198,10 @@ def _attacked(
         begun, untrained, evidence = time.perf_counter(), name == UNTRAINED, []
         for k, inside in enumerate(member == MEMBER):
             train = who.batch.select(torch.from_numpy(inside))
-            fitted_on, y = who.reference if untrained else train, train.y.repeat(plan.multiple)
+            fitted_on, y = (
+                who.reference if untrained else train,
+                train.y.repeat(plan.multiple),
+            )
             named = plan.seed, "reference" * untrained, k
             released = synthetic(component, fitted_on, y, *named, device=device)
             evidence.append(attack_records(who, released, plan.components))
@@ -213,6 +253,9 @@ def audit_generators(
         **{name: c for name, c in generators.items() if name not in REFERENCES},
     }
     rows, seconds = _attacked(who, member, plan, asked, device, say)
-    made = {"what": "generators", "generators": {name: asdict(c) for name, c in asked.items()}}
+    made = {
+        "what": "generators",
+        "generators": {name: asdict(c) for name, c in asked.items()},
+    }
     took = {"seconds": seconds, "seconds_total": round(sum(seconds.values()), 1)}
     return Audit(tuple(rows), {**made, **about_people(who, member, plan), **took})

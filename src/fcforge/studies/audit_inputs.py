@@ -22,7 +22,10 @@ HALVES = ("subject_id", "fc_first", "fc_second")
 
 
 def load_sites(
-    data: str | Path, sites: Sequence[str], kind: str = "auto", positive: str | None = None
+    data: str | Path,
+    sites: Sequence[str],
+    kind: str = "auto",
+    positive: str | None = None,
 ) -> Cohort:
     """Subjects of some sites, checked; of all when none is named, whoever they are."""
     named = {"sites": list(sites)} if sites else {}
@@ -33,7 +36,9 @@ def load_sites(
     return cohort
 
 
-def read_halves(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def read_halves(
+    path: str | Path,
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """FC (R, R) by subject id of the first and of the second half of each run.
 
     The file is an .npz with ``subject_id`` (n,) and ``fc_first``, ``fc_second`` (n, E), upper
@@ -55,7 +60,10 @@ def read_halves(path: str | Path) -> tuple[dict[str, torch.Tensor], dict[str, to
             do="One row of edges per subject in both halves.",
         )
     names = [str(i) for i in ids.tolist()]
-    fc = (from_edges(torch.from_numpy(half.astype(np.float32))) for half in (first, second))
+    fc = (
+        from_edges(torch.from_numpy(half.astype(np.float32)))
+        for half in (first, second)
+    )
     one, two = (dict(zip(names, half, strict=True)) for half in fc)
     return one, two
 
@@ -106,9 +114,15 @@ def audit_site(
         y = batch.y[torch.from_numpy(keep)]
         batch = FCBatch(torch.stack([second[s] for s in ids]), y)
     rows = {text: parse_generator(text) for text in generators}
-    audit = audit_generators(rows, batch, other=other, plan=plan, device=device, say=say)
+    audit = audit_generators(
+        rows, batch, other=other, plan=plan, device=device, say=say
+    )
     sites = " + ".join(cohort.site_names)
-    about = {"what": f"generators at {sites}", "site": sites, "halves": halves is not None}
+    about = {
+        "what": f"generators at {sites}",
+        "site": sites,
+        "halves": halves is not None,
+    }
     return replace(audit, about={**audit.about, **about})
 
 

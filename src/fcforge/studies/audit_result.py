@@ -12,12 +12,18 @@ from fcforge.requests import AuditRequest
 BOOTSTRAP, UNTRAINED, STATISTICS = "bootstrap", "untrained", "exact ridge statistics"
 REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
 SHARES = {
-    "auc": "auc", "tpr": "tpr_at_1pct_fpr", "identified": "identified", "control": "control_auc",
-}  # fmt: skip
+    "auc": "auc",
+    "tpr": "tpr_at_1pct_fpr",
+    "identified": "identified",
+    "control": "control_auc",
+}
 LEDGER_KEYS: dict[str, Any] = {
-    "what": str, "not_attacked": list, "noise_is_secret": bool,
-    "epsilon_of_method": (int, float), "delta_of_method": (int, float),
-}  # fmt: skip
+    "what": str,
+    "not_attacked": list,
+    "noise_is_secret": bool,
+    "epsilon_of_method": (int, float),
+    "delta_of_method": (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,11 @@ class Audit:
     def to_ledger(self) -> dict[str, Any]:
         """What a capsule's ledger keeps: every number, what was covered, no count of people."""
         where = {"site": self.about.get("site", ""), "seed": self.about["plan"]["seed"]}
-        return {**where, "about": _known_kinds(self.about), "rows": self.to_json()["rows"]}
+        return {
+            **where,
+            "about": _known_kinds(self.about),
+            "rows": self.to_json()["rows"],
+        }
 
     @classmethod
     def from_ledger(cls, result: Mapping[str, Any]) -> Audit | None:
@@ -115,7 +125,9 @@ class Audit:
             audit = cls.from_json({**result, "about": _known_kinds(result["about"])})
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return None
-        shares = [e for r in audit.rows for e in (r.auc, r.tpr, r.control, r.identified) if e]
+        shares = [
+            e for r in audit.rows for e in (r.auc, r.tpr, r.control, r.identified) if e
+        ]
         known = all(0 <= v <= 1 for e in shares for v in (e.value, e.low, e.high))
         return audit if audit.rows and known else None
 
@@ -125,7 +137,9 @@ class Audit:
 
 
 def _known_kinds(about: Mapping[str, Any]) -> dict[str, Any]:
-    found = {k: about[k] for k, kind in LEDGER_KEYS.items() if isinstance(about.get(k), kind)}
+    found = {
+        k: about[k] for k, kind in LEDGER_KEYS.items() if isinstance(about.get(k), kind)
+    }
     if "not_attacked" in found:
         found["not_attacked"] = [str(name) for name in found["not_attacked"]]
     return found

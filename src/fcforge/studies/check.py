@@ -30,7 +30,10 @@ class Verdict:
         """Subjects and patients of every site."""
         n = Counter(self.cohort.site.tolist())
         patients = Counter(self.cohort.site[self.cohort.y == 1].tolist())
-        return {s: {"subjects": n[s], "patients": patients[s]} for s in self.cohort.site_names}
+        return {
+            s: {"subjects": n[s], "patients": patients[s]}
+            for s in self.cohort.site_names
+        }
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""

@@ -35,7 +35,9 @@ def with_phenotypes(
     if not file.is_file():
         raise DataError("no such file.", where=str(file))
     separator = "\t" if file.suffix == ".tsv" else ","
-    table = pd.read_csv(file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False)
+    table = pd.read_csv(
+        file, sep=separator, dtype=str, encoding="utf-8-sig", keep_default_na=False
+    )
     for name in (column, identifier):
         if name not in table:
             error = unknown_name("column", name, list(table))
@@ -43,11 +45,15 @@ def with_phenotypes(
     fd = pd.to_numeric(table[column], errors="coerce")
     fd = fd.where(fd > 0)  # -9999 stands for missing
     known = dict(zip(table[identifier].str.strip().str.lstrip("0"), fd, strict=True))
-    values = np.array([known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()])
+    values = np.array(
+        [known.get(s.lstrip("0"), np.nan) for s in cohort.subject_id.tolist()]
+    )
     return replace(cohort, covariates={**cohort.covariates, COVARIATE: values})
 
 
-def fit_scores(train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray) -> np.ndarray:
+def fit_scores(
+    train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray
+) -> np.ndarray:
     """P(patient) of test subjects from logistic regression on log mean FD.
 
     Parameters
@@ -64,7 +70,9 @@ def fit_scores(train: Sequence[tuple[np.ndarray, np.ndarray]], test: np.ndarray)
     if len(np.unique(y[known])) < 2:
         return np.full(len(test), float(y.mean()))
     centre, spread = x[known].mean(), x[known].std() or 1.0
-    model = LogisticRegression(C=1e3).fit(((x[known] - centre) / spread)[:, None], y[known])
+    model = LogisticRegression(C=1e3).fit(
+        ((x[known] - centre) / spread)[:, None], y[known]
+    )
     at = np.log(np.where(test > 0, test, np.nan))
     return model.predict_proba((np.nan_to_num(at - centre) / spread)[:, None])[:, 1]
 
@@ -95,12 +103,15 @@ def motion_results(experiment: Experiment, cohort: Cohort) -> list[RunResult]:
 
 
 def _fd(site: Site, *splits: str) -> np.ndarray:
-    return np.concatenate([np.asarray(site.covariates[s][COVARIATE], float) for s in splits])
+    return np.concatenate(
+        [np.asarray(site.covariates[s][COVARIATE], float) for s in splits]
+    )
 
 
 def _scores(sites: dict[str, Site], seen: Sequence[str]) -> dict[str, np.ndarray]:
     train = [
-        (_fd(sites[s], "train", "val"), sites[s].learning(with_val=True).y.numpy()) for s in seen
+        (_fd(sites[s], "train", "val"), sites[s].learning(with_val=True).y.numpy())
+        for s in seen
     ]
     return {name: fit_scores(train, _fd(site, "test")) for name, site in sites.items()}
 
@@ -112,12 +123,18 @@ def _result(
     return RunResult(
         spec=spec,
         sites=tuple(sites),
-        scores={s: np.stack([stage[s] for stage in stages]).astype(np.float32) for s in sites},
-        initial={s: np.full(len(site.test), 0.5, np.float32) for s, site in sites.items()},
+        scores={
+            s: np.stack([stage[s] for stage in stages]).astype(np.float32)
+            for s in sites
+        },
+        initial={
+            s: np.full(len(site.test), 0.5, np.float32) for s, site in sites.items()
+        },
         y={s: site.test.y.numpy() for s, site in sites.items()},
         subject_ids={s: site.subject_ids["test"] for s, site in sites.items()},
         train_positive={
-            s: float(site.learning(with_val=True).y.float().mean()) for s, site in sites.items()
+            s: float(site.learning(with_val=True).y.float().mean())
+            for s, site in sites.items()
         },
         memory_bytes=8 * seen,  # one number and one diagnosis per subject
         seconds=np.zeros(len(stages)),

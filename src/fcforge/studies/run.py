@@ -95,7 +95,9 @@ def run(
     """
     files, folder = _read(experiment)
     files.data["learner"] = [*files.data.get("learner", ()), *learners]
-    if jobs > 1 and any(not isinstance(row.get("estimator", ""), str) for row in learners):
+    if jobs > 1 and any(
+        not isinstance(row.get("estimator", ""), str) for row in learners
+    ):
         raise ConfigError(
             f"jobs = {jobs}, but worker processes cannot see an estimator given as an object.",
             do="Set jobs=1, or name a function that makes it: estimator='module:function'.",
@@ -106,7 +108,9 @@ def run(
     place = tempfile.TemporaryDirectory() if out is None else nullcontext(str(out))
     with place as root:
         store = open_store(prepared, root)
-        run_experiment(prepared, store, jobs=jobs, device=device, group=here, progress=progress)
+        run_experiment(
+            prepared, store, jobs=jobs, device=device, group=here, progress=progress
+        )
         return Results(collect(store)[0], kept_by(store))
 
 

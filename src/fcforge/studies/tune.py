@@ -82,14 +82,18 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 def first_sites(sites: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """First two sites of two random orders, the same on every machine."""
     if len(sites) < N_SITES:
-        raise ConfigError("tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}.")
+        raise ConfigError(
+            "tuning needs two sites.", do=f"The dataset has: {', '.join(sites)}."
+        )
     every = list(permutations(sites, N_SITES))
     rng = numpy_rng(0, "tune", *sites)
     chosen = rng.choice(len(every), min(N_ORDERS, len(every)), replace=False)
     return tuple(every[i] for i in np.sort(chosen))
 
 
-def training_parts(cohort: Cohort, names: Sequence[str], experiment: Experiment) -> Cohort:
+def training_parts(
+    cohort: Cohort, names: Sequence[str], experiment: Experiment
+) -> Cohort:
     """Subjects of the named sites whom no seed of the experiment tests."""
     tested = {
         (name, i)
@@ -100,7 +104,9 @@ def training_parts(cohort: Cohort, names: Sequence[str], experiment: Experiment)
     people = zip(cohort.site.tolist(), cohort.subject_id.tolist(), strict=True)
     keep = np.array([who[0] in names and who not in tested for who in people])
     left = cohort.select(keep)
-    few = [n for n in names if min(np.bincount(left.y[left.site == n], minlength=2)) < 5]
+    few = [
+        n for n in names if min(np.bincount(left.y[left.site == n], minlength=2)) < 5
+    ]
     if few:
         raise ConfigError(
             f"fewer than 5 of a class are left to tune on at {', '.join(few)}, once the test "
@@ -126,8 +132,12 @@ def inner_experiment(
     if not tried:
         raise ConfigError("no learner of this config has anything to tune.")
     if experiment.val_fraction == 0:
-        raise ConfigError("tuning needs a validation part.", do="Set val_fraction = 0.2.")
-    small = replace(experiment, orders=first_sites(sites), seeds=tuple(range(repeats)), folds=0)
+        raise ConfigError(
+            "tuning needs a validation part.", do="Set val_fraction = 0.2."
+        )
+    small = replace(
+        experiment, orders=first_sites(sites), seeds=tuple(range(repeats)), folds=0
+    )
     honest = replace(small, leaks=Leaks(), test_fraction=experiment.val_fraction)
     return replace(honest, title=f"tuning: {experiment.title}", learners=tuple(tried))
 
@@ -137,7 +147,9 @@ def _tries(learner: LearnerSpec, budget: int) -> list[LearnerSpec]:
     return found if len(found) > 1 else []
 
 
-def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: int = 0) -> Prepared:
+def prepare_tuning(
+    experiment: Experiment, folder: Path, repeats: int, budget: int = 0
+) -> Prepared:
     """Cut the training parts out, write them into the folder, plan the trials."""
     cohort = load_dataset(experiment.dataset)
     require_valid(cohort)
@@ -146,7 +158,9 @@ def prepare_tuning(experiment: Experiment, folder: Path, repeats: int, budget: i
     names = [s for s in cohort.site_names if any(s in order for order in inner.orders)]
     parts = training_parts(cohort, names, experiment)
     who = {"site": parts.site, "subject_id": parts.subject_id, "label": parts.y}
-    with whole_file(folder / DATA) as file:  # as dataset `folder` reads it: workers load it
+    with whole_file(
+        folder / DATA
+    ) as file:  # as dataset `folder` reads it: workers load it
         np.savez(file, fc=parts.fc, **who)  # type: ignore[arg-type]
     data = Component("folder", {"path": str((folder / DATA).resolve()), "sites": names})
     return prepare(replace(inner, dataset=data))
@@ -164,7 +178,9 @@ def judge_trials(
             runs = by_title[f"{learner.title} #{k}"]
             usable = all(finite(r) for r in runs)
             metrics = ("accuracy", "brier")
-            score = (means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in metrics)
+            score = (
+                means(runs, m, ("aaa",))["aaa"] if usable else np.nan for m in metrics
+            )
             trials.append(Trial(candidate, *score))
         best = best_trial(trials).learner if trials else learner
         tuned.append(Tuned(best, tuple(trials)))
@@ -199,12 +215,22 @@ def tune(
         Told how many trainings are done, and what is tried.
     """
     prepared = prepare_tuning(experiment, folder, repeats, budget)
-    orders = [" > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)]
+    orders = [
+        " > ".join(order) for order in prepared.experiment.list_orders(prepared.sites)
+    ]
     n = len(prepared.experiment.learners)
-    say(f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings")
-    store, jobs, device = open_store(prepared, folder / "runs"), place.jobs, place.device
+    say(
+        f"{n} settings on {', '.join(orders)}: {prepared.plan.trainings} site trainings"
+    )
+    store, jobs, device = (
+        open_store(prepared, folder / "runs"),
+        place.jobs,
+        place.device,
+    )
     alone = 1 if jobs == 1 and device == "cpu" else None  # one worker: this process
-    run_experiment(prepared, store, jobs=jobs, device=device, group=alone, progress=progress)
+    run_experiment(
+        prepared, store, jobs=jobs, device=device, group=alone, progress=progress
+    )
     tuned = judge_trials(experiment, collect(store)[0], budget)
     text = as_toml(tuned, orders, repeats)
     write_text(folder / "tuned.toml", text)
@@ -216,7 +242,9 @@ def tune(
 def toml_value(value: Any) -> str:
     """A plain value as TOML; strings as JSON writes them, which TOML reads alike."""
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None)
+        inside = ", ".join(
+            f"{k} = {toml_value(v)}" for k, v in value.items() if v is not None
+        )
         return f"{{ {inside} }}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
@@ -228,22 +256,36 @@ def learner_toml(learner: LearnerSpec) -> str:
     said: dict[str, Any] = {"title": learner.title}
     if pipeline := pipeline_of(learner):
         if ":" not in pipeline.estimator:
-            return f"# {toml_value(learner.title)} was handed over as an object of Python"
-        said |= {name: getattr(pipeline, name) for name in ("estimator", "keeps", "input")}
-    else:
-        parts = {"method": learner.method, "model": learner.model, "generator": learner.generator}
+            return (
+                f"# {toml_value(learner.title)} was handed over as an object of Python"
+            )
         said |= {
-            k: {"name": c.name, **c.params} if c.params else c.name for k, c in parts.items() if c
+            name: getattr(pipeline, name) for name in ("estimator", "keeps", "input")
+        }
+    else:
+        parts = {
+            "method": learner.method,
+            "model": learner.model,
+            "generator": learner.generator,
+        }
+        said |= {
+            k: {"name": c.name, **c.params} if c.params else c.name
+            for k, c in parts.items()
+            if c
         }
     said |= {"training": learner.training} if learner.training else {}
     said |= {} if learner.start else {"start": False}
-    return "\n".join(["[[learner]]", *(f"{k} = {toml_value(v)}" for k, v in said.items())])
+    return "\n".join(
+        ["[[learner]]", *(f"{k} = {toml_value(v)}" for k, v in said.items())]
+    )
 
 
 def as_toml(tuned: Sequence[Tuned], orders: Sequence[str], repeats: int) -> str:
     """Frozen learners, each with how it was chosen."""
     how = f"# orders {', '.join(orders)}; {repeats} inner cuts."
-    head = "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
+    head = (
+        "# Frozen by `fcforge tune`: inner validation on subjects whom no seed tests,"
+    )
     blocks = [f"{head}\n{how}"]
     for item in tuned:
         note, n = "# nothing to tune", len(item.trials)
@@ -262,6 +304,10 @@ def as_csv(tuned: Sequence[Tuned]) -> str:
             both = {**trial.learner.method.params, **trial.learner.training}
             settings = json.dumps(both, sort_keys=True)
             score = f"{trial.aaa:.6f}", f"{trial.brier:.6f}"
-            rows.append((item.learner.title, settings, *score, int(trial is item.chosen)))
-    table = pd.DataFrame(rows, columns=["learner", "settings", "aaa", "brier", "chosen"])
+            rows.append(
+                (item.learner.title, settings, *score, int(trial is item.chosen))
+            )
+    table = pd.DataFrame(
+        rows, columns=["learner", "settings", "aaa", "brier", "chosen"]
+    )
     return table.to_csv(index=False, lineterminator="\n")

@@ -19,7 +19,15 @@ from fcforge.errors import StoreError
 from fcforge.metrics import finite, metric_named
 from fcforge.runner.collect import collect_some
 from fcforge.runner.store import Store
-from fcforge.stats import Estimate, at_site, bootstrap, group, longest, per_site, with_majority
+from fcforge.stats import (
+    Estimate,
+    at_site,
+    bootstrap,
+    group,
+    longest,
+    per_site,
+    with_majority,
+)
 from fcforge.stats.resampling import N_DRAWS, estimates
 from fcforge.text import counted
 from fcforge.types import RunResult
@@ -68,15 +76,27 @@ def unseen_tables(
     most = max(len(v) for v in after.values())
     names = tuple(f"after {counted(k, 'site')}" for k in range(1, most + 1))
     curve = {k: dict(zip(names, cells, strict=False)) for k, cells in after.items()}
-    out = {k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()}
-    sites = tuple(s for s in results[0].sites if any(s in cells for cells in out.values()))
+    out = {
+        k: leave_one_out(longest(runs), metric, n_draws) for k, runs in learners.items()
+    }
+    sites = tuple(
+        s for s in results[0].sites if any(s in cells for cells in out.values())
+    )
     return [
-        Study(f"Zero-shot {title}: mean over the sites not learned yet [95 %]", names, curve),
-        Study(f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out),
+        Study(
+            f"Zero-shot {title}: mean over the sites not learned yet [95 %]",
+            names,
+            curve,
+        ),
+        Study(
+            f"Leave-one-site-out {title}: all other sites learned [95 %]", sites, out
+        ),
     ]
 
 
-def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> list[Study]:
+def calibration_tables(
+    results: Sequence[RunResult], n_draws: int = N_DRAWS
+) -> list[Study]:
     """Brier score and expected calibration error after the last stage, site by site.
 
     A site's test part is small, and the ECE of a perfectly calibrated score is above zero there:
@@ -87,14 +107,19 @@ def calibration_tables(results: Sequence[RunResult], n_draws: int = N_DRAWS) -> 
         Study(
             f"{metric_named(metric).title} per site after the last stage (lower is better) [95 %]",
             results[0].sites,
-            {k: per_site(runs, metric, n_draws=n_draws) for k, runs in learners.items()},
+            {
+                k: per_site(runs, metric, n_draws=n_draws)
+                for k, runs in learners.items()
+            },
         )
         for metric in ("brier", "ece")
     ]
 
 
 def _usable(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    found = {k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()}
+    found = {
+        k: [r for r in v if finite(r)] for k, v in group(with_majority(results)).items()
+    }
     return {k: v for k, v in found.items() if v}
 
 

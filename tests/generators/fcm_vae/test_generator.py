@@ -5,7 +5,11 @@ from simulated_site import simulate
 from fcforge.generators.corr_gauss import within_class_variance
 from fcforge.generators.fcm_vae import FCMVAE
 from fcforge.generators.fcm_vae import network as net
-from fcforge.generators.fcm_vae.generator import _draw_latent, from_coordinates, to_coordinates
+from fcforge.generators.fcm_vae.generator import (
+    _draw_latent,
+    from_coordinates,
+    to_coordinates,
+)
 from fcforge.generators.layers import with_prefix
 from fcforge.graphs import edges
 from fcforge.randomness import torch_rng
@@ -58,7 +62,11 @@ def test_coordinates_are_standardised_and_undone(kind, small_site) -> None:
     assert float(x.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(x.std()) == pytest.approx(1.0, abs=1e-5)
     back = from_coordinates(x, small_site.y, s, frame)
-    shrunk = small_site.fc if kind == "fisher" else 0.98 * small_site.fc + 0.02 * torch.eye(12)
+    shrunk = (
+        small_site.fc
+        if kind == "fisher"
+        else 0.98 * small_site.fc + 0.02 * torch.eye(12)
+    )
     assert torch.allclose(edges(back), edges(shrunk), atol=2e-3)
 
 

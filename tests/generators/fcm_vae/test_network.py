@@ -52,7 +52,9 @@ def odd_share(s) -> float:
 
 def test_published_decoder_is_even_in_z_and_the_careful_one_is_not() -> None:
     # 1.8 % was measured on the authors' own network
-    assert odd_share(FCMVAE.authors(d_model=16, d_ff=16)) == pytest.approx(0.018, abs=0.01)
+    assert odd_share(FCMVAE.authors(d_model=16, d_ff=16)) == pytest.approx(
+        0.018, abs=0.01
+    )
     assert odd_share(FCMVAE(**SMALL)) > 0.5
 
 
@@ -79,7 +81,9 @@ def test_authors_biases_are_inert_at_the_start(small_site) -> None:
     p = net.init(12, 2, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:3], s)
     off = FCMVAE.authors(lae=False, sge=False, **SMALL)
-    assert torch.allclose(net.encode(p, inputs, s)[0], net.encode(p, inputs, off)[0], atol=1e-6)
+    assert torch.allclose(
+        net.encode(p, inputs, s)[0], net.encode(p, inputs, off)[0], atol=1e-6
+    )
 
 
 def test_inputs_of_three_rois_by_hand() -> None:
@@ -99,7 +103,9 @@ def test_inputs_of_three_rois_by_hand() -> None:
 
 
 def test_presets_read_degree_and_diagonal_differently() -> None:
-    paper, careful = (net.prepare(CHAIN, s)["features"][0] for s in (FCMVAE.paper(), FCMVAE()))
+    paper, careful = (
+        net.prepare(CHAIN, s)["features"][0] for s in (FCMVAE.paper(), FCMVAE())
+    )
     assert paper[:, -1].tolist() == [1.0, 2.0, 1.0]  # no self loops, as printed
     torch.testing.assert_close(careful[:, -1], torch.tensor([1.0, 2.0, 1.0]) / 3)
     for features in (paper, careful):
@@ -121,7 +127,10 @@ def test_log_variances_are_bounded_unless_the_authors_say_so() -> None:
     fc = CHAIN.repeat(2, 1, 1)
     for s, expected in ((FCMVAE(**SMALL), 4.0), (FCMVAE.authors(**SMALL), 50.0)):
         p = net.init(3, 2, s, torch_rng(0))
-        p["log_var.weight"], p["log_var.bias"] = torch.zeros(8, 16), torch.full((8,), 50.0)
+        p["log_var.weight"], p["log_var.bias"] = (
+            torch.zeros(8, 16),
+            torch.full((8,), 50.0),
+        )
         assert float(net.encode(p, net.prepare(fc, s), s)[1].max()) == expected
 
 
@@ -163,10 +172,19 @@ def test_dropping_nothing_only_scales(small_site) -> None:
     s = FCMVAE.authors(dropout=0.5, **SMALL)
     p = net.init(12, 2, s, torch_rng(0))
     inputs = net.prepare(small_site.fc[:2], s)
-    ones = {k: torch.ones_like(m) for k, m in net.dropout_masks(2, 12, s, torch_rng(1)).items()}
-    doubled = {k: 2 * v if k.endswith(("ff2.weight", ".out.weight")) else v for k, v in p.items()}
+    ones = {
+        k: torch.ones_like(m)
+        for k, m in net.dropout_masks(2, 12, s, torch_rng(1)).items()
+    }
+    doubled = {
+        k: 2 * v if k.endswith(("ff2.weight", ".out.weight")) else v
+        for k, v in p.items()
+    }
     torch.testing.assert_close(
-        net.encode(p, inputs, s, ones)[0], net.encode(doubled, inputs, s)[0], atol=1e-5, rtol=1e-4
+        net.encode(p, inputs, s, ones)[0],
+        net.encode(doubled, inputs, s)[0],
+        atol=1e-5,
+        rtol=1e-4,
     )
 
 

@@ -33,9 +33,24 @@ def test_settings_that_cannot_be_are_refused(settings, words) -> None:
 def test_presets_are_what_the_documents_say() -> None:
     authors, paper, careful = FCMVAE.authors(), FCMVAE.paper(), FCMVAE()
     assert FCMVAE.careful() == careful
-    assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (1e-4, 0.01, 0.1)
-    assert (authors.d_model, authors.d_z, authors.heads, authors.batch_size) == (256, 116, 4, 8)
-    switches = ("degree_share", "attention_bias", "bound_log_var", "zero_diagonal", "drawn_biases")
+    assert (authors.sigma_y_floor, paper.sigma_y_floor, careful.sigma_y_floor) == (
+        1e-4,
+        0.01,
+        0.1,
+    )
+    assert (authors.d_model, authors.d_z, authors.heads, authors.batch_size) == (
+        256,
+        116,
+        4,
+        8,
+    )
+    switches = (
+        "degree_share",
+        "attention_bias",
+        "bound_log_var",
+        "zero_diagonal",
+        "drawn_biases",
+    )
     assert [getattr(authors, s) for s in switches] == [False, False, False, True, True]
     assert (authors.dropout_at, paper.dropout_at) == ("inside", "branches")
     made = make_generator(Component("fcm_vae", {"preset": "authors", "epochs": 7}))

@@ -37,12 +37,16 @@ def test_kl_and_likelihoods_by_hand() -> None:
     mu, log_var = torch.tensor([[1.0]]), torch.tensor([[0.0]])
     assert kl_per_unit(mu, log_var).item() == 0.5
     q = torch.distributions.Normal(0.7, 1.3)
-    expected = torch.distributions.kl_divergence(q, torch.distributions.Normal(0.0, 1.0))
+    expected = torch.distributions.kl_divergence(
+        q, torch.distributions.Normal(0.0, 1.0)
+    )
     got = kl_per_unit(torch.tensor([[0.7]]), torch.tensor([[1.3]]).square().log())
     assert got.item() == pytest.approx(expected.item(), rel=1e-5)
     x, eta = torch.tensor([[0.2, -0.5]]), torch.tensor([[0.1, 0.3]])
     poisson = (eta.exp() - x.exp() * eta).sum()
-    assert reconstruction_nll({}, x, eta, FCMVAE.paper()).item() == pytest.approx(poisson.item())
+    assert reconstruction_nll({}, x, eta, FCMVAE.paper()).item() == pytest.approx(
+        poisson.item()
+    )
     assert reconstruction_nll({}, x, eta, FCMVAE.authors()).item() == pytest.approx(
         poisson.item() / 2
     )
@@ -80,15 +84,20 @@ def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
 
 
 def test_the_paper_elbo_of_three_rois_by_hand() -> None:
-    s = FCMVAE.paper(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0)
+    s = FCMVAE.paper(
+        d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0
+    )
     noise = torch.tensor([[1.0, 0.0]])
     loss, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
     z0 = 0.5 + 1.0
     logit = math.log(0.01 / 0.99)
-    gate = [-math.log1p(math.exp(-(a + logit))) for a in (1.0, 0.0, 1.0)]  # edges 01, 02, 12
+    gate = [
+        -math.log1p(math.exp(-(a + logit))) for a in (1.0, 0.0, 1.0)
+    ]  # edges 01, 02, 12
     eta = [4 * 0.1 * z0**2 + g for g in gate]
     reconstruction = sum(
-        math.exp(e) - math.exp(x) * e for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)
+        math.exp(e) - math.exp(x) * e
+        for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)
     )
     label = 0.5 * ((1 - (0.25 + 2 * z0)) / 0.5) ** 2 + math.log(0.5)
     kl = 2 * 0.5 * 0.5**2
@@ -97,7 +106,9 @@ def test_the_paper_elbo_of_three_rois_by_hand() -> None:
 
 
 def test_the_authors_objective_differs_where_their_code_does() -> None:
-    s = FCMVAE.authors(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0)
+    s = FCMVAE.authors(
+        d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0
+    )
     noise = torch.tensor([[1.0, 0.0]])
     _, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
     logit = math.log(0.01 / 0.99)
@@ -105,16 +116,26 @@ def test_the_authors_objective_differs_where_their_code_does() -> None:
     # rows of U scaled to length 1: each of 4 entries is 1/2, so omega = 4 * 0.1 / 4
     eta = [0.1 + g for g in gate]
     reconstruction = (
-        sum(math.exp(e) - math.exp(x) * e for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)) / 3
+        sum(
+            math.exp(e) - math.exp(x) * e
+            for e, x in zip(eta, (0.3, -0.2, 0.1), strict=True)
+        )
+        / 3
     )
-    label = 0.5 * ((1 - (0.25 + 2 * 0.5)) / 0.5) ** 2 + math.log(0.5)  # the head reads the mean
+    label = 0.5 * ((1 - (0.25 + 2 * 0.5)) / 0.5) ** 2 + math.log(
+        0.5
+    )  # the head reads the mean
     assert parts.tolist() == pytest.approx([0.25, reconstruction, label], rel=1e-5)
 
 
 def test_the_careful_objective_is_gaussian_with_free_bits() -> None:
-    s = FCMVAE(d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, free_bits=0.2)
+    s = FCMVAE(
+        d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, free_bits=0.2
+    )
     p = still_life(s)
-    p["baseline"] = torch.tensor([[9.0, 9.0, 9.0], [0.1, 0.1, 0.1]])  # y = 1 takes the second
+    p["baseline"] = torch.tensor(
+        [[9.0, 9.0, 9.0], [0.1, 0.1, 0.1]]
+    )  # y = 1 takes the second
     p["log_noise"] = torch.tensor([0.0, math.log(4.0), 0.0])
     noise = torch.tensor([[-0.5, 0.0]])  # z_0 = 0: nothing moves
     loss, parts = negative_elbo(p, batch_of_one(s), noise, {}, s, 1.0)
@@ -153,7 +174,11 @@ def test_baselines_start_at_what_fits_best(small_site) -> None:
     for s in (FCMVAE(**SMALL), FCMVAE.paper(edge_start="mle", **SMALL)):
         subjects = {**net.prepare(small_site.fc, s), "target": target, "y": y}
         p = start(subjects, s, torch_rng(1))
-        p |= {k: v.requires_grad_() for k, v in p.items() if k in ("baseline", "log_noise")}
+        p |= {
+            k: v.requires_grad_()
+            for k, v in p.items()
+            if k in ("baseline", "log_noise")
+        }
         rate = p["baseline"][y if s.class_baseline else torch.zeros_like(y)]
         reconstruction_nll(p, target, rate, s).sum().backward()
         assert p["baseline"].grad.abs().max() < 1e-3  # a stationary point
@@ -192,7 +217,9 @@ def sites_of(s, sizes=(9, 16, 21)):
     found = []
     for i, n in enumerate(sizes):
         site = s._site(simulate(n, rois=6, seed=i))
-        found.append({k: v.double() if v.is_floating_point() else v for k, v in site.items()})
+        found.append(
+            {k: v.double() if v.is_floating_point() else v for k, v in site.items()}
+        )
     return found
 
 
@@ -222,7 +249,10 @@ def test_fits_of_lanes_are_the_fits_alone() -> None:
         alone = gen.fit(batch, torch_rng(i))
         assert set(alone) == set(together[i])
         y = torch.arange(6) % 2
-        fc = [edges(gen.sample(state, y, torch_rng(9)).fc) for state in (alone, together[i])]
+        fc = [
+            edges(gen.sample(state, y, torch_rng(9)).fc)
+            for state in (alone, together[i])
+        ]
         torch.testing.assert_close(*fc, atol=1e-4, rtol=1e-3)
         assert torch.equal(alone["counts"], together[i]["counts"])
 
@@ -235,7 +265,9 @@ def test_adam_of_lanes_is_torchs_where_a_lane_works(double) -> None:
     torchs = [torch.optim.Adam([row], lr=0.1) for row in theirs]
     for i in range(6):
         gradient = torch.randn(2, 5, generator=torch_rng(1, i))
-        active = torch.tensor([True, i % 2 == 0])  # the second lane works every other step
+        active = torch.tensor(
+            [True, i % 2 == 0]
+        )  # the second lane works every other step
         lanes = adam_lanes(lanes, gradient, active, lr=0.1)
         for lane in (0, 1):
             if active[lane]:
@@ -267,7 +299,9 @@ def test_an_epoch_shows_every_subject_once_and_lets_short_lanes_rest() -> None:
     assert [step.weight.sum(1).tolist() for step in steps] == [[5, 8], [0, 8], [0, 1]]
     for lane, n in ((0, 5), (1, 17)):
         rows = torch.cat([step.rows[lane][step.weight[lane] > 0] for step in steps])
-        assert sorted(batches.bank["y"][rows].tolist()) == [100 * lane + i for i in range(n)]
+        assert sorted(batches.bank["y"][rows].tolist()) == [
+            100 * lane + i for i in range(n)
+        ]
 
 
 def test_one_unusable_site_stops_all_before_training() -> None:

@@ -34,11 +34,15 @@ def test_slice_timing_moves_every_slice_to_one_moment():
     times = slice_times("interleaved", 6, tr)
     volume = np.arange(n) * tr
     wave = lambda t: np.sin(2 * np.pi * 0.05 * t) + 0.5 * np.cos(2 * np.pi * 0.08 * t)  # noqa: E731
-    data = np.stack([np.broadcast_to(wave(volume + t), (2, 3, n)) for t in times], axis=2)
+    data = np.stack(
+        [np.broadcast_to(wave(volume + t), (2, 3, n)) for t in times], axis=2
+    )
     out = correct_slice_timing(data, times, tr)
     expected = wave(volume + times.max() / 2)
     assert np.abs(data[0, 0, 5] - expected).max() > 0.1  # it was wrong before
-    np.testing.assert_allclose(out[0, 0, :, 2:-2], np.tile(expected[2:-2], (6, 1)), atol=0.01)
+    np.testing.assert_allclose(
+        out[0, 0, :, 2:-2], np.tile(expected[2:-2], (6, 1)), atol=0.01
+    )
 
 
 def test_slice_times_that_do_not_fit():
@@ -53,7 +57,9 @@ def _blob(shape: tuple[int, int, int] = (32, 36, 28)) -> np.ndarray:
     noise = gaussian_filter(np.random.default_rng(0).normal(size=shape), 2.5)
     axes = [np.linspace(-1, 1, n) for n in shape]
     head = sum(a**2 for a in np.meshgrid(*axes, indexing="ij")) < 0.8
-    return gaussian_filter(np.where(head, 1000 + 6000 * noise, 0), 0.7).astype(np.float32)
+    return gaussian_filter(np.where(head, 1000 + 6000 * noise, 0), 0.7).astype(
+        np.float32
+    )
 
 
 def test_unwarp_undoes_a_known_distortion_with_its_intensity():
@@ -64,7 +70,9 @@ def test_unwarp_undoes_a_known_distortion_with_its_intensity():
     bent = np.zeros_like(head)
     for i in np.ndindex(head.shape[0], head.shape[2]):
         b = shift[i[0], :, i[1]]
-        bent[i[0], :, i[1]] = np.interp(x, x + b, head[i[0], :, i[1]] / (1 + np.gradient(b)))
+        bent[i[0], :, i[1]] = np.interp(
+            x, x + b, head[i[0], :, i[1]] / (1 + np.gradient(b))
+        )
     fixed = unwarp(bent, shift * 4.0, axis=1, voxel_mm=4.0)
     before = np.abs(bent - head)[:, 4:-4].mean()
     after = np.abs(fixed - head)[:, 4:-4].mean()
@@ -135,22 +143,52 @@ def test_route_follows_what_is_installed():
 
 def test_command_lines():
     a, b = Path("a.nii.gz"), Path("b.nii.gz")
-    assert corrections.command("slicetimer", source=a, out=b, tr=2.0, times="t.txt") == [
-        "slicetimer", "--in=a.nii.gz", "--out=b.nii.gz", "--repeat=2", "--tcustom=t.txt",
-    ]  # fmt: skip
+    assert corrections.command(
+        "slicetimer", source=a, out=b, tr=2.0, times="t.txt"
+    ) == [
+        "slicetimer",
+        "--in=a.nii.gz",
+        "--out=b.nii.gz",
+        "--repeat=2",
+        "--tcustom=t.txt",
+    ]
     assert corrections.command("mcflirt", source=a, out="out") == [
-        "mcflirt", "-in", "a.nii.gz", "-out", "out", "-refvol", "0", "-plots", "-mats",
-    ]  # fmt: skip
-    topup = corrections.command("topup", pair="pair.nii.gz", datain="acq.txt", topup="t")
+        "mcflirt",
+        "-in",
+        "a.nii.gz",
+        "-out",
+        "out",
+        "-refvol",
+        "0",
+        "-plots",
+        "-mats",
+    ]
+    topup = corrections.command(
+        "topup", pair="pair.nii.gz", datain="acq.txt", topup="t"
+    )
     assert topup == [
-        "topup", "--imain=pair.nii.gz", "--datain=acq.txt", "--config=b02b0.cnf", "--out=t",
+        "topup",
+        "--imain=pair.nii.gz",
+        "--datain=acq.txt",
+        "--config=b02b0.cnf",
+        "--out=t",
         "--fout=t_field",
-    ]  # fmt: skip
-    assert not any("fwhm" in part for part in topup)  # nipype's --fwhm 8 is not topup's default
-    assert corrections.command("applytopup", source=a, datain="acq.txt", topup="t", out=b) == [
-        "applytopup", "--imain=a.nii.gz", "--datain=acq.txt", "--inindex=1", "--topup=t",
-        "--method=jac", "--interp=spline", "--out=b.nii.gz",
-    ]  # fmt: skip
+    ]
+    assert not any(
+        "fwhm" in part for part in topup
+    )  # nipype's --fwhm 8 is not topup's default
+    assert corrections.command(
+        "applytopup", source=a, datain="acq.txt", topup="t", out=b
+    ) == [
+        "applytopup",
+        "--imain=a.nii.gz",
+        "--datain=acq.txt",
+        "--inindex=1",
+        "--topup=t",
+        "--method=jac",
+        "--interp=spline",
+        "--out=b.nii.gz",
+    ]
     assert corrections.command("spm12", batch="job.m") == ["spm12", "script", "job.m"]
 
 
@@ -163,7 +201,9 @@ def test_a_path_with_blanks_is_one_argument():
 
 
 def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("nipype", reason="nipype is no dependency; install it to compare")
+    pytest.importorskip(
+        "nipype", reason="nipype is no dependency; install it to compare"
+    )
     from nipype.interfaces import fsl
 
     monkeypatch.setenv("FSLOUTPUTTYPE", "NIFTI_GZ")
@@ -172,7 +212,10 @@ def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (tmp_path / name).touch()
     a, b = Path("a.nii.gz"), Path("b.nii.gz")
     timer = fsl.SliceTimer(
-        in_file="a.nii.gz", out_file="b.nii.gz", time_repetition=2.0, custom_timings="t.txt"
+        in_file="a.nii.gz",
+        out_file="b.nii.gz",
+        time_repetition=2.0,
+        custom_timings="t.txt",
     )
     theirs = timer.cmdline.replace("2.000000", "2").split()
     assert sorted(
@@ -184,7 +227,9 @@ def test_the_flags_are_nipypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert sorted(corrections.command("mcflirt", source=a, out="out")) == sorted(
         realign.cmdline.split()
     )
-    topup = fsl.TOPUP(in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t")
+    topup = fsl.TOPUP(
+        in_file="a.nii.gz", encoding_file="acq.txt", config="b02b0.cnf", out_base="t"
+    )
     ours = corrections.command("topup", pair=a, datain="acq.txt", topup="t")
     assert set(ours) - {"--fout=t_field"} <= set(topup.cmdline.split())
 
@@ -197,7 +242,9 @@ def test_files_for_the_programs(tmp_path: Path):
     (tmp_path / "m.par").write_text("0.01 0.02 0.03 1 2 3\n0 0 0 4 5 6\n")
     got = corrections.read_mcflirt(tmp_path / "m.par")
     assert got.tolist() == [[1, 2, 3, 0.01, 0.02, 0.03], [4, 5, 6, 0, 0, 0]]
-    batch = corrections.spm_normalise_batch(Path("/w/mean.nii"), Path("/w/series.nii"), 3.0)
+    batch = corrections.spm_normalise_batch(
+        Path("/w/mean.nii"), Path("/w/series.nii"), 3.0
+    )
     assert "spm.spatial.normalise.estwrite.subj.vol = {'/w/mean.nii,1'};" in batch
     assert "woptions.vox = [3 3 3];" in batch
     assert "affreg = 'mni'" in batch
@@ -230,7 +277,9 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     log = tmp_path / "calls.jsonl"
     for name in ("slicetimer", "mcflirt", "topup", "applytopup"):
-        (folder / name).write_text(STAND_IN.replace("{log}", str(log)).replace("{n}", "12"))
+        (folder / name).write_text(
+            STAND_IN.replace("{log}", str(log)).replace("{n}", "12")
+        )
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     return log
@@ -268,12 +317,23 @@ def test_the_fsl_route_runs_its_programs_and_the_sidecar_says_so(
     (fmap / "sub-01_dir-PA_epi.json").write_text('{"PhaseEncodingDirection": "j"}')
     lines: list[str] = []
     code = preprocess_command(
-        source=root, out=tmp_path / "out", drop=2, sdc=True, route="fsl", resolution=8.0,
-        report=False, say=lines.append,
-    )  # fmt: skip
+        source=root,
+        out=tmp_path / "out",
+        drop=2,
+        sdc=True,
+        route="fsl",
+        resolution=8.0,
+        report=False,
+        say=lines.append,
+    )
     assert code == 0, lines
     calls = [json.loads(line) for line in stand_ins.read_text().splitlines()]
-    assert [Path(c[0]).name for c in calls] == ["slicetimer", "mcflirt", "topup", "applytopup"]
+    assert [Path(c[0]).name for c in calls] == [
+        "slicetimer",
+        "mcflirt",
+        "topup",
+        "applytopup",
+    ]
     side = json.loads(next((tmp_path / "out").rglob("*preproc_bold.json")).read_text())
     assert side["Steps"]["slice_timing"]["Tool"] == "slicetimer"
     assert side["Steps"]["motion"]["Tool"] == "mcflirt"
@@ -288,5 +348,9 @@ def test_a_failing_program_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\necho 'cannot open volume' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"):
-        corrections.run("mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y")
+    with pytest.raises(
+        DataError, match=r"mcflirt failed \(exit 3\): cannot open volume"
+    ):
+        corrections.run(
+            "mcflirt", tmp_path / "y.nii.gz", source=tmp_path / "x.nii.gz", out="y"
+        )

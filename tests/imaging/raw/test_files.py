@@ -32,7 +32,9 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
     func.mkdir(parents=True)
     fmap.mkdir()
     (func / "sub-01_task-rest_bold.nii.gz").write_bytes(b"")
-    (tmp_path / "task-rest_bold.json").write_text('{"RepetitionTime": 2, "SliceTiming": [0, 1]}')
+    (tmp_path / "task-rest_bold.json").write_text(
+        '{"RepetitionTime": 2, "SliceTiming": [0, 1]}'
+    )
     (func / "sub-01_task-rest_bold.json").write_text('{"PhaseEncodingDirection": "j"}')
     for name, direction in (("AP", "j"), ("PA", "j-")):
         (fmap / f"sub-01_dir-{name}_epi.nii.gz").write_bytes(b"")
@@ -47,7 +49,9 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
         with pytest.raises(DataError, match=f"PA_epi.json: {says}"):
             find_raw(tmp_path)
     (tmp_path / "task-rest_bold.json").write_text('{"RepetitionTime": "two"}')
-    with pytest.raises(DataError, match=r"sub-01_task-rest_bold.nii.gz: .* is not a number"):
+    with pytest.raises(
+        DataError, match=r"sub-01_task-rest_bold.nii.gz: .* is not a number"
+    ):
         find_raw(tmp_path)
     with pytest.raises(DataError, match="no \\*_bold"):
         find_raw(fmap.parent.parent / "sub-01" / "func" / "..")
@@ -55,14 +59,20 @@ def test_raw_files_with_inherited_sidecar_and_reverse_image(tmp_path: Path):
 
 def test_scans_that_differ_in_any_entity_get_names_of_their_own(tmp_path: Path):
     names = [
-        "task-rest_dir-AP", "task-rest_dir-PA", "task-rest_acq-fast", "task-rest_rec-a",
-        "task-rest_run-1_echo-1", "task-rest_run-1_echo-2", "task-rest",
-    ]  # fmt: skip
+        "task-rest_dir-AP",
+        "task-rest_dir-PA",
+        "task-rest_acq-fast",
+        "task-rest_rec-a",
+        "task-rest_run-1_echo-1",
+        "task-rest_run-1_echo-2",
+        "task-rest",
+    ]
     func = tmp_path / "sub-01" / "func"
     func.mkdir(parents=True)
     for name in names:
         (func / f"sub-01_{name}_bold.nii.gz").write_bytes(b"")
     made = sorted(output_path(tmp_path / "out", run).name for run in find_raw(tmp_path))
     assert made == sorted(
-        f"sub-01_{name}_space-MNI152NLin2009aSym_desc-preproc_bold.nii.gz" for name in names
+        f"sub-01_{name}_space-MNI152NLin2009aSym_desc-preproc_bold.nii.gz"
+        for name in names
     )

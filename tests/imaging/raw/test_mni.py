@@ -20,7 +20,9 @@ from fcforge.imaging.raw.motion import rigid
 
 def test_ants_frame_is_our_world_frame(tmp_path: Path):
     ants = pytest.importorskip("ants", reason="extra `imaging`")
-    affine = rigid(np.array([5.0, -3, 2, 0.1, 0.2, -0.1]), np.zeros(3)) @ np.diag([2.0, 3, 4, 1])
+    affine = rigid(np.array([5.0, -3, 2, 0.1, 0.2, -0.1]), np.zeros(3)) @ np.diag(
+        [2.0, 3, 4, 1]
+    )
     image = to_ants(np.zeros((4, 5, 6)), affine)
     index = np.array([1, 2, 3])
     point = ants.transform_index_to_physical_point(image, index)
@@ -30,12 +32,16 @@ def test_ants_frame_is_our_world_frame(tmp_path: Path):
         transform_type="AffineTransform", matrix=turn[:3, :3], translation=turn[:3, 3]
     )
     ants.write_transform(transform, str(tmp_path / "t.mat"))
-    np.testing.assert_allclose(affine_of_transform(str(tmp_path / "t.mat")), turn, atol=1e-5)
+    np.testing.assert_allclose(
+        affine_of_transform(str(tmp_path / "t.mat")), turn, atol=1e-5
+    )
 
 
 def test_tissues_and_confounds_have_fmripreps_columns():
     tissues = mni_tissues(mni_grid(4.0)[0], 4.0)
-    assert len(tissues.brain) > 5 * len(tissues.white_matter) > 50 * len(tissues.csf) > 500
+    assert (
+        len(tissues.brain) > 5 * len(tissues.white_matter) > 50 * len(tissues.csf) > 500
+    )
     assert set(tissues.csf) <= set(tissues.brain)
     small = Tissues(np.arange(8), np.array([0, 1]), np.array([7]))
     signals = TissueSignals(small)

@@ -35,7 +35,9 @@ def _blob(shape: tuple[int, int, int] = (32, 36, 28)) -> np.ndarray:
     noise = gaussian_filter(np.random.default_rng(0).normal(size=shape), 2.5)
     axes = [np.linspace(-1, 1, n) for n in shape]
     head = sum(a**2 for a in np.meshgrid(*axes, indexing="ij")) < 0.8
-    return gaussian_filter(np.where(head, 1000 + 6000 * noise, 0), 0.7).astype(np.float32)
+    return gaussian_filter(np.where(head, 1000 + 6000 * noise, 0), 0.7).astype(
+        np.float32
+    )
 
 
 def test_known_motion_is_found():
@@ -46,7 +48,9 @@ def test_known_motion_is_found():
     small, large = [1.5, -1, 2, 0.02, -0.015, 0.01], [0, 3, 0, 0, 0, 0.04]
     true = [np.zeros(6), np.array(small), np.array(large)]
     moves = [np.linalg.inv(rigid(p, centre)) for p in true]
-    data = np.stack([resample(head, affine, m, (head.shape, affine)) for m in moves], axis=-1)
+    data = np.stack(
+        [resample(head, affine, m, (head.shape, affine)) for m in moves], axis=-1
+    )
     data[..., 2] *= 1.1  # a change of gain is not motion
     matrices, parameters = estimate_motion(data, affine)
     np.testing.assert_allclose(parameters[1], parameters_of(matrices[1], centre))

@@ -32,11 +32,15 @@ def save_raw(root: Path, subject: str, phantom: Phantom) -> Path:
 @pytest.fixture(scope="module")
 def phantom(aal: Atlas) -> Phantom:
     pytest.importorskip("ants", reason="extra `imaging`")
-    return make_phantom(aal, shape=(50, 56, 38), mm=(4.0, 4.0, 4.0), n_volumes=N, seed=3)
+    return make_phantom(
+        aal, shape=(50, 56, 38), mm=(4.0, 4.0, 4.0), n_volumes=N, seed=3
+    )
 
 
 @pytest.fixture(scope="module")
-def done(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def done(
+    phantom: Phantom, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
     root = tmp_path_factory.mktemp("raw")
     save_raw(root / "bids", "01", phantom)
     broken = save_raw(root / "bids", "02", phantom)
@@ -54,7 +58,9 @@ def done(phantom: Phantom, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 def test_motion_is_recovered_within_03_mm(phantom: Phantom, done, aal: Atlas):
     root, _ = done
-    table = pd.read_csv(next((root / "out").rglob("*confounds_timeseries.tsv")), sep="\t")
+    table = pd.read_csv(
+        next((root / "out").rglob("*confounds_timeseries.tsv")), sep="\t"
+    )
     columns = ["trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z"]
     centre = phantom.affine[:3, :3] @ ((np.array(phantom.data.shape[:3]) - 1) / 2)
     centre = centre + phantom.affine[:3, 3]
@@ -70,9 +76,15 @@ def test_roi_signals_are_recovered(phantom: Phantom, done, aal: Atlas):
     root, _ = done
     lines: list[str] = []
     code = fc_command(
-        source=root / "out", out=root / "fc", participant_label=["01"], denoise="none",
-        high_pass=0, low_pass=0, max_empty=0.3, say=lines.append,
-    )  # fmt: skip
+        source=root / "out",
+        out=root / "fc",
+        participant_label=["01"],
+        denoise="none",
+        high_pass=0,
+        low_pass=0,
+        max_empty=0.3,
+        say=lines.append,
+    )
     assert code == 0, lines
     path = next((root / "fc").rglob("*_timeseries.tsv"))
     series = pd.read_csv(path, sep="\t", na_values=["n/a"]).to_numpy()
@@ -100,7 +112,9 @@ def test_files_pages_and_trouble(done):
         f"{space}brain_mask.nii.gz",
         "sub-01_task-rest_desc-confounds_timeseries.tsv",
     }
-    side = json.loads((out / "sub-01" / "func" / f"{space}preproc_bold.json").read_text())
+    side = json.loads(
+        (out / "sub-01" / "func" / f"{space}preproc_bold.json").read_text()
+    )
     assert side["Steps"]["slice_timing"]["Tool"] == "fcforge"
     assert side["Steps"]["registration"]["Tool"] == "ants"
     assert side["Steps"]["distortion"] == "not done"
@@ -115,9 +129,13 @@ def test_again_does_nothing_new(done):
     root, _ = done
     lines: list[str] = []
     code = preprocess_command(
-        source=root / "bids", out=root / "out", drop=0, route="pip",
-        participant_label=["sub-01"], say=lines.append,
-    )  # fmt: skip
+        source=root / "bids",
+        out=root / "out",
+        drop=0,
+        route="pip",
+        participant_label=["sub-01"],
+        say=lines.append,
+    )
     assert code == 0
     assert "(0 made now, 1 from before)" in lines[-1]
 

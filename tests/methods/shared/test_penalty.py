@@ -4,7 +4,12 @@ import torch
 from tiny_models import logistic
 
 from fcforge.methods import Lane
-from fcforge.methods.shared.penalty import add_anchor, add_pull, batch_gradients, loss_gradients
+from fcforge.methods.shared.penalty import (
+    add_anchor,
+    add_pull,
+    batch_gradients,
+    loss_gradients,
+)
 from fcforge.randomness import torch_rng
 
 
@@ -41,4 +46,6 @@ def test_merged_anchors_equal_one_quadratic_per_site():
 
     by_hand = torch.func.grad(separate)(theta)["w"]
     zero = {"w": torch.zeros(7, dtype=torch.float64)}
-    torch.testing.assert_close(add_pull(zero, Lane(theta, {}, state), 1.0)["w"], by_hand)
+    torch.testing.assert_close(
+        add_pull(zero, Lane(theta, {}, state), 1.0)["w"], by_hand
+    )

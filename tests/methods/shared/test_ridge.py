@@ -111,12 +111,18 @@ def test_mass_is_how_often_a_subject_is_there():
 def test_agrees_with_the_primal_and_with_analytic_ridge():
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(12, 4, generator=rng, dtype=torch.float64) + 3.0
-    x = (x - x.mean(0)) / x.std(0, correction=0) + 3.0  # analytic ridge standardises: unit already
-    t, mass = torch.randn(12, generator=rng).double(), torch.rand(12, generator=rng).double()
+    x = (x - x.mean(0)) / x.std(
+        0, correction=0
+    ) + 3.0  # analytic ridge standardises: unit already
+    t, mass = (
+        torch.randn(12, generator=rng).double(),
+        torch.rand(12, generator=rng).double(),
+    )
     dual = dual_ridge(x @ x.T, t, mass, 0.3)
     full = torch.cat([x, torch.ones(12, 1).double()], 1)
     normal = (
-        full.T @ (mass[:, None] * full) + 0.3 * torch.diag(torch.tensor([1.0] * 4 + [0])).double()
+        full.T @ (mass[:, None] * full)
+        + 0.3 * torch.diag(torch.tensor([1.0] * 4 + [0])).double()
     )
     primal = torch.linalg.solve(normal, full.T @ (mass * t))
     torch.testing.assert_close(dual.coefficient @ x, primal[:-1])
@@ -135,7 +141,9 @@ def test_balance_by_hand():
     assert balance_classes(mass, y, site, 0.0) is mass
     whole = balance_classes(mass, y, site, 1.0)
     assert whole.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 2, 2])
-    half = balance_classes(mass, y, site, 0.5)  # a patient counts sqrt 3 times a control
+    half = balance_classes(
+        mass, y, site, 0.5
+    )  # a patient counts sqrt 3 times a control
     one = 4 / (3 + 3**0.5)
     assert half.tolist() == pytest.approx([one, one, one, one * 3**0.5, 2, 2])
     alone = balance_classes(mass[:3], y[:3], site[:3], 0.5)  # a site of one class

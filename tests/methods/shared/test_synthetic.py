@@ -19,21 +19,29 @@ def test_memory_is_synthetic_and_within_budget(variant):
         for key in Forge.row_keys:
             assert len(world.bank.real_rows(state[key])) == 0
         filled = state["memory.row"] >= 0
-        assert int(filled.sum()) == (min(12, 10 * t) if variant == "reservoir" else 10 * t)
+        assert int(filled.sum()) == (
+            min(12, 10 * t) if variant == "reservoir" else 10 * t
+        )
         active = state["replay.active"]
         most = min(12, (8 if variant == "official" else 10) * t)
         assert len(set(active.tolist())) == most == int(state["replay.quota"].sum())
         assert filled[active].all()
-        assert torch.equal(state["memory.y"][filled], world.bank.y[state["memory.row"][filled]])
+        assert torch.equal(
+            state["memory.y"][filled], world.bank.y[state["memory.row"][filled]]
+        )
         site = active // 10
-        assert torch.bincount(site, minlength=t).tolist() == state["replay.quota"].tolist()
+        assert (
+            torch.bincount(site, minlength=t).tolist() == state["replay.quota"].tolist()
+        )
         assert site.tolist() == sorted(site.tolist())
 
 
 def test_engine_refuses_a_generator_that_hands_out_real_subjects():
     world = World()
     view = world.view("A", 0)
-    cheat = view.__class__("A", 0, world.bank, view.train, view.val, lambda n: torch.arange(n))
+    cheat = view.__class__(
+        "A", 0, world.bank, view.train, view.val, lambda n: torch.arange(n)
+    )
     chosen = learner()
     job = Job(start_lane(chosen, 0), cheat, 0, ("A",))
     with pytest.raises(SealedError, match="real subjects"):
@@ -57,7 +65,9 @@ def test_teacher_outputs_are_those_at_the_end_of_the_site(variant):
         x = {k: v[rows] for k, v in world.bank.inputs(chosen.model).items()}
         out = chosen.model.apply(lane.params, lane.stats, x)
         assert torch.equal(last["memory.logits"][10 * t : 10 * t + 10], out.logits)
-        assert torch.equal(last["memory.embedding"][10 * t : 10 * t + 10], out.embedding)
+        assert torch.equal(
+            last["memory.embedding"][10 * t : 10 * t + 10], out.embedding
+        )
         assert (last["memory.site"][10 * t : 10 * t + 10] == t).all()
 
 
@@ -80,7 +90,9 @@ def test_best_accuracy_is_that_at_the_ends_of_sites():
         (chosen.method.logits(chosen.model, lane, x).argmax(-1) == y).float().mean()
         for lane in lanes
     ]
-    assert float(lanes[-1].state["hcts.best"][0]) == pytest.approx(float(max(right)), abs=1e-6)
+    assert float(lanes[-1].state["hcts.best"][0]) == pytest.approx(
+        float(max(right)), abs=1e-6
+    )
 
 
 def test_refresh_happens_every_so_many_epochs():
@@ -104,12 +116,16 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
     world, chosen = World(), learner()
     test = world.bank.add(PoolName("test", "A", 0, "test"), subjects(4, "A", "test"))
     view = world.view("A", 0)
-    leaky = view.__class__("A", 0, world.bank, view.train, view.val, view.synthesise, test)
+    leaky = view.__class__(
+        "A", 0, world.bank, view.train, view.val, view.synthesise, test
+    )
     for site, expected in ((leaky, [*test.tolist(), -1, -1]), (view, None)):
         job = Job(start_lane(chosen, 0), site, 0, ("A",))
         (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
         held = lane.state["dev.row"].tolist()
-        assert len(world.bank.real_rows(lane.state["dev.row"])) == (4 if expected else 0)
+        assert len(world.bank.real_rows(lane.state["dev.row"])) == (
+            4 if expected else 0
+        )
         assert held == expected if expected else not set(held) & set(test.tolist())
 
 

@@ -64,7 +64,13 @@ def judged(tmp_path_factory):
 
 def test_a_config_is_judged_row_by_row(judged) -> None:
     found, _ = judged
-    assert list(found.summary) == ["real", "bootstrap", "corr_gauss", "flow", "edge_gauss"]
+    assert list(found.summary) == [
+        "real",
+        "bootstrap",
+        "corr_gauss",
+        "flow",
+        "edge_gauss",
+    ]
     assert found.summary["flow"]["psd_share"].mean == 1.0
     assert found.summary["edge_gauss"]["psd_share"].mean == 0.0
     assert "active units" not in [f.what for f in found.findings]  # a flow has none
@@ -75,7 +81,9 @@ def test_the_same_call_again_trains_nothing(judged) -> None:
     first, folder = judged
     again, said = judge(folder / "judge.toml", folder / "out")
     assert [s for s in said if "already judged" not in s] == []
-    assert len(said) == len(json.loads((folder / "out" / "records.json").read_text())["sites"])
+    assert len(said) == len(
+        json.loads((folder / "out" / "records.json").read_text())["sites"]
+    )
     assert again.summary == first.summary
 
 

@@ -42,9 +42,13 @@ def test_class_effect_sees_flipped_labels(real) -> None:
     same = measures.class_effect(train, test, train)
     flipped = measures.class_effect(train, test, FCBatch(train.fc, 1 - train.y))
     assert same["class_difference_r"] > 0.5
-    assert flipped["class_difference_r"] == pytest.approx(-same["class_difference_r"], abs=1e-9)
+    assert flipped["class_difference_r"] == pytest.approx(
+        -same["class_difference_r"], abs=1e-9
+    )
     assert same["class_difference_norm"] == pytest.approx(1.0)
-    one = measures.class_effect(train, test, FCBatch(train.fc, torch.zeros_like(train.y)))
+    one = measures.class_effect(
+        train, test, FCBatch(train.fc, torch.zeros_like(train.y))
+    )
     assert np.isnan(one["class_difference_r"])
 
 
@@ -64,11 +68,15 @@ def test_topology_against_networkx(real) -> None:
     assert (graphs != 0).sum((1, 2)).tolist() == [2 * round(0.3 * 66)] * 3
     for i in range(3):
         g = networkx.from_numpy_array((graphs[i] != 0).int().numpy())
-        assert out["efficiency"][i].item() == pytest.approx(networkx.global_efficiency(g), abs=1e-5)
+        assert out["efficiency"][i].item() == pytest.approx(
+            networkx.global_efficiency(g), abs=1e-5
+        )
         assert out["clustering"][i].item() == pytest.approx(
             networkx.average_clustering(g), abs=1e-5
         )
-        best = networkx.community.modularity(g, networkx.community.louvain_communities(g, seed=0))
+        best = networkx.community.modularity(
+            g, networkx.community.louvain_communities(g, seed=0)
+        )
         assert 0 < out["modularity"][i].item() <= best + 0.05
 
 
@@ -76,11 +84,16 @@ def test_spectrum_distance_is_zero_only_for_equal_sets(real) -> None:
     train, _ = real
     assert measures.shape_of_graphs(train.fc, train.fc)["spectrum_distance"] == 0.0
     eye = torch.eye(12).expand_as(train.fc) * 1.0
-    assert measures.shape_of_graphs(train.fc, eye + 1e-3 * train.fc)["spectrum_distance"] > 0.3
+    assert (
+        measures.shape_of_graphs(train.fc, eye + 1e-3 * train.fc)["spectrum_distance"]
+        > 0.3
+    )
 
 
 def test_topology_of_copies_and_of_equal_edges_is_finite() -> None:
-    flat = from_edges(torch.full((3, 4005), 0.5))  # 90 ROIs, every eigenvalue but one repeated
+    flat = from_edges(
+        torch.full((3, 4005), 0.5)
+    )  # 90 ROIs, every eigenvalue but one repeated
     ring = from_edges(torch.zeros(2, 4005))
     for fc in (flat, ring):
         assert all(bool(v.isfinite().all()) for v in measures.topology(fc).values())
@@ -93,7 +106,9 @@ def test_correlation_of_a_constant_is_not_a_number() -> None:
 
 
 def test_matched_density_keeps_the_strongest_edges_of_each_subject() -> None:
-    fc = from_edges(torch.tensor([[0.9, 0.1, 0.5, 0.3, -0.8, 0.2], [0.2, 0.3, 0.1, 0.6, 0.5, 0.4]]))
+    fc = from_edges(
+        torch.tensor([[0.9, 0.1, 0.5, 0.3, -0.8, 0.2], [0.2, 0.3, 0.1, 0.6, 0.5, 0.4]])
+    )
     kept = measures.matched_density(fc, density=1 / 3)
     assert measures.edges(kept)[0].tolist() == pytest.approx([0.9, 0, 0.5, 0, 0, 0])
     assert measures.edges(kept)[1].tolist() == pytest.approx([0, 0, 0, 0.6, 0.5, 0])
@@ -106,8 +121,12 @@ def test_topology_of_a_triangle_and_a_path_by_hand() -> None:
     path = torch.tensor([[0.9, 0.0, 0.0, 0.9, 0.0, 0.9]])
     a, b = (measures.topology(from_edges(e), density=0.5) for e in (triangle, path))
     assert a["strength"].item() == pytest.approx(0.9)
-    assert a["clustering"].item() == pytest.approx(3 / 4)  # three closed corners, one lonely ROI
-    assert a["efficiency"].item() == pytest.approx(6 / 12)  # six ordered pairs at distance 1
+    assert a["clustering"].item() == pytest.approx(
+        3 / 4
+    )  # three closed corners, one lonely ROI
+    assert a["efficiency"].item() == pytest.approx(
+        6 / 12
+    )  # six ordered pairs at distance 1
     assert b["clustering"].item() == 0.0
     # ordered pairs: 6 at distance 1, 4 at distance 2, 2 at distance 3
     assert b["efficiency"].item() == pytest.approx((6 + 4 / 2 + 2 / 3) / 12)
@@ -122,7 +141,9 @@ def test_distances_of_graphs_are_kolmogorov_smirnov(real) -> None:
     assert all(0.0 <= v <= 1.0 for k, v in other.items() if k.startswith("topology"))
 
 
-def normal(n: int, shift: float = 0.0, scale: float = 1.0, seed: int = 0) -> torch.Tensor:
+def normal(
+    n: int, shift: float = 0.0, scale: float = 1.0, seed: int = 0
+) -> torch.Tensor:
     rng = torch.Generator().manual_seed(seed)
     return shift + scale * torch.randn(n, 5, generator=rng, dtype=torch.float64)
 
@@ -177,7 +198,9 @@ def test_embedding_keeps_distances(real) -> None:
     a, b = measures.embed(train.fc[:20], test.fc[:20], dimensions=50)
     from fcforge.graphs import edges, fisher_z
 
-    raw = torch.cdist(fisher_z(edges(train.fc[:20])), fisher_z(edges(test.fc[:20]))).double()
+    raw = torch.cdist(
+        fisher_z(edges(train.fc[:20])), fisher_z(edges(test.fc[:20]))
+    ).double()
     assert a.shape[1] == 39
     assert torch.allclose(torch.cdist(a, b), raw, rtol=1e-3)
 
@@ -187,7 +210,9 @@ def test_coverage_of_points_on_a_line_by_hand() -> None:
     fake = torch.tensor([[0.5], [1.5], [30.0]], dtype=torch.float64)
     out = measures.coverage(real, fake, k=1)
     # radii of the real ones 1, 1, 1, 8; of the generated ones 1, 1, 28.5
-    assert out["precision"] == pytest.approx(2 / 3)  # 0.5 and 1.5 lie inside, 30 does not
+    assert out["precision"] == pytest.approx(
+        2 / 3
+    )  # 0.5 and 1.5 lie inside, 30 does not
     assert out["recall"] == 1.0  # 10 is within 28.5 of 30
     # 0.5: inside 0, 1; 1.5: inside 1, 2 (and 10's radius 8 does not reach 1.5)
     assert out["density"] == pytest.approx((2 + 2 + 0) / 3)
@@ -200,7 +225,9 @@ def test_small_sets_use_the_neighbours_they_have() -> None:
 
 
 def test_permutation_p_is_never_zero() -> None:
-    far = measures.mmd(normal(20, seed=1), normal(20, 9.0, seed=2), np.random.default_rng(0), 99)
+    far = measures.mmd(
+        normal(20, seed=1), normal(20, 9.0, seed=2), np.random.default_rng(0), 99
+    )
     assert far["mmd_p"] == pytest.approx(0.01)
 
 

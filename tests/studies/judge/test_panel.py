@@ -18,7 +18,14 @@ from fcforge.studies.judge.panel import (
     judge_site,
     synthesise,
 )
-from fcforge.studies.judge.summary import REAL, Interval, acceptance, best_tstr, interval, summarise
+from fcforge.studies.judge.summary import (
+    REAL,
+    Interval,
+    acceptance,
+    best_tstr,
+    interval,
+    summarise,
+)
 from fcforge.studies.judge.utility import Task, classify
 from fcforge.types import Component, FCBatch, Site, Training
 
@@ -29,7 +36,9 @@ def site(seed: int) -> Site:
 
 
 def test_records_of_a_site_and_their_table(tmp_path) -> None:
-    panel = Panel({"edges": Component("edge_gauss")}, classifiers=("linear",), augment=("linear",))
+    panel = Panel(
+        {"edges": Component("edge_gauss")}, classifiers=("linear",), augment=("linear",)
+    )
     said: list[str] = []
     make = partial(synthesise, multiple=2, folder=tmp_path)
     records = judge_site(panel, {0: site(0), 1: site(1)}, make=make, say=said.append)
@@ -46,7 +55,9 @@ def test_records_of_a_site_and_their_table(tmp_path) -> None:
     assert first["aug_linear_acc"] == first["tstr_linear_acc"]
     asked = {f.what: f for f in acceptance(table, "corr_gauss")}
     assert asked["positive semidefinite share"].ok
-    assert not {f.what: f for f in acceptance(table, "edges")}["positive semidefinite share"].ok
+    assert not {f.what: f for f in acceptance(table, "edges")}[
+        "positive semidefinite share"
+    ].ok
 
 
 def test_interval_by_hand() -> None:
@@ -110,7 +121,9 @@ def test_a_generator_is_asked_for_each_requirement() -> None:
     assert len(requirements()) == 5
     assert not requirements(variance_ratio=1.5)["within-class edge variance ratio"]
     assert not requirements(edge_mean_r=0.97)["edge-mean r with the training subjects"]
-    assert not requirements(class_difference_r=0.4)["class-difference r / real sample's"]
+    assert not requirements(class_difference_r=0.4)[
+        "class-difference r / real sample's"
+    ]
     gap = "train-on-real minus train-on-synthetic accuracy"
     assert not requirements(tstr_linear_acc=0.68)[gap]
     assert not requirements(psd_share=0.9)["positive semidefinite share"]
@@ -193,5 +206,9 @@ def test_real_against_real_is_the_best_there_is(real) -> None:
     ("ratio", "units", "n"), [(0.5, 4, 0), (0.19, 4, 1), (0.5, 0, 1), (0.0, 0, 2)]
 )
 def test_collapse_has_two_signs(ratio, units, n) -> None:
-    assert len(collapse_warnings({"variance_ratio": ratio}, {"active_units": units})) == n
-    assert collapse_warnings({"variance_ratio": 0.5}, {}) == []  # a Gaussian has no units
+    assert (
+        len(collapse_warnings({"variance_ratio": ratio}, {"active_units": units})) == n
+    )
+    assert (
+        collapse_warnings({"variance_ratio": 0.5}, {}) == []
+    )  # a Gaussian has no units

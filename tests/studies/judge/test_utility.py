@@ -6,7 +6,12 @@ import pytest
 from fcforge.graphs import edges, fisher_z
 from fcforge.studies.judge import utility
 from fcforge.studies.judge.measures import ridge_scores
-from fcforge.studies.judge.utility import Task, _train_together, classify, network_scores
+from fcforge.studies.judge.utility import (
+    Task,
+    _train_together,
+    classify,
+    network_scores,
+)
 from fcforge.types import Component, FCBatch, Training
 
 
@@ -40,7 +45,10 @@ def test_metrics_of_four_subjects_by_hand() -> None:
 def test_linear_scores_are_ridge_on_fisher_z(real) -> None:
     train, test = real
     expected = ridge_scores(
-        fisher_z(edges(train.fc)), train.y, fisher_z(edges(test.fc)), utility.RIDGE_PER_SUBJECT
+        fisher_z(edges(train.fc)),
+        train.y,
+        fisher_z(edges(test.fc)),
+        utility.RIDGE_PER_SUBJECT,
     )
     found = utility.linear_scores(Task(train, test, 0))
     np.testing.assert_allclose(found, (0.5 * (expected + 1)).numpy(), rtol=1e-5)
@@ -63,18 +71,26 @@ def test_utility_is_added_under_its_name(real) -> None:
     tasks = [Task(train, test, 0), Task(FCBatch(train.fc, 1 - train.y), test, 0)]
     utility.add_utility(records, "tstr", tasks, ["linear"], Training())
     assert records[1]["old"] == 1
-    assert records[0].keys() == {f"tstr_linear_{m}" for m in ("acc", "pre", "rec", "f1", "auc")}
+    assert records[0].keys() == {
+        f"tstr_linear_{m}" for m in ("acc", "pre", "rec", "f1", "auc")
+    }
     # trained on swapped diagnoses a classifier is wrong where it was right
     auc = [r["tstr_linear_auc"] for r in records]
     assert auc[0] + auc[1] == pytest.approx(1.0, abs=0.02)
-    utility.add_utility([], "aug", [], ["gcn", "linear"], Training())  # nothing to classify
+    utility.add_utility(
+        [], "aug", [], ["gcn", "linear"], Training()
+    )  # nothing to classify
 
 
 def test_a_network_never_sees_the_test_subjects(real) -> None:
     train, test = real
     (one,) = classify([Task(train, test, 0)], "mlp", Training(epochs=2))
     other = FCBatch.concat([test.select(slice(0, 20)), train.select(slice(0, 20))])
-    (two,) = network_scores([Task(train, other, 0)], Component("mlp"), Training(epochs=2))
-    (three,) = network_scores([Task(train, test, 0)], Component("mlp"), Training(epochs=2))
+    (two,) = network_scores(
+        [Task(train, other, 0)], Component("mlp"), Training(epochs=2)
+    )
+    (three,) = network_scores(
+        [Task(train, test, 0)], Component("mlp"), Training(epochs=2)
+    )
     np.testing.assert_allclose(two[:20], three[:20], atol=1e-6)
     assert 0.0 <= one["acc"] <= 1.0

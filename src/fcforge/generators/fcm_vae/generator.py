@@ -15,7 +15,15 @@ from fcforge.generators.corr_gauss import class_means, residual_factors, residua
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
 from fcforge.generators.fcm_vae.training import train, train_together
-from fcforge.generators.layers import N_CLASSES, RNG, Params, frozen, moved, normal, with_prefix
+from fcforge.generators.layers import (
+    N_CLASSES,
+    RNG,
+    Params,
+    frozen,
+    moved,
+    normal,
+    with_prefix,
+)
 from fcforge.graphs import edges, fisher_z, from_edges, log_matrix
 from fcforge.speed import one_thread
 
@@ -31,7 +39,9 @@ class FCMVAE(VAESettings, Generator):
 
     name = "fcm_vae"
 
-    def learn_lanes(self, batches: Sequence[FCBatch], rngs: RNGs) -> list[GeneratorState]:
+    def learn_lanes(
+        self, batches: Sequence[FCBatch], rngs: RNGs
+    ) -> list[GeneratorState]:
         """Train on every site and prepare conditional sampling.
 
         Networks of several sites are trained together, those on a GPU always. What comes before
@@ -69,14 +79,21 @@ class FCMVAE(VAESettings, Generator):
             _refit_baseline(params, state, target, batch.y, self, rng)
         if self.residual_noise:
             omega = net.interaction(params, mu, batch.n_rois, self)
-            factors, diagonal = residual_factors(target - omega, batch.y, self.covariance_shrink)
+            factors, diagonal = residual_factors(
+                target - omega, batch.y, self.covariance_shrink
+            )
             # nearly all of the state, so in half precision
-            state["residual_factors"], state["residual_diagonal"] = factors.half(), diagonal
+            state["residual_factors"], state["residual_diagonal"] = (
+                factors.half(),
+                diagonal,
+            )
         state |= frozen(params, "net.")
         if self.variance_match:
             shrink = SHRINK if self.coordinates == "off_log" else 0.0
             state["scale"] = corr_gauss.matched_scale(
-                lambda scale, y: self.draw({**state, "scale": scale}, y, rng), batch, shrink
+                lambda scale, y: self.draw({**state, "scale": scale}, y, rng),
+                batch,
+                shrink,
             )
         return state
 
@@ -122,7 +139,9 @@ def to_coordinates(fc: Tensor, s: VAESettings) -> tuple[Tensor, GeneratorState]:
     return (x - frame["centre"]) / frame["unit"], frame
 
 
-def from_coordinates(x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState) -> Tensor:
+def from_coordinates(
+    x: Tensor, y: Tensor, s: VAESettings, state: GeneratorState
+) -> Tensor:
     """Inverse of `to_coordinates`, with the projection that `s` asks for."""
     x = state["unit"] * x + state["centre"]
     if s.coordinates == "off_log":
@@ -153,8 +172,13 @@ def _draw_latent(
         noise = normal(len(y), s.d_z, rng=rng, to=y.device)
         return net.latent_given_y(params, y.to(noise.dtype), noise, s.sigma_y_floor)
     spread = (state["z_diagonal"].square() + state["z_posterior"].square()).sqrt()
-    low = normal(len(y), len(state["z_factors"]), rng=rng, to=y.device) @ state["z_factors"]
-    return state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng, to=y.device)
+    low = (
+        normal(len(y), len(state["z_factors"]), rng=rng, to=y.device)
+        @ state["z_factors"]
+    )
+    return (
+        state["z_mean"][y] + low + spread * normal(len(y), s.d_z, rng=rng, to=y.device)
+    )
 
 
 def _refit_baseline(
@@ -179,4 +203,6 @@ def _refit_baseline(
         baseline[label] -= omega.mean(0)
         shares.append(omega.var(0).mean())
     params["baseline"] = baseline
-    state["latent_share"] = torch.stack(shares).mean() / target.var(0).mean().clamp_min(1e-12)
+    state["latent_share"] = torch.stack(shares).mean() / target.var(0).mean().clamp_min(
+        1e-12
+    )

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import RNG, Params, linear, linear_init, norm, norm_init, uniform
+from fcforge.generators.layers import (
+    RNG,
+    Params,
+    linear,
+    linear_init,
+    norm,
+    norm_init,
+    uniform,
+)
 from fcforge.graphs import (
     adjacency,
     degree,
@@ -34,7 +42,11 @@ def prepare(fc: Tensor, s: VAESettings) -> dict[str, Tensor]:
     adj = adjacency(fc, s.tau, weighted=False)
     looped = adj + torch.eye(rois, device=fc.device)
     graph = looped if s.self_loop else adj
-    coordinates = laplacian_coordinates(graph, s.k_pe) if s.skip_components else _first_k(graph, s)
+    coordinates = (
+        laplacian_coordinates(graph, s.k_pe)
+        if s.skip_components
+        else _first_k(graph, s)
+    )
     rows = without_diagonal(fc) if s.zero_diagonal else fc
     rows = rows if s.node_feature else torch.zeros_like(fc)
     degrees = degree(graph)[..., None] / (rois if s.degree_share else 1)
@@ -83,7 +95,9 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
     return p | {"log_sigma_y": torch.tensor(0.25).log()}
 
 
-def _init_decoder(p: Params, rois: int, n_classes: int, s: VAESettings, rng: RNG) -> None:
+def _init_decoder(
+    p: Params, rois: int, n_classes: int, s: VAESettings, rng: RNG
+) -> None:
     """Weights of the factors, edge baselines, noise per edge and gains."""
     p["alpha"] = 0.05 * torch.randn(s.rank, generator=rng)
     if s.odd_decoder:
@@ -96,7 +110,10 @@ def _init_decoder(p: Params, rois: int, n_classes: int, s: VAESettings, rng: RNG
     p["gate_scale"] = torch.tensor(s.gate_scale)
     if s.learnt_bias_gain:
         for layer in range(s.layers):
-            p |= {f"layer{layer}.gain_{bias}": torch.zeros(s.heads) for bias in ("lae", "sge")}
+            p |= {
+                f"layer{layer}.gain_{bias}": torch.zeros(s.heads)
+                for bias in ("lae", "sge")
+            }
 
 
 def _attention(
@@ -151,7 +168,10 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tens
 
 
 def encode(
-    p: Params, inputs: dict[str, Tensor], s: VAESettings, masks: dict[str, Tensor] | None = None
+    p: Params,
+    inputs: dict[str, Tensor],
+    s: VAESettings,
+    masks: dict[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Mean and log variance of q(z | FC), both (n, d_z); `masks` (`dropout_masks`) in training."""
 
@@ -163,7 +183,9 @@ def encode(
         name = f"layer{layer}"
         attended = _attention(p, name, norm(p, f"{name}.norm1", x), inputs, s, drop)
         x = x + drop(f"{name}.out", attended)
-        hidden = torch.nn.functional.gelu(linear(p, f"{name}.ff1", norm(p, f"{name}.norm2", x)))
+        hidden = torch.nn.functional.gelu(
+            linear(p, f"{name}.ff1", norm(p, f"{name}.norm2", x))
+        )
         hidden = drop(f"{name}.hidden", hidden)
         x = x + drop(f"{name}.ff2", linear(p, f"{name}.ff2", hidden))
     h = x.mean(1)

@@ -21,18 +21,48 @@ from fcforge.settings import (
 from fcforge.types import TAU
 
 PAPER: dict[str, Any] = {
-    "d_model": 256, "d_ff": 512, "heads": 4, "d_z": 116, "dropout": 0.1, "batch_size": 8,
-    "lr": 1e-3, "clip": 0.0, "odd_decoder": False, "coordinates": "fisher",
-    "likelihood": "poisson", "edge_start": "zero", "gate": "class", "sigma_y_floor": 1e-2,
-    "class_baseline": False, "beta": 2.0, "warmup": 0, "free_bits": 0.0, "sampling": "bayes",
-    "residual_noise": False, "variance_match": False, "mean_match": False, "degree_share": False,
-}  # fmt: skip
+    "d_model": 256,
+    "d_ff": 512,
+    "heads": 4,
+    "d_z": 116,
+    "dropout": 0.1,
+    "batch_size": 8,
+    "lr": 1e-3,
+    "clip": 0.0,
+    "odd_decoder": False,
+    "coordinates": "fisher",
+    "likelihood": "poisson",
+    "edge_start": "zero",
+    "gate": "class",
+    "sigma_y_floor": 1e-2,
+    "class_baseline": False,
+    "beta": 2.0,
+    "warmup": 0,
+    "free_bits": 0.0,
+    "sampling": "bayes",
+    "residual_noise": False,
+    "variance_match": False,
+    "mean_match": False,
+    "degree_share": False,
+}
 AUTHORS: dict[str, Any] = {
-    **PAPER, "learnt_bias_gain": True, "self_loop": True, "skip_components": False,
-    "rich_readout": True, "unit_factors": True, "summed": False, "gate_scale": 8.0,
-    "gate_learnt": True, "head_on_z": False, "zero_diagonal": True, "bound_log_var": False,
-    "dropout_at": "inside", "attention_bias": False, "drawn_biases": True, "sigma_y_floor": 1e-4,
-}  # fmt: skip
+    **PAPER,
+    "learnt_bias_gain": True,
+    "self_loop": True,
+    "skip_components": False,
+    "rich_readout": True,
+    "unit_factors": True,
+    "summed": False,
+    "gate_scale": 8.0,
+    "gate_learnt": True,
+    "head_on_z": False,
+    "zero_diagonal": True,
+    "bound_log_var": False,
+    "dropout_at": "inside",
+    "attention_bias": False,
+    "drawn_biases": True,
+    "sigma_y_floor": 1e-4,
+}
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,23 @@ from torch import Tensor
 from fcforge.generators.corr_gauss import class_means, within_class_variance
 from fcforge.generators.fcm_vae import network as net
 from fcforge.generators.fcm_vae.settings import VAESettings
-from fcforge.generators.layers import N_CLASSES, RNG, Params, adam, device_rng, normal, trainable
+from fcforge.generators.layers import (
+    N_CLASSES,
+    RNG,
+    Params,
+    adam,
+    device_rng,
+    normal,
+    trainable,
+)
 from fcforge.speed import Graphed
 
 CURVE = ("kl", "reconstruction", "label_nll")
 
 
-def reconstruction_nll(p: Params, target: Tensor, log_rate: Tensor, s: VAESettings) -> Tensor:
+def reconstruction_nll(
+    p: Params, target: Tensor, log_rate: Tensor, s: VAESettings
+) -> Tensor:
     """-log p(edges | z) per subject (n,), up to a constant.
 
     Poisson on x = exp(target): lambda - x log lambda. A quasi-likelihood, since x is not a count.
@@ -34,7 +44,9 @@ def reconstruction_nll(p: Params, target: Tensor, log_rate: Tensor, s: VAESettin
         eta = log_rate.clamp(-10.0, 10.0)
         per_edge = eta.exp() - target.clamp(-8.0, 8.0).exp() * eta
     else:
-        per_edge = 0.5 * ((target - log_rate).square() * (-p["log_noise"]).exp() + p["log_noise"])
+        per_edge = 0.5 * (
+            (target - log_rate).square() * (-p["log_noise"]).exp() + p["log_noise"]
+        )
     return per_edge.sum(-1) if s.summed else per_edge.mean(-1)
 
 
@@ -49,13 +61,17 @@ def kl_per_unit(mu: Tensor, log_var: Tensor) -> Tensor:
     return 0.5 * (mu.square() + log_var.exp() - 1.0 - log_var)
 
 
-def start_at_maximum_likelihood(p: Params, target: Tensor, y: Tensor, s: VAESettings) -> None:
+def start_at_maximum_likelihood(
+    p: Params, target: Tensor, y: Tensor, s: VAESettings
+) -> None:
     """Edge baselines (and noise) at what fits best before z says anything."""
     if s.likelihood == "poisson":
         value = target.clamp(-8.0, 8.0).exp().mean(0, keepdim=True).log()
         p["baseline"] = value.expand_as(p["baseline"]).clone()
         return
-    p["baseline"] = class_means(target, y) if s.class_baseline else target.mean(0, keepdim=True)
+    p["baseline"] = (
+        class_means(target, y) if s.class_baseline else target.mean(0, keepdim=True)
+    )
     p["log_noise"] = within_class_variance(target, y).clamp_min(1e-4).log()
 
 
@@ -197,13 +213,17 @@ def clip_lanes(gradient: Tensor, bound: float) -> Tensor:
     """Gradients (lanes, p), each shortened to norm `bound` as torch does; 0 leaves them."""
     if not bound:
         return gradient
-    return gradient * (bound / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1.0)
+    return gradient * (bound / (gradient.norm(dim=1, keepdim=True) + 1e-6)).clamp(
+        max=1.0
+    )
 
 
 class LaneBatches:
     """Batches of all lanes, filled up to one size; what only fills up weighs nothing."""
 
-    def __init__(self, sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]) -> None:
+    def __init__(
+        self, sites: Sequence[Params], s: VAESettings, rngs: Sequence[RNG]
+    ) -> None:
         self.s, self.rngs, self.sizes = s, rngs, [len(site["y"]) for site in sites]
         self.device, self.rois = sites[0]["y"].device, sites[0]["features"].shape[1]
         self.mask_rngs = [device_rng(rng, self.device) for rng in rngs]
@@ -216,12 +236,17 @@ class LaneBatches:
             for n, rng in zip(self.sizes, self.rngs, strict=True)
         ]
         for i in range(max(map(len, orders))):
-            yield self._step([order[i] if i < len(order) else order[0][:0] for order in orders])
+            yield self._step(
+                [order[i] if i < len(order) else order[0][:0] for order in orders]
+            )
 
     def _step(self, chosen: Sequence[Tensor]) -> Step:
         size, s = min(self.s.batch_size, max(self.sizes)), self.s
         rows = torch.zeros(len(chosen), size, dtype=torch.int64)
-        weight, noise = torch.zeros(len(chosen), size), torch.zeros(len(chosen), size, s.d_z)
+        weight, noise = (
+            torch.zeros(len(chosen), size),
+            torch.zeros(len(chosen), size, s.d_z),
+        )
         masks = []
         for lane, index in enumerate(chosen):
             n = len(index)
@@ -240,7 +265,9 @@ def _filled(x: Tensor, size: int) -> Tensor:
     return torch.cat([x, x.new_ones(size - len(x), *x.shape[1:])])
 
 
-def advance(batches: LaneBatches, shapes: Shapes) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
+def advance(
+    batches: LaneBatches, shapes: Shapes
+) -> Callable[[Lanes, Step, Tensor], tuple[Lanes]]:
     """Function that takes all lanes one step further: (lanes, step, KL weight) to (lanes,)."""
     bank, s = batches.bank, batches.s
     sizes = torch.tensor(batches.sizes, device=batches.device)
@@ -267,10 +294,16 @@ def train_together(
     shapes = {k: v.shape for k, v in starts[0].items()}
     batches = LaneBatches(sites, s, rngs)
     device, n = batches.device, len(sites)
-    params = torch.stack([torch.cat([v.flatten() for v in p.values()]) for p in starts]).to(device)
+    params = torch.stack(
+        [torch.cat([v.flatten() for v in p.values()]) for p in starts]
+    ).to(device)
     zero = torch.zeros(n, len(CURVE), device=device)
     lanes = Lanes(
-        params, torch.zeros_like(params), torch.zeros_like(params), zero[:, :1].clone(), zero
+        params,
+        torch.zeros_like(params),
+        torch.zeros_like(params),
+        zero[:, :1].clone(),
+        zero,
     )
     step: Callable[..., tuple[Lanes]] = advance(batches, shapes)
     if device.type == "cuda":
@@ -290,4 +323,6 @@ def _named(flat: Tensor, shapes: Shapes) -> Params:
     """Parameters by name of rows (..., p) that hold them one after another."""
     parts = flat.split([prod(shape) for shape in shapes.values()], dim=-1)
     named = zip(shapes.items(), parts, strict=True)
-    return {k: v.unflatten(-1, shape) if shape else v[..., 0] for (k, shape), v in named}
+    return {
+        k: v.unflatten(-1, shape) if shape else v[..., 0] for (k, shape), v in named
+    }

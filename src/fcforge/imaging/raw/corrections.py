@@ -45,7 +45,12 @@ def slice_times(order: str, n_slices: int, tr: float) -> np.ndarray:
     [0.0, 1.0, 0.5, 1.5]
     """
     index = np.arange(n_slices)
-    known = (index, index[::-1], np.r_[index[::2], index[1::2]], np.r_[index[1::2], index[::2]])
+    known = (
+        index,
+        index[::-1],
+        np.r_[index[::2], index[1::2]],
+        np.r_[index[1::2], index[::2]],
+    )
     sequence = look_up("slice order", order, dict(zip(ORDERS, known, strict=True)))
     times = np.empty(n_slices)
     times[sequence] = np.arange(n_slices) * tr / n_slices
@@ -77,7 +82,9 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
     if times.shape != (data.shape[2],) or times.min() < 0 or times.max() >= tr:
         known = f"{len(times)} slice times from {times.min():g} to {times.max():g} s"
         what = f"{known} do not fit {data.shape[2]} slices and a TR of {tr:g} s."
-        raise DataError(what, do="Check SliceTiming in the sidecar (seconds, not milliseconds).")
+        raise DataError(
+            what, do="Check SliceTiming in the sidecar (seconds, not milliseconds)."
+        )
     from scipy.interpolate import CubicSpline
 
     volume, middle = np.arange(data.shape[3]) * tr, float(times.max() / 2)
@@ -92,7 +99,9 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
 def phase_axis(direction: str) -> tuple[int, int]:
     """Axis (0, 1, 2) and sign of a BIDS PhaseEncodingDirection such as ``j-``."""
     if not direction or direction[0] not in AXES or direction[1:] not in ("", "-"):
-        raise DataError(f"PhaseEncodingDirection '{direction}'.", do="It is i, i-, j, j-, k or k-.")
+        raise DataError(
+            f"PhaseEncodingDirection '{direction}'.", do="It is i, i-, j, j-, k or k-."
+        )
     return AXES[direction[0]], -1 if direction.endswith("-") else 1
 
 
@@ -101,7 +110,9 @@ def opposite(direction: str) -> str:
     return direction.removesuffix("-") if direction.endswith("-") else f"{direction}-"
 
 
-def unwarp(volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float) -> np.ndarray:
+def unwarp(
+    volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float
+) -> np.ndarray:
     """Undo a displacement along one axis, with the intensity it squeezed or stretched.
 
     ``out(x) = volume(x + b(x)) (1 + db/dx)``
@@ -118,9 +129,13 @@ def unwarp(volume: np.ndarray, field_mm: np.ndarray, axis: int, voxel_mm: float)
     from scipy.ndimage import map_coordinates
 
     shift = field_mm / voxel_mm
-    at = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).astype(float)
+    at = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).astype(
+        float
+    )
     at[axis] += shift
-    moved = map_coordinates(np.asarray(volume, dtype=np.float32), at, order=1, mode="nearest")
+    moved = map_coordinates(
+        np.asarray(volume, dtype=np.float32), at, order=1, mode="nearest"
+    )
     return (moved * np.clip(1 + np.gradient(shift, axis=axis), 0, 2)).astype(np.float32)
 
 
@@ -138,7 +153,9 @@ def estimate_field(
 
     program = shutil.which("pyhysco")
     if program is None:
-        what = "distortion correction needs PyHySCO or FSL's topup; neither is installed."
+        what = (
+            "distortion correction needs PyHySCO or FSL's topup; neither is installed."
+        )
         do = "pip install -c constraints.txt 'fcforge[sdc]', or leave out --sdc."
         raise DataError(what, do=do)
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +164,9 @@ def estimate_field(
             nib.save(nib.Nifti1Image(np.asarray(data, dtype=np.float32), affine), path)
         prefix = Path(folder) / "field"
         # PyHySCO 0.0.4 takes positionals; its README shows flags.
-        run_program([program, *map(str, paths), str(axis + 1), "--output_dir", str(prefix)])
+        run_program(
+            [program, *map(str, paths), str(axis + 1), "--output_dir", str(prefix)]
+        )
         field = read_volume(Path(f"{prefix}-EstFieldMap.nii.gz"))
     return to_voxels(field, axis, first.shape)
 
@@ -158,7 +177,9 @@ def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarra
         return field
     wide = tuple(n + (i == axis) for i, n in enumerate(shape))
     if field.shape != wide:
-        raise DataError(f"a field of shape {field.shape} for a volume of shape {shape}.")
+        raise DataError(
+            f"a field of shape {field.shape} for a volume of shape {shape}."
+        )
     lower = np.take(field, range(shape[axis]), axis=axis)
     upper = np.take(field, range(1, shape[axis] + 1), axis=axis)
     return (lower + upper) / 2
@@ -167,7 +188,9 @@ def to_voxels(field: np.ndarray, axis: int, shape: tuple[int, ...]) -> np.ndarra
 def run_program(words: list[str], cwd: Path | None = None) -> str:
     """Run an outside program; its last line of complaint becomes the error."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=cwd)
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=cwd
+        )
     except OSError as error:
         raise DataError(f"cannot start {words[0]} ({error.strerror}).") from None
     if done.returncode:
@@ -193,10 +216,16 @@ def plan_route(
     pip = dict(zip(STEPS, ("fcforge", "fcforge", "pyhysco", "ants"), strict=True))
     if route == "pip":
         return pip
-    programs = {"slice_timing": "slicetimer", "motion": "mcflirt", "distortion": "topup"}
+    programs = {
+        "slice_timing": "slicetimer",
+        "motion": "mcflirt",
+        "distortion": "topup",
+    }
     found = {step: name for step, name in programs.items() if which(name)}
     if route == "fsl" and len(found) < len(programs):
-        missing = ", ".join(name for step, name in programs.items() if step not in found)
+        missing = ", ".join(
+            name for step, name in programs.items() if step not in found
+        )
         what = f"FSL is not installed ({missing} not found)."
         raise DataError(what, do="Source FSL's set-up, or use --route pip.")
     if which("spm12"):  # the standalone; needs the MATLAB runtime only
@@ -237,13 +266,19 @@ def read_mcflirt(path: Path) -> np.ndarray:
 
 def acquisition_parameters(directions: list[str], readout: float) -> str:
     """Content of topup's ``--datain``: one line of phase vector and readout time per volume."""
-    vectors = [np.eye(3, dtype=int)[axis] * sign for axis, sign in map(phase_axis, directions)]
+    vectors = [
+        np.eye(3, dtype=int)[axis] * sign for axis, sign in map(phase_axis, directions)
+    ]
     return "".join(f"{x} {y} {z} {readout:.6f}\n" for x, y, z in vectors)
 
 
 def spm_normalise_batch(mean: Path, series: Path, mm: float) -> str:
     """SPM12 batch: estimate on the mean, write the series in MNI space (``w`` prefix)."""
-    text = files("fcforge.imaging.raw").joinpath("spm_normalise.m").read_text(encoding="utf-8")
+    text = (
+        files("fcforge.imaging.raw")
+        .joinpath("spm_normalise.m")
+        .read_text(encoding="utf-8")
+    )
     return Template(text).substitute(mean=mean, series=series, mm=f"{mm:g}")
 
 

@@ -78,13 +78,17 @@ def find_raw(root: Path) -> list[RawRun]:
     """Every ``*_bold.nii[.gz]`` of a BIDS tree, or every NIfTI file of a plain folder."""
     if not root.is_dir():
         raise DataError("no such folder.", where=root)
-    paths = [*sources.nifti_files(root, "sub-*/**/*_bold")] or [*sources.nifti_files(root, "*")]
+    paths = [*sources.nifti_files(root, "sub-*/**/*_bold")] or [
+        *sources.nifti_files(root, "*")
+    ]
     if not paths:
         what = "no *_bold.nii[.gz] and no NIfTI file found."
         do = "Give a BIDS folder, or a folder with one 4D file per subject."
         raise DataError(what, where=root, do=do)
     runs = [_describe(path, root) for path in paths]
-    return sorted(runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name))
+    return sorted(
+        runs, key=lambda r: (r.source.subject, r.source.session, r.source.path.name)
+    )
 
 
 def _describe(path: Path, root: Path) -> RawRun:

@@ -75,7 +75,11 @@ def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
     ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
     long as all images share it, and no axis has to be flipped.
     """
-    spacing, origin, direction = np.ones(data.ndim), np.zeros(data.ndim), np.eye(data.ndim)
+    spacing, origin, direction = (
+        np.ones(data.ndim),
+        np.zeros(data.ndim),
+        np.eye(data.ndim),
+    )
     spacing[:3], origin[:3] = np.linalg.norm(affine[:3, :3], axis=0), affine[:3, 3]
     direction[:3, :3] = affine[:3, :3] / spacing[:3]
     where = {"origin": tuple(origin.tolist()), "spacing": tuple(spacing.tolist())}
@@ -88,7 +92,9 @@ def affine_of_transform(file: str) -> np.ndarray:
     transform = _ants().read_transform(file)
     # Reading it off by its action needs no knowledge of the parameterisation.
     points = np.vstack([np.eye(3), np.zeros(3)])
-    moved = np.array([transform.apply_to_point(tuple(point)) for point in points.tolist()])
+    moved = np.array(
+        [transform.apply_to_point(tuple(point)) for point in points.tolist()]
+    )
     matrix = np.eye(4)
     matrix[:3] = moved.T
     matrix[:3, :3] -= moved[3][:, None]
@@ -153,17 +159,27 @@ def mni_tissues(shape: tuple[int, int, int], mm: float) -> Tissues:
 
     loaded = [datasets.load_mni152_brain_mask(resolution=2)]
     loaded += [datasets.load_mni152_gm_mask(resolution=2)]
-    loaded += [datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)]
+    loaded += [
+        datasets.load_mni152_wm_mask(resolution=2, threshold=p) for p in (0.2, 0.95)
+    ]
     brain, grey, white, pure_white = (np.asarray(mask.dataobj) > 0 for mask in loaded)
     inner = binary_erosion(brain, iterations=6)
     masks = (brain, binary_erosion(pure_white), inner & ~grey & ~white)
-    images = (nib.Nifti1Image(mask.astype(np.uint8), loaded[0].affine) for mask in masks)
+    images = (
+        nib.Nifti1Image(mask.astype(np.uint8), loaded[0].affine) for mask in masks
+    )
     target = mni_grid(mm)[1]
-    moved = (resample_img(one, target, shape, interpolation="nearest") for one in images)
-    return Tissues(*(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved))
+    moved = (
+        resample_img(one, target, shape, interpolation="nearest") for one in images
+    )
+    return Tissues(
+        *(np.flatnonzero(np.asarray(one.dataobj).ravel(order="F")) for one in moved)
+    )
 
 
-def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -> pd.DataFrame:
+def confounds_table(
+    parameters: np.ndarray, signals: TissueSignals, tr: float
+) -> pd.DataFrame:
     """All columns: motion, tissues, their derivatives and squares, FD, DVARS, cosines.
 
     Parameters
@@ -180,13 +196,18 @@ def confounds_table(parameters: np.ndarray, signals: TissueSignals, tr: float) -
     for name, values in base.items():
         change = np.concatenate([[np.nan], np.diff(values)])
         columns |= {name: values, f"{name}_derivative1": change}
-        columns |= {f"{name}_power2": values**2, f"{name}_derivative1_power2": change**2}
+        columns |= {
+            f"{name}_power2": values**2,
+            f"{name}_derivative1_power2": change**2,
+        }
     columns["framewise_displacement"] = framewise_displacement(parameters)
     columns["dvars"] = dvars = np.concatenate([[np.nan], signals.dvars])
     # Divided by its median: 1 for an ordinary volume. fMRIPrep's version also models the noise.
     columns["std_dvars"] = dvars / np.nanmedian(dvars)
     waves = cosines(len(parameters), tr)
-    return pd.DataFrame(columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)})
+    return pd.DataFrame(
+        columns | {f"cosine{k:02d}": wave for k, wave in enumerate(waves)}
+    )
 
 
 def cosines(n_volumes: int, tr: float) -> np.ndarray:

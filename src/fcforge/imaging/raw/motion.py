@@ -90,7 +90,11 @@ def mean_volume(data: np.ndarray, affine: np.ndarray, matrices: Any) -> np.ndarr
 
 
 def resample(
-    volume: np.ndarray, affine: np.ndarray, matrix: np.ndarray, grid: Grid, order: int = 3
+    volume: np.ndarray,
+    affine: np.ndarray,
+    matrix: np.ndarray,
+    grid: Grid,
+    order: int = 3,
 ) -> np.ndarray:
     """``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
     from scipy.ndimage import affine_transform
@@ -98,13 +102,17 @@ def resample(
     (shape, target), mode = grid, "nearest" if order > 1 else "constant"
     to_voxel = np.linalg.inv(affine) @ matrix @ target
     data = np.asarray(volume, dtype=np.float32)
-    return affine_transform(data, to_voxel, output_shape=shape[:3], order=order, mode=mode)
+    return affine_transform(
+        data, to_voxel, output_shape=shape[:3], order=order, mode=mode
+    )
 
 
 class _Target:
     """Sample points of a reference with the pseudo-inverse of their Jacobian."""
 
-    def __init__(self, volume: np.ndarray, affine: np.ndarray, centre: np.ndarray) -> None:
+    def __init__(
+        self, volume: np.ndarray, affine: np.ndarray, centre: np.ndarray
+    ) -> None:
         self.affine, self.centre = affine, centre
         self.voxel_mm = np.linalg.norm(affine[:3, :3], axis=0)
         smooth = self._smooth(volume)
@@ -119,7 +127,9 @@ class _Target:
         self.points = voxels @ affine[:3, :3].T + affine[:3, 3]
         self.values = smooth[tuple(voxels.T)].astype(np.float64)
         arm = self.points - centre
-        jacobian = np.concatenate([gradient, np.cross(arm, gradient), self.values[:, None]], 1)
+        jacobian = np.concatenate(
+            [gradient, np.cross(arm, gradient), self.values[:, None]], 1
+        )
         self.solve = np.linalg.pinv(jacobian)
 
     def _smooth(self, volume: np.ndarray) -> np.ndarray:
@@ -132,7 +142,9 @@ class _Target:
         """Transforms of all volumes; each starts from the one before where that fits better."""
         found: list[np.ndarray] = []
         for t in range(data.shape[3]):
-            begin = found[-1] if found and np.allclose(start[t], np.eye(4)) else start[t]
+            begin = (
+                found[-1] if found and np.allclose(start[t], np.eye(4)) else start[t]
+            )
             found.append(self.align(data[..., t], begin))
         return found
 
@@ -146,11 +158,16 @@ class _Target:
         for _ in range(MAX_ITERATIONS):
             at = self.points @ matrix[:3, :3].T + matrix[:3, 3]
             at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]
-            seen = map_coordinates(smooth, at.T, order=3, mode="nearest", prefilter=False)
+            seen = map_coordinates(
+                smooth, at.T, order=3, mode="nearest", prefilter=False
+            )
             step = self.solve @ (gain * seen - self.values)
             matrix = matrix @ np.linalg.inv(rigid(step[:6], self.centre))
             gain /= 1 + step[6]
-            if np.abs(step[:3]).max() + HEAD_RADIUS_MM * np.abs(step[3:6]).max() < TOLERANCE_MM:
+            if (
+                np.abs(step[:3]).max() + HEAD_RADIUS_MM * np.abs(step[3:6]).max()
+                < TOLERANCE_MM
+            ):
                 break
         return matrix
 

@@ -21,20 +21,31 @@ from fcforge.imaging.options import PreprocessRequest as Request
 from fcforge.imaging.people import Outcome, Pages, Progress, Say, no_progress
 from fcforge.imaging.raw import corrections, files, mni
 from fcforge.imaging.raw.files import Preprocessed, RawRun, output_path
-from fcforge.imaging.raw.motion import estimate_motion, estimate_motion_ants, mean_volume, resample
+from fcforge.imaging.raw.motion import (
+    estimate_motion,
+    estimate_motion_ants,
+    mean_volume,
+    resample,
+)
 from fcforge.imaging.scan import open_scan, read_volume, repetition_time
 from fcforge.imaging.sources import sidecar_of
 from fcforge.writing import whole_file, write_text
 
 
 def preprocess_folder(
-    request: Request, *, say: Say, progress: Progress = no_progress, pages: Pages | None = None
+    request: Request,
+    *,
+    say: Say,
+    progress: Progress = no_progress,
+    pages: Pages | None = None,
 ) -> Outcome:
     """Every raw run below ``request.source`` to MNI space, with confounds for ``fcforge fc``.
 
     Parameters are those of `fcforge.imaging.app.fc_folder`.
     """
-    say("a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output")
+    say(
+        "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
+    )
     out, pages = request.out, pages if request.report else None
     outputs.refuse_foreign(out, request.source)
     runs = files.find_raw(request.source)
@@ -48,7 +59,9 @@ def preprocess_folder(
         shutil.copyfile(table.path, out / table.path.name)
 
     def make(subject: str) -> bool:
-        return _subject([r for r in runs if r.source.subject == subject], request, pages, say)
+        return _subject(
+            [r for r in runs if r.source.subject == subject], request, pages, say
+        )
 
     outcome = people.walk(subjects, make, progress, say)
     outputs.write_failed(out, outcome.failed, subjects)
@@ -56,7 +69,9 @@ def preprocess_folder(
     return outcome
 
 
-def _subject(runs: list[RawRun], request: Request, pages: Pages | None, say: Say) -> bool:
+def _subject(
+    runs: list[RawRun], request: Request, pages: Pages | None, say: Say
+) -> bool:
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
     subject, results = f"sub-{runs[0].source.subject}", list[Preprocessed]()
@@ -95,7 +110,9 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     if tr is None:
         raise DataError("the TR is unknown.", where=scan.path, do="Pass --tr SECONDS.")
     if scan.n_volumes - drop < 10:
-        raise DataError(f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=scan.path)
+        raise DataError(
+            f"{scan.n_volumes} volumes, {drop} dropped: too few.", where=scan.path
+        )
     data = read_volume(scan.path)[..., drop:]
     if not np.isfinite(data).all():
         bad = int((~np.isfinite(data)).any(axis=-1).sum())
@@ -103,7 +120,9 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     with tempfile.TemporaryDirectory() as work:
         way = _Way(run, request, plan, Path(work), data, scan.affine, tr)
         steps = [way.slice_timing, way.realign, way.distortion]
-        for step in steps if plan["motion"] == "mcflirt" else [steps[2], steps[1], steps[0]]:
+        for step in (
+            steps if plan["motion"] == "mcflirt" else [steps[2], steps[1], steps[0]]
+        ):
             step()
         return way.to_mni(key)
 
@@ -145,11 +164,18 @@ class _Way:
             return
         if self.plan["slice_timing"] == "slicetimer":
             source, out = self.save("raw.nii.gz"), self.work / "slicetimed.nii.gz"
-            shifts = self.text("slice_times.txt", corrections.slicetimer_file(times, self.tr))
-            self.run_fsl("slicetimer", out, source=source, out=out, tr=self.tr, times=shifts)
+            shifts = self.text(
+                "slice_times.txt", corrections.slicetimer_file(times, self.tr)
+            )
+            self.run_fsl(
+                "slicetimer", out, source=source, out=out, tr=self.tr, times=shifts
+            )
         else:
             self.data = corrections.correct_slice_timing(self.data, times, self.tr)
-        self.done["slice_timing"] = {"Times": known, "ReferenceSeconds": float(times.max() / 2)}
+        self.done["slice_timing"] = {
+            "Times": known,
+            "ReferenceSeconds": float(times.max() / 2),
+        }
 
     def distortion(self) -> None:
         """Undo the distortion along the phase axis, where it is asked for."""
@@ -167,7 +193,10 @@ class _Way:
             pair = self.save("pair.nii.gz", np.stack([mean, other], -1))
             ways = [phase, corrections.opposite(phase)]
             lines = corrections.acquisition_parameters(ways, self.run.readout)
-            how = {"datain": self.text("acquisition.txt", lines), "topup": self.work / "topup"}
+            how = {
+                "datain": self.text("acquisition.txt", lines),
+                "topup": self.work / "topup",
+            }
             source, out = self.save("to_unwarp.nii.gz"), self.work / "unwarped.nii.gz"
             corrections.run_program(corrections.command("topup", pair=pair, **how))
             self.run_fsl("applytopup", out, source=source, out=out, **how)
@@ -180,18 +209,26 @@ class _Way:
         field_mm = corrections.estimate_field(mean, other, self.affine, axis)
         voxel_mm = float(np.linalg.norm(self.affine[:3, axis]))
         for t in range(self.data.shape[3]):
-            self.data[..., t] = corrections.unwarp(self.data[..., t], field_mm, axis, voxel_mm)
+            self.data[..., t] = corrections.unwarp(
+                self.data[..., t], field_mm, axis, voxel_mm
+            )
         return {"Axis": "ijk"[axis], "LargestMm": float(np.abs(field_mm).max())}
 
     def realign(self) -> None:
         """Motion of every volume; mcflirt also moves the volumes, the others leave that to MNI."""
         if self.plan["motion"] == "mcflirt":
             source, out = self.save("to_realign.nii.gz"), self.work / "realigned"
-            self.run_fsl("mcflirt", self.work / "realigned.nii.gz", source=source, out=out)
+            self.run_fsl(
+                "mcflirt", self.work / "realigned.nii.gz", source=source, out=out
+            )
             self.parameters = corrections.read_mcflirt(self.work / "realigned.par")
             self.matrices = np.stack([np.eye(4)] * self.data.shape[3])
         else:
-            estimate = estimate_motion_ants if self.request.motion == "ants" else estimate_motion
+            estimate = (
+                estimate_motion_ants
+                if self.request.motion == "ants"
+                else estimate_motion
+            )
             self.matrices, self.parameters = estimate(self.data, self.affine)
         self.done["motion"] = {"LargestMm": float(np.abs(self.parameters[:, :3]).max())}
 
@@ -208,38 +245,54 @@ class _Way:
                     signals.add(volume)
                     total += volume
                     write(volume)
-        mean, done = (total / n).astype(np.float32), corrections.describe(self.plan, self.done)
+        mean, done = (
+            (total / n).astype(np.float32),
+            corrections.describe(self.plan, self.done),
+        )
         result = Preprocessed(path, self.parameters, mean, affine, done)
         self._write_beside(result, signals, key)
         return result
 
-    def _registered(self) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
+    def _registered(
+        self,
+    ) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
         """Volumes in MNI space one by one, their shape and affine."""
         data, resolution = self.data, self.request.resolution
         shape, affine = mni.mni_grid(resolution)
         mean = mean_volume(data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
             pair = self.save("mean.nii", mean), self.save("series.nii")
-            batch = self.text("normalise.m", corrections.spm_normalise_batch(*pair, resolution))
-            written = corrections.run("spm12", self.work / "wseries.nii", self.work, batch=batch)
+            batch = self.text(
+                "normalise.m", corrections.spm_normalise_batch(*pair, resolution)
+            )
+            written = corrections.run(
+                "spm12", self.work / "wseries.nii", self.work, batch=batch
+            )
             moved = read_volume(written)
             self.done["registration"] = {"Template": "SPM12 TPM"}
             x, y, z, n = moved.shape
             return (moved[..., t] for t in range(n)), (x, y, z), affine
         to_scan = mni.register_to_mni(mean, self.affine)
-        self.done["registration"] = {"Template": mni.SPACE, "Affine": to_scan.round(6).tolist()}
+        self.done["registration"] = {
+            "Template": mni.SPACE,
+            "Affine": to_scan.round(6).tolist(),
+        }
         volumes = (
             resample(data[..., t], self.affine, matrix @ to_scan, (shape, affine))
             for t, matrix in enumerate(self.matrices)
         )
         return volumes, shape, affine
 
-    def _write_beside(self, result: Preprocessed, signals: mni.TissueSignals, key: str) -> None:
+    def _write_beside(
+        self, result: Preprocessed, signals: mni.TissueSignals, key: str
+    ) -> None:
         """Mask, confounds and the sidecar, which comes last and marks the run as done."""
         path, shape = result.path, result.mean.shape
         mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
         mask[signals.tissues.brain] = 1
-        with whole_file(path.with_name(path.name.replace("preproc_bold", "brain_mask"))) as part:
+        with whole_file(
+            path.with_name(path.name.replace("preproc_bold", "brain_mask"))
+        ) as part:
             files.save_nifti(mask.reshape(shape, order="F"), result.affine, 1.0, part)
         table = mni.confounds_table(result.parameters, signals, self.tr)
         name = f"{outputs.base_name(self.run.source)}_desc-confounds_timeseries.tsv"

@@ -38,7 +38,9 @@ class Anchored(Method):
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
         """Importance and anchor of every parameter."""
-        return alike({**named("importance", lane.params), **named("anchor", lane.params)})
+        return alike(
+            {**named("importance", lane.params), **named("anchor", lane.params)}
+        )
 
 
 def part(state: State, name: str) -> Params:
@@ -59,7 +61,9 @@ def without(state: State, *names: str) -> State:
 def penalty(params: Params, state: State) -> Tensor:
     r"""The pull's energy :math:`\sum_j I_j (\theta_j - a_j)^2`."""
     importance, anchor = part(state, "importance"), part(state, "anchor")
-    terms = [(importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)]
+    terms = [
+        (importance[k] * (params[k] - anchor[k]).square()).sum() for k in sorted(params)
+    ]
     return torch.stack(terms).sum()
 
 
@@ -74,7 +78,9 @@ def add_pull(grads: Params, lane: Lane, strength: float) -> Params:
     if not importance:
         return grads
     return {
-        k: torch.addcmul(g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength)
+        k: torch.addcmul(
+            g, importance[k], lane.params[k] - anchor[k], value=2.0 * strength
+        )
         for k, g in grads.items()
     }
 
@@ -97,7 +103,9 @@ def move_anchor(state: State, params: Params, importance: Params) -> State:
     return {**state, **named("importance", importance), **named("anchor", anchor)}
 
 
-def margin_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -> Params:
+def margin_gradients(
+    model: Model, lane: Lane, inputs: Inputs, weight: Tensor
+) -> Params:
     r"""Mean over subjects of :math:`w_n (\partial (z_1 - z_0) / \partial \theta)^2`, eval mode.
 
     Two classes: every derivative of a log-probability is a multiple of the margin's. `weight` is
@@ -105,7 +113,9 @@ def margin_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -
     """
 
     def margin(params: Params, subject: Inputs) -> Tensor:
-        z = model.apply(params, lane.stats, {k: v[None] for k, v in subject.items()}).logits[0]
+        z = model.apply(
+            params, lane.stats, {k: v[None] for k, v in subject.items()}
+        ).logits[0]
         return z[1] - z[0]
 
     each = torch.func.vmap(torch.func.grad(margin), in_dims=(None, 0))
@@ -121,7 +131,9 @@ def margin_gradients(model: Model, lane: Lane, inputs: Inputs, weight: Tensor) -
 def patient_probability(model: Model, lane: Lane, inputs: Inputs) -> Tensor:
     """P(patient) (n,) in eval mode."""
     with torch.no_grad():
-        return torch.softmax(model.apply(lane.params, lane.stats, inputs).logits, -1)[:, 1]
+        return torch.softmax(model.apply(lane.params, lane.stats, inputs).logits, -1)[
+            :, 1
+        ]
 
 
 def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Params:
@@ -133,7 +145,9 @@ def loss_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor) -> Param
     return margin_gradients(model, lane, inputs, torch.where(y == 1, 1 - p, p).square())
 
 
-def batch_gradients(model: Model, lane: Lane, inputs: Inputs, y: Tensor, size: int = 32) -> Params:
+def batch_gradients(
+    model: Model, lane: Lane, inputs: Inputs, y: Tensor, size: int = 32
+) -> Params:
     """Mean over batches of the squared gradient of the batch's mean loss (the cruder kind)."""
 
     def loss(params: Params, x: Inputs, y: Tensor) -> Tensor:
@@ -156,14 +170,20 @@ class Taught(Method):
     The teacher is the lane's own network when a site begins: nothing extra travels between sites.
     """
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """The network so far becomes the teacher."""
         return with_teacher(lane) if site.position > 0 else lane
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Drop the teacher: only the latest network is kept, and that is the lane's own."""
         ended = super().end_site(model, lane, site, rng)
-        return ended._replace(state=without(ended.state, "teacher_params", "teacher_stats"))
+        return ended._replace(
+            state=without(ended.state, "teacher_params", "teacher_stats")
+        )
 
 
 def with_teacher(lane: Lane) -> Lane:

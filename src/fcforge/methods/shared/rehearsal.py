@@ -7,7 +7,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fcforge.methods.base import Batch, Lane, Loss, Method, Replay, SiteView, cross_entropy
+from fcforge.methods.base import (
+    Batch,
+    Lane,
+    Loss,
+    Method,
+    Replay,
+    SiteView,
+    cross_entropy,
+)
 from fcforge.models.base import Model, Output, Params
 from fcforge.randomness import fold
 from fcforge.replay import memory
@@ -55,7 +63,9 @@ class Rehearsal(Method):
         """Empty memory."""
         device = next(iter(lane.params.values())).device
         state = lane.state | memory.empty_memory(self.memory, 0, device)
-        state["memory.priority"] = torch.zeros(self.memory, dtype=torch.float64, device=device)
+        state["memory.priority"] = torch.zeros(
+            self.memory, dtype=torch.float64, device=device
+        )
         return lane._replace(state=state)
 
     def declares(self, model: Model, lane: Lane, sites: int) -> dict[str, Declared]:
@@ -67,7 +77,9 @@ class Rehearsal(Method):
         """Uniform, with replacement."""
         return memory.uniform_slots(lane.state, key, self.replay)
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Offer the site's subjects, with what the network says of them now (eval mode)."""
         rows = site.rows
         logits, _ = memory.teach(model, lane.params, lane.stats, site.inputs(model))
@@ -98,7 +110,9 @@ class TwoBatches(Rehearsal, ABC):
     def combine(self, current: Tensor, z: Tensor, replay: Replay) -> Tensor:
         """Loss from the current subjects' cross-entropy and the logits z (b, 2) of the others."""
 
-    def loss(self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor) -> Loss:
+    def loss(
+        self, model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor
+    ) -> Loss:
         """`combine` of both batches; cross-entropy alone while nobody is remembered."""
         replay = batch.replay
         if replay is None:
@@ -109,7 +123,12 @@ class TwoBatches(Rehearsal, ABC):
 
 
 def both_batches(
-    model: Model, params: Params, lane: Lane, batch: Batch, key: Tensor, how: ReplayForward
+    model: Model,
+    params: Params,
+    lane: Lane,
+    batch: Batch,
+    key: Tensor,
+    how: ReplayForward,
 ) -> tuple[Output, Output]:
     """Outputs of the current and the remembered subjects of a batch in training mode.
 
@@ -121,7 +140,9 @@ def both_batches(
     stats, now, then = lane.stats, batch.inputs, batch.replay.inputs
     if how == "separate":
         first = model.apply(params, stats, now, train=True, key=key)
-        return first, model.apply(params, first.stats, then, train=True, key=fold(key, 1))
+        return first, model.apply(
+            params, first.stats, then, train=True, key=fold(key, 1)
+        )
     n = next(iter(now.values())).shape[0]
     both = {k: torch.cat([v, then[k]]) for k, v in now.items()}
     out = model.apply(params, stats, both, train=True, key=key)

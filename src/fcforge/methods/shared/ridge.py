@@ -142,13 +142,20 @@ def add_to_root(root: Tensor, rows: Tensor) -> Tensor:
         block.copy_(both[: len(block)])
         rows[:, start:] = both[len(block) :]
     rest = rows[:, done:]
-    rest = _turned(rest, len(rest)) if len(rest) < rest.shape[1] else torch.linalg.qr(rest, "r").R
+    rest = (
+        _turned(rest, len(rest))
+        if len(rest) < rest.shape[1]
+        else torch.linalg.qr(rest, "r").R
+    )
     return torch.cat([root, F.pad(rest, (done, 0))]) if done else rest
 
 
 def _turned(rows: Tensor, k: int) -> Tensor:
     """Rows rotated so that their leading k columns are triangular: one matrix product for all."""
-    found, (turn, triangle) = torch.empty_like(rows), torch.linalg.qr(rows[:, :k], mode="complete")
+    found, (turn, triangle) = (
+        torch.empty_like(rows),
+        torch.linalg.qr(rows[:, :k], mode="complete"),
+    )
     found[:, :k] = triangle
     torch.mm(turn.T, rows[:, k:], out=found[:, k:])
     return found
@@ -173,7 +180,9 @@ class Ridge(NamedTuple):
     noise: Tensor
 
 
-def ridge_from_root(root: Tensor, penalties: list[float], spare: Tensor | None = None) -> Ridge:
+def ridge_from_root(
+    root: Tensor, penalties: list[float], spare: Tensor | None = None
+) -> Ridge:
     r"""Solve :math:`\min \|t - b - Zw\|^2 + \alpha\|w\|^2`, Z the standardised features.
 
     Solved in the dual: the rows of R act as pseudo-subjects, so the cost is that of an
@@ -214,7 +223,9 @@ def ridge_from_root(root: Tensor, penalties: list[float], spare: Tensor | None =
     return Ridge(weight, bias, alpha, torch.tensor(gcv(alpha), dtype=root.dtype))
 
 
-def private_ridge(moments: Tensor, noise: float, penalty: float) -> tuple[Tensor, Tensor]:
+def private_ridge(
+    moments: Tensor, noise: float, penalty: float
+) -> tuple[Tensor, Tensor]:
     """Weights (k,) and bias of ridge from noisy moments of [1, x, t] (q, q).
 
     The noise of X'X has a spectral norm of about noise sqrt(2 k): that much is added to the

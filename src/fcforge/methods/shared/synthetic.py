@@ -19,7 +19,13 @@ from fcforge.models.base import Inputs, Model, Output, gather
 from fcforge.randomness import uniform
 from fcforge.replay import selection
 from fcforge.replay.hcts import HCTS, Choice, SiteWeight, even_choice
-from fcforge.replay.memory import ROWS, declared_memory, empty_memory, readout_width, teach
+from fcforge.replay.memory import (
+    ROWS,
+    declared_memory,
+    empty_memory,
+    readout_width,
+    teach,
+)
 from fcforge.settings import NotNegative, Size, at_least
 
 LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
@@ -94,7 +100,9 @@ class SyntheticMemory(Method):
     @classmethod
     def official(cls) -> Self:
         """The authors' code, which differs from the paper."""
-        return cls(lambdas="official", dev=16, site_weight="share", sampler=HCTS.official())
+        return cls(
+            lambdas="official", dev=16, site_weight="share", sampler=HCTS.official()
+        )
 
     @property
     def weights(self) -> tuple[float, float, float]:
@@ -134,13 +142,19 @@ class SyntheticMemory(Method):
         found["replay.quota"] = Declared((sites,), torch.int64, low=0, high=self.memory)
         if self.sampling == "hcts":
             arms = alike(self.sampler.start("meta"))
-            found |= {k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()}
+            found |= {
+                k: d._replace(shape=(sites, *d.shape[1:])) for k, d in arms.items()
+            }
         return found
 
     def _width(self, model: Model, lane: Lane) -> int:
-        return readout_width(model, lane.params, lane.stats) if model.learns_readout else 0
+        return (
+            readout_width(model, lane.params, lane.stats) if model.learns_readout else 0
+        )
 
-    def begin_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Where readouts never change, what they say of past sites is computed once."""
         return lane._replace(state=lane.state | self._spread(model, lane, site))
 
@@ -157,16 +171,26 @@ class SyntheticMemory(Method):
             return selection.spread(out.embedding, y, scaling)
 
         found = [
-            bank.once((model, scaling, rows.cpu().numpy().tobytes()), partial(look, rows, y))
+            bank.once(
+                (model, scaling, rows.cpu().numpy().tobytes()), partial(look, rows, y)
+            )
             for rows, y in zip(*by_site(state, "memory", self.candidates), strict=True)
         ]
-        return {k: torch.stack(v) for k, v in zip(SPREAD, zip(*found, strict=True), strict=True)}
+        return {
+            k: torch.stack(v)
+            for k, v in zip(SPREAD, zip(*found, strict=True), strict=True)
+        }
 
-    def end_site(self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator) -> Lane:
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
         """Store the site's synthetic subjects with what the network now says of them."""
         n_sites = len(lane.state["replay.quota"])
         state = {k: v for k, v in lane.state.items() if k not in SPREAD}
-        state |= {k: torch.cat([state[k], v]) for k, v in self._entry(model, lane, site).items()}
+        state |= {
+            k: torch.cat([state[k], v])
+            for k, v in self._entry(model, lane, site).items()
+        }
         inputs = site.bank.inputs(model)  # the bank has the synthetic subjects only now
         if self.sampling == "hcts":
             state |= self._open_arm(model, lane, state, inputs)
@@ -177,7 +201,9 @@ class SyntheticMemory(Method):
         even = even_choice(noise, self.memory, self.sampler)
         lane = lane._replace(state=state | self._active(even))
         if self.sampling == "hcts" and self.sampler.refresh_at_end:
-            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(device)
+            key = torch.randint(2**31 - 1, (), generator=rng, dtype=torch.int32).to(
+                device
+            )
             known = lane._replace(state=lane.state | self._spread(model, lane, site))
             with torch.no_grad():
                 chosen = self.choose(seen_by(model, lane, inputs), known, key).state
@@ -187,7 +213,9 @@ class SyntheticMemory(Method):
     def _entry(self, model: Model, lane: Lane, site: SiteView) -> State:
         """What the memory gains: candidates with their teacher's words, held-out subjects."""
         rows, y = site.synthetic(self.asks_for), site.bank.y
-        kept, held = (rows[places] for places in selection.even_split(y[rows], self.dev))
+        kept, held = (
+            rows[places] for places in selection.even_split(y[rows], self.dev)
+        )
         inputs = gather(site.bank.inputs(model), kept)
         logits, embedding = teach(model, lane.params, lane.stats, inputs)
         entry = {
@@ -198,15 +226,23 @@ class SyntheticMemory(Method):
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
-            dev = held if site.leaked is None else selection.even_subset(site.leaked, y, self.dev)
+            dev = (
+                held
+                if site.leaked is None
+                else selection.even_subset(site.leaked, y, self.dev)
+            )
             entry |= {"dev.row": dev, "dev.y": torch.where(dev >= 0, y[dev], 0)}
         return entry
 
-    def _open_arm(self, model: Model, lane: Lane, state: State, inputs: Inputs) -> State:
+    def _open_arm(
+        self, model: Model, lane: Lane, state: State, inputs: Inputs
+    ) -> State:
         """One more arm; the best accuracies so far are those at the ends of sites."""
         accuracy = []
         for rows, y in zip(*by_site(state, "dev", self.dev), strict=True):
-            logits, _ = teach(model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0)))
+            logits, _ = teach(
+                model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0))
+            )
             accuracy.append(selection.held_out(logits, y, rows >= 0)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
@@ -216,15 +252,21 @@ class SyntheticMemory(Method):
         """Reservoir of K subjects over all candidates so far; the others are wiped."""
         n = len(state[ROWS])
         old = state["replay.active"].tolist()
-        slots = selection.reservoir(old, range(n - self.candidates, n), self.memory, rng)
+        slots = selection.reservoir(
+            old, range(n - self.candidates, n), self.memory, rng
+        )
         active = torch.tensor(sorted(slots), device=state[ROWS].device)
         blank = empty_memory(n, state["memory.embedding"].shape[1], state[ROWS].device)
         for key, value in blank.items():
             blank[key] = value.to(state[key]).index_copy(0, active, state[key][active])
-        quota = torch.bincount(active // self.candidates, minlength=n // self.candidates)
+        quota = torch.bincount(
+            active // self.candidates, minlength=n // self.candidates
+        )
         return blank | self._active(Choice(active, quota, quota / len(active)))
 
-    def choose(self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor) -> Lane:
+    def choose(
+        self, forward: Callable[[Tensor], Output], lane: Lane, key: Tensor
+    ) -> Lane:
         """Choose the K subjects to replay next; pure, works inside ``torch.func.vmap``.
 
         Parameters
@@ -243,15 +285,24 @@ class SyntheticMemory(Method):
                 uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
             )
             return lane._replace(state={**state, **self._active(choice)})
-        candidates, dev = by_site(state, "memory", self.candidates), by_site(state, "dev", self.dev)
+        candidates, dev = (
+            by_site(state, "memory", self.candidates),
+            by_site(state, "dev", self.dev),
+        )
         known = (state[SPREAD[0]], state[SPREAD[1]]) if SPREAD[0] in state else None
-        look = selection.look_at(forward, candidates, dev, self.sampler.closeness, known)
+        look = selection.look_at(
+            forward, candidates, dev, self.sampler.closeness, known
+        )
         state, choice = self.sampler.refresh(state, look, key, self.memory)
         return lane._replace(state={**state, **self._active(choice)})
 
     def _active(self, choice: Choice) -> State:
         state = {"replay.active": choice.active, "replay.quota": choice.quota}
-        return state | {"replay.share": choice.share} if self.site_weight == "share" else state
+        return (
+            state | {"replay.share": choice.share}
+            if self.site_weight == "share"
+            else state
+        )
 
     def active(self, state: State) -> Choice:
         """The choice that is replayed now."""

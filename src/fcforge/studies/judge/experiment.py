@@ -19,7 +19,12 @@ from fcforge.generators.corr_gauss import class_means
 from fcforge.graphs import edges
 from fcforge.imaging.atlas import atlas_of_names
 from fcforge.models import MODELS
-from fcforge.runner.config import read_component, read_table, read_tables, resolve_dataset
+from fcforge.runner.config import (
+    read_component,
+    read_table,
+    read_tables,
+    resolve_dataset,
+)
 from fcforge.runner.config_files import read_config
 from fcforge.runner.experiment import Seeds
 from fcforge.settings import Size
@@ -81,7 +86,9 @@ def portrait(batch: FCBatch) -> Portrait:
         members = members if members.numel() else (batch.y >= 0).nonzero().flatten()
         nearest = members[(e[members] - means[label]).norm(dim=1).argmin()]
         typical.append(_array(batch.fc[nearest]))
-    return Portrait(typical[0], typical[1], _array(e.mean(0)), _array(spectrum(batch.fc)))
+    return Portrait(
+        typical[0], typical[1], _array(e.mean(0)), _array(spectrum(batch.fc))
+    )
 
 
 def _array(x: Tensor) -> np.ndarray:
@@ -91,7 +98,9 @@ def _array(x: Tensor) -> np.ndarray:
 def write_portraits(path: Path, portraits: Mapping[str, Portrait]) -> None:
     """Keep what the figures show, for ``fcforge report --judge``."""
     arrays = {
-        f"{i}|{name}|{field}": value if value.dtype.kind == "U" else value.astype(np.float32)
+        f"{i}|{name}|{field}": value
+        if value.dtype.kind == "U"
+        else value.astype(np.float32)
         for i, (name, p) in enumerate(portraits.items())
         for field, value in p._asdict().items()
     }
@@ -166,7 +175,9 @@ def _rows(tables: Sequence[Mapping[str, Any]], where: str) -> dict[str, Componen
         make_generator(component)
         if title in rows:
             raise ConfigError(
-                f"two generators are called '{title}'.", where=where, do="Give each a title."
+                f"two generators are called '{title}'.",
+                where=where,
+                do="Give each a title.",
             )
         rows[title] = component
     return rows
@@ -199,7 +210,10 @@ def judge_config(
     summary, portraits = judged.summarise(records), court.portraits()
     write_portraits(out / "portraits.npz", portraits)
     findings = acceptance(summary, asked.check) if asked.check else []
-    where, collapsed = f"Site {names[0]}, seed {asked.seeds[0]}.", judged.collapse_list(records)
+    where, collapsed = (
+        f"Site {names[0]}, seed {asked.seeds[0]}.",
+        judged.collapse_list(records),
+    )
     return Judgement(asked.title, panel, summary, findings, collapsed, where, portraits)
 
 
@@ -218,13 +232,16 @@ class _Court:
     @property
     def make(self) -> Maker:
         """Synthetic subjects of a generator, which is fitted once."""
-        return partial(synthesise, multiple=self.panel.multiple, folder=self.out / "generators")
+        return partial(
+            synthesise, multiple=self.panel.multiple, folder=self.out / "generators"
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Records of all sites; those that are in the folder already are not made again."""
         # All that records depend on, but the sites: another stamp, and they are made anew.
         stamp = json.dumps(
-            [asdict(self.panel), self.seeds, self.cohort.content_sha256()], sort_keys=True
+            [asdict(self.panel), self.seeds, self.cohort.content_sha256()],
+            sort_keys=True,
         )
         path = self.out / RECORDS
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -242,8 +259,12 @@ class _Court:
 
     def fit_together(self) -> None:
         """Fit every generator on all sites and seeds side by side, where a GPU can do so."""
-        sites = [(split_site(self.cohort, n, s), s) for n in self.names for s in self.seeds]
-        asked = [(site.learning(with_val=True), (seed, site.name)) for site, seed in sites]
+        sites = [
+            (split_site(self.cohort, n, s), s) for n in self.names for s in self.seeds
+        ]
+        asked = [
+            (site.learning(with_val=True), (seed, site.name)) for site, seed in sites
+        ]
         for row, component in self.panel.rows.items():
             if component is not None:
                 folder = self.out / "generators"

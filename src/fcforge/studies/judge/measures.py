@@ -117,7 +117,9 @@ def topology(fc: Tensor, density: float = 0.15) -> dict[str, Tensor]:
 def _efficiency(a: Tensor) -> Tensor:
     """Mean 1/d over pairs; unreachable pairs count 0."""
     rois = a.shape[-1]
-    steps = np.stack([shortest_path(graph, unweighted=True) for graph in a.cpu().numpy()])
+    steps = np.stack(
+        [shortest_path(graph, unweighted=True) for graph in a.cpu().numpy()]
+    )
     steps[:, range(rois), range(rois)] = np.inf
     return torch.from_numpy((1 / steps).sum((1, 2)) / (rois * (rois - 1))).to(a)
 
@@ -127,7 +129,9 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
     b = a - degree[:, :, None] * degree[:, None, :] / edges2[:, None, None]
     # Collapsed generators give near-copies of one sparse graph with hundreds of equal eigenvalues,
     # on which float32 eigh may not converge; a ramp far below any gap of interest separates them.
-    ramp = torch.linspace(0.0, 1e-6, a.shape[-1], dtype=torch.float64, device=a.device).diag()
+    ramp = torch.linspace(
+        0.0, 1e-6, a.shape[-1], dtype=torch.float64, device=a.device
+    ).diag()
     leading = torch.linalg.eigh(b.double() + ramp).eigenvectors[..., -1]
     side = torch.where(leading < 0, -1.0, 1.0).to(b.dtype)
     return torch.einsum("ni,nij,nj->n", side, b, side) / (2 * edges2)
@@ -135,7 +139,9 @@ def _bisection_modularity(a: Tensor, degree: Tensor) -> Tensor:
 
 def shape_of_graphs(reference: Tensor, fc: Tensor) -> dict[str, float]:
     """Spectrum distance and topology distances of two sets of FC matrices."""
-    out = {"spectrum_distance": float((spectrum(fc) - spectrum(reference)).abs().mean())}
+    out = {
+        "spectrum_distance": float((spectrum(fc) - spectrum(reference)).abs().mean())
+    }
     real, fake = topology(reference), topology(fc)
     for name in real:
         a, b = real[name].cpu().numpy(), fake[name].cpu().numpy()
@@ -170,7 +176,11 @@ def mmd(
     """
     both = torch.cat([a, b])
     squared = torch.cdist(both, both).square()
-    width = squared[squared > 0].median() if bool((squared > 0).any()) else squared.new_ones(())
+    width = (
+        squared[squared > 0].median()
+        if bool((squared > 0).any())
+        else squared.new_ones(())
+    )
     kernel = torch.exp(-squared / width).cpu().numpy()
     np.fill_diagonal(kernel, 0.0)
     n, m = len(a), len(b)
@@ -185,10 +195,15 @@ def mmd(
 
     seen = statistic(np.arange(n + m))
     null = [statistic(rng.permutation(n + m)) for _ in range(permutations)]
-    return {"mmd2": float(seen), "mmd_p": (1 + sum(x >= seen for x in null)) / (1 + permutations)}
+    return {
+        "mmd2": float(seen),
+        "mmd_p": (1 + sum(x >= seen for x in null)) / (1 + permutations),
+    }
 
 
-def ridge_scores(x: Tensor, target: Tensor, query: Tensor, per_subject: float) -> Tensor:
+def ridge_scores(
+    x: Tensor, target: Tensor, query: Tensor, per_subject: float
+) -> Tensor:
     """Ridge regression on standardised features, in its dual form; scores of `query` (m,).
 
     Parameters
@@ -208,7 +223,9 @@ def ridge_scores(x: Tensor, target: Tensor, query: Tensor, per_subject: float) -
     return b @ (a.T @ w) + t.mean()
 
 
-def classifier_test(a: Tensor, b: Tensor, rng: np.random.Generator, folds: int = 5) -> float:
+def classifier_test(
+    a: Tensor, b: Tensor, rng: np.random.Generator, folds: int = 5
+) -> float:
     """C2ST: cross-validated AUROC of a ridge classifier between two sets; 0.5 is best.
 
     References

@@ -17,7 +17,10 @@ from fcforge.studies.judge.summary import REAL
 from fcforge.studies.judge.utility import Task, add_utility
 from fcforge.types import Component, FCBatch, Site, Training
 
-REFERENCES = {"bootstrap": Component("bootstrap"), "corr_gauss": Component("corr_gauss")}
+REFERENCES = {
+    "bootstrap": Component("bootstrap"),
+    "corr_gauss": Component("corr_gauss"),
+}
 COLLAPSED_VARIANCE = 0.2
 
 
@@ -93,7 +96,9 @@ class JudgedSet(NamedTuple):
     @property
     def augmented(self) -> FCBatch:
         """Real subjects plus as many synthetic ones."""
-        added = [] if self.is_real else [self.synthetic.select(slice(0, len(self.train)))]
+        added = (
+            [] if self.is_real else [self.synthetic.select(slice(0, len(self.train)))]
+        )
         return FCBatch.concat([self.train, *added])
 
 
@@ -109,7 +114,9 @@ def judge_all(
         tasks["tstr"].append(Task(s.synthetic, s.test, s.seed))
         tasks["aug"].append(Task(s.augmented, s.test, s.seed))
     for prefix, models in (("tstr", panel.classifiers), ("aug", panel.augment)):
-        add_utility(out, prefix, tasks[prefix], models, panel.training, device, panel.lanes)
+        add_utility(
+            out, prefix, tasks[prefix], models, panel.training, device, panel.lanes
+        )
     return out
 
 
@@ -138,16 +145,23 @@ def judge_site(
     records: list[dict[str, Any]] = []
     sets = []
     for seed, site in sites.items():
-        train, test = (to_device(b, device) for b in (site.learning(with_val=True), site.test))
+        train, test = (
+            to_device(b, device) for b in (site.learning(with_val=True), site.test)
+        )
         for row, component in panel.rows.items():
-            fc, said = make(component, train, site.name, seed) if component else (train, {})
+            fc, said = (
+                make(component, train, site.name, seed) if component else (train, {})
+            )
             fake = to_device(fc, device)
             sets.append(JudgedSet(train, test, fake, seed, dict(said), row == REAL))
             place = {"site": site.name, "seed": seed, "row": row}
             records.append({**place, "diagnostics": dict(said)})
             say(f"{site.name} seed {seed} {row}: made")
     found = judge_all(sets, panel, device)
-    return [{**record, "numbers": numbers} for record, numbers in zip(records, found, strict=True)]
+    return [
+        {**record, "numbers": numbers}
+        for record, numbers in zip(records, found, strict=True)
+    ]
 
 
 def to_device(batch: FCBatch, device: torch.device | str) -> FCBatch:
@@ -194,7 +208,9 @@ def judge(
         Numbers by name; ``tstr_<model>_<acc|pre|rec|f1|auc>``, ``aug_<model>_...``; and
         ``warnings``, a list of sentences.
     """
-    asked = Panel({}, tuple(classifiers), tuple(augment), training=training or Training())
+    asked = Panel(
+        {}, tuple(classifiers), tuple(augment), training=training or Training()
+    )
     one = JudgedSet(real_train, real_test, synthetic, seed, dict(diagnostics or {}))
     return judge_all([one], asked, device)[0]
 
@@ -226,7 +242,9 @@ def judge_fidelity(
     }
 
 
-def collapse_warnings(numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]) -> list[str]:
+def collapse_warnings(
+    numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
+) -> list[str]:
     """Sentences on collapse: no active unit, or next to no variance within a class."""
     found = []
     if diagnostics.get("active_units") == 0:
@@ -240,10 +258,15 @@ def collapse_warnings(numbers: Mapping[str, Any], diagnostics: Mapping[str, Any]
 
 
 def _check(train: FCBatch, test: FCBatch, synthetic: FCBatch) -> None:
-    for name, batch in (("training", train), ("held-out", test), ("synthetic", synthetic)):
+    for name, batch in (
+        ("training", train),
+        ("held-out", test),
+        ("synthetic", synthetic),
+    ):
         if len(batch) < 4:
             raise DataError(
-                f"{len(batch)} {name} subjects are too few to judge (at least 4).", where="judge"
+                f"{len(batch)} {name} subjects are too few to judge (at least 4).",
+                where="judge",
             )
         if not bool(torch.isfinite(batch.fc).all()):
             raise DataError(f"{name} FC holds NaN or infinity.", where="judge")

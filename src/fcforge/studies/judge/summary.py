@@ -17,9 +17,12 @@ from scipy.stats import t as student
 REAL = "real"
 # Rows of the judge and what the paper calls them.
 OPTIONS = {
-    REAL: "No augmentation", "regate": "ReGate", "brainnetgan": "BrainNetGAN",
-    "gr_spd_gan": "GR-SPD-GAN", "fcm_vae": "FCM-VAE",
-}  # fmt: skip
+    REAL: "No augmentation",
+    "regate": "ReGate",
+    "brainnetgan": "BrainNetGAN",
+    "gr_spd_gan": "GR-SPD-GAN",
+    "fcm_vae": "FCM-VAE",
+}
 WITHOUT = ("w/o node feature", "w/o LAE", "w/o SGE")
 ABLATIONS = {"fcm_vae": "full framework", **dict(zip(WITHOUT, WITHOUT, strict=True))}
 
@@ -43,7 +46,9 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, float]]:
+def by_seed(
+    records: Sequence[Mapping[str, Any]],
+) -> dict[tuple[str, str], dict[int, float]]:
     """Row and metric to its mean over sites, seed by seed."""
     cells: dict[tuple[str, str], dict[int, list[float]]] = {}
     for record in records:
@@ -51,7 +56,10 @@ def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[
             if isinstance(value, int | float):
                 seeds = cells.setdefault((record["row"], name), defaultdict(list))
                 seeds[record["seed"]].append(float(value))
-    return {k: {s: float(np.mean(v)) for s, v in seeds.items()} for k, seeds in cells.items()}
+    return {
+        k: {s: float(np.mean(v)) for s, v in seeds.items()}
+        for k, seeds in cells.items()
+    }
 
 
 def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
@@ -81,14 +89,21 @@ class Requirement(NamedTuple):
     ok: bool
 
 
-def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[Requirement]:
+def acceptance(
+    summary: Mapping[str, Mapping[str, Interval]], row: str
+) -> list[Requirement]:
     """The careful generator's requirements on the means over sites and seeds."""
     mine, real = summary[row], summary[REAL]
     ratio = mine["class_difference_r"].mean / real["class_difference_r"].mean
     gap = best_tstr(summary, REAL) - best_tstr(summary, row)
     checks = [
         ("within-class edge variance ratio", mine["variance_ratio"].mean, 0.6, 1.4),
-        ("edge-mean r with the training subjects", mine["edge_mean_r"].mean, 0.98, math.inf),
+        (
+            "edge-mean r with the training subjects",
+            mine["edge_mean_r"].mean,
+            0.98,
+            math.inf,
+        ),
         ("class-difference r / real sample's", ratio, 0.8, math.inf),
         ("train-on-real minus train-on-synthetic accuracy", gap, -math.inf, 0.02),
         ("positive semidefinite share", mine["psd_share"].mean, 0.95, math.inf),
@@ -96,7 +111,8 @@ def acceptance(summary: Mapping[str, Mapping[str, Interval]], row: str) -> list[
     if "active_units" in mine:
         checks.insert(0, ("active units", mine["active_units"].mean, 8, math.inf))
     return [
-        Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi)) for what, x, lo, hi in checks
+        Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi))
+        for what, x, lo, hi in checks
     ]
 
 
@@ -118,7 +134,9 @@ def collapse_list(records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 @cache
 def _printed() -> dict[tuple[str, str], str]:
-    text = files("fcforge.studies.judge").joinpath("paper.csv").read_text(encoding="utf-8")
+    text = (
+        files("fcforge.studies.judge").joinpath("paper.csv").read_text(encoding="utf-8")
+    )
     _, *lines = csv.reader(text.splitlines())
     return {(classifier, row): " / ".join(four) for classifier, row, *four in lines}
 

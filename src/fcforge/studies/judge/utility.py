@@ -21,7 +21,13 @@ from fcforge.types import Component, FCBatch, Training
 
 # 1e4 at NYU's 120 training subjects, the untuned value of BASELINES.md.
 RIDGE_PER_SUBJECT = 80.0
-METRICS = {"acc": "accuracy", "pre": "precision", "rec": "sensitivity", "f1": "f1", "auc": "auroc"}
+METRICS = {
+    "acc": "accuracy",
+    "pre": "precision",
+    "rec": "sensitivity",
+    "f1": "f1",
+    "auc": "auroc",
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,9 @@ class Task:
 
 def summarise(scores: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """ACC, PRE, REC, F1 and AUC of P(patient) against diagnoses."""
-    return {short: float(cell_values(scores, y, name)) for short, name in METRICS.items()}
+    return {
+        short: float(cell_values(scores, y, name)) for short, name in METRICS.items()
+    }
 
 
 def linear_scores(task: Task) -> np.ndarray:
@@ -70,22 +78,30 @@ def network_scores(
 
 
 def _train_together(
-    tasks: Sequence[Task], model: Component, training: Training, device: torch.device | str
+    tasks: Sequence[Task],
+    model: Component,
+    training: Training,
+    device: torch.device | str,
 ) -> list[np.ndarray]:
     learner = Learner(Finetune(), make_model(model, tasks[0].train.n_rois))
     bench = Bench(str(device))
     jobs = []
     for i, task in enumerate(tasks):
         view = bench.show(f"judge {i}", task.train, task.seed)
-        jobs.append(Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",)))
+        jobs.append(
+            Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",))
+        )
     done = learn_site(learner, jobs, bench.bank, training)
     return [
-        _score(learner, lane, task.test, device) for lane, task in zip(done, tasks, strict=True)
+        _score(learner, lane, task.test, device)
+        for lane, task in zip(done, tasks, strict=True)
     ]
 
 
 @torch.no_grad()
-def _score(learner: Learner, lane: Lane, test: FCBatch, device: torch.device | str) -> np.ndarray:
+def _score(
+    learner: Learner, lane: Lane, test: FCBatch, device: torch.device | str
+) -> np.ndarray:
     inputs = learner.model.prepare(test.fc.to(device))
     logits = learner.method.logits(learner.model, lane, inputs)
     return torch.softmax(logits, -1)[:, 1].float().cpu().numpy()
@@ -103,7 +119,9 @@ def classify(
         scores = [linear_scores(t) for t in tasks]
     else:
         scores = network_scores(tasks, Component(classifier), training, device, lanes)
-    return [summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)]
+    return [
+        summarise(s, t.test.y.cpu().numpy()) for s, t in zip(scores, tasks, strict=True)
+    ]
 
 
 def add_utility(
