@@ -1,0 +1,1 @@
+"""What hospitals exchange: signed records, and the models that are made of them."""

@@ -1,0 +1,142 @@
+"""Temperature, strangeness and quality by hand; hemispheres told apart by their asymmetry."""
+
+import numpy as np
+import pytest
+
+from fcforge.errors import DataError
+from fcforge.exchange.scan_checks import (
+    DISTANCES,
+    Known,
+    Reference,
+    asymmetry,
+    fit_temperature,
+    limits,
+    partners,
+    quality,
+    require_labels,
+    side_distance,
+    side_fit,
+    strangeness,
+)
+from fcforge.sites.cohort import upper_from_fc
+
+R, N = 24, 40
+ALTERNATING = np.arange(R) ^ 1
+HALVES = (np.arange(R) + R // 2) % R
+
+
+def brains(places: np.ndarray, n: int, seed: int) -> np.ndarray:
+    """FC of people whose partners are strongly connected and whose halves differ."""
+    rng = np.random.default_rng(seed)
+    both, one = np.random.default_rng(0).standard_normal((2, R, 12))
+    loading = both + both[places] + 0.7 * one
+    noise = 3 * rng.standard_normal((n, 40, R))
+    series = rng.standard_normal((n, 40, 12)) @ loading.T + noise
+    return np.stack([np.corrcoef(s.T) for s in series]).astype(np.float32)
+
+
+def swapped(fc: np.ndarray) -> np.ndarray:
+    return fc[:, ALTERNATING][:, :, ALTERNATING]
+
+
+@pytest.mark.parametrize("places", [ALTERNATING, HALVES])
+def test_pairs_are_told_from_the_mean(places):
+    mean = upper_from_fc(brains(places, 40, 1)).mean(0)
+    np.testing.assert_array_equal(partners(mean), places)
+
+
+def test_without_pairs_nothing_is_said():
+    mean = np.random.default_rng(0).standard_normal(R * (R - 1) // 2)
+    assert partners(mean) is None
+    assert side_fit(mean, mean[None]) is None
+    assert side_distance(mean, mean[None]).tolist() == [0.0]
+    assert partners(np.ones(45)) is None  # ten ROIs
+
+
+def test_asymmetry_by_hand():
+    upper = np.array([[0.9, 0.1, 0.2, 0.3, 0.4, 0.8]])  # 12 13 14 23 24 34
+    found = asymmetry(upper, np.array([1, 0, 3, 2]))  # partners 12 and 34
+    np.testing.assert_allclose(found, [[0.0, -0.3, -0.1, 0.1, 0.3, 0.0]], atol=1e-12)
+
+
+def test_the_sign_turns_with_the_hemispheres():
+    fc = brains(ALTERNATING, 2 * N, 1)
+    mean = upper_from_fc(fc[:N]).mean(0)
+    right = side_fit(mean, upper_from_fc(fc[N:]))
+    wrong = side_fit(mean, upper_from_fc(swapped(fc[N:])))
+    assert right.min() > 0.2
+    np.testing.assert_allclose(wrong, -right, atol=1e-5)
+
+
+def test_a_swapped_scan_is_strange_at_the_site_it_resembles_most():
+    fc = brains(ALTERNATING, 3 * N, 1)
+    shuffled = fc[:, ::-1][:, :, ::-1]
+    known = []
+    for name, mine in (("A", fc[: 2 * N]), ("B", shuffled[: 2 * N])):
+        reference = Reference.of(mine)
+        known.append(Known(name, reference, limits(reference, mine)))
+    odd, why = strangeness(known, np.concatenate([fc[-4:], swapped(fc[-4:])]))
+    assert (odd[:4] <= 1).all()
+    assert (odd[4:] > 1).all()
+    assert why[0].startswith("nearest site A")
+    assert why[4].startswith("nearest site A")
+    generous = Known("A", known[0].reference, dict.fromkeys(DISTANCES, 1e9))
+    odd, why = strangeness([generous], swapped(fc[-4:]))
+    assert (odd > 1).all()
+    assert why[0] == "nearest site A, left and right look swapped"
+
+
+def test_temperature_by_hand():
+    # every subject has log odds -2; 3 of 4 are controls: sigma(2/T) = 3/4 => T = 2 / log 3
+    y = np.arange(4000) % 4 == 0
+    assert fit_temperature(np.full(4000, -2.0), y) == pytest.approx(
+        2 / np.log(3), rel=0.01
+    )
+    # one subject decides little: the prior keeps T near 1
+    assert 0.6 < fit_temperature(np.array([-9.0]), np.array([0])) <= 1.01
+
+
+def test_distance_by_hand():
+    """Two ROIs, one edge: the Mahalanobis distance is |z - mean| / sd."""
+    r = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+    fc = np.tile(np.eye(2), (5, 1, 1))
+    fc[:, 0, 1] = r
+    fc[:, 1, 0] = r
+    reference = Reference.of(fc)
+    found = reference.distances(fc)
+    z = np.arctanh(r)
+    expected = np.abs(z - z.mean()) / z.std(ddof=1)
+    np.testing.assert_allclose(found["inside"], expected, atol=1e-9)
+    np.testing.assert_allclose(found["outside"], 0, atol=1e-9)
+    # mean + 2.576 sd of what the five have, times sqrt((n + 1) / (n - k - 2)) for the sixth
+    bound = (expected.mean() + 2.576 * expected.std(ddof=1)) * np.sqrt(6 / (5 - 1 - 2))
+    assert limits(reference, fc)["inside"] == pytest.approx(bound, rel=1e-3)
+
+
+def test_pattern_by_hand():
+    """Three ROIs: the correlation of a scan's three edges with the mean's three."""
+    rng = np.random.default_rng(0)
+    fc = np.stack([np.corrcoef(rng.standard_normal((3, 9))) for _ in range(6)])
+    scan = np.corrcoef(rng.standard_normal((3, 9)))[None]
+    mean = np.arctanh(upper_from_fc(fc)).mean(0)
+    expected = 1 - np.corrcoef(np.arctanh(upper_from_fc(scan))[0], mean)[0, 1]
+    found = Reference.of(fc).distances(scan)
+    assert float(found["pattern"][0]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_quality_by_hand():
+    found = quality(np.array([2.0, -1.0, 1.0, -3.0]), np.array([1, 1, 0, 0]))
+    assert found["accuracy"] == 0.5
+    assert found["auroc"] == 0.75
+    assert found["majority"] == 0.5
+
+
+def test_diagnoses_that_are_turned_round_are_refused_unless_accepted():
+    odds = np.linspace(-2.0, 2.0, 20)
+    y = (odds < 0).astype(int)
+    with pytest.raises(DataError) as refused:
+        require_labels(odds, y, accept=False)
+    assert "0.00" in refused.value.what
+    assert require_labels(odds, y, accept=True)
+    assert not require_labels(odds, 1 - y, accept=False)
+    assert not require_labels(odds, np.ones(20), accept=False)  # nobody to compare with
