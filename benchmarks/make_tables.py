@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
 
 import paper_tables  # noqa: E402
-from paper_tables import Finished, split  # noqa: E402
+from paper_tables import Finished, shown, split  # noqa: E402
 from scores import read_table  # noqa: E402
 
 from fcforge.report.results import as_csv  # noqa: E402
@@ -43,8 +43,9 @@ MARKED = re.compile(r"(<!-- table (\S+) (.*?) -->\n)(.*?)(<!-- end -->)", re.DOT
 
 @cache
 def read(name: str) -> tuple[Finished, dict[str, Any]]:
-    """A table of results/ and what was told about it."""
-    return read_table(RESULTS / f"{name}.npz")
+    """A table of results/ as pages show it, and what was told about it."""
+    table, told = read_table(RESULTS / f"{name}.npz")
+    return shown(table), told
 
 
 @cache

@@ -52,6 +52,13 @@ def on_529(name: str) -> str:
 
 TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 SHORT: Mapping[str, Sequence[str]] = TOLD.pop("short")
+DROPPED: Sequence[str] = TOLD.pop("dropped")
+
+
+def shown(table: "Finished") -> "Finished":
+    """A table without the rows of learners that are gone."""
+    kept = {k: runs for k, runs in table.groups.items() if k not in DROPPED}
+    return replace(table, groups=kept)
 
 
 def split(text: str, by: str = ",") -> list[str]:

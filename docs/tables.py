@@ -21,7 +21,6 @@ GENERATOR_SOURCES = {
     "gr_spd_gan": "Tan et al. 2022/2025, from the abstract: a reconstruction",
     "corr_gauss": "Archakov and Hansen 2021 (coordinates)",
     "corr_flow": "Collas et al. 2025 (DiffeoCFM)",
-    "dp_flow": "corr_flow by DP-SGD (Abadi et al. 2016)",
     "released": "a public start and one hospital's release",
     "bootstrap": "reference: leaks everything",
     "edge_gauss": "reference: independent edges",

@@ -14,7 +14,6 @@ from fcforge.engine import Job, Learner, learn_site, start_lane
 from fcforge.generators import make_generator
 from fcforge.methods import METHODS, Lane, make_method
 from fcforge.models import make_model
-from fcforge.privacy.template import write_template
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.plan import Plan, make_plan
@@ -44,8 +43,7 @@ QUICK_MODELS: dict[str, dict[str, Any]] = {
 QUICK_METHODS: dict[str, dict[str, Any]] = {
     "forge": {"memory": 8, "candidates": 8, "dev": 4, "replay": 8, "refresh": 1},
     "forge_ridge": {"memory": 8, "candidates": 8, "dev": 4, "rounds": 2},
-    "dp_analytic": {"noise": "seeded"},  # secret noise never repeats
-    "forge_release": {"noise": "seeded"},
+    "forge_release": {"noise": "seeded"},  # secret noise never repeats
 }
 LOG = {"features": "log+diagonal"}
 FEATURES = {"forge_release": LOG, "public_head": LOG}  # of the linear model
@@ -61,19 +59,6 @@ TRAINING = Training(epochs=2, batch_size=8)
 @cache
 def cohort() -> Cohort:
     return simulate("easy", n_rois=R, n_sites=3, scale=0.12, seed=3)
-
-
-def hundred_people() -> FCBatch:
-    """A site large enough to learn something under differential privacy."""
-    found = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=3)
-    return FCBatch.from_numpy(found.fc[:100], found.y[:100])
-
-
-def public_template(folder: Path) -> str:
-    """File with a template of other people, for what may look at public people alone."""
-    outside = simulate("easy", n_rois=R, n_sites=1, scale=1.0, seed=8)
-    write_template(folder / "template.npz", torch.from_numpy(outside.fc), rank=10)
-    return str(folder / "template.npz")
 
 
 def order() -> tuple[str, ...]:

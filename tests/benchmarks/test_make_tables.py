@@ -40,7 +40,7 @@ def test_results_are_small():
 def test_spreadsheets_follow_from_the_scores(name):
     table, about = make_tables.read(name)
     assert re.fullmatch(COMMIT, about["commit"])
-    assert about["machines"].keys() == table.groups.keys()
+    assert about["machines"].keys() >= table.groups.keys()
     assert set(table.groups) <= set(sheet(name))
     for learner in list(table.groups)[::4]:
         runs = [r for r in table.groups[learner] if finite(r)]

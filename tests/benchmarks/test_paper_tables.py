@@ -196,3 +196,9 @@ def test_judged_generators_stand_beside_the_paper(tmp_path):
     assert lines[2].endswith("(0.762) |")
     assert "(0.783)" in lines[3]
     assert "(" not in lines[4]
+
+
+def test_rows_of_learners_that_are_gone_are_not_shown():
+    gone = paper_tables.DROPPED[0]
+    table = Finished({"ER": [], gone: []}, {})
+    assert list(paper_tables.shown(table).groups) == ["ER"]

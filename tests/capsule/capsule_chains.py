@@ -20,10 +20,6 @@ SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
 QUICK: dict[str, LearnerSpec] = {
     "finetune": LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16})),
     "analytic": LearnerSpec(Component("analytic"), Component("linear")),
-    # secret noise never repeats
-    "dp_analytic": LearnerSpec(
-        Component("dp_analytic", {"noise": "seeded"}), Component("linear")
-    ),
     "independent": LearnerSpec(Component("independent"), Component("linear")),
     "majority": LearnerSpec(Component("majority"), Component("linear")),
     "cumulative": LearnerSpec(Component("cumulative"), Component("linear")),

@@ -9,7 +9,6 @@ import torch
 from capsule_chains import N_ROIS, SITES, cohort, quick, settings
 
 from fcforge.capsule import LearnOptions, learn, open_capsule, seal
-from fcforge.capsule.chain import ChainSettings, settings_for
 from fcforge.capsule.contents import summary
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.capsule.ledger import append
@@ -153,18 +152,6 @@ def test_public_people_may_be_the_reference(tmp_path) -> None:
 def test_few_people_are_not_handed_on_as_a_mean() -> None:
     with pytest.raises(DataError, match="9 people to harmonise with"):
         Harmony.to_public("combat", np.stack([np.eye(4)] * 9))
-
-
-def test_exact_means_do_not_go_with_a_promise_of_privacy(tmp_path) -> None:
-    with pytest.raises(
-        CapsuleError, match="breaks the promise of method 'dp_analytic'"
-    ):
-        chain(tmp_path, "combat", "dp_analytic", SITES[:1])
-    forged = settings_for(quick("dp_analytic"), N_ROIS).to_json() | {
-        "harmonise": "combat"
-    }
-    with pytest.raises(CapsuleError, match="breaks the promise"):
-        ChainSettings.from_json(forged)
 
 
 def _changed(harmony, name, place=...):

@@ -220,26 +220,3 @@ def test_a_described_network_cannot_eat_memory(tmp_path) -> None:
     seal(replace(capsule, settings=big, entries=(entry,)), tmp_path / "big.capsule")
     with pytest.raises(CapsuleError, match="larger than the stored one"):
         open_capsule(tmp_path / "big.capsule")
-
-
-def test_a_privacy_budget_is_said_and_so_is_a_void_one(tmp_path) -> None:
-    private = LearnerSpec(
-        Component("dp_analytic", {"epsilon": 2.5}), Component("linear")
-    )
-    out = tmp_path / "dp.capsule"
-    made = learn(
-        None,
-        SITES[0],
-        cohort(),
-        out,
-        settings=settings_for(private, N_ROIS, held_out=0),
-    )
-    said = inspect_words(made)
-    assert summary(made)["privacy_budget"] == {
-        "epsilon": 2.5,
-        "delta": 1e-3,
-        "noise_is_secret": True,
-    }
-    assert any("carry epsilon 2.5 (delta 0.001) per person" in line for line in said)
-    known = inspect_words(open_capsule(chain("dp_analytic", SITES[:1], tmp_path)[0]))
-    assert any("there is no guarantee" in line for line in known)

@@ -4,13 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from capsule_chains import N_ROIS, SITES, cohort, first, settings
+from capsule_chains import SITES, cohort, first, settings
 
-from fcforge.capsule import LearnOptions, learn, settings_for
+from fcforge.capsule import LearnOptions, learn
 from fcforge.capsule.turn import require_budget
 from fcforge.errors import ConfigError, DataError
 from fcforge.sites.simulated import simulate
-from fcforge.types import Component, LearnerSpec
 
 
 def test_diagnoses_that_are_turned_round_are_refused_unless_accepted(tmp_path):
@@ -54,35 +53,7 @@ def test_shuffled_rois_are_noticed_without_their_names(tmp_path):
     assert made.entries[-1]["flags"] == ["accept_scans"]
 
 
-def private(epsilon: float):
-    learner = LearnerSpec(
-        Component("dp_analytic", {"epsilon": epsilon}), Component("linear")
-    )
-    return settings_for(learner, N_ROIS, held_out=0)
-
-
-def test_no_more_than_the_hospital_allows_is_spent(tmp_path):
-    path, said = tmp_path / "a.capsule", list[str]()
-    for most in (0.5, 1.9):
-        with pytest.raises(ConfigError, match=r"spend epsilon 2 per person, more than"):
-            learn(
-                None,
-                SITES[0],
-                cohort(),
-                path,
-                settings=private(2.0),
-                options=LearnOptions(epsilon=most),
-            )
-    asked = LearnOptions(epsilon=2.0)
-    learn(
-        None,
-        SITES[0],
-        cohort(),
-        path,
-        settings=private(2.0),
-        options=replace(asked, say=said.append),
-    )
-    assert said == ["each person of this site spends epsilon 2 (delta 0.001)"]
+def test_a_method_without_a_budget_promises_nothing() -> None:
     with pytest.raises(ConfigError, match="promises nothing"):
         require_budget(settings("majority"), 1.0)
     assert require_budget(settings("majority"), None) == ""

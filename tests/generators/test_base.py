@@ -18,7 +18,6 @@ from fcforge.types import Component, FCBatch
 QUICK: dict[str, dict] = {
     "corr_flow": {"epochs": 2, "steps": 3, "hidden": 16},
     "released": {"noise": "seeded"},
-    "dp_flow": {"steps": 3, "noise": "seeded"},  # secret noise never repeats
     "fcm_vae": {"epochs": 2, "d_model": 16, "d_ff": 16, "d_z": 8},
     "regate": {"epochs": 2, "d_z": 8},
     "brainnetgan": {"steps": 3, "width": 4},

@@ -1,29 +1,21 @@
-"""corr_flow and dp_flow: the velocity field, its integral, what is learnt, spent and recorded."""
+"""corr_flow: the velocity field, its integral, and what is learnt."""
 
 import math
 
 import pytest
 import torch
 
-from fcforge.errors import ConfigError, DataError
-from fcforge.generators import make_generator
 from fcforge.generators.corr_flow import (
     CorrFlow,
-    DPFlow,
     flow_init,
     flow_loss,
     integrate,
-    per_subject_gradients,
-    subject_loss,
     velocity,
 )
 from fcforge.generators.corr_gauss import CorrGauss, class_means
 from fcforge.generators.layers import frozen
 from fcforge.graphs import log_edges
-from fcforge.privacy.mechanisms import sigma_for, spent
 from fcforge.randomness import torch_rng
-from fcforge.types import Component, FCBatch
-from small_world import R, hundred_people, public_template
 
 QUICK = {"epochs": 3, "hidden": 16, "steps": 4}
 
@@ -119,139 +111,3 @@ def test_samples_are_valid_and_say_their_rank(small_site) -> None:
     out = gen.sample(state, torch.arange(20) % 2, torch_rng(1))
     assert torch.linalg.eigvalsh(out.fc.double()).min() > 0
     assert gen.diagnostics(state) == {"rank": 38, "noise_scale": float(state["scale"])}
-
-
-@pytest.fixture(scope="module")
-def site() -> FCBatch:
-    return hundred_people()
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory) -> str:
-    return public_template(tmp_path_factory.mktemp("public"))
-
-
-def test_per_subject_gradients_equal_the_loop() -> None:
-    params = flow_init(3, 8, torch_rng(0), gain=1.0)
-    x1, x0 = (
-        torch.randn(5, 3, generator=torch_rng(3)),
-        torch.randn(5, 4, 3, generator=torch_rng(4)),
-    )
-    y, t = torch.tensor([0, 1, 1, 0, 1]), torch.rand(5, 4, generator=torch_rng(5))
-    found = per_subject_gradients(params, x1, y, x0, t)
-    for i in range(5):
-        leaf = {k: v.clone().requires_grad_() for k, v in params.items()}
-        subject_loss(leaf, x1[i], y[i], x0[i], t[i]).backward()
-        for k, v in leaf.items():
-            torch.testing.assert_close(found[k][i], v.grad, atol=1e-6, rtol=1e-5)
-
-
-def test_flow_spends_what_it_says_and_keeps_only_public_numbers(site, template) -> None:
-    made = DPFlow(
-        public=template,
-        epsilon=4.0,
-        rank=4,
-        hidden=8,
-        steps=20,
-        draws=2,
-        noise="seeded",
-    )
-    state = made.fit(site, torch_rng(0))
-    rate = 64 / len(site)
-    assert float(state["epsilon"]) <= 4.0 + 1e-6
-    found = spent(rate, float(state["sigma"]), 20, 1e-3)
-    assert float(state["epsilon"]) == pytest.approx(found, rel=1e-4)
-    other = FCBatch(site.fc.flip(0).mul(0.5) + 0.5 * torch.eye(R), site.y.flip(0))
-    again = made.fit(other, torch_rng(0))
-    trained = {k for k in state if not torch.equal(state[k], again[k])}
-    assert trained
-    assert all(
-        k.startswith("flow.") for k in trained
-    )  # nothing else depends on the subjects
-    assert int(state["secret"]) == 0
-
-
-def test_flow_without_noise_learns_a_planted_class_difference() -> None:
-    made = DPFlow(rank=4, hidden=16, clip=100.0, steps=300, lr=1e-2, noise="seeded")
-    y = torch.arange(200) % 2
-    scores = torch.randn(200, 4, generator=torch_rng(0))
-    scores[:, 0] += 3.0 * y
-    params = made._train(scores, y, 0.5, 0.0, torch_rng(1))
-    x0 = torch.randn(200, 4, generator=torch_rng(2))
-    x1 = integrate(params, x0, y, 10)
-    shift = x1[y == 1].mean(0) - x1[y == 0].mean(0)
-    assert float(shift[0]) == pytest.approx(3.0, abs=0.6)
-    assert float(shift[1:].abs().max()) < 0.7
-    # drowned in noise it learns nothing of the kind
-    noisy = made._train(scores, y, 0.5, 50.0, torch_rng(1))
-    lost = integrate(noisy, x0, y, 10)
-    assert abs(float(lost[y == 1, 0].mean() - lost[y == 0, 0].mean()) - 3.0) > 1.0
-
-
-def test_flow_makes_correlation_matrices(site, template) -> None:
-    made = make_generator(
-        Component("dp_flow", {"public": template, "steps": 5, "rank": 8})
-    )
-    out = made.sample(
-        made.fit(site, torch_rng(0)), torch.tensor([0, 1, 1]), torch_rng(1)
-    )
-    assert float(torch.linalg.eigvalsh(out.fc).min()) > 0
-    assert made.diagnostics(made.fit(site, torch_rng(0)))["secret"] == 1.0
-
-
-def test_the_noise_is_the_smallest_that_keeps_the_budget(site) -> None:
-    made = DPFlow(
-        epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=25, draws=2
-    )
-    sigma = float(made.fit(site, torch_rng(0))["sigma"])
-    assert sigma == pytest.approx(sigma_for(2.0, 1e-2, 0.25, 10), rel=1e-5)
-    assert spent(0.25, sigma, 10, 1e-2) <= 2.0 + 1e-5
-    assert spent(0.25, 0.99 * sigma, 10, 1e-2) > 2.0
-    # more people than a batch holds: everyone is in every step, and the noise is higher
-    everyone = DPFlow(
-        epsilon=2.0, delta=1e-2, rank=4, hidden=8, steps=10, batch_size=500, draws=2
-    )
-    assert float(everyone.fit(site, torch_rng(0))["sigma"]) > 1.5 * sigma
-
-
-def test_secret_noise_does_not_follow_the_seed(site) -> None:
-    made = DPFlow(rank=4, hidden=8, steps=3, draws=2)
-    one, two = (made.fit(site, torch_rng(0)) for _ in range(2))
-    assert int(one["secret"]) == 1
-    assert not torch.equal(one["flow.out.weight"], two["flow.out.weight"])
-
-
-def test_counts_of_people_are_not_in_the_state(site) -> None:
-    made = DPFlow(rank=4, hidden=8, steps=2, draws=2, noise="seeded")
-    assert made.fit(site, torch_rng(0))["counts"].tolist() == [1, 1]
-    controls = site.select(site.y == 0)
-    state = made.fit(controls, torch_rng(0))
-    assert state["counts"].tolist() == [1, 0]
-    with pytest.raises(DataError, match="diagnosis 1 was asked"):
-        made.sample(state, torch.tensor([1]), torch_rng(1))
-
-
-def test_before_training_samples_are_public(site, template) -> None:
-    """The flow starts as the identity: without a step it draws from the template alone."""
-    made = DPFlow(
-        public=template, rank=6, steps=1, lr=1e-30, noise="seeded", clip=1e-12
-    )
-    state = made.fit(site, torch_rng(0))
-    other = made.fit(site.select(slice(0, 30)), torch_rng(0))
-    y = torch.tensor([0, 1, 0])
-    fc = [made.sample(s, y, torch_rng(4)).fc for s in (state, other)]
-    torch.testing.assert_close(*fc, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"epsilon": 0.0}, "epsilon = 0.0 is too small"),
-        ({"delta": 1.0}, "delta = 1.0 is not a fraction"),
-        ({"noise": "none"}, "noise = 'none' is unknown"),
-        ({"steps": 0}, "steps = 0 is too small"),
-    ],
-)
-def test_a_budget_that_means_nothing_is_refused(setting, words) -> None:
-    with pytest.raises(ConfigError, match=words):
-        DPFlow(**setting)

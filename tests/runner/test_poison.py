@@ -46,7 +46,6 @@ SMALL = {
     "brainnetgan": {"steps": 1, "n_critic": 1},
     "gr_spd_gan": {"steps": 1, "n_critic": 1, "width": 8},
     "corr_flow": {"epochs": 1, "hidden": 8, "steps": 2, "rank": 4},
-    "dp_flow": {"noise": "seeded", "steps": 2, "rank": 4},
     "released": {"noise": "seeded"},
 }
 

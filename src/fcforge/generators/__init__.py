@@ -9,7 +9,6 @@ brainnetgan    WGAN-GP with cross-shaped kernels (paper's rival)           proje
 gr_spd_gan     graph-regularised WGAN on SPD matrices (paper's rival)      construction
 corr_gauss     class Gaussian in off-log coordinates                       construction
 corr_flow      flow matching in off-log coordinates                        construction
-dp_flow        flow in public coordinates by DP-SGD                        construction
 bootstrap      real subjects drawn again (leaky reference)                 being real
 edge_gauss     independent edges (calibration point)                       nothing
 released       a public start and the site's release                       construction

@@ -1,7 +1,5 @@
 """Ridge in closed form: by hand, and equal to scikit-learn's on the data of all sites."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from fcforge.methods.shared.ridge import (
     add_to_root,
     balance_classes,
     dual_ridge,
-    private_ridge,
     ridge_from_root,
 )
 
@@ -148,17 +145,3 @@ def test_balance_by_hand():
     assert half.tolist() == pytest.approx([one, one, one, one * 3**0.5, 2, 2])
     alone = balance_classes(mass[:3], y[:3], site[:3], 0.5)  # a site of one class
     assert alone.tolist() == pytest.approx([1, 1, 1])
-
-
-def test_private_ridge_by_hand() -> None:
-    # two people x = -1, 1 with labels -1, 1: w = 2 / (2 + 2 penalty), no noise
-    moments = torch.tensor([[2.0, 0, 0], [0, 2, 2], [0, 2, 2]], dtype=torch.float64)
-    weight, bias = private_ridge(moments, 0.0, 1.0)
-    assert float(weight) == pytest.approx(0.5)
-    assert float(bias) == pytest.approx(0.0)
-    weight, _ = private_ridge(moments, 1.0, 0.0)
-    assert float(weight) == pytest.approx(2 / (2 + math.sqrt(2)))
-    # noise has made X'X negative: still finite, still shrunk
-    moments[1, 1] = -5.0
-    weight, _ = private_ridge(moments, 1.0, 1.0)
-    assert float(weight) == pytest.approx(2 / (2 + math.sqrt(2)))

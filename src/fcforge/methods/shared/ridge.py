@@ -1,4 +1,4 @@
-r"""Ridge regression on edges, three ways: of weighted subjects, of a root, of noisy moments.
+r"""Ridge regression on edges, two ways: of weighted subjects, and of a root.
 
 .. math:: \min_{w, b} \sum_i m_i\,(t_i - b - x_i^\top w)^2 + \alpha\,\|w\|^2
 
@@ -221,30 +221,3 @@ def ridge_from_root(
     weight = (z.T @ dual) / sd
     bias = (one @ t) / n - mean @ weight
     return Ridge(weight, bias, alpha, torch.tensor(gcv(alpha), dtype=root.dtype))
-
-
-def private_ridge(
-    moments: Tensor, noise: float, penalty: float
-) -> tuple[Tensor, Tensor]:
-    """Weights (k,) and bias of ridge from noisy moments of [1, x, t] (q, q).
-
-    The noise of X'X has a spectral norm of about noise sqrt(2 k): that much is added to the
-    penalty, so that no direction made of noise alone gets a large weight.
-
-    Parameters
-    ----------
-    moments : Tensor of shape (k + 2, k + 2), float64
-    noise : float
-        Standard deviation of the off-diagonal noise of X'X.
-    penalty : float
-        Ridge penalty per person.
-    """
-    k = moments.shape[0] - 2
-    n = moments[0, 0].clamp(min=1.0)
-    mean, rate = moments[0, 1:-1] / n, (moments[0, -1] / n).clamp(-1.0, 1.0)
-    cov = moments[1:-1, 1:-1] - n * torch.outer(mean, mean)
-    values, vectors = torch.linalg.eigh(0.5 * (cov + cov.mT))
-    floor = penalty * n + noise * math.sqrt(2 * k)
-    along = vectors.mT @ (moments[1:-1, -1] - n * mean * rate)
-    weight = vectors @ (along / (values.clamp(min=0.0) + floor))
-    return weight, rate - mean @ weight
