@@ -64,7 +64,7 @@ def measured(
     rng = np.random.default_rng(0)
     train = rng.permutation(len(cohort)) % 4 > 0
     found = model.fit(cohort.fc[train], cohort.y[train]).explain(cohort.fc[~train][:60])
-    moved, random = found.deletion.explained.numpy(), found.deletion.random.numpy()
+    moved, random = found.deletion.explained, found.deletion.random
     right = model.predict(cohort.fc[~train]) == cohort.y[~train]
     gap = np.abs(found.gap) / np.abs(found.contribution).sum(1)
     row: dict[str, Any] = {

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import spearmanr
 from small_consortium import people, sites, start
 
-from fcforge.capsule.explanation import Stability
 from fcforge.errors import DataError
 from fcforge.estimator import ForgeClassifier, InputError, edge_stability
+from fcforge.exchange.explanation import Stability
 from fcforge.imaging.atlas import Atlas
 from fcforge.sites.recipes import atlas_of, recipe_of
 from fcforge.sites.simulated import _population, simulate
@@ -47,13 +47,22 @@ def test_edges_of_nilearn_give_the_same(fitted, cohort):
     np.testing.assert_allclose(a.contribution, b.contribution, atol=1e-5)
 
 
-def test_the_sign_is_that_of_the_second_class(cohort):
-    """ASD is the patients' class and comes first in sorted order."""
-    y = np.where(cohort.y == 1, "ASD", "TC")
-    turned = ForgeClassifier().fit(cohort.fc, y).explain(cohort.fc[:2])
-    plain = ForgeClassifier().fit(cohort.fc, cohort.y).explain(cohort.fc[:2])
-    assert turned.positive == "TC"
-    np.testing.assert_allclose(turned.contribution, -plain.contribution, atol=1e-12)
+@pytest.mark.parametrize("positive", ["ASD", "TC"])
+def test_contributions_speak_for_the_patients_whatever_they_are_called(
+    cohort, positive
+):
+    """ASD comes first in sorted order; `positive` decides, not the alphabet."""
+    y = np.where(cohort.y == 1, positive, "TC" if positive == "ASD" else "ASD")
+    named = ForgeClassifier(positive=positive).fit(cohort.fc, y)
+    plain = ForgeClassifier().fit(cohort.fc, cohort.y)
+    expected = plain.explain(cohort.fc[:2])
+    found = named.explain(cohort.fc[:2])
+    assert found.positive == positive
+    np.testing.assert_allclose(found.contribution, expected.contribution, atol=1e-12)
+    stable = edge_stability(
+        named, cohort.fc, y, draws=2
+    )  # other halves, the same signs
+    assert np.corrcoef(stable.weight, expected.slope[0])[0, 1] > 0.5
 
 
 def test_releases_with_covariates():

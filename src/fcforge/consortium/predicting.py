@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fcforge.capsule import explanation, prediction, sealing
+from fcforge.capsule import prediction, sealing
 from fcforge.capsule.contents import Capsule, Sites, require_fit
 from fcforge.capsule.home import Home, Threshold
 from fcforge.capsule.judging import probability
@@ -21,9 +21,11 @@ from fcforge.consortium import files, learning
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import Covariates
 from fcforge.errors import DataError, at
-from fcforge.graphs import from_log_features, log_features
+from fcforge.exchange import explanation
+from fcforge.exchange.explanation import Attribution, LogHead, Scored
+from fcforge.graphs import from_log_features
 from fcforge.imaging.atlas import Atlas
-from fcforge.models.attribution import Scorer
+from fcforge.models.attribution import Scorer, attribute, slope_at
 from fcforge.privacy.measures import Measured
 from fcforge.runner import learners
 from fcforge.sites.check import require_valid
@@ -222,17 +224,50 @@ def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
     )
 
 
-def scorer_of(model: Either) -> Scorer:
+@dataclass(frozen=True)
+class LaneScore:
+    """A chain's log odds, to be explained: arrays in, arrays out."""
+
+    scorer: Scorer
+
+    @property
+    def exact(self) -> bool:
+        """Whether contributions are the terms of a linear model."""
+        return self.scorer.exact
+
+    def score(self, fc: np.ndarray) -> np.ndarray:
+        """Log odds (n,) of scans (n, R, R)."""
+        with torch.no_grad():
+            return self.scorer.score(torch.from_numpy(fc)).numpy()
+
+    def attribute(self, fc: np.ndarray, reference: np.ndarray) -> Attribution:
+        """Contributions of every edge of scans against a reference scan."""
+        scans = torch.from_numpy(fc)
+        found = attribute(self.scorer, scans, torch.from_numpy(reference))
+        return Attribution(
+            found.contribution.numpy(),
+            found.slope.numpy(),
+            found.score.numpy(),
+            float(found.base),
+        )
+
+    def slope(self, fc: np.ndarray) -> np.ndarray:
+        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+        return slope_at(self.scorer, torch.from_numpy(fc)).numpy()
+
+
+def scorer_of(model: Either) -> Scored:
     """Calibrated log odds of either kind of capsule, without what covariates add."""
     if isinstance(model, Capsule):
-        return learners.scorer_of(model.settings.build(), model.lane, model.temperature)
-    arrays, head = model.start.arrays, model.head
-
-    def score(fc: torch.Tensor) -> torch.Tensor:
-        x = arrays.standardise(log_features(fc, float(arrays.shrink)))
-        return (x @ head.weight + head.bias) / arrays.temperature
-
-    return Scorer(score)
+        learner = model.settings.build()
+        return LaneScore(learners.scorer_of(learner, model.lane, model.temperature))
+    arrays = model.start.arrays
+    temperature = float(arrays.temperature)
+    weight = np.asarray(model.head.weight / arrays.scale) / temperature
+    bias = float(model.head.bias) / temperature - float(
+        weight @ np.asarray(arrays.mean)
+    )
+    return LogHead(weight, bias, float(arrays.shrink))
 
 
 def reference_of(model: Either) -> tuple[np.ndarray, str]:

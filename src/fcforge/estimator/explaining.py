@@ -8,20 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from fcforge.capsule.explanation import Explanation, Stability
 from fcforge.consortium import Consortium, predicting
 from fcforge.estimator.inputs import InputError
 from fcforge.estimator.learning import log_odds
 from fcforge.estimator.parts import Parameters
 from fcforge.estimator.people import columns_of
+from fcforge.exchange.explanation import Explanation, Stability
 from fcforge.graphs import EDGE_SCALE, centre_edges, from_edges
 from fcforge.imaging.atlas import Atlas
 from fcforge.methods.base import Method
-from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
@@ -49,8 +47,9 @@ class Explains(Parameters, ABC):
     ) -> Explanation:
         """Which edges, ROIs and networks moved each scan's decision value.
 
-        Exact for models that are linear in Fisher z, integrated gradients for all others: `base`
-        plus the contributions is `decision_function`.
+        Exact for models that are linear in Fisher z, integrated gradients for all others. They
+        are for the patients' class (`positive`), whichever is first in sorted order: `base` plus
+        the contributions are its log odds.
 
         Parameters
         ----------
@@ -64,7 +63,9 @@ class Explains(Parameters, ABC):
         stability : Stability, optional
             Of `edge_stability`; says which edges are to be believed.
         """
-        fc, positive, columns = self._scans(X, site), str(self.classes_[1]), {}
+        fc = self._scans(X, site)
+        positive = self.classes_[int(self._second_is_patient)]
+        columns: dict[str, np.ndarray] = {}
         self._require_edges(stability)
         made: Any = self.capsule_
         given = _given(reference, self.n_rois_)
@@ -75,8 +76,7 @@ class Explains(Parameters, ABC):
         elif ref is None and hasattr(self, "mean_fc_"):
             ref = self.mean_fc_, "the mean of the people it learned from"
         found = predicting.explain_model(made, fc, columns, atlas=atlas, reference=ref)
-        found = replace(found, stability=stability, positive=positive)
-        return found if self._second_is_patient else found.turned(positive)
+        return replace(found, stability=stability, positive=str(positive))
 
     def _require_edges(self, stability: Stability | None) -> None:
         """Refuse a model without edges, and the stability of another model."""
@@ -151,13 +151,10 @@ def _part(value: Any, rows: np.ndarray, n: int) -> Any:
 
 
 def _weights(model: ForgeClassifier) -> np.ndarray:
-    """Gradient (E,) of the decision by each edge's Fisher z at the mean scan."""
+    """Gradient (E,) of the patients' log odds by each edge's Fisher z at the mean scan."""
     made: Any = model.capsule_
     with one_thread():
-        found = slope_at(
-            predicting.scorer_of(made), torch.from_numpy(model.mean_fc_)
-        ).numpy()
-    return found if model._second_is_patient else -found
+        return predicting.scorer_of(made).slope(model.mean_fc_)
 
 
 def head_of(capsule: Any, *, in_z: bool) -> tuple[np.ndarray, float]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fcforge.capsule import explanation
-from fcforge.capsule.explanation import Explanation, by_network, networks_of
 from fcforge.capsule.prediction import Prediction
+from fcforge.exchange import explanation
+from fcforge.exchange.explanation import Explanation, by_network, networks_of
 from fcforge.graphs import n_rois_of
 from fcforge.report import figures
 from fcforge.report.figures import CONTROL, DIVERGING, NETWORKS, PATIENT, png
@@ -210,7 +210,7 @@ def _scan_section(found: Explanation, k: int) -> Section:
     deleted = {
         "k": tested.k,
         "top": float(tested.explained[k]),
-        "random": tested.random[k].numpy(),
+        "random": tested.random[k],
     }
     body += [edge_table(found, k), *_sums(found, k), said("deleted", **deleted)]
     return Section(found.subjects[k], tuple(body))

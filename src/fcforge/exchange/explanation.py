@@ -1,34 +1,201 @@
-"""Why a model said so: which edges, ROIs and networks moved each scan's score.
+r"""Why a model said so: which edges, ROIs and networks moved each scan's score.
 
 What is shown is what *this model* used. It is not a proof that an edge has to do with the illness;
 whether another sample of people would give the same edges is told by `Stability`.
+
+Contributions are for the patients' class, whatever the two classes are called: positive ones
+speak for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy import ndarray as Array
 
 from fcforge.errors import DataError
-from fcforge.graphs import edges
+from fcforge.exchange.scan_checks import fisher_z
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
-from fcforge.models.attribution import Deletion, Scorer, attribute, delete
-from fcforge.randomness import torch_rng
+from fcforge.randomness import numpy_rng
+from fcforge.releases.features import LOG_SCALE, log_features
+from fcforge.sites.cohort import upper_from_fc
 from fcforge.text import no_formula, printable
 from fcforge.writing import write_text
 
 BELIEVED = 0.7  # share of trainings on random halves that must agree about an edge
 IN_RUNS = 0.95  # of trainings on a run's splits, which share most of their people
 FALSE = 1.0  # edges that may be believed by chance, on average
-DELETED, DRAWS = 0.01, 20  # of the deletion test: share of the edges, random choices
+DELETED = 0.01  # share of the edges that the deletion test sets to the reference
+DRAWS = 20  # random choices of as many edges that it compares with
+STEPS = 16  # gradients on the way from the reference
+SAME = 1e-9  # eigenvalues nearer than this count as one
 HALVES = "random halves of the people"
 NOBODY = "a scan without any connectivity"
+
+
+class Attribution(NamedTuple):
+    """What each edge added to the score of n scans; E = R (R - 1) / 2 edges, row by row.
+
+    Attributes
+    ----------
+    contribution : ndarray of shape (n, E)
+    slope : ndarray of shape (n, E)
+        Mean gradient on the way: positive where a stronger edge raises the score.
+    score : ndarray of shape (n,)
+    base : float
+        Score of the reference.
+    """
+
+    contribution: Array
+    slope: Array
+    score: Array
+    base: float
+
+
+class Scored(Protocol):
+    """A score that can be taken apart."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether contributions are the terms of a linear model."""
+
+    def score(self, fc: Array) -> Array:
+        """Log odds (n,) of scans (n, R, R)."""
+
+    def attribute(self, fc: Array, reference: Array) -> Attribution:
+        """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
+
+    def slope(self, fc: Array) -> Array:
+        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+
+
+@dataclass(frozen=True)
+class LogHead:
+    r"""Log odds that are linear in the matrix logarithm, as those around a public start are.
+
+    With :math:`C` = FC, :math:`M = (1 - a) C + a I = V \,\mathrm{diag}(v)\, V^\top` and the weights
+    as a symmetric matrix :math:`W`, the score is :math:`\langle W, \log M\rangle + b` and
+
+    .. math:: \frac{\partial}{\partial M} = V \big( (V^\top W V) \circ L \big) V^\top, \quad
+        L_{ij} = \frac{\log v_i - \log v_j}{v_i - v_j}, \quad L_{ii} = 1 / v_i
+
+    (Daleckii and Krein), which holds for repeated eigenvalues, too. Contributions are integrated
+    gradients: Gauss-Legendre quadrature on the straight way between Fisher-z edges.
+
+    Attributes
+    ----------
+    weight : ndarray of shape (R (R + 1) / 2,)
+        Of `log_features`.
+    bias, shrink : float
+
+    References
+    ----------
+    Sundararajan, Taly, Yan (2017), Axiomatic attribution for deep networks.
+    """
+
+    exact: ClassVar[bool] = False
+    weight: Array
+    bias: float
+    shrink: float
+
+    def score(self, fc: Array) -> Array:
+        """Log odds (n,) of scans (n, R, R)."""
+        return log_features(fc, self.shrink) @ self.weight + self.bias
+
+    def attribute(self, fc: Array, reference: Array) -> Attribution:
+        """Contributions of every edge of scans (n, R, R) against a reference scan (R, R)."""
+        begin = fisher_z(reference[None])[0]
+        way = fisher_z(fc) - begin
+        slope = np.zeros_like(way)
+        for place, weight in zip(*np.polynomial.legendre.leggauss(STEPS), strict=True):
+            slope += weight / 2 * self._slopes(begin + (place + 1) / 2 * way)
+        base = float(self.score(reference[None])[0])
+        return Attribution(way * slope, slope, self.score(fc), base)
+
+    def slope(self, fc: Array) -> Array:
+        """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+        return self._slopes(fisher_z(fc[None]))[0]
+
+    def _slopes(self, z: Array) -> Array:
+        """Gradients (n, E) at Fisher-z edges (n, E)."""
+        r = np.tanh(z)
+        fc = matrices(r)
+        shrunk = (1 - self.shrink) * fc + self.shrink * np.eye(fc.shape[-1])
+        value, vector = np.linalg.eigh(shrunk)
+        turned = np.swapaxes(vector, -1, -2)
+        inside = turned @ self._weights(fc.shape[-1]) @ vector
+        gradient = vector @ (inside * _log_slopes(value)) @ turned
+        # an edge stands twice in the matrix; its Fisher z changes it by 1 - r^2
+        return 2 * (1 - self.shrink) * upper_from_fc(gradient) * (1 - r**2)
+
+    def _weights(self, n_rois: int) -> Array:
+        """The weights as a symmetric matrix: its product with the logarithm is the score."""
+        n_edges = n_rois * (n_rois - 1) // 2
+        found = matrices(self.weight[None, :n_edges] / 2, 0.0)[0]
+        return (found + np.diag(self.weight[n_edges:] / 2**0.5)) / LOG_SCALE
+
+
+def _log_slopes(value: Array) -> Array:
+    """Divided differences (n, R, R) of the logarithm at eigenvalues (n, R), all positive."""
+    log = np.log(value)
+    apart = value[..., :, None] - value[..., None, :]
+    same = np.abs(apart) < SAME
+    rise = (log[..., :, None] - log[..., None, :]) / np.where(same, 1.0, apart)
+    return np.where(same, 1 / value[..., :, None], rise)
+
+
+def matrices(upper: Array, diagonal: float = 1.0) -> Array:
+    """Symmetric matrices (n, R, R) of edges (n, E), float64."""
+    n_rois = (1 + int(np.sqrt(1 + 8 * upper.shape[1]))) // 2
+    rows, columns = np.triu_indices(n_rois, 1)
+    found = np.zeros((len(upper), n_rois, n_rois))
+    found[:, rows, columns] = upper
+    found[:, columns, rows] = upper
+    return found + diagonal * np.eye(n_rois)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """How far n scores move when k edges are set to the reference, in log odds.
+
+    Attributes
+    ----------
+    k : int
+    explained : ndarray of shape (n,)
+        The k edges that pushed a score furthest the way it went.
+    random : ndarray of shape (n, draws)
+        Any k edges.
+    """
+
+    k: int
+    explained: Array
+    random: Array
+
+    @classmethod
+    def of(
+        cls, model: Scored, fc: Array, reference: Array, found: Attribution
+    ) -> Deletion:
+        """Test of an attribution: its top edges must matter more than any others."""
+        here = upper_from_fc(fc)
+        there = upper_from_fc(reference[None])[0]
+        n_edges = len(there)
+        k = max(1, round(DELETED * n_edges))
+        rng = numpy_rng(0, "deletion test", k)
+        moved = np.zeros((len(fc), DRAWS + 1))
+        for scan in range(len(fc)):
+            way = 1.0 if found.score[scan] >= found.base else -1.0
+            top = np.argsort(-way * found.contribution[scan], kind="stable")[:k]
+            random = [rng.permutation(n_edges)[:k] for _ in range(DRAWS)]
+            changed = np.repeat(here[scan][None], DRAWS + 1, axis=0)
+            for row, chosen in zip(changed, [top, *random], strict=True):
+                row[chosen] = there[chosen]
+            moved[scan] = way * (found.score[scan] - model.score(matrices(changed)))
+        return cls(k, moved[:, 0], moved[:, 1:])
 
 
 @dataclass(frozen=True)
@@ -138,18 +305,13 @@ class Explanation:
     @property
     def strength(self) -> Array:
         """Mean size of each edge's contribution (its slope's where there is no scan), (E,)."""
-        return np.abs(
-            self.contribution if self.contribution.any() else self.slope
-        ).mean(0)
+        shown = self.contribution if self.contribution.any() else self.slope
+        return np.abs(shown).mean(0)
 
     def matrix(self, scan: int = 0, values: Array | None = None) -> Array:
         """Contributions of one scan (or any values (E,)) as a symmetric matrix (R, R)."""
-        found = np.zeros((self.atlas.n_rois,) * 2)
-        i, j = self.ends
-        found[i, j] = found[j, i] = (
-            self.contribution[scan] if values is None else values
-        )
-        return found
+        edges = self.contribution[scan] if values is None else values
+        return matrices(edges[None], 0.0)[0]
 
     @property
     def ends(self) -> tuple[Array, Array]:
@@ -166,10 +328,8 @@ class Explanation:
 
         One row and column per network (or lobe) of the atlas; empty where it has none.
         """
-        names, total = (
-            list(networks_of(self.atlas)),
-            by_network(self.atlas, self.matrix(scan)),
-        )
+        names = list(networks_of(self.atlas))
+        total = by_network(self.atlas, self.matrix(scan))
         total[np.diag_indices_from(total)] /= 2  # an edge is two entries
         return pd.DataFrame(total, index=names, columns=names)
 
@@ -187,10 +347,9 @@ class Explanation:
             "reference_fc": self.reference_fc[order],
             "contribution": found[order],
         }
-        for name in (
-            ("same_sign", "in_top", "believed") if self.stability is not None else ()
-        ):
-            table[name] = getattr(self.stability, name)[order]
+        if self.stability is not None:
+            for name in ("same_sign", "in_top", "believed"):
+                table[name] = getattr(self.stability, name)[order]
         return pd.DataFrame(table)
 
     def to_csv(self, path: str | Path | None = None, n: int | None = None) -> str:
@@ -216,13 +375,6 @@ class Explanation:
         found[np.argsort(-np.abs(found), kind="stable")[n:]] = 0.0
         return self.matrix(values=found), self.atlas.places
 
-    def turned(self, positive: str) -> Explanation:
-        """The same for the other class: every sign the other way round."""
-        turned = ("contribution", "slope", "score", "base")
-        return replace(
-            self, positive=positive, **{k: -getattr(self, k) for k in turned}
-        )
-
 
 def networks_of(atlas: Atlas) -> tuple[str, ...]:
     """Networks in the order of their first ROI; none where the atlas does not know them."""
@@ -240,51 +392,49 @@ def by_network(atlas: Atlas, matrix: Array) -> Array:
 
 
 def explain(
-    scorer: Scorer,
+    model: Scored,
     fc: Array,
     reference: Array,
     *,
     atlas: Atlas,
     said: str,
     positive: str,
-    subjects: Any = None,
+    subjects: Sequence[str] | None = None,
     offset: Array | float = 0.0,
 ) -> Explanation:
     """Explain the scores of scans (n, R, R) against a reference scan (R, R).
 
     Parameters
     ----------
-    scorer : Scorer
+    model : Scored
+        Log odds of `positive`.
     fc, reference : ndarray
     atlas : Atlas
     said : str
         Who the reference is.
     positive : str
+        What the patients' class is called.
     subjects : sequence of str, optional
     offset : float or ndarray of shape (n,)
         What covariates add to each scan's score, whatever its edges.
     """
-    scans, ref = (
-        torch.from_numpy(np.asarray(fc)).double(),
-        torch.from_numpy(np.asarray(reference)),
-    )
-    found = attribute(scorer, scans, ref)
-    n, k = len(scans), max(1, round(DELETED * found.contribution.shape[1]))
+    scans = np.asarray(fc, dtype=np.float64)
+    against = np.asarray(reference, dtype=np.float64)
+    found = model.attribute(scans, against)
+    numbered = (f"scan {k + 1}" for k in range(len(scans)))
     return Explanation(
-        subjects=tuple(subjects or (f"scan {k + 1}" for k in range(n))),
-        contribution=found.contribution.numpy(),
-        slope=found.slope.numpy(),
-        fc=edges(scans).numpy(),
-        score=found.score.numpy() + offset,
-        base=np.full(n, float(found.base)) + offset,
-        reference_fc=edges(ref).numpy(),
+        subjects=tuple(subjects or numbered),
+        contribution=found.contribution,
+        slope=found.slope,
+        fc=upper_from_fc(scans),
+        score=found.score + offset,
+        base=np.full(len(scans), found.base) + offset,
+        reference_fc=upper_from_fc(against[None])[0],
         reference=said,
         positive=positive,
-        exact=scorer.exact,
+        exact=model.exact,
         atlas=atlas,
-        deletion=delete(
-            scorer, scans, ref, found, k, DRAWS, torch_rng(0, "deletion test", k)
-        ),
+        deletion=Deletion.of(model, scans, against, found),
     )
 
 

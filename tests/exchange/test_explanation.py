@@ -8,13 +8,16 @@ import pandas as pd
 import pytest
 import torch
 
+from fcforge import graphs
 from fcforge.capsule import Capsule, settings_for
 from fcforge.capsule.contents import Subjects
-from fcforge.capsule.explanation import Stability, atlas_for
 from fcforge.consortium.predicting import explain_model
 from fcforge.errors import DataError
+from fcforge.exchange.explanation import Deletion, LogHead, Stability, atlas_for
 from fcforge.imaging.atlas import Atlas, aal116
 from fcforge.methods import Lane
+from fcforge.models.attribution import Scorer, attribute, slope_at
+from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch, LearnerSpec
 
 R = 4
@@ -70,9 +73,6 @@ def test_by_hand(found):
     assert networks.loc["x", "x"] == pytest.approx(first)
     assert networks.loc["y", "y"] == pytest.approx(last)
     assert networks.loc["x", "y"] == 0
-    turned = found.turned("control")
-    assert turned.score[0] == -found.score[0]
-    assert abs(turned.gap[0]) < 1e-9
 
 
 def test_tables_and_nilearn(found, tmp_path):
@@ -132,3 +132,51 @@ def test_stability_by_hand():
     assert found.believed[:3].tolist() == [True, False, False]
     with pytest.raises(DataError, match="at least two"):
         Stability.of(weights[:1])
+
+
+def heads(seed=1, shrink=0.4):
+    """Eight ROIs: four scans, their mean, and a head of their matrix logarithm."""
+    fc = simulate(n_rois=8, n_sites=2, scale=0.3).fc.astype(np.float64)
+    weight = np.random.default_rng(seed).standard_normal(36)
+    return fc[:4], fc.mean(0), LogHead(weight, 0.7, shrink)
+
+
+def test_the_gradient_of_the_logarithm_is_that_of_torch():
+    fc, reference, head = heads()
+    weight = torch.from_numpy(head.weight)
+    scorer = Scorer(lambda x: graphs.log_features(x, 0.4) @ weight + 0.7)
+    expected = attribute(scorer, torch.from_numpy(fc), torch.from_numpy(reference))
+    found = head.attribute(fc, reference)
+    for mine, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, other, atol=1e-9)
+    np.testing.assert_allclose(
+        head.slope(fc[0]), slope_at(scorer, torch.from_numpy(fc[0])), atol=1e-9
+    )
+    gap = found.score - found.base - found.contribution.sum(1)
+    np.testing.assert_allclose(gap, 0.0, atol=1e-8)
+
+
+def test_the_gradient_holds_where_eigenvalues_repeat():
+    """At the identity the derivative of log((1 - a) C + a I) by C is (1 - a) W."""
+    _, _, head = heads()
+    n_edges = 28
+    # an edge's weight counts once: half of it in each triangle
+    expected = 0.6 * head.weight[:n_edges] / 0.05
+    np.testing.assert_allclose(head.slope(np.eye(8)), expected, atol=1e-9)
+
+
+def test_deletion_moves_the_score_by_what_the_edges_added():
+    fc, reference, head = heads()
+    found = head.attribute(fc, reference)
+    tested = Deletion.of(head, fc, reference, found)
+    assert tested.k == 1
+    for scan in range(len(fc)):
+        way = np.sign(found.score[scan] - found.base)
+        edge = np.argmax(way * found.contribution[scan])
+        i, j = np.triu_indices(8, 1)
+        changed = fc[scan].copy()
+        changed[i[edge], j[edge]] = reference[i[edge], j[edge]]
+        changed[j[edge], i[edge]] = reference[i[edge], j[edge]]
+        moved = way * (found.score[scan] - head.score(changed[None])[0])
+        assert tested.explained[scan] == pytest.approx(moved, abs=1e-9)
+    assert (tested.explained > tested.random.mean(1)).all()

@@ -1,0 +1,94 @@
+r"""Features of an FC matrix: the whole matrix logarithm as a vector, in numpy.
+
+The same numbers as `fcforge.graphs.log_features`, which needs torch and has a gradient; a
+hospital that only gives releases needs neither.
+"""
+
+import numpy as np
+
+from fcforge.errors import DataError
+from fcforge.types import SHRINK
+
+Array = np.ndarray
+LOG_SCALE = (
+    0.05  # typical spread of an entry of the matrix logarithm; fixed, never learnt
+)
+SMALLEST = 1e-6  # eigenvalue that a shrunk FC has at least
+
+
+def n_rois_of_features(n_features: int) -> int:
+    """Number R of ROIs whose logarithm has `n_features` = R (R + 1) / 2 entries.
+
+    Examples
+    --------
+    >>> n_rois_of_features(6786)
+    116
+    """
+    rois = int(((1 + 8 * n_features) ** 0.5 - 1) / 2)
+    if rois * (rois + 1) // 2 != n_features:
+        raise DataError(
+            f"{n_features} features are not R (R + 1) / 2 for any number of ROIs R.",
+            do="Give the upper triangle of the matrix logarithm with its diagonal.",
+        )
+    return rois
+
+
+def log_features(fc: Array, shrink: float = SHRINK) -> Array:
+    r"""Whole matrix logarithm of the shrunk FC, (n, R, R) -> (n, R (R + 1) / 2), float64.
+
+    .. math:: \log\big((1 - a) C + a I\big)
+
+    Edges first, row by row, then the diagonal divided by :math:`\sqrt 2`, so that distances are
+    log-Euclidean distances of whole matrices (up to one factor); scaled to roughly unit spread.
+    A matrix that holds NaN or infinity has features NaN.
+    """
+    rois = fc.shape[-1]
+    fc = np.asarray(fc, dtype=np.float64)
+    whole = np.isfinite(fc).all(axis=(-2, -1))[..., None, None]
+    shrunk = (1 - shrink) * np.where(whole, fc, 0.0) + shrink * np.eye(rois)
+    value, vector = np.linalg.eigh(shrunk)
+    log = (vector * np.log(np.maximum(value, SMALLEST))[..., None, :]) @ _turned(vector)
+    log = np.where(whole, log / LOG_SCALE, np.nan)
+    rows, columns = np.triu_indices(rois, 1)
+    diagonal = np.diagonal(log, axis1=-2, axis2=-1) / 2**0.5
+    return np.concatenate([log[..., rows, columns], diagonal], axis=-1)
+
+
+def from_log_features(
+    features: Array, shrink: float = SHRINK, unit: bool = True
+) -> Array:
+    """FC (n, R, R) of features (n, R (R + 1) / 2): the inverse of `log_features`.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, R (R + 1) / 2)
+    shrink : float
+        As in `log_features`.
+    unit : bool
+        Raise negative eigenvalues to zero and scale to a unit diagonal: a correlation matrix by
+        construction. Without it the result has exactly these features again, and a diagonal
+        near one.
+    """
+    rois = n_rois_of_features(features.shape[-1])
+    n_edges = rois * (rois - 1) // 2
+    rows, columns = np.triu_indices(rois, 1)
+    every = np.arange(rois)
+    log = np.zeros((*features.shape[:-1], rois, rois))
+    log[..., rows, columns] = features[..., :n_edges]
+    log = log + _turned(log)
+    log[..., every, every] = features[..., n_edges:] * 2**0.5
+    value, vector = np.linalg.eigh(log * LOG_SCALE)
+    grown = (np.exp(value) - shrink) / (1 - shrink)
+    grown = np.maximum(grown, 0.0) if unit else grown
+    fc = (vector * grown[..., None, :]) @ _turned(vector)
+    fc = (fc + _turned(fc)) / 2
+    if not unit:
+        return fc
+    size = np.maximum(np.diagonal(fc, axis1=-2, axis2=-1), 1e-12) ** -0.5
+    fc = np.clip(size[..., :, None] * fc * size[..., None, :], -1.0, 1.0)
+    fc[..., every, every] = 1.0
+    return fc
+
+
+def _turned(matrices: Array) -> Array:
+    return np.swapaxes(matrices, -1, -2)
