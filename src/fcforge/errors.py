@@ -54,6 +54,10 @@ class CapsuleError(FCForgeError):
     """A capsule that is damaged, tampered with, or may not be sealed."""
 
 
+class ExchangeError(FCForgeError):
+    """A file, record or key of an exchange that is damaged, forged, or may not be used."""
+
+
 @contextlib.contextmanager
 def at(where: object, do: str = "") -> Iterator[None]:
     """Put `where` before whatever an error of the block says, and `do` where it says nothing to do.

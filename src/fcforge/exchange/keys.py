@@ -1,0 +1,342 @@
+"""Keys: Ed25519 signatures that prove who wrote a record, and the keyring that says whose is whose.
+
+The keyring is one JSON file per user. A key added under the name of a site is the only one that
+may sign for that site. A hospital that changes its key signs the new one with the old one (a
+rotation, which travels as a record); a key that was lost is revoked, and what it signed is refused
+everywhere but for the records that a rotation to a known key vouches for.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
+from fcforge.exchange.names import lookalike, site_name
+from fcforge.reading import read_plain
+from fcforge.settings import read_json
+from fcforge.writing import write_bytes
+
+PASSPHRASE = "FCFORGE_PASSPHRASE"
+PLACE = "FCFORGE_KEYRING"
+FORMAT = "fcforge-keyring"
+MAX_PEM = 1 << 14  # bytes
+MAX_KEYRING = 1 << 22
+
+# Ed25519: the field's prime, and the y coordinate of a point of order eight. Under a key of small
+# order one signature fits every message.
+_PRIME = 2**255 - 19
+_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
+
+
+def now() -> str:
+    """UTC to the second, as every file of an exchange writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def key_fault(key: str) -> str:
+    """Why 64 digits are not an Ed25519 public key in its one spelling; empty if they are."""
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        return "is not 64 lower-case hex digits"
+    height = int.from_bytes(bytes.fromhex(key), "little") & (2**255 - 1)
+    if height >= _PRIME:
+        return "is not in its one spelling (y is beyond the field)"
+    return (
+        "is of small order: anybody can sign for it" if height in _SMALL_ORDER else ""
+    )
+
+
+def public_hex(key: Ed25519PrivateKey | None) -> str:
+    """64 hex digits of the public key of a private one; empty without a key."""
+    return "" if key is None else key.public_key().public_bytes_raw().hex()
+
+
+def fits(public: str, signature: str, message: bytes) -> bool:
+    """Whether a signature (128 lower-case hex digits) of a message is by this key."""
+    if key_fault(public) or not re.fullmatch("[0-9a-f]{128}", signature):
+        return False
+    try:
+        known = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        known.verify(bytes.fromhex(signature), message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def read_private(path: str | Path, passphrase: str = "") -> Ed25519PrivateKey:
+    """Private key from a PEM file (``openssl genpkey -algorithm ed25519``).
+
+    The passphrase of an encrypted one may also be in ``$FCFORGE_PASSPHRASE``.
+    """
+    secret = (passphrase or os.environ.get(PASSPHRASE, "")).encode() or None
+
+    def load(data: bytes) -> Any:
+        encrypted = b"ENCRYPTED" in data.split(b"\n", 1)[0]
+        if encrypted and secret is None:
+            do = f"Set ${PASSPHRASE} for this command."
+            raise ExchangeError("the key has a passphrase.", do=do)
+        password = secret if encrypted else None
+        return serialization.load_pem_private_key(data, password=password)
+
+    return _loaded(path, load, Ed25519PrivateKey)
+
+
+def read_public(path: str | Path) -> str:
+    """Hex of the public key in a PEM file (``openssl pkey -in KEY -pubout``)."""
+    key = _loaded(path, serialization.load_pem_public_key, Ed25519PublicKey)
+    public = key.public_bytes_raw().hex()
+    if why := key_fault(public):
+        raise ExchangeError(f"key {public[:16]} {why}.", where=path)
+    return public
+
+
+def _loaded(path: str | Path, load: Callable[[bytes], Any], kind: type[Any]) -> Any:
+    """What `load` makes of a PEM file; `ExchangeError` unless it is a key of this kind."""
+    what = "private" if kind is Ed25519PrivateKey else "public"
+    with at(path, do=f"`fcforge keys new FILE` makes a {what} key."):
+        try:
+            key = load(read_plain(path, MAX_PEM, ExchangeError))
+        except (ValueError, TypeError) as error:
+            raise ExchangeError(f"no {what} key can be read ({error}).") from error
+        if not isinstance(key, kind):
+            raise ExchangeError(f"is not an Ed25519 {what} key.")
+    return key
+
+
+def write_keys(path: str | Path, passphrase: str = "") -> str:
+    """New key pair: `path` (private, its owner's only) and ``path.pub``; returns the public hex."""
+    key = Ed25519PrivateKey.generate()
+    write_pair(path, key, passphrase)
+    return public_hex(key)
+
+
+def write_pair(path: str | Path, key: Any, passphrase: str = "") -> None:
+    """A private key and its public one as PEM files; existing ones stay."""
+    if Path(path).exists() or Path(f"{path}.pub").exists():
+        do = "Choose another name."
+        raise ExchangeError("exists already.", where=path, do=do)
+    pem = serialization.Encoding.PEM
+    locked: Any = serialization.NoEncryption()
+    if passphrase:
+        locked = serialization.BestAvailableEncryption(passphrase.encode())
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked)
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    try:
+        write_bytes(path, private, private=True)
+        write_bytes(f"{path}.pub", key.public_key().public_bytes(pem, form))
+    except OSError as error:
+        what = f"cannot be written ({error.strerror})."
+        raise ExchangeError(what, where=path) from error
+
+
+@dataclass(frozen=True)
+class KnownKey:
+    """A public key, whose it is, since when it is known, and when it was revoked (if it was)."""
+
+    name: str
+    key: str
+    added: str
+    revoked: str = ""
+
+    def __post_init__(self) -> None:
+        if site_name(self.name) != self.name:
+            raise ConfigError(f"the name {self.name!a} is not in its plain spelling.")
+        if why := key_fault(self.key):
+            raise ConfigError(f"the key '{self.key:.20}' {why}.")
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """Known keys, in the order in which they were added."""
+
+    keys: tuple[KnownKey, ...] = ()
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Whose every key is."""
+        return {k.key: k.name for k in self.keys}
+
+    def add(self, name: str, key: str) -> Self:
+        """One key more; a name may have several, a key only one name."""
+        known = KnownKey(site_name(name), key, now())
+        if key in self.names:
+            whose = self.names[key]
+            raise ConfigError(f"this key is known already, as that of '{whose}'.")
+        for other in sorted(set(self.names.values()) - {known.name}):
+            if lookalike(other, known.name):
+                what = f"the name '{known.name}' looks like '{other}', which is known."
+                raise ConfigError(what, do="Use the name as it is known.")
+        return replace(self, keys=(*self.keys, known))
+
+    def revoke(self, name: str) -> Self:
+        """All keys of a name, or the one that begins so, revoked from now on."""
+        long = len(name) > 7
+        kept = []
+        for k in self.keys:
+            meant = k.name == name or (long and k.key.startswith(name))
+            kept.append(replace(k, revoked=k.revoked or now()) if meant else k)
+        if kept == list(self.keys):
+            raise unknown_name(
+                "key", name, {k.name for k in self.keys if not k.revoked}
+            )
+        return replace(self, keys=tuple(kept))
+
+    def require_valid(
+        self, key: str, what: str, site: str, line: Sequence[str] = ()
+    ) -> None:
+        """Raise `ExchangeError` for a key that was revoked, or that is not the site's.
+
+        A key that is known under a site's name is the only one that speaks for that site: whoever
+        rewrites another's record can sign it, but not with that key.
+
+        Parameters
+        ----------
+        key : str
+            That signed; empty where nobody did.
+        what : str
+            What was signed, for the error.
+        site : str
+            For whom it speaks.
+        line : sequence of str
+            The site's keys as its rotations name them, first to last: each vouches for those
+            before it, and hands over to those after it.
+        """
+        for known in self.keys:
+            if known.name != site and lookalike(known.name, site):
+                raise ExchangeError(
+                    f"{what} is of {site!a}, which looks like '{known.name}' of your keyring.",
+                    do="Ask that hospital how it writes its name.",
+                )
+        own = [k for k in self.keys if k.name == site]
+        valid = {k.key for k in own if not k.revoked}
+        revoked = {k.key: k for k in self.keys if k.revoked}
+        if key in revoked:
+            if valid.isdisjoint(_after(key, line)):
+                then = revoked[key]
+                raise ExchangeError(
+                    f"{what} is signed by a key of '{then.name}' that was revoked on "
+                    f"{then.revoked[:10]}.",
+                    do="Ask that hospital to sign what it stands for anew "
+                    "(`fcforge keys rotate`), and for its new key.",
+                )
+        elif own and valid.isdisjoint({key, *_whole(key, line)}):
+            by = f"by key {self.said(key)}" if key else "by nobody"
+            raise ExchangeError(
+                f"{what} is signed {by}, not by the key of '{site}' in your keyring.",
+                do="Ask that hospital for what it sealed, or for its new key (`fcforge keys add`).",
+            )
+
+    def said(self, key: str) -> str:
+        """A key in words: its first digits and whose it is."""
+        name = self.names.get(key)
+        return f"{key[:16]} ({name})" if name else key[:16]
+
+
+def _whole(key: str, line: Sequence[str]) -> Sequence[str]:
+    """The line of keys that a key is in; nothing where it is not."""
+    return line if key in line else ()
+
+
+def _after(key: str, line: Sequence[str]) -> Sequence[str]:
+    """The keys that came after a key."""
+    return line[line.index(key) + 1 :] if key in line else ()
+
+
+def keyring_file() -> Path:
+    """``$FCFORGE_KEYRING``, or the user's own."""
+    own = Path.home() / ".config" / "fcforge" / "keyring.json"
+    return Path(os.environ.get(PLACE) or own)
+
+
+def read_keyring() -> Keyring:
+    """The keyring; empty where there is none."""
+    path = keyring_file()
+    if not path.exists():
+        return Keyring()
+    do = (
+        "Name the file that fcforge wrote; a damaged one is not taken for an empty one."
+    )
+    with at(path, do=do):
+        try:
+            data = json.loads(read_plain(path, MAX_KEYRING, ExchangeError))
+            if data.pop("format") != FORMAT or list(data) != ["keys"]:
+                raise ValueError("another format")
+            return read_json(Keyring, data)
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"is not a keyring of fcforge ({error})."
+            raise ExchangeError(what) from error
+
+
+def write_keyring(keyring: Keyring) -> Path:
+    """Write the keyring, whole or not at all, readable by its owner only."""
+    path = keyring_file()
+    data = {"format": FORMAT, **asdict(keyring)}
+    write_bytes(path, json.dumps(data, indent=1).encode(), private=True)
+    return path
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whose records are accepted.
+
+    Attributes
+    ----------
+    keys : tuple of str
+        Hex Ed25519 public keys; when given, every record must be signed by one of them.
+    required : bool, optional
+        Whether every record must be signed; by default, as soon as any is.
+    keyring : Keyring
+        Names keys, and knows those that were revoked.
+    """
+
+    keys: tuple[str, ...] = ()
+    required: bool | None = None
+    keyring: Keyring = field(default_factory=Keyring)
+
+    @classmethod
+    def of(cls, files: Sequence[str | Path] = (), required: bool | None = None) -> Self:
+        """Trust in the public keys of PEM files; the user's keyring names and revokes."""
+        return cls(tuple(read_public(path) for path in files), required, read_keyring())
+
+    def require(self, key: str, what: str, site: str, line: Sequence[str] = ()) -> None:
+        """Raise `ExchangeError` for a record of a site that is not signed by its key.
+
+        Without keys all pass but what a revoked key of the keyring signed, and what is said for a
+        site that the keyring has another key of. `line` as in `Keyring.require_valid`.
+        """
+        self.keyring.require_valid(key, what, site, line)
+        if self.keys and set(self.keys).isdisjoint({key, *_whole(key, line)}):
+            by = f"by key {key[:16]}, which is not trusted" if key else "by nobody"
+            raise ExchangeError(
+                f"{what} is signed {by}.",
+                do="Ask the hospital for its public key and name it with --trust.",
+            )
+
+    def require_signed(self, said: Sequence[tuple[str, str]]) -> None:
+        """Raise `ExchangeError` for a record without a signature where one is needed.
+
+        Parameters
+        ----------
+        said : sequence of (what it is, key that it names)
+        """
+        bare = [what for what, key in said if not key]
+        others = len(bare) < len(said)
+        if bare and (others if self.required is None else self.required):
+            lost = ", though others are: its signature may have been taken off"
+            raise ExchangeError(
+                f"{bare[0]} is not signed{lost if others else ''}.",
+                do="Ask that hospital for a signed one (`fcforge keys new KEY`, then "
+                "`fcforge learn --sign KEY`).",
+            )
