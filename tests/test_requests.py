@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 
@@ -17,6 +17,7 @@ from fcforge.requests import (
     Request,
     option,
 )
+from fcforge.settings import NotNegative, within
 
 REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessRequest)
 
@@ -25,8 +26,8 @@ REQUESTS = (AuditRequest, FCRequest, LearnRequest, PredictRequest, PreprocessReq
 class Order(Request):
     dish: str = option(help="What to cook.")
     size: Literal["small", "large"] = option("small", "How much.")
-    portions: int = option(1, "How many.", min=1, max=9)
-    spice: float | None = option(None, "How hot.", min=0)
+    portions: Annotated[int, within(1, 9)] = option(1, "How many.")
+    spice: NotNegative | None = option(None, "How hot.")
     extras: list[str] = option([], "What else; may be repeated.")
 
 
@@ -39,19 +40,37 @@ def test_defaults_are_not_shared():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (
-            {"size": "lage"},
-            "unknown size 'lage'. Did you mean 'large'? Known: large, small.",
-        ),
-        ({"portions": 0}, "portions = 0 is not at least 1 and at most 9."),
-        ({"portions": 10}, "portions = 10 is not at least 1 and at most 9."),
-        ({"spice": -1.0}, "spice = -1.0 is not at least 0."),
+        ({"size": "lage"}, "size = 'lage' is unknown. Did you mean 'large'?"),
+        ({"portions": 0}, "portions = 0 is out of bounds. Use 1 to 9."),
+        ({"portions": 10}, "portions = 10 is out of bounds. Use 1 to 9."),
+        ({"portions": "2"}, "portions = '2' is not a whole number."),
+        ({"spice": -1.0}, "spice = -1.0 is too small. Use 0 or more."),
+        ({"spice": float("nan")}, "spice = nan is not a number."),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(given, says):
     with pytest.raises(ConfigError) as caught:
         Order("soup", **given)
-    assert str(caught.value) == says
+    assert str(caught.value).startswith(f"order: {says}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": float("nan")},
+        {"epsilon": float("inf")},
+        {"epsilon": 0.0},
+        {"delta": 1.0},
+        {"delta": float("nan")},
+        {"mechanism": "laplace"},
+    ],
+)
+def test_a_budget_that_promises_nothing_is_refused(given):
+    with pytest.raises(ConfigError) as caught:
+        LearnRequest("NYU", Path("a.npz"), Path("a.capsule"), **given)
+    (name,) = given
+    assert caught.value.where == "learn"
+    assert caught.value.what.startswith(f"{name} = ")
 
 
 def test_bounds_are_allowed_themselves():

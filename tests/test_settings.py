@@ -22,9 +22,11 @@ from fcforge.settings import (
     Size,
     above,
     at_least,
+    bounds_of,
     checked,
-    complaint,
     make,
+    validation_error,
+    within,
 )
 
 
@@ -72,13 +74,14 @@ ACCEPTED = [
     (NotNegative, 0),
     (Share, 1.0),
     (ShareBelowOne, 0.0),
+    (Annotated[float, within(1, 8)], 8),
     (Annotated[int, at_least(2), "words"], 2),
 ]
 
 
 @pytest.mark.parametrize(("hint", "value"), ACCEPTED)
 def test_what_fits_is_accepted(hint, value):
-    assert complaint(hint, value) is None
+    assert validation_error(hint, value) is None
 
 
 REFUSED = [
@@ -105,20 +108,29 @@ REFUSED = [
     (Fraction, 0, "is not a fraction"),
     (Share, 1.1, "is not a share"),
     (ShareBelowOne, 1.0, "is not a share below 1"),
+    (Annotated[float, within(1, 8)], 8.5, "is out of bounds"),
 ]
 
 
 @pytest.mark.parametrize(("hint", "value", "wrong"), REFUSED)
 def test_what_does_not_fit_is_refused_in_words(hint, value, wrong):
-    assert complaint(hint, value)[0] == wrong
+    assert validation_error(hint, value)[0] == wrong
 
 
 def test_what_to_do_names_the_bound_and_the_nearest_choice():
-    assert complaint(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
-    assert complaint(Annotated[float, above(0.5)], 0.5)[1] == "Use a number above 0.5."
-    assert complaint(Literal["batch", "none"], "bacth")[1].startswith(
+    assert validation_error(Annotated[int, at_least(2)], 1)[1] == "Use 2 or more."
+    assert (
+        validation_error(Annotated[float, above(0.5)], 0.5)[1]
+        == "Use a number above 0.5."
+    )
+    assert validation_error(Literal["batch", "none"], "bacth")[1].startswith(
         "Did you mean 'batch'?"
     )
+
+
+def test_bounds_of_optional_values_are_found():
+    assert [b.use for b in bounds_of(Size | None)] == ["Use 1 or more."]
+    assert bounds_of(int | None) == []
 
 
 def test_python_is_checked_like_a_config():

@@ -1,14 +1,16 @@
-"""What a command can be asked, as a dataclass: every option once, with its help and bounds.
+"""What a command can be asked, as settings: every option once, with its bounds and its help.
 
-The command line is made from the fields (`fcforge.cli`), and Python fills the same dataclass.
-Nothing heavy is imported here, nor may it be where requests are defined.
+The command line is made from the fields (`fcforge.cli`), and Python fills the same dataclass:
+both are checked by the fields' annotations (`fcforge.settings`). Nothing heavy is imported here,
+nor may it be where requests are defined.
 """
 
-from dataclasses import MISSING, dataclass, field, fields
+import math
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
-from fcforge.errors import ConfigError, unknown_name
+from fcforge.settings import Bound, Count, Fraction, Size, Validated
 
 
 def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
@@ -19,10 +21,10 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     default
         Without one the option must be given.
     help : str
-        What ``--help`` says.
+        What ``--help`` says; bounds are added from the field's annotation.
     **more
-        ``min`` and ``max``, both allowed; ``metavar`` makes a positional argument; ``flag`` is
-        the option's name where it is not the field's.
+        ``metavar`` makes a positional argument; ``flag`` is the option's name where it is not the
+        field's.
     """
     metadata = {"help": help, **more}
     if isinstance(default, list):
@@ -30,34 +32,26 @@ def option(default: Any = MISSING, help: str = "", **more: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-class Request:
-    """Dataclass of options that refuses values outside the bounds or choices of a field."""
+class Request(Validated):
+    """Options of one command."""
 
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self), localns={"Path": Path})
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            known = (
-                get_args(hints[one.name])
-                if get_origin(hints[one.name]) is Literal
-                else ()
-            )
-            if known and value not in known:
-                raise unknown_name(one.name, str(value), known)
-            low, high = (one.metadata.get(end, value) for end in ("min", "max"))
-            if value is not None and not low <= value <= high:
-                said = {"min": "at least", "max": "at most"}
-                bounds = [
-                    f"{said[k]} {v}" for k, v in one.metadata.items() if k in said
-                ]
-                raise ConfigError(
-                    f"{one.name} = {value} is not {' and '.join(bounds)}."
-                )
+    @classmethod
+    def where(cls) -> str:
+        """The command, for error messages."""
+        return cls.__name__.removesuffix("Request").lower()
 
 
 # -- what ``fcforge learn``, ``audit`` and ``predict`` can be asked ------------------------------
 Kind = Literal["auto", "fc", "timeseries"]
 Mechanism = Literal["gaussian", "none"]
+Epsilon = Annotated[
+    float,
+    Bound(
+        lambda value: 0 < value < math.inf,
+        "is not a privacy budget",
+        "Use a number above 0, such as 1.",
+    ),
+]
 NewSite = Literal["refuse", "leave", "estimate"]
 TRUST = "Public key (PEM) the capsule must be signed by; may be repeated."
 SIGN = "Private key (PEM) to sign with."
@@ -96,10 +90,10 @@ class LearnRequest(Request):
     state: Path | None = option(
         None, "Public start, or capsule of the sites before this one."
     )
-    epsilon: float | None = option(
+    epsilon: Epsilon | None = option(
         None, "Privacy: the most that each person may spend (1)."
     )
-    delta: float | None = option(None, "Privacy: delta of a release (0.001).")
+    delta: Fraction | None = option(None, "Privacy: delta of a release (0.001).")
     mechanism: Mechanism | None = option(
         None, "Noise of a release; none promises nothing."
     )
@@ -128,11 +122,9 @@ class LearnRequest(Request):
     method: str | None = option(None, "First site: method.")
     model: str | None = option(None, "First site: model.")
     generator: str | None = option(None, "First site: generator.")
-    epochs: int | None = option(None, "First site: epochs.", min=1)
+    epochs: Size | None = option(None, "First site: epochs.")
     seed: int | None = option(None, "First site: seed.")
-    held_out: int | None = option(
-        None, "First site: synthetic held-out subjects.", min=0
-    )
+    held_out: Count | None = option(None, "First site: synthetic held-out subjects.")
     calibrate: str | None = option(None, "First site: inner_val, synthetic or none.")
     harmonise: str | None = option(None, "First site: none, site_demean or combat.")
     harmonise_to: Path | None = option(
@@ -197,8 +189,8 @@ class AuditRequest(Request):
     trust: list[Path] = option([], TRUST)
     require_signature: bool = option(False, REQUIRE)
     kind: Kind = option("auto", KIND)
-    worlds: int = option(8, "How often each generator is trained again.", min=1)
-    multiple: int = option(4, "Synthetic subjects per training subject.", min=1)
+    worlds: Size = option(8, "How often each generator is trained again.")
+    multiple: Size = option(4, "Synthetic subjects per training subject.")
     seed: int = option(0, "Seed of splits and generators.")
     device: str = option("cpu", "Where to fit generators: cpu or cuda.")
     out: Path | None = option(None, "Folder for audit.json and audit.md.")

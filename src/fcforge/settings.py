@@ -1,7 +1,7 @@
 """One truth for settings: a dataclass field states its type, choices and bounds, and they hold.
 
 The same annotations are checked wherever a value comes from: a config (`checked`, by
-`fcforge.components.build`) or Python (`Checked`).
+`fcforge.components.build`), the command line (`fcforge.requests`) or Python (`Validated`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     Union,
     get_args,
     get_origin,
@@ -42,6 +43,15 @@ class Bound:
 def at_least(low: float) -> Bound:
     """Numbers from `low` on."""
     return Bound(lambda value: value >= low, "is too small", f"Use {low:g} or more.")
+
+
+def within(low: float, high: float) -> Bound:
+    """Numbers from `low` to `high`, both allowed."""
+    return Bound(
+        lambda value: low <= value <= high,
+        "is out of bounds",
+        f"Use {low:g} to {high:g}.",
+    )
 
 
 def above(low: float) -> Bound:
@@ -86,9 +96,13 @@ _PLAIN: dict[Any, tuple[Callable[[Any], bool], str, str]] = {
     str: (lambda v: isinstance(v, str), "is not text", "Put it in quotes."),
     NoneType: (lambda v: v is None, "is set", "Leave it out."),
 }
-Complaint = (
-    tuple[str, str] | None
-)  # what is wrong with a value and what to use, or nothing
+
+
+class Invalid(NamedTuple):
+    """What is wrong with a value, and what to use instead."""
+
+    wrong: str
+    use: str
 
 
 @cache
@@ -96,16 +110,13 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return get_origin(hint), get_args(hint)
 
 
-def complaint(hint: Any, value: Any) -> Complaint:
+def validation_error(hint: Any, value: Any) -> Invalid | None:
     """Why `value` cannot be a `hint` (a type with its choices and bounds); None if it can."""
     origin, args = _parts(hint)
     if origin is Annotated:
-        bounds = (b for b in args[1:] if isinstance(b, Bound) and not b.holds(value))
-        return complaint(args[0], value) or next(
-            ((b.wrong, b.use) for b in bounds), None
-        )
+        return validation_error(args[0], value) or _of_bounds(args[1:], value)
     if origin in (Union, UnionType):
-        found = [complaint(h, value) for h in args]
+        found = [validation_error(h, value) for h in args]
         return None if None in found else found[0]
     if origin is Literal:
         return _of_choices(args, value)
@@ -114,32 +125,46 @@ def complaint(hint: Any, value: Any) -> Complaint:
     return _of_type(origin or hint, value)
 
 
-def _of_choices(known: tuple[Any, ...], value: Any) -> Complaint:
+def _of_bounds(extras: tuple[Any, ...], value: Any) -> Invalid | None:
+    for bound in extras:
+        if isinstance(bound, Bound) and not bound.holds(value):
+            return Invalid(bound.wrong, bound.use)
+    return None
+
+
+def _of_choices(known: tuple[Any, ...], value: Any) -> Invalid | None:
     if value in known:
         return None
-    return "is unknown", unknown_name("", str(value), map(str, known)).do
+    return Invalid("is unknown", unknown_name("", str(value), map(str, known)).do)
 
 
-def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Complaint:
+def _of_items(args: tuple[Any, ...], fixed: bool, value: Any) -> Invalid | None:
     if not isinstance(value, (list, tuple)):
-        return "is not a list", "Use [...]."
+        return Invalid("is not a list", "Use [...].")
     if fixed and len(value) != len(args):
-        return f"has {len(value)} entries", f"Use {len(args)}."
+        return Invalid(f"has {len(value)} entries", f"Use {len(args)}.")
     hints = args if fixed else args[:1] * len(value)
-    each = (complaint(h, v) for h, v in zip(hints, value, strict=True))
-    found = next((c for c in each if c), None)
-    return (f"has an entry that {found[0]}", found[1]) if found else None
+    for hint, item in zip(hints, value, strict=True):
+        if found := validation_error(hint, item):
+            return Invalid(f"has an entry that {found.wrong}", found.use)
+    return None
 
 
-def _of_type(kind: Any, value: Any) -> Complaint:
+def _of_type(kind: Any, value: Any) -> Invalid | None:
     if kind in _PLAIN:
         holds, wrong, use = _PLAIN[kind]
-        return None if holds(value) else (wrong, use)
+        return None if holds(value) else Invalid(wrong, use)
     if kind is Any or not isinstance(kind, type) or isinstance(value, kind):
         return None
-    table = is_dataclass(kind) or kind is dict or issubclass(kind, Mapping)
-    what = "a table of settings" if table else f"a {kind.__name__}"
-    return f"is not {what}", "Use { name = value, ... }." if table else f"Give {what}."
+    if is_dataclass(kind) or kind is dict or issubclass(kind, Mapping):
+        return Invalid("is not a table of settings", "Use { name = value, ... }.")
+    return Invalid(f"is not a {kind.__name__}", f"Give a {kind.__name__}.")
+
+
+def bounds_of(hint: Any) -> list[Bound]:
+    """Bounds of a hint, those of an optional value's type among them."""
+    own = [hint] if isinstance(hint, Bound) else []
+    return own + [bound for part in get_args(hint) for bound in bounds_of(part)]
 
 
 @cache
@@ -151,13 +176,30 @@ def field_types(target: Any) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
-def _require(name: str, found: Complaint, value: Any, where: str) -> None:
+def _require(name: str, found: Invalid | None, value: Any, where: str) -> None:
     if found:
-        raise ConfigError(f"{name} = {value!r} {found[0]}.", where=where, do=found[1])
+        what = f"{name} = {value!r} {found.wrong}."
+        raise ConfigError(what, where=where, do=found.use)
 
 
-class Checked:
-    """Dataclass whose fields are checked whenever one is made.
+class Validated:
+    """Dataclass whose fields are checked by their annotations whenever one is made."""
+
+    def __post_init__(self) -> None:
+        own: Any = type(self)
+        for name, hint in field_types(own).items():
+            value = getattr(self, name)
+            if found := validation_error(hint, value):
+                _require(name, found, value, self.where())
+
+    @classmethod
+    def where(cls) -> str:
+        """Place of its fields, for error messages."""
+        return cls.__name__
+
+
+class Checked(Validated):
+    """Settings: a validated dataclass that a config can name and fill.
 
     Class attributes
     ----------------
@@ -171,17 +213,11 @@ class Checked:
     kind: ClassVar[str] = ""
     presets: ClassVar[tuple[str, ...]] = ()
 
-    def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, hint in field_types(own).items():
-            value = getattr(self, name)
-            if found := complaint(hint, value):
-                _require(name, found, value, self.where())
-
     @classmethod
     def where(cls) -> str:
         """Place of its settings, for error messages."""
-        kind, name = cls.kind or cls.__name__, getattr(cls, "name", None)
+        kind = cls.kind or cls.__name__
+        name = getattr(cls, "name", None)
         return f"{kind} '{name}'" if isinstance(name, str) else kind
 
     @classmethod
@@ -227,7 +263,7 @@ def checked(
         values[name] = _read(
             hints[name], value, f"{where}: {name}", getattr(base, name, None)
         )
-        _require(name, complaint(hints[name], values[name]), value, where)
+        _require(name, validation_error(hints[name], values[name]), value, where)
     return values
 
 

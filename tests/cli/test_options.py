@@ -10,14 +10,16 @@ from typer.testing import CliRunner
 
 from fcforge.cli import app
 from fcforge.cli._options import takes
+from fcforge.errors import ConfigError
 from fcforge.requests import Request, option
+from fcforge.settings import Size
 
 
 @dataclass(frozen=True)
 class Order(Request):
     dish: str = option(metavar="DISH", help="What to cook.")
     size: Literal["small", "large"] = option("small", "How much.")
-    portions: int = option(1, "How many.", min=1)
+    portions: Size | None = option(1, "How many.")
     extra: list[str] = option([], "What else; may be repeated.")
     hot: bool = option(True, "Serve it hot.")
     to_go: bool = option(False, "Wrap it up.")
@@ -66,10 +68,16 @@ def test_what_the_command_returns_is_the_exit_code():
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("soup", "--portions", "0"), ("soup", "--size", "huge")]
+    "words", [(), ("soup", "--portions", "many"), ("soup", "--size", "huge")]
 )
 def test_what_typer_can_refuse_it_refuses(words):
     assert kitchen_run("cook", *words).exit_code == 2
+
+
+def test_bounds_are_those_of_the_field():
+    refused = kitchen_run("cook", "soup", "--portions", "0").exception
+    assert isinstance(refused, ConfigError)
+    assert (refused.where, refused.do) == ("order", "Use 1 or more.")
 
 
 def test_help_comes_from_the_fields_and_the_docstring():
@@ -79,7 +87,7 @@ def test_help_comes_from_the_fields_and_the_docstring():
         "What to cook.",
         "--size",
         "How much.",
-        "x>=1",
+        "Use 1 or more.",
         "--no-hot",
     ):
         assert part in text

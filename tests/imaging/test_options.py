@@ -17,9 +17,9 @@ A = Path("in"), Path("out")
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"max_empty": 1.5}, "max_empty = 1.5 is not at least 0 and at most 1"),
-        ({"drop": -1}, "drop = -1 is not at least 0"),
-        ({"min_dof": 0}, "min_dof = 0 is not at least 1"),
+        ({"max_empty": 1.5}, "max_empty = 1.5 is not a share"),
+        ({"drop": -1}, "drop = -1 is too small"),
+        ({"min_dof": 0}, "min_dof = 0 is too small"),
         ({"level": "goup"}, "Did you mean 'group'"),
         ({"layout": "fmriperp"}, "Did you mean 'fmriprep'"),
     ],

@@ -10,7 +10,14 @@ from typing import Annotated, Any, Literal
 
 from fcforge.capsule import judging, ledger
 from fcforge.errors import CapsuleError
-from fcforge.settings import Bound, Count, NotNegative, Share, complaint, field_types
+from fcforge.settings import (
+    Bound,
+    Count,
+    NotNegative,
+    Share,
+    field_types,
+    validation_error,
+)
 from fcforge.studies.audit_result import Audit
 
 MAX_TEXT, MAX_ITEMS = 2_000, 200
@@ -89,7 +96,7 @@ def check(schema: Any, value: Any, where: str) -> None:
         return
     table = field_types(schema) if hasattr(schema, "__dataclass_fields__") else schema
     if not isinstance(table, Mapping):
-        if wrong := complaint(table, value):
+        if wrong := validation_error(table, value):
             raise CapsuleError(f"{where} = {value!r:.60} {wrong[0]}.")
     elif not isinstance(value, dict):
         raise CapsuleError(f"{where} = {value!r:.60} is not a table.")

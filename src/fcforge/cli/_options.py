@@ -1,4 +1,4 @@
-"""What several commands share: options, each described once, and the rooms they call.
+"""What several commands share: options, each described once.
 
 Commands with many options are made from requests.
 """
@@ -7,9 +7,8 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer import Argument, Option
@@ -24,33 +23,14 @@ from fcforge.requests import (
     TRUST,
     Kind,
     NewSite,
+    Request,
 )
+from fcforge.settings import bounds_of, field_types
 
-EXPERIMENTS, CAPSULES, IMAGING = (
-    "Experiments",
-    "Capsules",
-    "Imaging",
-)  # groups of the help
-
-
-class Room:
-    """A folder of fcforge; its modules are imported when they are used: help answers at once."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, module: str) -> Any:
-        return import_module(f"{self._name}.{module}")
-
-
-fcforge = Room("fcforge")
-capsule, consortium, report = (
-    Room(f"fcforge.{n}") for n in ("capsule", "consortium", "report")
-)
-imaging, runner, studies = (
-    Room(f"fcforge.{n}") for n in ("imaging", "runner", "studies")
-)
-judging = Room("fcforge.studies.judge")
+# groups of the help
+EXPERIMENTS = "Experiments"
+CAPSULES = "Capsules"
+IMAGING = "Imaging"
 
 Config = Annotated[Path, Argument(help="Config file (TOML).", show_default=False)]
 Folder = Annotated[Path, Argument(help="Run folder.", show_default=False)]
@@ -77,15 +57,23 @@ Unseen = Annotated[NewSite, Option(help=NEW)]
 FileKind = Annotated[Kind, Option(help=KIND)]
 
 
-def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+R = TypeVar("R", bound=Request)
+
+
+def takes(request: type[R]) -> Callable[[Callable[[R], Any]], Callable[..., None]]:
     """Give a command the fields of a request (`fcforge.requests`) as arguments and options.
 
     The decorated function is called with the request; what it returns is the exit code.
     """
     hints = get_type_hints(request)
-    parameters = [_parameter(one, hints[one.name]) for one in fields(request)]
+    annotated = field_types(request)  # type: ignore[arg-type]
+    parameters = []
+    for one in fields(request):  # type: ignore[arg-type]
+        bounds = [bound.use for bound in bounds_of(annotated[one.name])]
+        text = " ".join([one.metadata["help"], *bounds])
+        parameters.append(_parameter(one, hints[one.name], text))
 
-    def decorate(work: Callable[..., Any]) -> Callable[..., None]:
+    def decorate(work: Callable[[R], Any]) -> Callable[..., None]:
         @functools.wraps(work)
         def command(**given: Any) -> None:
             raise typer.Exit(work(request(**given)) or 0)
@@ -97,13 +85,14 @@ def takes(request: type[Any]) -> Callable[[Callable[..., Any]], Callable[..., No
     return decorate
 
 
-def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
+def _parameter(one: Field[Any], hint: Any, text: str) -> inspect.Parameter:
     """A field as typer understands it: an argument where it has a metavar, else an option."""
-    metadata = dict(one.metadata)
-    own = (
-        [f"--{one.name.replace('_', '-')}"] if one.default is False else []
-    )  # no --no-
-    names = [metadata.pop("flag")] if "flag" in metadata else own
+    metadata = {**one.metadata, "help": text}
+    names = []
+    if "flag" in metadata:
+        names = [metadata.pop("flag")]
+    elif one.default is False:
+        names = [f"--{one.name.replace('_', '-')}"]  # else there were a --no-..., too
     kind = Argument if "metavar" in metadata else Option
     default = inspect.Parameter.empty if one.default is MISSING else one.default
     if one.default_factory is not MISSING:

@@ -1,20 +1,26 @@
 """Commands around capsules: learning one site at a time, predicting, inspecting, auditing."""
 
+from __future__ import annotations
+
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from fcforge import requests, writing
 from fcforge.cli import _options as given
-from fcforge.cli._options import capsule as chain
-from fcforge.cli._options import consortium, report, studies, takes
+from fcforge.cli._options import takes
 from fcforge.errors import ConfigError
 from fcforge.progress import at_work, progress_on_stderr, say
+
+if TYPE_CHECKING:
+    from fcforge.capsule.prediction import Prediction
+    from fcforge.capsule.sealing import Trust
+    from fcforge.consortium.predicting import Either
 
 
 def _wrote(said: str, out: Path, words: list[str] | None = None) -> None:
@@ -22,16 +28,20 @@ def _wrote(said: str, out: Path, words: list[str] | None = None) -> None:
 
     A release alone has no card: it is read with `inspect`.
     """
+    from fcforge.report.card import write_card
+
     say(said)
     if out.suffix != ".release":
-        say(f"wrote {report.card.write_card(out)}, its model card.")
+        say(f"wrote {write_card(out)}, its model card.")
     if words:
         print("\n".join(words))
 
 
-def _trust(keys: list[Path] | None, required: bool = False) -> Any:
+def _trust(keys: list[Path] | None, required: bool = False) -> Trust:
     """Trust in the public keys of these files."""
-    return chain.sealing.Trust.of(keys or (), required or None)
+    from fcforge.capsule.sealing import Trust
+
+    return Trust.of(keys or (), required or None)
 
 
 def start(
@@ -52,37 +62,56 @@ def start(
     overwrite: given.Overwrite = False,
 ) -> None:
     """Make a public start: what a consortium begins from, made of public people alone."""
+    from fcforge.consortium.turn import names_in, start_file
+    from fcforge.report.consortium import start_words
+
     source = {"name": dataset, **({} if data is None else {"path": str(data)})}
-    names, taken = (consortium.turn.names_in(text) for text in (sites, remove))
+    names = names_in(sites)
+    taken = names_in(remove)
     with at_work("making the start"):
-        made = consortium.turn.start_file(
-            source, names, taken, out, overrides or [], overwrite
-        )
+        made = start_file(source, names, taken, out, overrides or [], overwrite)
     said = f"wrote {out}; give this file to every hospital."
-    _wrote(said, out, report.consortium.start_words(made))
+    _wrote(said, out, start_words(made))
 
 
 @takes(requests.LearnRequest)
 def learn(request: requests.LearnRequest) -> None:
     """Learn one site: add its release to a consortium, or seal the next capsule of a chain."""
-    shown, out = report.consortium, request.out
-    if request.state is not None and consortium.files.is_consortium(request.state):
-        done = consortium.turn.take_turn(
-            request,
-            lambda found: say("\n".join(shown.found_words(found))),
-            lambda group: _agree(shown.continued_group(group, request), request.yes),
-        )
-        said = f"wrote {out}, which may leave; the home file beside the data must not."
-        _wrote(said, out, report.consortium.release_words(done.release))
-        return
+    from fcforge.consortium.files import is_consortium
+
+    if request.state is not None and is_consortium(request.state):
+        _learn_release(request)
+    else:
+        _learn_link(request)
+
+
+def _learn_release(request: requests.LearnRequest) -> None:
+    from fcforge.consortium.turn import take_turn
+    from fcforge.report import consortium as shown
+
+    out = request.out
+    done = take_turn(
+        request,
+        lambda found: say("\n".join(shown.found_words(found))),
+        lambda group: _agree(shown.continued_group(group, request), request.yes),
+    )
+    said = f"wrote {out}, which may leave; the home file beside the data must not."
+    _wrote(said, out, shown.release_words(done.release))
+
+
+def _learn_link(request: requests.LearnRequest) -> None:
+    from fcforge.capsule.contents import Capsule
+    from fcforge.capsule.learning import learn_site
+    from fcforge.report.consortium import continued_chain
+    from fcforge.report.inspect import inspect_words
+
+    def agree(before: Capsule) -> None:
+        _agree(continued_chain(before), request.yes)
+
     with progress_on_stderr("learning") as progress:
-        told = {"progress": progress, "say": say}
-        told["agree"] = lambda capsule: _agree(
-            shown.continued_chain(capsule), request.yes
-        )
-        capsule = chain.learning.learn_site(request, **told)
-    said = f"sealed {out}; send this one file on, nothing else."
-    _wrote(said, out, report.inspect.inspect_words(capsule))
+        capsule = learn_site(request, progress=progress, say=say, agree=agree)
+    said = f"sealed {request.out}; send this one file on, nothing else."
+    _wrote(said, request.out, inspect_words(capsule))
 
 
 def _agree(words: list[str], yes: bool) -> None:
@@ -106,9 +135,12 @@ def merge(
     overwrite: given.Overwrite = False,
 ) -> None:
     """Join the releases of several capsules with one start; the order does not matter."""
-    group = consortium.files.union_of(files, _trust(trust))
-    consortium.files.write_consortium(group, out, overwrite=overwrite)
-    _wrote(f"wrote {out}", out, report.consortium.consortium_words(group))
+    from fcforge.consortium.files import union_of, write_consortium
+    from fcforge.report.consortium import consortium_words
+
+    group = union_of(files, _trust(trust))
+    write_consortium(group, out, overwrite=overwrite)
+    _wrote(f"wrote {out}", out, consortium_words(group))
 
 
 def withdraw(
@@ -121,9 +153,12 @@ def withdraw(
     overwrite: given.Overwrite = False,
 ) -> None:
     """Take a site's releases back: the model becomes what it would be without them."""
-    group = consortium.turn.withdraw_file(site, state, out, sign, overwrite)
+    from fcforge.consortium.turn import withdraw_file
+    from fcforge.report.consortium import consortium_words
+
+    group = withdraw_file(site, state, out, sign, overwrite)
     said = f"wrote {out}; whoever holds an older capsule merges it, and the withdrawal holds there."
-    _wrote(said, out, report.consortium.consortium_words(group))
+    _wrote(said, out, consortium_words(group))
 
 
 def threshold(
@@ -136,15 +171,20 @@ def threshold(
     kind: given.FileKind = "auto",
 ) -> None:
     """Fit the hospital's own threshold again for a newer capsule; nothing leaves the hospital."""
-    home = chain.home.read_home(local, must_exist=True)
-    group = consortium.files.read_consortium(capsule, _trust(None))
-    cohort = studies.audit_inputs.load_sites(data, [site], kind)
-    found = consortium.learning.refit_threshold(group, cohort, site, home)
-    chain.home.write_own(found, local)
+    from fcforge.capsule.home import read_home, write_own
+    from fcforge.consortium.files import read_consortium
+    from fcforge.consortium.learning import refit_threshold
+    from fcforge.studies.audit_inputs import load_sites
+
+    home = read_home(local, must_exist=True)
+    group = read_consortium(capsule, _trust(None))
+    cohort = load_sites(data, [site], kind)
+    found = refit_threshold(group, cohort, site, home)
+    write_own(found, local)
     own = found.threshold
-    print(
-        f"own log odds = {own.intercept:.3f} + {own.slope:.3f} x consortium's log odds"
-    )
+    if own is not None:
+        odds = f"{own.intercept:.3f} + {own.slope:.3f} x consortium's log odds"
+        print(f"own log odds = {odds}")
 
 
 def evaluate(
@@ -159,47 +199,71 @@ def evaluate(
     positive: given.Positive = None,
 ) -> None:
     """Measure a capsule on people with known diagnoses, next to the majority class."""
-    home = chain.home.read_home(local, must_exist=True) if local else chain.home.Home()
-    sites = consortium.turn.names_in(site)
-    cohort = studies.audit_inputs.load_sites(data, sites, kind, positive)
-    opened = consortium.predicting.open_either(capsule, _trust(trust))
+    from fcforge.capsule.home import Home, read_home
+    from fcforge.consortium import predicting
+    from fcforge.consortium.turn import names_in
+    from fcforge.report.consortium import evaluation_text
+    from fcforge.studies.audit_inputs import load_sites
+
+    home = read_home(local, must_exist=True) if local else Home()
+    cohort = load_sites(data, names_in(site), kind, positive)
+    opened = predicting.open_either(capsule, _trust(trust))
     with at_work("predicting"):
-        found = consortium.predicting.evaluate(opened, cohort, home, unseen)
+        found = predicting.evaluate(opened, cohort, home, unseen)
     if found.warning:
         say(found.warning, style="red")
-    shown = report.consortium.evaluation_text
-    print(json.dumps(found.to_json(), indent=1) if as_json else shown(found))
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print(evaluation_text(found))
 
 
 @takes(requests.PredictRequest)
 def predict(asked: requests.PredictRequest) -> int:
     """Predict each scan, or abstain where it is too unusual; exit code 1 if no scan can be used."""
+    from fcforge.capsule import prediction
+    from fcforge.consortium import predicting
+    from fcforge.consortium.turn import own_threshold
+    from fcforge.report.frame import spoken
+
     if asked.atlas and asked.explain is None:
         raise ConfigError(
             "--atlas was given without --explain.", do="Give both or neither."
         )
-    places = given.imaging.atlases.load_atlas(asked.atlas) if asked.atlas else None
-    opened = consortium.predicting.open_either(asked.capsule, _trust(asked.trust))
-    own = consortium.turn.own_threshold(asked.local, opened)
-    model = consortium.predicting.predictor(opened, asked.site, asked.unseen)
+    opened = predicting.open_either(asked.capsule, _trust(asked.trust))
+    own = own_threshold(asked.local, opened)
+    model = predicting.predictor(opened, asked.site, asked.unseen)
     with at_work("predicting"):
-        rows = chain.prediction.predict_scans(model, asked.scans, asked.kind, own)
+        rows = prediction.predict_scans(model, asked.scans, asked.kind, own)
     for note in own.stale(model.id) if own is not None else ():
         say(note, style="yellow")
-    say(report.frame.spoken("prediction", rows=rows, sites=model.sites))
-    written = chain.prediction.as_json if asked.as_json else chain.prediction.as_csv
+    say(spoken("prediction", rows=rows, sites=model.sites))
+    written = prediction.as_json if asked.as_json else prediction.as_csv
     text = written(rows, model).rstrip()
     if asked.out is None:
         print(text)
     else:
         writing.write_text(asked.out, f"{text}\n")
     if asked.explain is not None:
-        told = (asked.kind, places, asked.site, asked.unseen)
-        with at_work("explaining"):
-            why = consortium.predicting.explain_file(opened, asked.scans, rows, *told)
-            report.explaining.write_explanation(why, rows, asked.explain, model.id)
-        say(f"wrote {asked.explain}/index.html, edges.csv and matrices.npz")
+        _explain(asked, asked.explain, opened, rows)
     return 0 if any(row.usable for row in rows) else 1
+
+
+def _explain(
+    asked: requests.PredictRequest, folder: Path, opened: Either, rows: list[Prediction]
+) -> None:
+    from fcforge.consortium import predicting
+    from fcforge.imaging.atlases import load_atlas
+    from fcforge.report.explaining import write_explanation
+
+    atlas = load_atlas(asked.atlas) if asked.atlas else None
+    place = (asked.site, asked.unseen)
+    with at_work("explaining"):
+        why = predicting.explain_file(
+            opened, asked.scans, rows, asked.kind, atlas, *place
+        )
+        write_explanation(why, rows, folder, predicting.predictor(opened).id)
+    say(f"wrote {folder}/index.html, edges.csv and matrices.npz")
 
 
 def inspect(
@@ -215,19 +279,22 @@ def inspect(
     as_json: given.AsJson = False,
 ) -> None:
     """Describe a capsule in plain words: who contributed, when, what it keeps, how good it is."""
-    known, words = _trust(trust, require_signature), report.consortium
+    from fcforge.consortium.files import read_release
+    from fcforge.consortium.predicting import open_either
+    from fcforge.report.card import card_of
+    from fcforge.report.consortium import either_text, record_words
+
+    known = _trust(trust, require_signature)
     if card:
-        print(report.card.card_of(capsule, known), end="")
+        print(card_of(capsule, known), end="")
     elif capsule.suffix == ".release":
-        record = consortium.files.read_release(capsule, known)
-        print(
-            json.dumps(record.to_json())
-            if as_json
-            else "\n".join(words.record_words(record))
-        )
+        record = read_release(capsule, known)
+        if as_json:
+            print(json.dumps(record.to_json()))
+        else:
+            print("\n".join(record_words(record)))
     else:
-        opened = consortium.predicting.open_either(capsule, known)
-        print(words.either_text(opened, release, as_json))
+        print(either_text(open_either(capsule, known), release, as_json))
 
 
 def verify(
@@ -237,23 +304,31 @@ def verify(
     as_json: given.AsJson = False,
 ) -> None:
     """Check a capsule bit by bit; exit code 1 when it must not be used."""
-    room = (
-        consortium.files if consortium.files.is_consortium(capsule) else chain.sealing
-    )
-    checks = room.verify(capsule, _trust(trust, require_signature))
+    from fcforge.capsule import sealing
+    from fcforge.consortium import files
+    from fcforge.report.frame import spoken
+
+    known = _trust(trust, require_signature)
+    if files.is_consortium(capsule):
+        checks = files.verify(capsule, known)
+    else:
+        checks = sealing.verify(capsule, known)
     ok = all(check.ok for check in checks)
     if as_json:
         print(json.dumps({"ok": ok, "checks": [asdict(c) for c in checks]}, indent=1))
     else:
-        print(report.frame.spoken("verify", checks=checks, ok=ok))
+        print(spoken("verify", checks=checks, ok=ok))
     raise typer.Exit(0 if ok else 1)
 
 
 @takes(requests.AuditRequest)
 def audit(request: requests.AuditRequest) -> None:
     """Attack what would be released: who was trained on, who can be identified."""
+    from fcforge.consortium.turn import audit_as_asked
+    from fcforge.report import audits
+
     with at_work("attacking"):
-        found, audits = consortium.turn.audit_as_asked(request, say), report.audits
+        found = audit_as_asked(request, say)
     if request.record is not None:
         _wrote(f"sealed {request.record} with the audit inside.", request.record)
     if request.out is not None:
@@ -262,18 +337,16 @@ def audit(request: requests.AuditRequest) -> None:
     print(audits.as_json(found) if request.as_json else audits.as_text(found))
 
 
-COMMANDS, PANEL = (
-    (
-        start,
-        learn,
-        merge,
-        withdraw,
-        threshold,
-        evaluate,
-        predict,
-        inspect,
-        verify,
-        audit,
-    ),
-    given.CAPSULES,
+COMMANDS = (
+    start,
+    learn,
+    merge,
+    withdraw,
+    threshold,
+    evaluate,
+    predict,
+    inspect,
+    verify,
+    audit,
 )
+PANEL = given.CAPSULES

@@ -1,22 +1,29 @@
 """Commands around experiments: from ``init`` to ``report``, and the studies of a run."""
 
+from __future__ import annotations
+
 import inspect
 import json
 import time
+from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
-from fcforge.cli._options import report as shown
-from fcforge.cli._options import runner, studies
 from fcforge.errors import FCForgeError
 from fcforge.progress import at_work, progress_on_stderr, say
 from fcforge.text import duration
 from fcforge.writing import write_text
+
+if TYPE_CHECKING:
+    from fcforge.runner.environment import Place
+    from fcforge.runner.run import Prepared
+    from fcforge.stats import Row
+    from fcforge.studies.unseen import Study
 
 Many = list[Path] | None
 BUDGET = (
@@ -57,12 +64,15 @@ def check(
     as_json: given.AsJson = False,
 ) -> None:
     """Check a config or a dataset, subject by subject, before anything runs."""
+    from fcforge.report.frame import spoken
+    from fcforge.studies.check import check_target
+
     with at_work("checking"):
-        verdict = studies.check.check_target(target, overrides or [])
+        verdict = check_target(target, overrides or [])
     if as_json:
         print(json.dumps(verdict.to_json(), indent=1))
     else:
-        for line in shown.frame.spoken("check", verdict=verdict).splitlines():
+        for line in spoken("check", verdict=verdict).splitlines():
             style, _, text = line.partition("|")
             typer.secho(text, fg=style or None)
     raise typer.Exit(0 if verdict.ok else 1)
@@ -79,12 +89,16 @@ def run(
     as_json: given.AsJson = False,
 ) -> None:
     """Train every learner over all site orders; the same command again continues."""
-    experiment = runner.config.load_experiment(config, overrides or [])
+    from fcforge.runner.config import load_experiment
+    from fcforge.runner.environment import place_to_train
+    from fcforge.runner.run import leak_notes, prepare
+
+    experiment = load_experiment(config, overrides or [])
     folder = out or Path("runs", config.stem)
-    place = runner.environment.place_to_train(device, jobs, cluster)
+    place = place_to_train(device, jobs, cluster)
     with at_work("loading and checking the data"):
-        prepared = runner.run.prepare(experiment)
-    for note in runner.run.leak_notes(experiment):
+        prepared = prepare(experiment)
+    for note in leak_notes(experiment):
         say(note, style="red")
     if dry_run:
         _print_cost(prepared, folder, place.jobs)
@@ -93,18 +107,25 @@ def run(
     _report(folder, folder / "report.html", as_json)
 
 
-def _print_cost(prepared: Any, folder: Path, jobs: int) -> None:
+def _print_cost(prepared: Prepared, folder: Path, jobs: int) -> None:
+    from fcforge.report.frame import spoken
+    from fcforge.runner.run import estimate
+    from fcforge.runner.store import Store
+
     with at_work("training a few sites of each learner briefly"):
-        cost = runner.run.estimate(prepared, runner.store.Store(folder), jobs)
-    print(shown.frame.spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
+        cost = estimate(prepared, Store(folder), jobs)
+    print(spoken("cost", cost=cost, plan=prepared.plan, jobs=jobs))
 
 
-def _train(prepared: Any, folder: Path, place: Any) -> None:
-    say(shown.frame.spoken("plan", plan=prepared.plan, place=place))
+def _train(prepared: Prepared, folder: Path, place: Place) -> None:
+    from fcforge.report.frame import spoken
+    from fcforge.runner.run import train
+
+    say(spoken("plan", plan=prepared.plan, place=place))
     started = time.monotonic()
     try:
         with progress_on_stderr("training") as progress:
-            runner.run.train(prepared, folder, place, progress)
+            train(prepared, folder, place, progress)
     except KeyboardInterrupt:  # typer would end without a word
         say("stopped; the same command again continues.", style="yellow")
         raise typer.Exit(130) from None
@@ -113,9 +134,14 @@ def _train(prepared: Any, folder: Path, place: Any) -> None:
 
 def status(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the progress of a run."""
-    found = runner.collect.progress_of(folder)
-    text = shown.frame.spoken("status", found=found)
-    print(json.dumps(found.to_json(), indent=1) if as_json else text)
+    from fcforge.report.frame import spoken
+    from fcforge.runner.collect import progress_of
+
+    found = progress_of(folder)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+    else:
+        print(spoken("status", found=found))
 
 
 def report(
@@ -130,36 +156,34 @@ def report(
     as_json: given.AsJson = False,
 ) -> None:
     """Write the HTML report of a run, finished or not, and print its table."""
-    _report(
-        folder,
-        out or folder / "report.html",
-        as_json,
-        audits=audit or (),
-        judged=judge or (),
-    )
+    page = out or folder / "report.html"
+    _report(folder, page, as_json, audit or (), judge or ())
 
 
-def _report(folder: Path, page: Path, as_json: bool, **sections: Any) -> None:
+def _report(
+    folder: Path,
+    page: Path,
+    as_json: bool,
+    audits: Sequence[Path] = (),
+    judged: Sequence[Path] = (),
+) -> None:
+    from fcforge.report.pages import report_folder
+    from fcforge.report.results import print_findings
+
     with at_work("writing the report"):
-        rows, findings = shown.pages.report_folder(folder, page, **sections)
-    shown.results.print_findings(findings)
+        rows, findings = report_folder(folder, page, audits=audits, judged=judged)
+    print_findings(findings)
     say(f"report: {page}")
     _print_rows(rows, as_json)
 
 
-def _print_rows(rows: Any, as_json: bool) -> None:
+def _print_rows(rows: Sequence[Row], as_json: bool) -> None:
+    from fcforge.report import results
+
     if as_json:
-        print(shown.results.as_json(rows), end="")
+        print(results.as_json(rows), end="")
     else:
-        shown.results.print_table(rows)
-
-
-KINDS = {
-    "datasets": "sites",
-    "models": "models",
-    "generators": "generators",
-    "methods": "methods",
-}
+        results.print_table(rows)
 
 
 def catalogue(what: str) -> list[dict[str, str]]:
@@ -167,20 +191,28 @@ def catalogue(what: str) -> list[dict[str, str]]:
 
     Networks that belong to one method (PDGNN's) are left out.
     """
-    room = getattr(given.fcforge, given.fcforge.components.look_up("kind", what, KINDS))
-    table: dict[str, Any] = getattr(room, what.upper())
-    shown = {
-        name: thing
-        for name, thing in table.items()
-        if not getattr(thing, "belongs_to", "")
+    from fcforge.components import look_up
+    from fcforge.generators import GENERATORS
+    from fcforge.methods import METHODS
+    from fcforge.models import MODELS
+    from fcforge.sites import DATASETS
+
+    kinds: Mapping[str, Mapping[str, Any]] = {
+        "datasets": DATASETS,
+        "models": MODELS,
+        "generators": GENERATORS,
+        "methods": METHODS,
     }
-    return [{"name": name, "about": _about(thing)} for name, thing in shown.items()]
+    found = []
+    for name, thing in look_up("kind", what, kinds).items():
+        if not getattr(thing, "belongs_to", ""):
+            found.append({"name": name, "about": _about(thing)})
+    return found
 
 
 def _about(thing: Any) -> str:
-    first = (
-        getattr(thing, "about", None) or (inspect.getdoc(thing) or "").split("\n", 1)[0]
-    )
+    lines = (inspect.getdoc(thing) or "").splitlines()
+    first = getattr(thing, "about", None) or lines[0]
     return f"{first} (keeps {thing.keeps})" if hasattr(thing, "keeps") else first
 
 
@@ -205,15 +237,17 @@ def judge(
     device: given.Device = "auto",
 ) -> None:
     """Judge generators of synthetic FC: fidelity, diversity, usefulness."""
+    from fcforge.report.judge import write_judgement
+    from fcforge.runner.environment import pick_device
+    from fcforge.studies.judge.experiment import judge_config
+
     folder = out or Path("runs") / config.stem
-    where = runner.environment.pick_device(device)
+    where = pick_device(device)
     with at_work("judging"):
-        found = given.judging.experiment.judge_config(
-            config, overrides or [], folder, where, say
-        )
+        found = judge_config(config, overrides or [], folder, where, say)
     for warning in found.warnings:
         say(warning, style="red")
-    print(shown.judge.write_judgement(found, folder))
+    print(write_judgement(found, folder))
 
 
 def pages(
@@ -222,8 +256,10 @@ def pages(
     open_it: Annotated[bool, Option("--open", help="Open the overview.")] = False,
 ) -> None:
     """Write pages of all runs, capsules and audits below a folder: plain files to open or mail."""
+    from fcforge.report.pages import write_pages
+
     with at_work("writing the pages"):
-        overview = shown.pages.write_pages(folder, out, say)
+        overview = write_pages(folder, out, say)
     print(overview)
     if open_it:
         typer.launch(str(overview))
@@ -241,15 +277,19 @@ def tune(
     device: given.Device = "auto",
 ) -> None:
     """Choose hyper-parameters by inner validation on the first sites; prints them as TOML."""
-    experiment = runner.config.load_experiment(config, overrides or [])
-    place = runner.environment.place_to_train(device, jobs)
+    from fcforge.runner.config import load_experiment
+    from fcforge.runner.environment import place_to_train
+    from fcforge.studies import tune as tuning
+
+    experiment = load_experiment(config, overrides or [])
+    place = place_to_train(device, jobs)
     folder = out or Path("runs") / f"{config.stem}_tune"
     with progress_on_stderr("tuning") as progress:
-        told: dict[str, Any] = {"progress": progress, "say": say}
-        text = studies.tune.tune(experiment, folder, place, repeats, budget, **told)
-    say(
-        f"wrote {folder / 'tuned.toml'}: put these in place of the config's [[learner]] tables"
-    )
+        text = tuning.tune(
+            experiment, folder, place, repeats, budget, progress=progress, say=say
+        )
+    wrote = folder / "tuned.toml"
+    say(f"wrote {wrote}: put these in place of the config's [[learner]] tables")
     print(text, end="")
 
 
@@ -261,25 +301,28 @@ def unseen(
     as_json: given.AsJson = False,
 ) -> None:
     """Show how a run's models do at hospitals they have not learned."""
+    from fcforge.studies.unseen import unseen_of
+
     with at_work("measuring"):
-        found = studies.unseen.unseen_of(folder, metric)
+        found = unseen_of(folder, metric)
     _show(found, as_json)
 
 
 def calibration(folder: given.Folder, as_json: given.AsJson = False) -> None:
     """Show the Brier score and calibration error of a run, site by site."""
-    _show(studies.unseen.calibration_of(folder), as_json)
+    from fcforge.studies.unseen import calibration_of
+
+    _show(calibration_of(folder), as_json)
 
 
-def _show(tables: list[Any], as_json: bool) -> None:
+def _show(tables: Sequence[Study], as_json: bool) -> None:
+    from fcforge.report.results import study_json
+    from fcforge.report.table import interval_table
+
     if as_json:
-        print(
-            json.dumps(
-                {t.title: shown.results.study_json(t.rows) for t in tables}, indent=1
-            )
-        )
+        print(json.dumps({t.title: study_json(t.rows) for t in tables}, indent=1))
     else:
-        made = [shown.table.interval_table(t.title, t.columns, t.rows) for t in tables]
+        made = [interval_table(t.title, t.columns, t.rows) for t in tables]
         print("\n".join(table.markdown() for table in made), end="")
 
 
@@ -293,27 +336,28 @@ def motion(
     as_json: given.AsJson = False,
 ) -> None:
     """Measure how well head motion alone predicts, on the same splits."""
-    experiment = runner.config.load_experiment(config, overrides or [])
+    from fcforge.runner.config import load_experiment
+    from fcforge.studies.motion import motion_rows
+
+    experiment = load_experiment(config, overrides or [])
     with at_work("measuring"):
-        rows = studies.motion.motion_rows(experiment, phenotypes, beside)
+        rows = motion_rows(experiment, phenotypes, beside)
     _print_rows(rows, as_json)
 
 
-COMMANDS, PANEL = (
-    (
-        demo,
-        init,
-        check,
-        run,
-        status,
-        report,
-        pages,
-        tune,
-        unseen,
-        calibration,
-        motion,
-        list_things,
-        judge,
-    ),
-    given.EXPERIMENTS,
+COMMANDS = (
+    demo,
+    init,
+    check,
+    run,
+    status,
+    report,
+    pages,
+    tune,
+    unseen,
+    calibration,
+    motion,
+    list_things,
+    judge,
 )
+PANEL = given.EXPERIMENTS

@@ -9,7 +9,6 @@ import typer
 from typer import Argument, Option
 
 from fcforge.cli import _options as given
-from fcforge.cli._options import capsule, fcforge
 
 
 def encrypt(
@@ -21,7 +20,9 @@ def encrypt(
     overwrite: given.Overwrite = False,
 ) -> None:
     """Encrypt a file so that only the named recipients can read it (age format)."""
-    print(f"wrote {fcforge.encryption.encrypt(file, to, out, overwrite=overwrite)}")
+    from fcforge import encryption
+
+    print(f"wrote {encryption.encrypt(file, to, out, overwrite=overwrite)}")
 
 
 def decrypt(
@@ -35,9 +36,9 @@ def decrypt(
     overwrite: given.Overwrite = False,
 ) -> None:
     """Decrypt a file that was encrypted for you; nothing is written unless all of it is right."""
-    print(
-        f"wrote {fcforge.encryption.decrypt(file, identity, out, overwrite=overwrite)}"
-    )
+    from fcforge import encryption
+
+    print(f"wrote {encryption.decrypt(file, identity, out, overwrite=overwrite)}")
 
 
 keys = typer.Typer(no_args_is_help=True, help="Keys: make, name, list, revoke them.")
@@ -54,17 +55,21 @@ def new_key(
 
     Signing with a protected key needs its passphrase in $FCFORGE_PASSPHRASE.
     """
+    from fcforge.capsule.keys import write_keys
+
     said = ""
     if passphrase:
         said = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True)
-    public = capsule.keys.write_keys(out, said)
+    public = write_keys(out, said)
     print(f"wrote {out} (private: keep it) and {out}.pub, key {public[:16]}")
 
 
 @keys.command("age")
 def new_identity(out: Annotated[Path, Argument(help="Identity to write.")]) -> None:
     """Make a key for encryption: OUT, which you keep; give away the recipient it prints."""
-    recipient = fcforge.encryption.write_identity(out)
+    from fcforge.encryption import write_identity
+
+    recipient = write_identity(out)
     print(
         f"wrote {out} (private: keep it); others encrypt for you with --to {recipient}"
     )
@@ -76,19 +81,23 @@ def add_key(
     file: Annotated[Path, Argument(help="Public key (PEM).")],
 ) -> None:
     """Name a public key in your keyring."""
-    public = capsule.keys.read_public(file)
-    path = capsule.keys.write_keyring(capsule.keys.read_keyring().add(name, public))
+    from fcforge.capsule.keys import read_keyring, read_public, write_keyring
+
+    public = read_public(file)
+    path = write_keyring(read_keyring().add(name, public))
     print(f"{path}: key {public[:16]} is that of {name}")
 
 
 @keys.command("list")
 def list_keys(as_json: given.AsJson = False) -> None:
     """Show the keys of your keyring."""
-    known = capsule.keys.read_keyring().keys
+    from fcforge.capsule.keys import keyring_file, read_keyring
+
+    known = read_keyring().keys
     if as_json:
         print(json.dumps([asdict(k) for k in known], indent=1))
     elif not known:
-        print(f"{capsule.keys.keyring_file()}: no key yet")
+        print(f"{keyring_file()}: no key yet")
     for k in () if as_json else known:
         since = f"REVOKED {k.revoked[:10]}" if k.revoked else f"since {k.added[:10]}"
         print(f"{k.key[:16]}  {k.name}  {since}")
@@ -99,8 +108,11 @@ def revoke_key(
     name: Annotated[str, Argument(help="Whose keys, or a key's first digits.")],
 ) -> None:
     """Refuse whatever these keys signed, from now on."""
-    path = capsule.keys.write_keyring(capsule.keys.read_keyring().revoke(name))
+    from fcforge.capsule.keys import read_keyring, write_keyring
+
+    path = write_keyring(read_keyring().revoke(name))
     print(f"{path}: what the keys of {name} signed is refused from now on")
 
 
-COMMANDS, PANEL = (encrypt, decrypt), given.CAPSULES
+COMMANDS = (encrypt, decrypt)
+PANEL = given.CAPSULES

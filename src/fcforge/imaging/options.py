@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fcforge.requests import Request, option
+from fcforge.settings import Count, NotNegative, Positive, Share, Size, within
 
 if TYPE_CHECKING:
     from fcforge.imaging.denoise import Denoise
@@ -48,17 +49,15 @@ class FCRequest(Request):
         "none, simple, scrubbing, compcor, ica_aroma, or parts joined by +, such as "
         "motion+wm_csf+global_signal. Applied to scans of fMRIPrep and to plain scans only.",
     )
-    high_pass: float = option(
-        0.01, "Lower end of the band-pass in Hz, 0 for none.", min=0
+    high_pass: NotNegative = option(
+        0.01, "Lower end of the band-pass in Hz, 0 for none."
     )
-    low_pass: float = option(
-        0.1, "Upper end of the band-pass in Hz, 0 for none.", min=0
+    low_pass: NotNegative = option(0.1, "Upper end of the band-pass in Hz, 0 for none.")
+    fd_threshold: NotNegative | None = option(
+        None, "Framewise displacement to scrub at, mm."
     )
-    fd_threshold: float | None = option(
-        None, "Framewise displacement to scrub at, mm.", min=0
-    )
-    std_dvars_threshold: float | None = option(
-        None, "Standardised DVARS to scrub at.", min=0
+    std_dvars_threshold: NotNegative | None = option(
+        None, "Standardised DVARS to scrub at."
     )
     layout: Literal[
         "auto",
@@ -76,25 +75,20 @@ class FCRequest(Request):
     session: str = option("", "BIDS session; all joins a subject's sessions.")
     space: str = option("", "BIDS space.")
     select: str = option("", "Part of the file name.")
-    tr: float | None = option(
-        None, "Repetition time in seconds; overrides the files.", min=0
+    tr: Positive | None = option(
+        None, "Repetition time in seconds; overrides the files."
     )
-    drop: int = option(0, "Volumes to drop at the start.", min=0)
+    drop: Count = option(0, "Volumes to drop at the start.")
     columns: str | None = option(None, "Columns of a time series, such as 1-116.")
     variable: str | None = option(None, "Variable in .mat or .npz files.")
-    min_coverage: float = option(
-        0.5,
-        "Share of an ROI that must be covered; below it the ROI is empty.",
-        min=0,
-        max=1,
+    min_coverage: Share = option(
+        0.5, "Share of an ROI that must be covered; below it the ROI is empty."
     )
-    max_empty: float = option(
-        0.1, "Share of ROIs that may be empty before the subject fails.", min=0, max=1
+    max_empty: Share = option(
+        0.1, "Share of ROIs that may be empty before the subject fails."
     )
-    min_dof: int = option(
-        15,
-        "Degrees of freedom that denoising must leave; below it the subject fails.",
-        min=1,
+    min_dof: Size = option(
+        15, "Degrees of freedom that denoising must leave; below it the subject fails."
     )
     report: bool = option(True, "Write HTML quality pages.")
 
@@ -144,8 +138,8 @@ class PreprocessRequest(Request):
     participant_label: list[str] = option(
         [], "Subject, with or without sub-; repeat for more."
     )
-    drop: int = option(
-        5, "First volumes to leave out, while the magnetisation settles.", min=0
+    drop: Count = option(
+        5, "First volumes to leave out, while the magnetisation settles."
     )
     slice_order: Literal[
         "", "ascending", "descending", "interleaved", "interleaved_even"
@@ -153,12 +147,14 @@ class PreprocessRequest(Request):
         "",
         "Order of the slices where the sidecar has no SliceTiming; empty skips slice timing.",
     )
-    tr: float | None = option(
-        None, "Repetition time in seconds; overrides the files.", min=0
+    tr: Positive | None = option(
+        None, "Repetition time in seconds; overrides the files."
     )
     motion: Literal["fcforge", "ants"] = option("fcforge", "Program for realignment.")
     sdc: bool = option(False, "Correct distortion with a reverse-phase image.")
-    resolution: float = option(3.0, "Voxel size of the output in mm.", min=1, max=8)
+    resolution: Annotated[float, within(1, 8)] = option(
+        3.0, "Voxel size of the output in mm."
+    )
     route: Literal["auto", "pip", "fsl"] = option(
         "auto",
         "FSL and SPM12 where installed (auto), never (pip), or insisted on (fsl).",
