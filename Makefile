@@ -15,11 +15,11 @@ help:
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,imaging,cluster,signing,age,docs]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[train,dev,imaging,cluster,signing,age,docs]'
 	@touch $@
 
 setup: $(VENV)/.dev
@@ -51,7 +51,7 @@ rounding: $(VENV)/.dev
 wheel: $(VENV)/.core
 	rm -rf build/user dist && $(PYTHON) -m venv build/user
 	$(BIN)/python -m pip wheel -q --no-deps -w dist .
-	build/user/bin/python -m pip install -q -c constraints.txt dist/*.whl
+	build/user/bin/python -m pip install -q -c constraints.txt "$$(ls dist/*.whl)[train]"
 	cd build/user && bin/fcforge --version && bin/fcforge demo
 
 docs: $(VENV)/.dev

@@ -78,13 +78,31 @@ def at(where: object, do: str = "") -> Iterator[None]:
         ) from error
 
 
+def needs(
+    package: str, extra: str, error: type[FCForgeError] = FCForgeError
+) -> FCForgeError:
+    """Error for a package that not everybody installs; it names the extra that brings it.
+
+    Examples
+    --------
+    >>> print(needs("torch", "train"))
+    this needs the package 'torch'. Install fcforge with its extra: pip install '.[train]' ...
+    """
+    do = f"Install fcforge with its extra: pip install '.[{extra}]' in its folder."
+    return error(f"this needs the package '{package}'.", do=do)
+
+
 def optional(module: str, extra: str, error: type[FCForgeError] = FCForgeError) -> Any:
-    """A module of a package that not everybody installs; else an error that names the extra."""
+    """A module of a package that not everybody installs; else `needs`."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        what = f"this needs the package '{module.split('.')[0]}'."
-        raise error(what, do=f"pip install 'fcforge[{extra}]'") from missing
+        raise needs(module.split(".")[0], extra, error) from missing
+
+
+def require_torch() -> None:
+    """Say in one line that torch is missing, before anything else is done."""
+    optional("torch", "train")
 
 
 def unknown_name(

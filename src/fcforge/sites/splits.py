@@ -2,8 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -47,32 +46,27 @@ def split_rows(
         rows = rng.permutation(np.flatnonzero(label == cls))
         n_test = 0
         if fold:
+            number, k = fold
             # the classes' longer folds are not the same ones
-            tested = (
-                np.arange(len(rows)) % fold[1]
-                == (fold[0] + cls * (fold[1] // 2)) % fold[1]
-            )
-            rows, n_test = (
-                np.concatenate([rows[~tested], rows[tested]]),
-                int(tested.sum()),
-            )
-        ends = np.cumsum(split_counts(len(rows), test_fraction, val_fraction, n_test))[
-            :-1
-        ]
-        for name, part in zip(SPLITS, np.split(rows, ends), strict=True):
+            tested = np.arange(len(rows)) % k == (number + cls * (k // 2)) % k
+            rows = np.concatenate([rows[~tested], rows[tested]])
+            n_test = int(tested.sum())
+        counts = split_counts(len(rows), test_fraction, val_fraction, n_test)
+        cut = np.split(rows, np.cumsum(counts)[:-1])
+        for name, part in zip(SPLITS, cut, strict=True):
             parts[name].append(part)
     return {name: np.sort(np.concatenate(part)) for name, part in parts.items()}
 
 
-def split_site(
+def split_cohort(
     cohort: Cohort,
     site_name: str,
     seed: int,
     test_fraction: float = RunSpec.test_fraction,
     val_fraction: float = RunSpec.val_fraction,
     folds: int = 0,
-) -> Site:
-    """Cut one site into train, validation and test.
+) -> dict[str, Cohort]:
+    """Cut one site into train, validation and test; needs no torch.
 
     The cut depends on (`seed`, `site_name`) and the site's own subjects alone: subjects are
     sorted by id first, so neither the order of the file nor the other sites matter.
@@ -91,40 +85,59 @@ def split_site(
 
     Returns
     -------
-    Site
+    dict of split name to Cohort
     """
     test_fraction = 1 / folds if folds else test_fraction
-    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
-        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
-        do = (
-            "test_fraction lies between 0 and 1, val_fraction is 0 or more and below 1."
-        )
-        raise ConfigError(what, do=do)
+    _require_fractions(test_fraction, val_fraction)
     members = cohort.select_sites([site_name])
     members = members.select(np.argsort(members.subject_id, kind="stable"))
     _require_splittable(members, site_name, test_fraction, val_fraction, folds)
-    repeat, fold = divmod(seed, folds) if folds else (seed, 0)
-    rng = numpy_rng(repeat, *["folds"] * bool(folds), "split", site_name)
-    part = (fold, folds) if folds else None
-    rows = split_rows(members.y, rng, test_fraction, val_fraction, part)
-    fractions = {"test_fraction": test_fraction, "val_fraction": val_fraction}
-    parts = {name: members.select(r) for name, r in rows.items()}
-    site = _site(members, parts, {"site": site_name, "split_seed": seed, **fractions})
-    refuse_twins(cohort, [site])
-    return site
+    if folds:
+        repeat, number = divmod(seed, folds)
+        rng = numpy_rng(repeat, "folds", "split", site_name)
+        fold = (number, folds)
+    else:
+        rng = numpy_rng(seed, "split", site_name)
+        fold = None
+    rows = split_rows(members.y, rng, test_fraction, val_fraction, fold)
+    parts = {name: members.select(index) for name, index in rows.items()}
+    refuse_twins(cohort, [ids_of(parts)])
+    return parts
 
 
-def _site(members: Cohort, parts: dict[str, Cohort], about: dict[str, Any]) -> Site:
-    """Site of these people for train, val and test."""
-    ids = {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
+def ids_of(parts: Mapping[str, Cohort]) -> dict[str, tuple[str, ...]]:
+    """Subject ids of each split."""
+    return {name: tuple(part.subject_id.tolist()) for name, part in parts.items()}
+
+
+def split_site(
+    cohort: Cohort,
+    site_name: str,
+    seed: int,
+    test_fraction: float = RunSpec.test_fraction,
+    val_fraction: float = RunSpec.val_fraction,
+    folds: int = 0,
+) -> Site:
+    """One site as a learner takes it: the parts of `split_cohort` as batches of tensors."""
+    parts = split_cohort(cohort, site_name, seed, test_fraction, val_fraction, folds)
     batches = {
         name: FCBatch.from_numpy(part.fc, part.y) for name, part in parts.items()
     }
-    said = {**members.provenance, **about, "split_sha256": split_sha256(ids)}
-    covariates = {name: dict(part.covariates) for name, part in parts.items()}
-    name = about["site"]
+    ids = ids_of(parts)
+    provenance = {
+        **cohort.provenance,
+        "site": site_name,
+        "split_seed": seed,
+        "test_fraction": 1 / folds if folds else test_fraction,
+        "val_fraction": val_fraction,
+        "split_sha256": split_sha256(ids),
+    }
     return Site(
-        name, **batches, subject_ids=ids, provenance=said, covariates=covariates
+        site_name,
+        **batches,
+        subject_ids=ids,
+        provenance=provenance,
+        covariates={name: dict(part.covariates) for name, part in parts.items()},
     )
 
 
@@ -146,7 +159,7 @@ def make_sites(
         name: split_site(cohort, name, seed, test_fraction, val_fraction, folds)
         for name in cohort.site_names
     }
-    refuse_twins(cohort, sites.values())
+    refuse_twins(cohort, [site.subject_ids for site in sites.values()])
     return sites
 
 
@@ -156,32 +169,33 @@ def split_sha256(subject_ids: dict[str, tuple[str, ...]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _require_fractions(test_fraction: float, val_fraction: float) -> None:
+    if not (0 < test_fraction < 1 and 0 <= val_fraction < 1):
+        what = f"test_fraction {test_fraction} and val_fraction {val_fraction} cannot be used."
+        do = "test_fraction is above 0 and below 1, val_fraction is 0 or more and below 1."
+        raise ConfigError(what, do=do)
+
+
 def _require_splittable(
     members: Cohort, site: str, test_fraction: float, val_fraction: float, folds: int
 ) -> None:
     counts = [int((members.y == cls).sum()) for cls in (0, 1)]
     have = f"({counts[0]} controls, {counts[1]} patients)"
     train = min(split_counts(n, test_fraction, val_fraction)[0] for n in counts)
-    few = len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1
-    least = (
-        f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
-    )
-    both = "A site needs both classes; merge it with another or leave it out."
-    again = len(set(members.subject_id.tolist())) != len(members)
-    for wrong, what, do in (
-        (
-            sum(counts) != len(members),
-            "has labels other than 0 and 1.",
-            "Run `fcforge check`.",
-        ),
-        (min(counts) == 0, f"has one class only {have}.", both),
-        (few, f"is too small to split {have}.", least),
-        (
-            min(counts) < folds,
-            f"has fewer of one class than folds {have}.",
-            f"Give at most {min(counts)} folds.",
-        ),
-        (again, "has a subject id twice.", "Run `fcforge check`."),
-    ):
-        if wrong:
-            raise DataError(what, where=f"site '{site}'", do=do)
+    what = ""
+    do = "Run `fcforge check`."
+    if sum(counts) != len(members):
+        what = "has labels other than 0 and 1."
+    elif min(counts) == 0:
+        what = f"has one class only {have}."
+        do = "A site needs both classes; merge it with another or leave it out."
+    elif len(members) < MIN_PER_SITE or min(counts) < MIN_PER_CLASS or train < 1:
+        what = f"is too small to split {have}."
+        do = f"At least {MIN_PER_SITE} subjects and {MIN_PER_CLASS} per class are needed."
+    elif min(counts) < folds:
+        what = f"has fewer of one class than folds {have}."
+        do = f"Give at most {min(counts)} folds."
+    elif len(set(members.subject_id.tolist())) != len(members):
+        what = "has a subject id twice."
+    if what:
+        raise DataError(what, where=f"site '{site}'", do=do)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fcforge.errors import DataError
+from fcforge.errors import DataError, optional
 from fcforge.imaging.raw.motion import framewise_displacement
 
 SPACE = "MNI152NLin2009aSym"
@@ -102,12 +102,7 @@ def affine_of_transform(file: str) -> np.ndarray:
 
 
 def _ants() -> Any:
-    try:
-        import ants
-    except ImportError:
-        what = "registration needs antspyx, which is not installed."
-        raise DataError(what, do="pip install 'fcforge[imaging]'.") from None
-    return ants
+    return optional("ants", "imaging", DataError)
 
 
 class Tissues(NamedTuple):

@@ -1,0 +1,66 @@
+"""What a hospital runs, where torch cannot be imported: plain `pip install fcforge` brings none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_cohorts import tiny, write_npz
+
+from real_runs import Answer
+
+BLOCKED = """
+import sys
+
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="torch")
+
+
+sys.meta_path.insert(0, NoTorch())
+from fcforge.cli import main
+
+main(sys.argv[1:])
+"""
+
+
+def without_torch(*args: object) -> Answer:
+    """A command in a process of its own in which every import of torch fails."""
+    command = [sys.executable, "-c", BLOCKED, *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory) -> Path:
+    """A folder of series in AAL's order."""
+    folder = tmp_path_factory.mktemp("series")
+    rng = np.random.default_rng(0)
+    for subject in ("s1", "s2"):
+        np.savetxt(folder / f"{subject}.1D", rng.normal(size=(60, 116)))
+    return folder
+
+
+def test_check_of_data(tmp_path):
+    answer = without_torch("check", write_npz(tmp_path / "people.npz", tiny()))
+    assert answer.code == 0, answer.err
+    assert "ok" in answer.out
+
+
+def test_fc_of_series(series, tmp_path):
+    answer = without_torch("fc", series, tmp_path / "out")
+    assert answer.code == 0, answer.err
+    assert len(list(tmp_path.glob("out/sub-*/func/*relmat.tsv"))) == 2
+
+
+def test_what_needs_torch_says_so_in_one_line(tmp_path):
+    assert without_torch("init", tmp_path / "my.toml").code == 0
+    answer = without_torch("run", tmp_path / "my.toml", "--out", tmp_path / "run")
+    assert answer.code == 2
+    (line,) = answer.err.strip().splitlines()
+    assert "torch" in line
+    assert "train" in line
+    assert not (tmp_path / "run").exists()
