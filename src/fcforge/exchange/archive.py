@@ -1,0 +1,218 @@
+"""The one container of exchange files: a canonical zip of a manifest, records and arrays.
+
+The zip is written and read in one form: members in a fixed order, stored without compression, no
+extra fields, no comment, a fixed date. Whatever deviates from it by one bit is refused. So a
+member cannot be larger than the file that holds it (no zip bomb), cannot have another name than
+its part (no path tricks, no links, no duplicates), and nothing can hide between members. Ordinary
+tools open it.
+
+Parts: ``manifest.json`` (format, version, SHA-256 of every other part), ``records.jsonl`` (one
+canonical line per record, in the order of `in_order`), ``payloads/SHA256.safetensors``.
+"""
+
+import io
+import json
+import os
+import stat
+import struct
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fcforge.errors import ExchangeError, at
+from fcforge.exchange import schema
+from fcforge.exchange.records import Record, read_record
+from fcforge.writing import write_bytes
+
+FORMAT = "fcforge-exchange"
+VERSION = 4
+OLDER = ("fcforge-capsule", "fcforge-consortium")  # formats up to version 3
+MANIFEST = "manifest.json"
+RECORDS = "records.jsonl"
+FOLDER = "payloads/"
+SUFFIX = ".safetensors"
+MAX_BYTES = 1 << 30  # 32-bit offsets of a zip end at 4 GiB
+MAX_RECORDS = 40_000
+MAX_GENERATIONS = 1_000  # records that build on one another
+ASK_AGAIN = "Nothing of it was used; ask the sender for the file again."
+# All that reading a zip of other bytes was seen to raise.
+BROKEN = (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, struct.error)
+
+
+class Contents(NamedTuple):
+    """Records of a file, in order, and their arrays by SHA-256."""
+
+    records: tuple[Record, ...]
+    payloads: Mapping[str, bytes]
+
+
+def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Records after those they build on, and by id among equals."""
+    rest = sorted(records, key=lambda record: record.id)
+    done: list[Record] = []
+    for _ in range(MAX_GENERATIONS):
+        waiting = {record.id for record in rest}
+        done += [r for r in rest if waiting.isdisjoint(r.parents)]
+        rest = [r for r in rest if not waiting.isdisjoint(r.parents)]
+        if not rest:
+            return tuple(done)
+    raise ExchangeError(f"more than {MAX_GENERATIONS} records build on one another.")
+
+
+def pack(contents: Contents) -> bytes:
+    """The bytes of a file."""
+    lines = b"".join(r.line + b"\n" for r in in_order(contents.records))
+    parts = {RECORDS: lines}
+    for digest, data in sorted(contents.payloads.items()):
+        parts[f"{FOLDER}{digest}{SUFFIX}"] = data
+    sums = {name: schema.sha256(data) for name, data in parts.items()}
+    manifest = {"format": FORMAT, "version": VERSION, "parts": sums}
+    return _zipped({MANIFEST: schema.canonical(manifest), **parts})
+
+
+def _zipped(parts: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in parts.items():
+            info = zipfile.ZipInfo(name)  # dated 1980-01-01, the first day of zips
+            info.create_system = 3
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, data)
+    return out.getvalue()
+
+
+def unpack(data: bytes) -> Contents:
+    """Records and arrays of a file's bytes; `ExchangeError` for anything but such a file.
+
+    What is found would be packed into `data` itself: one comparison rules out every other trick.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > len(data) or any(member.compress_type for member in members):
+                raise ExchangeError("a part is compressed; such files store theirs.")
+            parts = {member.filename: archive.read(member) for member in members}
+    except BROKEN as error:
+        raise ExchangeError(
+            f"is damaged, cut off, or not an exchange file ({error})."
+        ) from error
+    _check_version(parts.pop(MANIFEST, b""))
+    records = _read_lines(parts.pop(RECORDS, b""))
+    payloads = {_digest(name): part for name, part in parts.items()}
+    found = Contents(records, payloads)
+    _check_payloads(found)
+    if pack(found) != data:
+        raise ExchangeError("holds something other than its records and their arrays.")
+    return found
+
+
+def _check_version(manifest: bytes) -> None:
+    """Refuse files of other versions by name."""
+    try:
+        said = json.loads(manifest)
+        form = said["format"]
+        version = said["version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ExchangeError("has no manifest of an exchange file.") from error
+    if form in OLDER:
+        raise ExchangeError(
+            f"is a '{form}' of version {version!r:.20}; this fcforge reads {FORMAT} version "
+            f"{VERSION} and nothing older.",
+            do="Make it again with this fcforge: releases of older versions had no safe noise.",
+        )
+    if form != FORMAT or version != VERSION:
+        raise ExchangeError(
+            f"is of format {form!r:.40} version {version!r:.20}; this fcforge reads {FORMAT} "
+            f"version {VERSION}.",
+            do="Read it with a newer fcforge, or ask the sender for one of this version.",
+        )
+
+
+def _read_lines(data: bytes) -> tuple[Record, ...]:
+    lines = data.split(b"\n")
+    if lines.pop() or not lines:
+        raise ExchangeError("its list of records is empty or cut off.")
+    if len(lines) > MAX_RECORDS:
+        raise ExchangeError(f"it has {len(lines)} records, more than {MAX_RECORDS}.")
+    return tuple(read_record(line, f"record {i + 1}") for i, line in enumerate(lines))
+
+
+def _digest(name: str) -> str:
+    return name.removeprefix(FOLDER).removesuffix(SUFFIX)
+
+
+def _check_payloads(found: Contents) -> None:
+    """Arrays are as their name says, and belong to exactly one record."""
+    named = [record.payload for record in found.records if record.payload]
+    if len(set(named)) < len(named):
+        raise ExchangeError("two of its records have the same arrays.")
+    for digest, data in found.payloads.items():
+        if schema.sha256(data) != digest or digest not in named:
+            raise ExchangeError(f"the arrays {digest[:16]!r} are not of its records.")
+
+
+def read(path: str | Path, max_bytes: int = MAX_BYTES) -> Contents:
+    """Records and arrays of a file, each checked by itself."""
+    with at(path, do=ASK_AGAIN):
+        return unpack(read_file(path, max_bytes))
+
+
+def read_file(path: str | Path, limit: int) -> bytes:
+    """A regular file of at most `limit` bytes."""
+    place = Path(path)
+    if place.is_dir():
+        raise ExchangeError("is a folder; an exchange is one file.")
+    if not place.is_file():  # a pipe would never end
+        raise ExchangeError("no such file.", do="Check the path.")
+    try:
+        with place.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            data = stream.read(limit + 1) if size <= limit else b""
+    except OSError as error:
+        raise ExchangeError(f"cannot be read ({error.strerror}).") from error
+    if max(size, len(data)) > limit:
+        raise ExchangeError(f"is larger than {limit} bytes.")
+    return data
+
+
+def require_place(out: str | Path, *, overwrite: bool = False) -> None:
+    """Raise unless a file can be written to `out`; asked before hours of training, too."""
+    out = Path(out)
+    folder = next(above for above in out.absolute().parents if above.exists())
+    with at(out):
+        if out.is_dir():
+            raise ExchangeError("is a folder.", do="Name a file.")
+        if out.exists() and not (overwrite and out.is_file()):
+            do = "Choose another name, or give --overwrite."
+            raise ExchangeError("exists already.", do=do)
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            said = f"cannot be written ({error.strerror})."
+            raise ExchangeError(said, do="Choose another folder.") from error
+
+
+def write(contents: Contents, out: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a file whole or not at all; only its owner may read it."""
+    out = Path(out)
+    require_place(out, overwrite=overwrite)
+    data = pack(contents)
+    if len(data) > MAX_BYTES:
+        what = f"would be {len(data)} bytes, more than the {MAX_BYTES} a file may have."
+        raise ExchangeError(what, where=out, do="Choose a smaller model or memory.")
+    try:
+        write_bytes(out, data, private=True)
+    except OSError as error:
+        do = f"It needs {len(data) / 1e6:.1f} MB; make room and run the same command again."
+        what = f"cannot be written ({error.strerror})."
+        raise ExchangeError(what, where=out, do=do) from error
+    return out
+
+
+def sizes(record: Record, payloads: Mapping[str, bytes]) -> dict[str, Any]:
+    """Bytes of a record and its arrays, as they stand in the file."""
+    arrays = payloads.get(record.payload, b"")
+    return {"bytes": len(record.line) + len(arrays), "arrays": len(arrays)}

@@ -1,0 +1,128 @@
+"""The policy of an exchange: what its hospitals agreed on, in the root, signed by its maker."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange.schema import (
+    Budget,
+    Closed,
+    EncryptionKey,
+    Name,
+    PublicKey,
+    Share,
+    SiteName,
+    Text,
+)
+
+# What diagnoses are called in any data: they mean the same everywhere.
+ANYWHERE = (("0", "1"), ("control", "patient"))
+People = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Keeper(Closed):
+    """Somebody who adds up the shares of a round.
+
+    Attributes
+    ----------
+    name : str
+    key : str
+        Ed25519 public key that signs the halves, hex.
+    encryption_key : str
+        X25519 public key that shares are encrypted to, hex.
+    """
+
+    name: SiteName
+    key: PublicKey
+    encryption_key: EncryptionKey
+
+
+class Policy(Closed):
+    """What every hospital of an exchange is held to.
+
+    Attributes
+    ----------
+    disorder : str
+        What the patients have; empty where it is not said.
+    control, patient : str
+        What the data call them.
+    max_epsilon, max_delta : float
+        Largest that one person may spend in all.
+    fewest_people, most_people : int
+        Of one release. The most also bounds what one release can do to the model.
+    fewest_hospitals : int
+        Of one sum.
+    exact_allowed : bool
+        Whether releases and sums without noise are taken.
+    keepers : tuple of Keeper
+        Two, or none where nobody adds up shares.
+    """
+
+    disorder: Text = ""
+    control: Name = "control"
+    patient: Name = "patient"
+    max_epsilon: Budget = 8.0
+    max_delta: Share = 1e-5
+    fewest_people: People = 10
+    most_people: People = 10_000
+    fewest_hospitals: Annotated[int, Field(ge=2, le=10_000)] = 3
+    exact_allowed: bool = False
+    keepers: Annotated[tuple[Keeper, ...], Field(max_length=2)] = ()
+
+    @property
+    def classes(self) -> tuple[str, str]:
+        """What controls and patients are called."""
+        return self.control, self.patient
+
+    def require_classes(self, theirs: Sequence[Any]) -> None:
+        """Raise `DataError` for data with another disorder's diagnoses, or turned round.
+
+        0 and 1 are controls and patients everywhere, and so are the words.
+        """
+        mine = tuple(word.lower() for word in self.classes)
+        other = tuple(str(word).lower() for word in theirs)
+        if mine == other or other in ANYWHERE or mine in ANYWHERE:
+            return
+        turned = " The other way round." if mine == other[::-1] else ""
+        about = f" ({self.disorder})" if self.disorder else ""
+        raise DataError(
+            f"the patients of this exchange{about} are '{self.patient}' and its controls "
+            f"'{self.control}', those of these data '{theirs[1]}' and '{theirs[0]}'.{turned}",
+            do=f"Say which diagnosis is '{self.patient}': --positive VALUE, and name it so in the "
+            "data.",
+        )
+
+    def require_people(self, n: int) -> None:
+        """Raise `DataError` where a release would be of too few or too many people."""
+        if not self.fewest_people <= n <= self.most_people:
+            raise DataError(
+                f"{n} people cannot be one release: the policy asks for {self.fewest_people} to "
+                f"{self.most_people}.",
+                do="Gather more people, or release them in several parts.",
+            )
+
+    def require_budget(self, epsilon: float | None, delta: float) -> None:
+        """Raise `ConfigError` for what the policy does not let a person spend; None: exact."""
+        if epsilon is None:
+            if not self.exact_allowed:
+                raise ConfigError(
+                    "the policy takes nothing without noise (mechanism none).",
+                    do="Choose an epsilon, or ask the start's maker to allow exact sums.",
+                )
+            return
+        if epsilon > self.max_epsilon or delta > self.max_delta:
+            raise ConfigError(
+                f"epsilon {epsilon:g} and delta {delta:g} are more than the policy's "
+                f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
+                do="Choose less; what a person spends adds up over releases.",
+            )
+
+    def keeper(self, name: str) -> Keeper:
+        """The keeper so called; else `ExchangeError`."""
+        for keeper in self.keepers:
+            if keeper.name == name:
+                return keeper
+        known = ", ".join(k.name for k in self.keepers) or "none"
+        raise ExchangeError(f"'{name}' is no keeper here; the policy names {known}.")

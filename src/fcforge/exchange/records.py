@@ -1,0 +1,525 @@
+"""Records: everything that travels is one, canonical JSON signed by its author.
+
+A record names the records it builds on (its parents) by their ids, and its arrays by their
+SHA-256. Its id is the SHA-256 of all of it but the signature, so that nobody can give a record
+another name by spelling its signature differently. Every kind is a closed schema with a limit of
+bytes: what a record may hold is what is declared here, and nothing else travels.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, JsonValue, TypeAdapter
+
+from fcforge import __version__
+from fcforge.errors import ExchangeError
+from fcforge.exchange import schema
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.schema import (
+    Budget,
+    Closed,
+    Count,
+    Estimate,
+    Name,
+    NotNegative,
+    Number,
+    Positive,
+    PublicKey,
+    Rational,
+    Sha256,
+    Share,
+    Signature,
+    SiteName,
+    Text,
+    Time,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+CONTEXT = b"fcforge exchange 4\n"  # a signature for a record is valid for nothing else
+ASK = "Nothing of it was used; ask its author for the record again."
+
+
+class Record(Closed):
+    """What all records share.
+
+    Attributes
+    ----------
+    kind : str
+    site : str
+        Author: a hospital, the maker of a root, or a keeper.
+    number : int
+        Of this author's records of this kind; 0 for a root.
+    parents : tuple of str
+        Ids of the records it builds on; none for a root.
+    time : str
+        UTC.
+    fcforge : str
+        Version that wrote it.
+    payload : str
+        SHA-256 of its arrays as stored (safetensors); empty without.
+    key, signature : str
+        Ed25519 public key and signature over everything else, hex; empty where unsigned.
+    """
+
+    limit: ClassVar[int] = 16 << 10  # bytes in canonical JSON
+    is_root: ClassVar[bool] = False
+    has_payload: ClassVar[bool] = False
+    passes_on: ClassVar[bool] = False  # its payload goes once another builds on it
+
+    kind: str
+    site: SiteName
+    number: Annotated[int, Field(ge=0, le=100_000)]
+    parents: Annotated[tuple[Sha256, ...], Field(max_length=1_000)]
+    time: Time
+    fcforge: Version
+    payload: Sha256 | Literal[""] = ""
+    key: PublicKey | Literal[""] = ""
+    signature: Signature | Literal[""] = ""
+
+    @cached_property
+    def content(self) -> bytes:
+        """What its author signs: all of it but the signature."""
+        fields = self.model_dump(exclude={"signature"})
+        return CONTEXT + schema.canonical(fields)
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of the content: the record's name."""
+        return schema.sha256(self.content)
+
+    @cached_property
+    def line(self) -> bytes:
+        """The record as it stands in a file."""
+        return schema.written(self)
+
+    @property
+    def title(self) -> str:
+        """What it is and whose."""
+        return f"{self.kind} {self.number} of '{self.site}'"
+
+    @property
+    def taken(self) -> "tuple[Taken, ...]":
+        """What it takes back."""
+        return ()
+
+    def signed(self, key: "Ed25519PrivateKey | None") -> Self:
+        """The record with the author's signature, or as it is without a key."""
+        if key is None:
+            return self
+        public = key.public_key().public_bytes_raw().hex()
+        named = self.changed(key=public, signature="")
+        signature = key.sign(named.content).hex()
+        return named.changed(signature=signature)
+
+    def check(self) -> None:
+        """Raise `ExchangeError` unless size, shape and signature are what they must be."""
+        if len(self.line) > self.limit:
+            size = f"{len(self.line)} bytes, more than {self.limit}"
+            raise ExchangeError(f"the {self.title} has {size}.", do=ASK)
+        if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
+            raise ExchangeError(f"the {self.title} has no place among records.", do=ASK)
+        if self.has_payload != bool(self.payload):
+            raise ExchangeError(f"the {self.title} has lost its arrays.", do=ASK)
+        if len(set(self.parents)) != len(self.parents):
+            raise ExchangeError(f"the {self.title} names a parent twice.", do=ASK)
+        self.check_signature()
+
+    def check_signature(self) -> None:
+        """Raise `ExchangeError` unless the signature fits the content, or there is none."""
+        if bool(self.key) != bool(self.signature):
+            raise ExchangeError(f"the signature of the {self.title} was stripped.")
+        if not self.key:
+            return
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+
+        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key))
+        try:
+            key.verify(bytes.fromhex(self.signature), self.content)
+        except InvalidSignature as error:
+            raise ExchangeError(
+                f"the signature of the {self.title} does not fit its content: changed, or signed "
+                "by another."
+            ) from error
+
+
+def make(
+    kind: type[Record],
+    site: str,
+    number: int,
+    parents: Iterable[str],
+    key: "Ed25519PrivateKey | None",
+    **content: Any,
+) -> Any:
+    """A record of this moment, signed where there is a key.
+
+    Parameters
+    ----------
+    kind : class of the record
+    site : str
+        Its author.
+    number : int
+    parents : iterable of str
+    key : private key, optional
+    **content
+        The fields of its kind, and `payload`.
+    """
+    made = kind(
+        kind=kind.model_fields["kind"].default,
+        site=site,
+        number=number,
+        parents=tuple(parents),
+        time=schema.now(),
+        fcforge=__version__,
+        **content,
+    ).signed(key)
+    made.check()
+    return made
+
+
+# -- roots ---------------------------------------------------------------------------------------
+class StartLimits(Closed):
+    """How far out, and how unlike the public mean, a scan or a site may be."""
+
+    size: Positive
+    likeness: Annotated[float, Field(gt=-1, lt=1)]
+    site: Annotated[float, Field(gt=-1, lt=1)]
+
+
+class Expected(Closed):
+    """How good the public head is at a public site it has not seen: estimates with intervals."""
+
+    people: Count
+    majority: Share | None
+    accuracy: Estimate | None
+    auroc: Estimate | None
+
+
+class Start(Record):
+    """A public start: who the public people are, what is expected of a scan, and the policy.
+
+    Attributes
+    ----------
+    dataset, people_sha256 : str
+    people, patients : int
+    sites : mapping of name to people
+    ids, left_out : tuple of str
+        Of the public people, and of those who look like another of them.
+    n_rois : int
+    roi_names : tuple of str
+        Empty where unknown.
+    removes : tuple of str
+        Covariates taken out of every scan; `ranges` are the public people's.
+    settings : mapping
+        As in `fcforge.releases.start.StartSettings`.
+    limits : StartLimits
+    expected : Expected
+    policy : Policy
+    """
+
+    limit: ClassVar[int] = 4 << 20
+    is_root: ClassVar[bool] = True
+    has_payload: ClassVar[bool] = True
+
+    kind: Literal["start"] = "start"
+    dataset: Text
+    people_sha256: Sha256
+    people: Annotated[int, Field(ge=1, le=100_000)]
+    patients: Count
+    sites: Annotated[dict[Text, Count], Field(max_length=10_000)]
+    ids: Annotated[tuple[Text, ...], Field(max_length=100_000)]
+    left_out: Annotated[tuple[Text, ...], Field(max_length=100_000)]
+    n_rois: Annotated[int, Field(ge=2, le=2_000)]
+    roi_names: Annotated[tuple[Text, ...], Field(max_length=2_000)]
+    removes: Annotated[tuple[Name, ...], Field(max_length=100)]
+    ranges: Annotated[dict[Name, tuple[Number, Number]], Field(max_length=100)]
+    settings: Annotated[dict[Name, int | Number | Name], Field(max_length=20)]
+    limits: StartLimits
+    expected: Expected
+    policy: Policy
+
+
+class Chain(Record):
+    """The root of a chain: what all its hospitals share.
+
+    `settings` are held against `ChainSettings` field by field when the file is opened.
+    """
+
+    limit: ClassVar[int] = 256 << 10
+    is_root: ClassVar[bool] = True
+
+    kind: Literal["chain"] = "chain"
+    settings: dict[Name, JsonValue]
+    policy: Policy
+
+
+# -- what hospitals give ---------------------------------------------------------------------------
+class Release(Record):
+    """What one hospital gives around a start: a vector of whole numbers, and how it was made.
+
+    Attributes
+    ----------
+    mechanism : {"gaussian", "none"}
+        Discrete Gaussian noise, or exact sums, which promise nothing.
+    epsilon, delta : float
+        Budget of each person in this release; 0 and 0 under "none".
+    spent_epsilon, spent_delta : float
+        Most that one of these people has spent in all.
+    grid : float
+        What one unit of the whole numbers is worth.
+    variance : str
+        Of the noise on each number, in squared units of the grid: an exact fraction.
+    commitment : str
+        Salted SHA-256 of people, scans and diagnoses, in order; the salt stays at home.
+    """
+
+    has_payload: ClassVar[bool] = True
+
+    kind: Literal["release"] = "release"
+    mechanism: Literal["gaussian", "none"]
+    epsilon: Budget
+    delta: Share
+    spent_epsilon: Budget
+    spent_delta: Share
+    grid: Positive
+    variance: Rational
+    commitment: Sha256
+
+
+class SplitCounts(Closed):
+    """People of one part of a site; None where there are few."""
+
+    controls: Count | None
+    patients: Count | None
+
+
+class StepCounts(Closed):
+    """People of a chain's step."""
+
+    learning: SplitCounts
+    test: SplitCounts
+
+
+class Accuracy(Closed):
+    """Measured on some people, None where it would give a count away."""
+
+    accuracy: Share | None
+    balanced_accuracy: Share | None
+
+
+class StepMetrics(Closed):
+    """On every site's synthetic held-out set, and on the site's own real test people."""
+
+    held_out: Annotated[dict[SiteName, Accuracy], Field(max_length=1_000)]
+    own_test: Accuracy | None
+
+
+class Calibration(Closed):
+    """How the temperature of the probabilities was fitted."""
+
+    how: Literal["inner_val", "synthetic", "none"]
+    temperature: Positive | None
+
+
+class ScanLimits(Closed):
+    """Largest ordinary distances of a scan from a site; all of them or none."""
+
+    inside: Positive | None
+    outside: Positive | None
+    pattern: Positive | None
+
+
+class Environment(Closed):
+    """What a step was trained with. No host, no user, no path."""
+
+    python: Version
+    torch: Version
+    numpy: Version
+    system: Text
+    cpu: Text
+    cores: Annotated[int, Field(ge=1, le=100_000)]
+    device: Name
+
+
+class Step(Record):
+    """One hospital's step of a chain; its payload is all that the next one needs.
+
+    Attributes
+    ----------
+    settings : str
+        SHA-256 of the chain's settings.
+    seconds : float
+    counts, metrics, calibration, reference
+        What the hospital measured while its site was open.
+    flags : tuple of str
+        What was accepted by name.
+    environment : Environment
+    commitment : str
+        As in a release.
+    """
+
+    limit: ClassVar[int] = 256 << 10
+    has_payload: ClassVar[bool] = True
+    passes_on: ClassVar[bool] = True
+
+    kind: Literal["step"] = "step"
+    settings: Sha256
+    seconds: NotNegative
+    counts: StepCounts
+    metrics: StepMetrics
+    calibration: Calibration
+    reference: ScanLimits
+    flags: Annotated[tuple[Name, ...], Field(max_length=20)]
+    environment: Environment
+    commitment: Sha256
+
+
+# -- rounds of keepers -----------------------------------------------------------------------------
+class GivenShare(Closed):
+    """A share that a hospital encrypted to a keeper, by the SHA-256 of the file."""
+
+    keeper: SiteName
+    sha256: Sha256
+
+
+class Notice(Record):
+    """A hospital's notice of what it gave to a round; it says no count of people.
+
+    Attributes
+    ----------
+    round : str
+    shares : tuple of GivenShare
+        One for each keeper.
+    epsilon, delta, spent_epsilon, spent_delta, commitment
+        As in a release; planned for the round's sum.
+    """
+
+    kind: Literal["notice"] = "notice"
+    round: SiteName
+    shares: Annotated[tuple[GivenShare, ...], Field(min_length=2, max_length=2)]
+    mechanism: Literal["gaussian", "none"]
+    epsilon: Budget
+    delta: Share
+    spent_epsilon: Budget
+    spent_delta: Share
+    commitment: Sha256
+
+
+class Added(Closed):
+    """A hospital in a keeper's half: its notice and the share that was added."""
+
+    site: SiteName
+    notice: Sha256
+    share: Sha256
+
+
+class Half(Record):
+    """What one keeper publishes of a round: the sum of its shares with its own noise.
+
+    Attributes
+    ----------
+    round : str
+    hospitals : tuple of Added
+        Sorted by name.
+    mechanism, epsilon, delta, grid
+        As in a release.
+    variance : str
+        Of this keeper's noise, in squared units of the grid.
+    """
+
+    limit: ClassVar[int] = 4 << 20
+    has_payload: ClassVar[bool] = True
+
+    kind: Literal["half"] = "half"
+    round: SiteName
+    hospitals: Annotated[tuple[Added, ...], Field(min_length=2, max_length=10_000)]
+    mechanism: Literal["gaussian", "none"]
+    epsilon: Budget
+    delta: Share
+    grid: Positive
+    variance: Rational
+
+
+# -- what is said of records -----------------------------------------------------------------------
+class AttackRow(Closed):
+    """One attack on one thing that could be released.
+
+    Only values, to two digits: their intervals would tell how many people there are.
+    """
+
+    release: Name
+    attack: Name
+    auc: Share
+    tpr_at_1pct_fpr: Share
+    identified: Share | None
+    control_auc: Share
+    reference: bool
+
+
+class Audit(Record):
+    """A hospital attacked what it gave, and says what it found. Its parent is what it attacked."""
+
+    kind: Literal["audit"] = "audit"
+    what: Text
+    seed: Annotated[int, Field(ge=0, le=2**31)]
+    not_attacked: Annotated[tuple[Text, ...], Field(max_length=20)]
+    rows: Annotated[tuple[AttackRow, ...], Field(min_length=1, max_length=60)]
+
+
+class Taken(Closed):
+    """What is taken back, by content: no respelling of a record escapes it."""
+
+    number: Annotated[int, Field(ge=1, le=100_000)]
+    commitment: Sha256
+
+
+class Withdrawal(Record):
+    """A hospital takes back what it gave: whatever fits `takes` no longer counts anywhere."""
+
+    limit: ClassVar[int] = 256 << 10
+
+    kind: Literal["withdrawal"] = "withdrawal"
+    takes: Annotated[tuple[Taken, ...], Field(min_length=1, max_length=1_000)]
+
+    @property
+    def taken(self) -> tuple[Taken, ...]:
+        """What it takes back."""
+        return self.takes
+
+
+class Rotation(Record):
+    """A hospital's old key (which signs this) names its new one, which proves that it agrees.
+
+    Attributes
+    ----------
+    new_key : str
+    proof : str
+        Signature by the new key over the site and the old key.
+    """
+
+    kind: Literal["rotation"] = "rotation"
+    new_key: PublicKey
+    proof: Signature
+
+
+KINDS = (Start, Chain, Release, Step, Notice, Half, Audit, Withdrawal, Rotation)
+ANY: TypeAdapter[Any] = TypeAdapter(
+    Annotated[
+        Start | Chain | Release | Step | Notice | Half | Audit | Withdrawal | Rotation,
+        Field(discriminator="kind"),
+    ]
+)
+LONGEST = max(kind.limit for kind in KINDS)
+
+
+def read_record(line: bytes, what: str = "the record") -> Any:
+    """A record from its canonical line, everything checked that it says of itself."""
+    if len(line) > LONGEST:
+        raise ExchangeError(f"{what} has {len(line)} bytes: too many.", do=ASK)
+    record = schema.read(ANY, line, what)
+    record.check()
+    return record

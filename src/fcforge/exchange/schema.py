@@ -1,0 +1,169 @@
+"""Field types of whatever comes from others' files: every text and number has its bounds.
+
+One declaration serves reading, writing and the documentation. Models are `Closed`: strict types,
+no field too many or too few, nothing that can be changed after it was checked.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
+
+from fcforge.errors import ExchangeError
+
+TIME = "%Y-%m-%dT%H:%M:%SZ"
+LAST_YEAR = 2100
+CURVE = 2**255 - 19
+# y of the points of order 1, 2, 4 and 8: a signature under such a key fits any text
+EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, CURVE - 1, EIGHTH, CURVE - EIGHTH}
+
+
+class Closed(BaseModel):
+    """A table with exactly its fields, each strictly of its type, that never changes."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False
+    )
+
+    def changed(self, **fields: Any) -> Self:
+        """The same with other values, checked anew (`model_copy` would check nothing)."""
+        own = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**own, **fields})
+
+
+Checked = TypeVar("Checked", bound=BaseModel)
+
+
+def matching(pattern: str, what: str) -> AfterValidator:
+    """Texts that are all of a pattern."""
+    known = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not known.fullmatch(text):
+            raise ValueError(f"is not {what}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _real_time(text: str) -> str:
+    when = datetime.strptime(text, TIME)
+    if when.year > LAST_YEAR or when.strftime(TIME) != text:
+        raise ValueError("is not a time that can be meant")
+    return text
+
+
+def _strong_key(text: str) -> str:
+    y = int.from_bytes(bytes.fromhex(text), "little") % 2**255
+    if y >= CURVE or y in SMALL_ORDER:
+        raise ValueError("is a weak key, under which anybody can sign anything")
+    return text
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds what cannot be printed")
+    return text
+
+
+HEX = "[0-9a-f]"
+Sha256 = Annotated[str, matching(HEX + "{64}", "a SHA-256")]
+PublicKey = Annotated[
+    str, matching(HEX + "{64}", "a public key"), AfterValidator(_strong_key)
+]
+EncryptionKey = Annotated[str, matching(HEX + "{64}", "an encryption key")]
+Signature = Annotated[str, matching(HEX + "{128}", "a signature")]
+Time = Annotated[
+    str,
+    matching(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "a time"),
+    AfterValidator(_real_time),
+]
+Version = Annotated[str, matching(r"[0-9A-Za-z.+-]{1,40}", "a version")]
+Text = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
+Name = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(_printable)]
+SiteName = Annotated[Name, matching(r"\S(.*\S)?", "a name without spaces at its ends")]
+# whole numbers, or one over another: exact where a float is not
+Rational = Annotated[
+    str, matching(r"(0|[1-9]\d{0,39})(/[1-9]\d{0,39})?", "an exact fraction")
+]
+
+Number = Annotated[float, Field(ge=-1e9, le=1e9)]
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Budget = Annotated[float, Field(ge=0, le=1e6)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Estimate = tuple[Share, Share, Share]  # value, lower and upper limit
+
+
+def canonical(value: Any) -> bytes:
+    """The one way to write a JSON value: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode()
+
+
+def written(model: BaseModel) -> bytes:
+    """A model in canonical JSON."""
+    return canonical(model.model_dump())
+
+
+def sha256(data: bytes) -> str:
+    """64 hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def now() -> str:
+    """UTC, to the second."""
+    return datetime.now(UTC).strftime(TIME)
+
+
+def read(kind: type[Checked] | TypeAdapter[Checked], data: bytes, what: str) -> Checked:
+    """A model from its canonical JSON; anything else raises `ExchangeError`.
+
+    What is read must be written again to the same bytes: a field has one spelling.
+
+    Parameters
+    ----------
+    kind : model or adapter of several
+    data : bytes
+    what : str
+        What is read, for error messages.
+    """
+    validate: Callable[[bytes], Checked] = (
+        kind.validate_json
+        if isinstance(kind, TypeAdapter)
+        else kind.model_validate_json
+    )
+    try:
+        found = validate(data)
+        same = written(found) == data
+    except ValidationError as error:
+        raise ExchangeError(f"{what} {said(error)}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ExchangeError(f"{what} holds what JSON cannot ({error}).") from error
+    if not same:
+        raise ExchangeError(f"{what} is not written as fcforge writes it.")
+    return found
+
+
+def said(error: ValidationError) -> str:
+    """The first thing that is wrong, in words: where, the value, and why."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    value = repr(first["input"])
+    short = value if len(value) <= 60 else f"{value[:60]}..."
+    why = first["msg"].removeprefix("Value error, ")
+    return f"cannot be used: {place or 'all of it'} = {short} ({why})"

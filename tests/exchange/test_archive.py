@@ -1,0 +1,166 @@
+import io
+import json
+import os
+import zipfile
+
+import pytest
+from exchange_records import ARRAYS, SHA, record
+
+from fcforge.errors import ExchangeError
+from fcforge.exchange import archive, records, schema
+from fcforge.exchange.archive import Contents
+
+
+@pytest.fixture(scope="module")
+def contents():
+    root = record(records.Start)
+    audit = record(records.Withdrawal, parents=(root.id,))
+    return Contents((root, audit), {root.payload: ARRAYS})
+
+
+@pytest.fixture(scope="module")
+def data(contents):
+    return archive.pack(contents)
+
+
+def test_a_file_is_read_as_it_was_written(contents, tmp_path):
+    path = archive.write(contents, tmp_path / "a.fcx")
+    assert archive.read(path) == contents
+    assert path.stat().st_mode & 0o777 == 0o600
+    names = zipfile.ZipFile(path).namelist()
+    assert names == [
+        "manifest.json",
+        "records.jsonl",
+        f"payloads/{contents[0][0].payload}.safetensors",
+    ]
+
+
+def test_order_does_not_matter(contents):
+    root, last = contents.records
+    first = record(records.Notice, parents=(root.id,))
+    second = record(records.Audit, parents=(first.id,))
+    some = [second, last, first, root]
+    assert archive.in_order(some) == archive.in_order(some[::-1])
+    assert archive.in_order(some)[0] == root
+    assert archive.in_order(some).index(first) < archive.in_order(some).index(second)
+
+
+def test_every_flipped_bit_is_seen(data):
+    for place in range(0, len(data), 7):
+        broken = bytearray(data)
+        broken[place] ^= 1
+        with pytest.raises(ExchangeError):
+            archive.unpack(bytes(broken))
+
+
+def test_every_cut_is_seen(data):
+    for end in range(0, len(data), 61):
+        with pytest.raises(ExchangeError):
+            archive.unpack(data[:end])
+    with pytest.raises(ExchangeError):
+        archive.unpack(data + b"\0")
+
+
+def zipped(parts, how=zipfile.ZIP_STORED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", how) as box:
+        for name, part in parts.items():
+            box.writestr(name, part)
+    return out.getvalue()
+
+
+def parts_of(data):
+    box = zipfile.ZipFile(io.BytesIO(data))
+    return {name: box.read(name) for name in box.namelist()}
+
+
+def test_other_zips_are_refused(data):
+    parts = parts_of(data)
+    with pytest.raises(ExchangeError, match="compressed"):
+        archive.unpack(zipped(parts, zipfile.ZIP_DEFLATED))
+    with pytest.raises(ExchangeError, match="something other"):
+        archive.unpack(zipped(parts))  # another date
+    for name in ("../x", "payloads/notes.txt", f"payloads/{SHA}.safetensors"):
+        with pytest.raises(ExchangeError, match="not of its records"):
+            archive.unpack(zipped({**parts, name: b"scans"}))
+
+
+def test_arrays_belong_to_one_record(contents):
+    root = contents.records[0]
+    twin = record(records.Release, parents=(root.id,), payload=root.payload)
+    with pytest.raises(ExchangeError, match="same arrays"):
+        archive.unpack(archive.pack(Contents((root, twin), contents.payloads)))
+
+
+@pytest.mark.parametrize("form", ["fcforge-capsule", "fcforge-consortium"])
+def test_older_files_are_refused_by_name(form):
+    old = zipped({"manifest.json": json.dumps({"format": form, "version": 3})})
+    with pytest.raises(ExchangeError) as error:
+        archive.unpack(old)
+    assert form in error.value.what
+    assert "version 3" in error.value.what
+
+
+@pytest.mark.parametrize(
+    "said", [{"format": archive.FORMAT, "version": 5}, {"format": "x", "version": 4}]
+)
+def test_other_versions_are_refused(said):
+    with pytest.raises(ExchangeError, match=str(said["version"])):
+        archive.unpack(zipped({"manifest.json": json.dumps(said)}))
+
+
+@pytest.mark.parametrize("said", [b"", b"[]", b"{}", b"[" * 10**5, b'{"format":1}'])
+def test_no_manifest(said):
+    with pytest.raises(ExchangeError, match="manifest"):
+        archive.unpack(zipped({"manifest.json": said}))
+
+
+def test_many_generations_end(contents):
+    """A long chain of parents must not take hours to sort."""
+    line = [contents.records[0]]
+    for number in range(1, archive.MAX_GENERATIONS + 1):
+        line.append(record(records.Audit, number=number, parents=(line[-1].id,)))
+    with pytest.raises(ExchangeError, match="build on one another"):
+        archive.in_order(line)
+
+
+def test_places(contents, tmp_path):
+    taken = tmp_path / "a.fcx"
+    archive.write(contents, taken)
+    for out, why in ((taken, "exists"), (tmp_path, "folder")):
+        with pytest.raises(ExchangeError, match=why):
+            archive.require_place(out)
+    archive.require_place(taken, overwrite=True)
+    archive.require_place(tmp_path / "new" / "b.fcx")
+
+
+def test_only_regular_files_of_some_size_are_read(tmp_path, data):
+    path = tmp_path / "a.fcx"
+    path.write_bytes(data)
+    os.mkfifo(tmp_path / "pipe")
+    for other, why in (
+        (tmp_path, "folder"),
+        (tmp_path / "b", "no such"),
+        (tmp_path / "pipe", "no such"),
+    ):
+        with pytest.raises(ExchangeError, match=why) as error:
+            archive.read(other)
+        assert str(other) in error.value.where
+    with pytest.raises(ExchangeError, match="larger"):
+        archive.read(path, max_bytes=len(data) - 1)
+
+
+def test_a_full_disk_is_said(contents, tmp_path, monkeypatch):
+    def full(*args, **more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(archive, "write_bytes", full)
+    with pytest.raises(ExchangeError, match="No space left"):
+        archive.write(contents, tmp_path / "a.fcx")
+    assert not (tmp_path / "a.fcx").exists()
+
+
+def test_the_manifest_names_every_part(data):
+    parts = parts_of(data)
+    said = json.loads(parts.pop("manifest.json"))
+    assert said["parts"] == {name: schema.sha256(part) for name, part in parts.items()}
