@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from small_consortium import empty, people, sites
 
 from fcforge.capsule import ledger
@@ -45,10 +44,8 @@ def test_exact_releases_are_the_sums():
     from fcforge.releases import vector
 
     done = learn(empty(), people(), SITE, Home(), Budget("none"))
-    x = empty().start.features(torch.from_numpy(mine().fc), {})
-    wanted = vector.contributions(
-        empty().start.arrays, x, torch.from_numpy(mine().y)
-    ).sum(0)
+    x = empty().start.features(mine().fc, {})
+    wanted = vector.contributions(empty().start.arrays, x, mine().y).sum(0)
     assert done.release.numbers == pytest.approx(wanted.tolist())
     assert (done.release.epsilon, done.release.noise_sd) == (0.0, 0.0)
 
@@ -84,10 +81,8 @@ def test_noise_after_exact_sums_promises_nothing():
     with pytest.raises(ConfigError, match=r"exact sums.*--mechanism none"):
         learn(exact.group, people(), SITE, exact.home, Budget(again=True))
     twice = learn(exact.group, people(), SITE, exact.home, Budget("none", again=True))
-    x = empty().start.features(torch.from_numpy(mine().fc), {})
-    left = leave_one_out_scores(
-        twice.group, x, torch.from_numpy(mine().y), np.full(len(mine()), 2.0)
-    )
+    x = empty().start.features(mine().fc, {})
+    left = leave_one_out_scores(twice.group, x, mine().y, np.full(len(mine()), 2.0))
     assert twice.home.threshold == fit_threshold(
         left, mine().y, twice.group.digest, SITE
     )

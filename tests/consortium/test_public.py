@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from small_consortium import people, sites, start
 
 from fcforge.consortium.public import from_parts, likeness, make_public
@@ -11,10 +10,8 @@ from fcforge.releases.start import StartSettings
 
 def test_likeness_by_hand():
     """Three ROIs: three edges that count and three diagonals that do not."""
-    mean = torch.tensor([2.0, 4.0, 6.0, 9.0, 0.0, 9.0])
-    scans = torch.tensor(
-        [[1.0, 2, 3, 0, 7, 0], [3.0, 2, 1, 9, 0, 9], [5.0, 5, 5, 9, 0, 9]]
-    )
+    mean = np.array([2.0, 4.0, 6.0, 9.0, 0.0, 9.0])
+    scans = np.array([[1.0, 2, 3, 0, 7, 0], [3.0, 2, 1, 9, 0, 9], [5.0, 5, 5, 9, 0, 9]])
     assert likeness(scans, mean).tolist() == pytest.approx([1.0, -1.0, 0.0])
 
 

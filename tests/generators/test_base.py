@@ -9,8 +9,9 @@ from simulated_site import simulate
 from fcforge.errors import ConfigError, DataError
 from fcforge.generators import GENERATORS, make_generator
 from fcforge.generators.base import check_site, check_y, in_shares
-from fcforge.graphs import edges, from_edges, log_features
+from fcforge.graphs import edges, from_edges
 from fcforge.randomness import torch_rng
+from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.types import Component, FCBatch
 
@@ -33,7 +34,9 @@ def quick(name: str):
 def public_start() -> Start:
     people = simulate(40, seed=77)
     settings = StartSettings(axes=4)
-    return make_start(log_features(people.fc.double()), people.y, ["A"] * 40, settings)
+    return make_start(
+        log_features(people.fc.numpy()), people.y.numpy(), ["A"] * 40, settings
+    )
 
 
 @pytest.fixture(params=sorted(GENERATORS))

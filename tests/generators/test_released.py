@@ -2,15 +2,22 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from simulated_site import simulate
 
 from fcforge.errors import ConfigError
-from fcforge.generators.released import Released
-from fcforge.graphs import log_features
+from fcforge.generators.released import (
+    Released,
+    draw_features,
+    draw_subjects,
+    patient_share,
+    to_fc,
+)
 from fcforge.randomness import torch_rng
 from fcforge.releases import vector
+from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 
 
@@ -18,8 +25,8 @@ from fcforge.releases.start import Start, StartSettings, make_start
 def start() -> Start:
     people = simulate(60, seed=3)
     sites = ["A"] * 30 + ["B"] * 30
-    features = log_features(people.fc.double())
-    return make_start(features, people.y, sites, StartSettings(axes=5))
+    features = log_features(people.fc.numpy())
+    return make_start(features, people.y.numpy(), sites, StartSettings(axes=5))
 
 
 @cache
@@ -36,9 +43,9 @@ def test_the_state_is_the_release_of_q_plus_2_numbers():
     assert set(state) == {"release", "counts"}
     assert state["release"].shape == (5 + 2,)
     people = site()
-    features = log_features(people.fc.double(), float(start().shrink))
-    each = vector.contributions(start(), features, people.y)
-    torch.testing.assert_close(state["release"], each.sum(0))
+    features = log_features(people.fc.numpy(), start().shrink)
+    each = vector.contributions(start(), features, people.y.numpy())
+    np.testing.assert_array_equal(state["release"].numpy(), each.sum(0))
 
 
 def test_either_diagnosis_can_be_drawn_whatever_the_site_had():
@@ -63,12 +70,12 @@ def test_noise_is_that_of_the_budget():
 
 def test_a_small_epsilon_stays_nearer_to_the_public_head():
     """The head is a posterior mean: the noisier the release, the smaller the step it takes."""
-    public = vector.head(start(), torch.zeros(6, dtype=torch.float64))
+    public = vector.head(start(), np.zeros(6))
     release = exact().fit(site(), torch_rng(0))
     steps = []
     for epsilon in (8.0, 1.0, 0.1):
         head = Released(epsilon=epsilon, start=start()).head(release)
-        steps.append(float((head.weight - public.weight).norm()))
+        steps.append(np.linalg.norm(head.weight - public.weight))
     assert steps[0] > steps[1] > steps[2]
 
 
@@ -96,3 +103,50 @@ def test_without_a_start_it_says_what_to_do():
     ) as e:
         Released().fit(site(), torch_rng(0))
     assert "[start] table" in str(e.value)
+
+
+def test_drawn_features_have_the_public_moments_on_the_axes():
+    x = draw_features(start(), 40_000, torch.Generator().manual_seed(0))
+    z = x @ start().axes
+    np.testing.assert_allclose(
+        z.T @ z / len(z), start().second[:5, :5], atol=0.02, rtol=0.05
+    )
+
+
+def test_every_subject_is_a_correlation_matrix():
+    x = draw_features(start(), 50, torch.Generator().manual_seed(1))
+    fc = to_fc(start(), x)
+    assert fc.dtype == np.float32
+    assert fc.shape == (50, 12, 12)
+    assert np.array_equal(np.diagonal(fc, axis1=1, axis2=2), np.ones((50, 12)))
+    assert np.abs(fc).max() <= 1.0
+    assert np.linalg.eigvalsh(fc.astype(float)).min() > -1e-5
+
+
+def test_subjects_have_the_diagnoses_asked_for():
+    head = vector.Head(start().weight * 3, start().bias)
+    y = np.arange(400) % 2
+    x = draw_subjects(start(), head, y, torch.Generator().manual_seed(2))
+    score = x @ head.weight + head.bias
+    assert score[y == 1].mean() > score[y == 0].mean() + 0.1
+    again = draw_subjects(start(), head, y, torch.Generator().manual_seed(2))
+    assert np.array_equal(x, again)
+
+
+def test_the_head_of_many_synthetic_subjects_is_the_head():
+    """Closed form and replay agree: least squares on replayed subjects gives the head back."""
+    beta = np.array([0.3, -0.2, 0.1, 0.2, 0.1, 0.1])
+    head = vector.Head(*vector.head(start(), beta))
+    small = vector.Head(head.weight * 0.5, head.bias * 0.5)  # no score leaves [-1, 1]
+    rng = torch.Generator().manual_seed(3)
+    x = draw_features(start(), 60_000, rng)
+    patient = torch.rand(len(x), generator=rng).numpy() < patient_share(small, x)
+    t = 2.0 * patient - 1.0
+    value, vectors = np.linalg.eigh(x.T @ x / len(x))
+    kept = vectors[:, value > 1e-6 * value.max()]
+    design = np.concatenate([x @ kept, np.ones((len(x), 1))], 1)
+    found = np.linalg.lstsq(design, t, rcond=None)[0]
+    score = design @ found
+    wanted = x @ small.weight + small.bias
+    assert np.corrcoef(score, wanted)[0, 1] > 0.97
+    assert ((score - wanted) ** 2).mean() ** 0.5 < 0.25 * wanted.std()

@@ -12,8 +12,6 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fcforge.capsule.home import Home
 from fcforge.consortium.learning import own_people, people_of
@@ -69,14 +67,18 @@ class Contributors(NamedTuple):
     y: np.ndarray
 
 
-def contributors(start: Start, features: Tensor, y: Tensor) -> Contributors:
+def contributors(start: Start, features: np.ndarray, y: np.ndarray) -> Contributors:
     """People with their features (n, p), confounds removed, and diagnoses (n,)."""
     x = start.standardise(features)
-    t = 2.0 * y.to(x) - 1.0
-    ends = torch.stack([torch.ones_like(t), t], 1)
-    rows, u = vector.contributions(start, features, y), coordinates(start, x)
-    found = (rows, u, t - start.score(x), torch.cat([x, ends], 1), y)
-    return Contributors(*(array.numpy() for array in found))
+    t = 2.0 * y - 1.0
+    ends = np.stack([np.ones_like(t), t], 1)
+    return Contributors(
+        rows=vector.contributions(start, features, y),
+        coordinates=coordinates(start, x),
+        residual=t - start.score(x),
+        moments=np.concatenate([x, ends], 1),
+        y=y,
+    )
 
 
 def attack_totals(
@@ -92,10 +94,7 @@ def attack_totals(
     The attacker knows how many people a release has, and so looks at the other numbers alone.
     """
     sums, rows, ref = totals[:, :-1], who.rows[:, :-1], reference.rows[:, :-1]
-    solved = [
-        vector.solve(start, total, noise**2, 1) for total in torch.from_numpy(totals)
-    ]
-    step = torch.stack(solved).numpy()
+    step = np.stack([vector.solve(start, total, noise**2, 1) for total in totals])
     sampled = release_attacks.from_reference(ref, members, noise)
     known = release_attacks.from_everybody(rows, members, noise)
     seen = who.residual, who.coordinates, step
@@ -235,7 +234,7 @@ def audit_release(
     """
     release, mine, features = released_people(group, cohort, site, home)
     epsilon = mechanisms.epsilon_of(release.mechanism, release.epsilon)
-    everybody = contributors(group.start.arrays, features, torch.from_numpy(mine.y))
+    everybody = contributors(group.start.arrays, features, mine.y)
     require_numbers(release, everybody.rows)
     budgets = (None,) if epsilon is None else (None, epsilon)
     delta = release.delta or mechanisms.DELTA
@@ -255,7 +254,7 @@ def audit_release(
 
 def released_people(
     group: Consortium, cohort: Cohort, site: str, home: Home
-) -> tuple[Release, Cohort, Tensor]:
+) -> tuple[Release, Cohort, np.ndarray]:
     """The last release whose people are all here, they in its order, and their features (n, p)."""
     mine, features = own_people(group, cohort, site)
     people = people_of(mine)

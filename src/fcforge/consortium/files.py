@@ -8,6 +8,8 @@ file computes it.
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from fcforge import text, writing
 from fcforge.capsule import arrays, keys, ledger
 from fcforge.capsule import container as box
@@ -151,7 +153,7 @@ def verify(path: str | Path, trust: Trust) -> list[Check]:
     except CapsuleError as error:
         found.append(Check("signatures", False, error.what))
     made = f"computed anew from {text.counted(len(group.releases), 'release')}"
-    step = f"{float(group.beta.norm()):.4f} away from the public head"
+    step = f"{np.linalg.norm(group.beta):.4f} away from the public head"
     return [*found, Check("head", True, f"{made}, {step}; state {group.digest[:16]}")]
 
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
@@ -105,7 +104,7 @@ def learn(
         Go on although the diagnoses look swapped.
     """
     mine, x = own_people(group, cohort, site)
-    people, y = people_of(mine), torch.from_numpy(mine.y)
+    people, y = people_of(mine), mine.y
     spent = require_budget(home, people, budget)
     odds = scores(group, x)
     with at(f"site '{site}'"):
@@ -136,7 +135,9 @@ def learn(
     )
 
 
-def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Tensor]:
+def own_people(
+    group: Consortium, cohort: Cohort, site: str
+) -> tuple[Cohort, np.ndarray]:
     """People of `site`, fit for this start, and their features (n, p); else `DataError`."""
     mine = cohort.select_sites([site])
     start = group.start
@@ -159,7 +160,7 @@ def own_people(group: Consortium, cohort: Cohort, site: str) -> tuple[Cohort, Te
                 do="Add what is missing, check unit and coding (ABIDE: sex 1 male, 2 female; age "
                 "in years; mean FD in mm), or leave these people out.",
             )
-        features = start.features(torch.from_numpy(mine.fc), mine.covariates)
+        features = start.features(mine.fc, mine.covariates)
         require_alike(start, features)
     return mine, features
 
@@ -169,18 +170,18 @@ def people_of(cohort: Cohort) -> People:
     return fingerprints(cohort.fc, cohort.subject_id.tolist(), cohort.y)
 
 
-def require_alike(start: PublicStart, features: Tensor) -> None:
+def require_alike(start: PublicStart, features: np.ndarray) -> None:
     """Refuse scans that are unlike the public people's: shuffled ROIs, another atlas."""
     mean = features.mean(0)[None]
-    if float(start.side(mean)) > 1:
+    if start.side(mean).item() > 1:
         what = "its left and right hemispheres look swapped beside the public people's."
         raise DataError(
             what, do="Check the order of the ROIs and the orientation of the images."
         )
-    apart = torch.stack([*start.strangeness(features).values()])
-    strange = int((apart.amax(0) > 1).sum())
+    apart = np.stack([*start.strangeness(features).values()])
+    strange = int((apart.max(0) > 1).sum())
     alike, limit = (
-        float(likeness(mean, start.arrays.mean)),
+        likeness(mean, start.arrays.mean).item(),
         start.papers["limits"]["site"],
     )
     if strange > 0.2 * len(features) or alike < limit:
@@ -214,7 +215,7 @@ def require_budget(home: Home, people: People, budget: Budget) -> float:
 
 
 def made_numbers(
-    group: Consortium, x: Tensor, y: Tensor, budget: Budget
+    group: Consortium, x: np.ndarray, y: np.ndarray, budget: Budget
 ) -> tuple[float, ...]:
     """The numbers of a release with secret noise, rounded to a thousandth of it.
 
@@ -223,22 +224,23 @@ def made_numbers(
     """
     arrays = group.start.arrays
     rng = secret_rng("secret", torch.Generator())
-    found = vector.release_vector(arrays, x, y, budget.limit, budget.delta, rng)
+    normal = torch.randn(arrays.n_axes + 2, generator=rng, dtype=torch.float64).numpy()
+    found = vector.release_vector(arrays, x, y, budget.limit, budget.delta, normal)
     noise = vector.noise_sd(arrays, budget.limit, budget.delta)
     if noise:
         grain = 2.0 ** math.floor(math.log2(noise * GRAIN))
-        found = torch.round(found / grain) * grain
+        found = np.round(found / grain) * grain
     return tuple(found.tolist())
 
 
-def scores(group: Consortium, x: Tensor) -> np.ndarray:
+def scores(group: Consortium, x: np.ndarray) -> np.ndarray:
     """Log odds (n,) of the consortium's head for features (n, p)."""
     raw = group.start.arrays.standardise(x) @ group.head.weight + group.head.bias
-    return (raw / group.start.arrays.temperature).numpy()
+    return raw / group.start.arrays.temperature
 
 
 def leave_one_out_scores(
-    group: Consortium, x: Tensor, y: Tensor, times: np.ndarray
+    group: Consortium, x: np.ndarray, y: np.ndarray, times: np.ndarray
 ) -> np.ndarray:
     """Log odds of each person by the head without that person's own contributions.
 
@@ -246,10 +248,10 @@ def leave_one_out_scores(
     """
     arrays = group.start.arrays
     z = arrays.standardise(x)
-    own = vector.contributions(arrays, x, y) * torch.from_numpy(times)[:, None]
-    beta = torch.stack([group.solve(group.total - v) for v in own])
+    own = vector.contributions(arrays, x, y) * times[:, None]
+    beta = np.stack([group.solve(group.total - v) for v in own])
     step = (coordinates(arrays, z) * beta).sum(1)
-    return ((arrays.score(z) + step) / arrays.temperature).numpy()
+    return (arrays.score(z) + step) / arrays.temperature
 
 
 def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) -> Home:
@@ -266,7 +268,7 @@ def refit_threshold(group: Consortium, cohort: Cohort, site: str, home: Home) ->
         )
     mine, x = own_people(group, cohort, site)
     times = times_released(group, home, people_of(mine))
-    left_out = leave_one_out_scores(group, x, torch.from_numpy(mine.y), times)
+    left_out = leave_one_out_scores(group, x, mine.y, times)
     return replace(home, threshold=fit_threshold(left_out, mine.y, group.digest, site))
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from fcforge import __version__
 from fcforge.capsule import ledger
@@ -52,20 +51,20 @@ class Consortium:
         return (*self.releases, *self.withdrawals, *self.audits)
 
     @cached_property
-    def total(self) -> Tensor:
+    def total(self) -> np.ndarray:
         """Exact sum of all releases, (q + 2,)."""
         columns = zip(*(r.numbers for r in self.releases), strict=True)
         found = [math.fsum(c) for c in columns] or [0.0] * (
             self.start.arrays.n_axes + 2
         )
-        return torch.tensor(found, dtype=torch.float64)
+        return np.array(found)
 
     @cached_property
-    def beta(self) -> Tensor:
+    def beta(self) -> np.ndarray:
         """Step from the public head to the consortium's, (q + 1,)."""
         return self.solve(self.total)
 
-    def solve(self, total: Tensor) -> Tensor:
+    def solve(self, total: np.ndarray) -> np.ndarray:
         """The step that a sum (q + 2,) of these releases gives."""
         variance = math.fsum(r.noise_sd**2 for r in self.releases)
         return vector.solve(self.start.arrays, total, variance, len(self.releases))
@@ -199,10 +198,7 @@ class Consortium:
     def _require_possible(self, release: Release) -> None:
         """Refuse sums that no group of people can give: each moves them by at most the clip."""
         *moved, last = release.numbers
-        clip, people = (
-            float(self.start.arrays.clip),
-            vector.people(self.start.arrays, last),
-        )
+        clip, people = (self.start.arrays.clip, vector.people(self.start.arrays, last))
         most = max(people, 0.0) * clip
         room = (
             LUCK * release.noise_sd * (1 / vector.COUNT + math.sqrt(len(moved))) + 1e-6

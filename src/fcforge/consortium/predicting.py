@@ -23,10 +23,11 @@ from fcforge.consortium.public import Covariates
 from fcforge.errors import DataError, at
 from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Attribution, LogHead, Scored
-from fcforge.graphs import from_log_features
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer, attribute, slope_at
 from fcforge.privacy.measures import Measured
+from fcforge.releases import vector
+from fcforge.releases.features import from_log_features
 from fcforge.runner import learners
 from fcforge.sites.check import require_valid
 from fcforge.sites.cohort import Cohort
@@ -54,11 +55,11 @@ def judge(group: Consortium, fc: np.ndarray, covariates: Covariates) -> Judged:
     odds, strange = np.full(n, np.nan), np.full(n, np.nan)
     if here.any():
         known = {k: v[here] for k, v in covariates.items()}
-        x = group.start.features(torch.from_numpy(fc[here]), known)
+        x = group.start.features(fc[here], known)
         apart = group.start.strangeness(x)
-        strange[here], worst = (
-            part.numpy() for part in torch.stack([*apart.values()]).max(0)
-        )
+        every = np.stack([*apart.values()])
+        strange[here] = every.max(0)
+        worst = every.argmax(0)
         odds[here] = learning.scores(group, x)
         for i, which in zip(np.flatnonzero(here), worst, strict=True):
             if strange[i] > 1:
@@ -262,19 +263,16 @@ def scorer_of(model: Either) -> Scored:
         learner = model.settings.build()
         return LaneScore(learners.scorer_of(learner, model.lane, model.temperature))
     arrays = model.start.arrays
-    temperature = float(arrays.temperature)
-    weight = np.asarray(model.head.weight / arrays.scale) / temperature
-    bias = float(model.head.bias) / temperature - float(
-        weight @ np.asarray(arrays.mean)
-    )
-    return LogHead(weight, bias, float(arrays.shrink))
+    head = vector.on_features(arrays, model.head)
+    weight = head.weight / arrays.temperature
+    return LogHead(weight, head.bias / arrays.temperature, arrays.shrink)
 
 
 def reference_of(model: Either) -> tuple[np.ndarray, str]:
     """The scan (R, R) that others are explained against, and who it is."""
     if isinstance(model, Consortium):
         arrays = model.start.arrays
-        mean = from_log_features(arrays.mean[None], float(arrays.shrink))[0].numpy()
+        mean = from_log_features(arrays.mean[None], arrays.shrink)[0]
         return mean, "the mean of the public people"
     if len(model.held_out):
         fc = model.held_out.batch().fc.double().mean(0).numpy()
@@ -302,8 +300,8 @@ def explain_model(
             model.start.arrays,
             model.start.confounds.effect(covariates or {}),
         )
-        removed = torch.from_numpy(effect) / arrays.scale
-        offset = -(removed @ model.head.weight / arrays.temperature).numpy()
+        removed = effect / arrays.scale
+        offset = -(removed @ model.head.weight) / arrays.temperature
     scan, said = reference or reference_of(model)
     with one_thread():
         return explanation.explain(

@@ -8,12 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from fcforge import __version__, graphs
+from fcforge import __version__
 from fcforge.capsule import judging, ledger
 from fcforge.errors import CapsuleError, ConfigError
-from fcforge.releases.start import Start, StartSettings, make_start, rounded
+from fcforge.releases.features import log_features, n_rois_of_features
+from fcforge.releases.start import (
+    Start,
+    StartSettings,
+    make_start,
+    rounded,
+    rounded_number,
+)
 from fcforge.sites.check import require_valid, without_twins
 from fcforge.sites.cohort import NUMBERED, Cohort
 from fcforge.sites.confounds import Confounds, as_numbers, fit_on_cohort
@@ -54,17 +60,16 @@ class PublicStart:
         hashed = hashlib.sha256(ledger.canonical(dict(self.papers)))
         for name, array in sorted(self.tensors().items()):
             hashed.update(f"{name}{tuple(array.shape)}".encode())
-            hashed.update(array.contiguous().numpy().astype("<f4").tobytes())
+            hashed.update(array.numpy().astype("<f4").tobytes())
         return hashed.hexdigest()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, torch.Tensor]:
         """All arrays as float32, which holds their 12 or 24 bits exactly."""
-        found = {name: array.float() for name, array in self.arrays.arrays().items()}
+        found = self.arrays.arrays()
         if self.confounds is not None:
             for name in ("centre", "coefficients"):
-                array = getattr(self.confounds, name)
-                found[f"confounds.{name}"] = torch.from_numpy(array).float()
-        return found
+                found[f"confounds.{name}"] = getattr(self.confounds, name)
+        return {name: torch.from_numpy(array).float() for name, array in found.items()}
 
     @property
     def n_rois(self) -> int:
@@ -80,12 +85,12 @@ class PublicStart:
         """Those of some people who are among the public ones, by id."""
         return sorted(set(ids) & {*self.papers["ids"], *self.papers["left_out"]})
 
-    def features(self, fc: Tensor, covariates: Covariates) -> Tensor:
+    def features(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
         """Features (n, p) of scans (n, R, R), confounds removed."""
-        found = graphs.log_features(fc.double(), float(self.arrays.shrink))
+        found = log_features(fc, self.arrays.shrink)
         if self.confounds is None:
             return found
-        return found - torch.from_numpy(self.confounds.effect(covariates))
+        return found - self.confounds.effect(covariates)
 
     def wrong_covariates(self, covariates: Covariates, n: int) -> list[str]:
         """What is wrong with the covariates of each of n people; empty where nothing is.
@@ -112,9 +117,9 @@ class PublicStart:
             told.append(why)
         return told
 
-    def strangeness(self, features: Tensor) -> dict[str, Tensor]:
+    def strangeness(self, features: np.ndarray) -> dict[str, np.ndarray]:
         """Distances (n,) from the public people, each with the limit 1, by what is odd then."""
-        size = self.arrays.standardise(features).square().mean(1).sqrt()
+        size = np.sqrt((self.arrays.standardise(features) ** 2).mean(1))
         alike = likeness(features, self.arrays.mean)
         limits = self.papers["limits"]
         unlike = (1 - alike) / (1 - limits["likeness"])
@@ -124,22 +129,25 @@ class PublicStart:
             "its left and right look swapped": self.side(features),
         }
 
-    def side(self, features: Tensor) -> Tensor:
+    def side(self, features: np.ndarray) -> np.ndarray:
         """Beyond 1 where left and right are swapped, (n,)."""
         n_edges = self.n_rois * (self.n_rois - 1) // 2
-        return judging.side_distance(self.arrays.mean[:n_edges], features[:, :n_edges])
+        mean = torch.from_numpy(self.arrays.mean[:n_edges])
+        upper = torch.from_numpy(features[:, :n_edges])
+        return judging.side_distance(mean, upper).numpy()
 
 
-def likeness(features: Tensor, mean: Tensor) -> Tensor:
+def likeness(features: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Correlation (n,) of the edges among each scan's features with those of the public mean.
 
     The diagonal stands apart: with it, a scan whose ROIs all do the same would look familiar.
     """
-    rois = graphs.n_rois_of(len(mean)) - 1
-    edges, mean = features[:, : len(mean) - rois], mean[: len(mean) - rois]
-    a = edges - edges.mean(1, keepdim=True)
-    b = mean - mean.mean()
-    return (a @ b) / (a.norm(dim=1) * b.norm()).clamp(min=1e-12)
+    n_edges = len(mean) - n_rois_of_features(len(mean))
+    edges = features[:, :n_edges]
+    a = edges - edges.mean(1, keepdims=True)
+    b = mean[:n_edges] - mean[:n_edges].mean()
+    size = np.linalg.norm(a, axis=1) * np.linalg.norm(b)
+    return (a @ b) / np.maximum(size, 1e-12)
 
 
 def make_public(
@@ -174,24 +182,23 @@ def _made(
     cohort: Cohort, remove: tuple[str, ...], settings: StartSettings, twice: list[str]
 ) -> PublicStart:
     confounds = None
-    features = graphs.log_features(
-        torch.from_numpy(cohort.fc).double(), settings.shrink
-    )
+    features = log_features(cohort.fc, settings.shrink)
     if remove:
         fitted = fit_on_cohort(cohort, remove, settings.shrink)
-        both = [
-            rounded(torch.from_numpy(a)).numpy()
-            for a in (fitted.centre, fitted.coefficients)
-        ]
-        confounds = Confounds(remove, both[0], both[1], settings.shrink)
-        features = features - torch.from_numpy(confounds.effect(cohort.covariates))
-    y = torch.from_numpy(cohort.y)
+        centre = rounded(fitted.centre)
+        coefficients = rounded(fitted.coefficients)
+        confounds = Confounds(remove, centre, coefficients, settings.shrink)
+        features = features - confounds.effect(cohort.covariates)
+    y = cohort.y
     start = make_start(features, y, cohort.site.tolist(), settings)
     spread = {name: np.asarray(cohort.covariates[name]) for name in remove}
     papers = {
         **_facts(cohort, twice),
         "removes": list(remove),
-        "ranges": {n: [_bits(v.min()), _bits(v.max())] for n, v in spread.items()},
+        "ranges": {
+            name: [rounded_number(v.min()), rounded_number(v.max())]
+            for name, v in spread.items()
+        },
         "settings": asdict(settings),
         "limits": _limits(start, features, cohort),
         "unseen_site": _unseen(features, y, cohort, settings),
@@ -218,57 +225,56 @@ def _facts(cohort: Cohort, twice: list[str]) -> dict[str, Any]:
     }
 
 
-def _limits(start: Start, features: Tensor, cohort: Cohort) -> dict[str, float]:
+def _limits(start: Start, features: np.ndarray, cohort: Cohort) -> dict[str, float]:
     """How far out, how unlike a scan and how unlike a site (its mean scan) may be."""
-    size = float(start.standardise(features).square().mean(1).sqrt().max())
+    size = float(np.sqrt((start.standardise(features) ** 2).mean(1)).max())
     alike, site, names = (
         float(likeness(features, start.mean).min()),
         0.3,
         cohort.site_names,
     )
     if len(names) > 1:
-        here = [torch.from_numpy(cohort.site == name) for name in names]
+        here = [cohort.site == name for name in names]
         apart = [
-            1 - float(likeness(features[h].mean(0)[None], features[~h].mean(0)))
+            1 - likeness(features[h].mean(0)[None], features[~h].mean(0)).item()
             for h in here
         ]
         site = min(ALIKE_SITES, max(0.3, 1 - SITES_APART * max(apart)))
     found = {"size": SIZE_LIMIT * size, "likeness": LIKENESS * alike, "site": site}
-    return {name: _bits(value) for name, value in found.items()}
-
-
-def _bits(value: float) -> float:
-    return float(rounded(torch.tensor(float(value), dtype=torch.float64)))
+    return {name: rounded_number(value) for name, value in found.items()}
 
 
 def _unseen(
-    features: Tensor, y: Tensor, cohort: Cohort, settings: StartSettings
+    features: np.ndarray, y: np.ndarray, cohort: Cohort, settings: StartSettings
 ) -> dict[str, Any]:
     """How good the public head is at a public site it has not seen: leave one site out."""
-    score = torch.full((len(y),), torch.nan, dtype=torch.float64)
+    score = np.full(len(y), np.nan)
     for name in cohort.site_names:
-        here = torch.from_numpy(cohort.site == name)
+        here = cohort.site == name
         rest, fewest = ~here, min(int((y[~here] == c).sum()) for c in (0, 1))
         if fewest >= 5 and int(rest.sum()) >= settings.axes + 4:
-            sites = cohort.site[rest.numpy()].tolist()
+            sites = cohort.site[rest].tolist()
             left = make_start(features[rest], y[rest], sites, settings)
             score[here] = left.score(left.standardise(features[here]))
-    known = ~torch.isnan(score)
-    if not bool(known.any()):
+    known = np.isfinite(score)
+    if not known.any():
         return {"people": 0, "accuracy": None, "auroc": None, "majority": None}
-    found = judging.quality(score[known].numpy(), y[known].numpy())
+    found = judging.quality(score[known], y[known])
     rates = {k: round(found[k], 3) for k in ("accuracy", "auroc", "majority")}
     return {"people": int(known.sum()), **rates}
 
 
-def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> PublicStart:
+def from_parts(
+    tensors: Mapping[str, torch.Tensor], papers: Mapping[str, Any]
+) -> PublicStart:
     """Start from what a file holds; wrong names, shapes or numbers raise `CapsuleError`."""
-    found = {name: array.double() for name, array in tensors.items()}
+    found = {name: array.double().numpy() for name, array in tensors.items()}
     centre = found.pop("confounds.centre", None)
     coefficients = found.pop("confounds.coefficients", None)
     removes = tuple(papers.get("removes", ()))
     try:
-        start = Start(**found)
+        numbers: dict[str, Any] = {k: v.item() for k, v in found.items() if not v.ndim}
+        start = Start(**{**found, **numbers})
         settings = StartSettings(**papers["settings"])
     except TypeError as error:
         raise CapsuleError(
@@ -279,7 +285,7 @@ def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> Publ
             f"the start's settings cannot be used: {error.what}"
         ) from error
     _check_shapes(start, int(papers["n_rois"]))
-    made = [start.n_axes, float(start.shrink), float(start.pull)]
+    made = [start.n_axes, start.shrink, start.pull]
     if not np.allclose(
         [settings.axes, settings.shrink, settings.pull], made, rtol=1e-6
     ):
@@ -294,9 +300,7 @@ def from_parts(tensors: Mapping[str, Tensor], papers: Mapping[str, Any]) -> Publ
     if centre is not None and coefficients is not None:
         if coefficients.shape != (len(centre), len(start.mean)):
             raise CapsuleError("the start's confound coefficients have another shape.")
-        confounds = Confounds(
-            removes, centre.numpy(), coefficients.numpy(), settings.shrink
-        )
+        confounds = Confounds(removes, centre, coefficients, settings.shrink)
     return PublicStart(start, confounds, papers)
 
 

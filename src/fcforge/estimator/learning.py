@@ -245,7 +245,5 @@ def log_odds(
     found = []
     for one in (slice(i, i + 1) for i in range(len(fc))):
         own = {name: values[one] for name, values in covariates.items()}
-        found.append(
-            scores(group, group.start.features(torch.from_numpy(fc[one]), own))
-        )
+        found.append(scores(group, group.start.features(fc[one], own)))
     return np.concatenate(found)

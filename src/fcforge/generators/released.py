@@ -1,20 +1,34 @@
-"""released: synthetic subjects from a public start and one hospital's release."""
+r"""released: synthetic subjects from a public start and one hospital's release.
+
+They are drawn where they are used. Standardised features are as the public people have them,
+
+.. math:: x = \sum_k z_k \frac{a_k}{\|a_k\|^2} + F^\top \epsilon, \qquad z \sim N(0, G_{1..q}), \;
+          \epsilon \sim N(0, I),
+
+and get a diagnosis :math:`t = \pm1` with :math:`P(t = 1 \mid x) = (1 + s(x)) / 2`, where s is the
+head's score. Then :math:`E[t \mid x] = s(x)`: least squares on infinitely many of them gives the
+head back (where no score leaves [-1, 1]), so that replay and the closed form agree. Nothing but
+the start and the released numbers is used; none has to travel.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fcforge.errors import ConfigError
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
 from fcforge.generators.layers import N_CLASSES, RNG
-from fcforge.graphs import log_features
 from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
-from fcforge.releases.start import Start
+from fcforge.releases.features import from_log_features, log_features
+from fcforge.releases.start import FLAT, Start
 from fcforge.settings import Fraction, Positive
+
+CERTAIN = 0.98  # scores are clipped there: every subject can have either diagnosis
 
 
 @dataclass(frozen=True)
@@ -48,12 +62,13 @@ class Released(Generator):
         """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
         epsilon = epsilon_of(self.mechanism, self.epsilon)
-        features = log_features(batch.fc.double().cpu(), float(start.shrink))
-        rng = secret_rng(self.noise, rng)
+        features = log_features(batch.fc.cpu().numpy(), start.shrink)
+        normal = drawn_noise(start, self.noise, rng)
         given = vector.release_vector(
-            start, features, batch.y.cpu(), epsilon, self.delta, rng
+            start, features, batch.y.cpu().numpy(), epsilon, self.delta, normal
         )
-        return {"release": given, "counts": torch.ones(N_CLASSES, dtype=torch.int64)}
+        counts = torch.ones(N_CLASSES, dtype=torch.int64)
+        return {"release": torch.from_numpy(given), "counts": counts}
 
     @property
     def public(self) -> Start:
@@ -70,19 +85,67 @@ class Released(Generator):
         """The head that this one release gives."""
         epsilon = epsilon_of(self.mechanism, self.epsilon)
         variance = vector.noise_sd(self.public, epsilon, self.delta) ** 2
-        beta = vector.solve(self.public, state["release"].cpu(), variance, 1)
+        beta = vector.solve(self.public, state["release"].cpu().numpy(), variance, 1)
         return vector.head(self.public, beta)
 
     def diagnoses(self, state: GeneratorState, y: Tensor, n: int) -> Tensor:
         """Labels (n,) in the shares that the release implies; `y` is not looked at."""
-        return in_shares(0.5 * (1.0 + float(self.head(state).bias)), n)
+        return in_shares(0.5 * (1.0 + self.head(state).bias), n)
 
     def draw(self, state: GeneratorState, y: Tensor, rng: RNG) -> Tensor:
         """Correlation matrices with the diagnoses y (n,)."""
-        x = vector.draw_subjects(self.public, self.head(state), y, rng)
-        return vector.to_fc(self.public, x).to(y.device)
+        x = draw_subjects(self.public, self.head(state), y.cpu().numpy(), rng)
+        return torch.from_numpy(to_fc(self.public, x)).to(y.device)
 
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""
-        clip = float(self.public.clip)
-        return {"people": float(state["release"][-1]) / (vector.COUNT * clip)}
+        return {"people": vector.people(self.public, float(state["release"][-1]))}
+
+
+def drawn_noise(start: Start, noise: Noise, rng: RNG) -> np.ndarray:
+    """Standard normal numbers (q + 2,) of a release, secret or from the run's generator."""
+    own = secret_rng(noise, rng)
+    return torch.randn(start.n_axes + 2, generator=own, dtype=torch.float64).numpy()
+
+
+def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:
+    """Standardised features (n, p) as the public people have them."""
+    q = start.n_axes
+    root = np.linalg.cholesky(start.second[:q, :q] + 1e-12 * np.eye(q))
+    normal = torch.randn(n, q, generator=rng, dtype=torch.float64).numpy()
+    z = normal @ root.T
+    off = torch.randn(n, len(start.factors), generator=rng, dtype=torch.float64).numpy()
+    return z @ (start.axes / (start.axes**2).sum(0)).T + off @ start.factors
+
+
+def patient_share(head: vector.Head, x: np.ndarray) -> np.ndarray:
+    """P(patient) (n,) of standardised features under a head on labels -1 and +1."""
+    return 0.5 * (1.0 + np.clip(x @ head.weight + head.bias, -CERTAIN, CERTAIN))
+
+
+def draw_subjects(
+    start: Start, head: vector.Head, y: np.ndarray, rng: RNG
+) -> np.ndarray:
+    """Standardised features (n, p) of subjects with the diagnoses y (n,).
+
+    Candidates are drawn and given a diagnosis each; those with the diagnoses asked for are taken
+    in turn. Either diagnosis has a probability of at least one in a hundred, so it ends.
+    """
+    found = np.empty((len(y), len(start.mean)))
+    for label in (0, 1):
+        places = np.flatnonzero(y == label)
+        while len(places):
+            x = draw_features(start, 2 * len(places) + 8, rng)
+            drawn = torch.rand(len(x), generator=rng, dtype=torch.float64).numpy()
+            patient = drawn < patient_share(head, x)
+            fits = x[patient == bool(label)][: len(places)]
+            found[places[: len(fits)]] = fits
+            places = places[len(fits) :]
+    return found
+
+
+def to_fc(start: Start, x: np.ndarray) -> np.ndarray:
+    """Correlation matrices (n, R, R), float32, of standardised features."""
+    scale = np.where(start.scale == FLAT, 0.0, start.scale)
+    fc = from_log_features(start.mean + x * scale, start.shrink)
+    return fc.astype(np.float32)

@@ -22,15 +22,17 @@ from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteVi
 from fcforge.methods.shared.ridge import linear_head
 from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
 from fcforge.releases import vector
+from fcforge.releases.features import log_features
 from fcforge.releases.start import Start
 from fcforge.settings import Fraction, Positive
 
 
 def head_params(start: Start, beta: Tensor) -> Params:
     """Linear model on raw features whose two logits differ by the calibrated log odds."""
-    solution = vector.on_features(start, vector.head(start, beta.cpu()))
+    solution = vector.on_features(start, vector.head(start, beta.cpu().numpy()))
     half = 0.5 / start.temperature
-    found = linear_head(half * solution.weight, half * solution.bias)
+    weight = torch.from_numpy(half * solution.weight)
+    found = linear_head(weight, weight.new_tensor(half * solution.bias))
     return {name: value.to(beta.device) for name, value in found.items()}
 
 
@@ -104,18 +106,22 @@ class ForgeRelease(PublicHead):
         """Add the site's release and solve again."""
         start = site.start
         epsilon = epsilon_of(self.mechanism, self.epsilon)
-        features = site.inputs(model)["edges"].double().cpu()
+        features = log_features(site.fc.cpu().numpy(), start.shrink)
         own = secret_rng(self.noise, site.rng("release"))
+        normal = torch.randn(start.n_axes + 2, generator=own, dtype=torch.float64)
         given = vector.release_vector(
-            start, features, site.y.cpu(), epsilon, self.delta, own
+            start, features, site.y.cpu().numpy(), epsilon, self.delta, normal.numpy()
         )
         was = lane.state
+        total = was["release.sum"] + torch.from_numpy(given).to(was["release.sum"])
+        noise = vector.noise_sd(start, epsilon, self.delta) ** 2
+        variance = was["release.variance"] + noise
+        count = was["release.count"] + 1.0
+        beta = vector.solve(start, total.cpu().numpy(), float(variance), float(count))
         state = {
-            "release.sum": was["release.sum"] + given.to(was["release.sum"]),
-            "release.variance": was["release.variance"]
-            + vector.noise_sd(start, epsilon, self.delta) ** 2,
-            "release.count": was["release.count"] + 1.0,
+            "release.sum": total,
+            "release.variance": variance,
+            "release.count": count,
         }
-        total, variance, count = (v.cpu() for v in state.values())
-        beta = vector.solve(start, total, variance, count).to(was["release.sum"])
-        return Lane(head_params(start, beta), lane.stats, state)
+        step = torch.from_numpy(beta).to(total)
+        return Lane(head_params(start, step), lane.stats, state)

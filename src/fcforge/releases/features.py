@@ -44,11 +44,9 @@ def log_features(fc: Array, shrink: float = SHRINK) -> Array:
     """
     rois = fc.shape[-1]
     fc = np.asarray(fc, dtype=np.float64)
-    whole = np.isfinite(fc).all(axis=(-2, -1))[..., None, None]
-    shrunk = (1 - shrink) * np.where(whole, fc, 0.0) + shrink * np.eye(rois)
-    value, vector = np.linalg.eigh(shrunk)
+    value, vector = _eigen((1 - shrink) * fc + shrink * np.eye(rois))
     log = (vector * np.log(np.maximum(value, SMALLEST))[..., None, :]) @ _turned(vector)
-    log = np.where(whole, log / LOG_SCALE, np.nan)
+    log = log / LOG_SCALE
     rows, columns = np.triu_indices(rois, 1)
     diagonal = np.diagonal(log, axis1=-2, axis2=-1) / 2**0.5
     return np.concatenate([log[..., rows, columns], diagonal], axis=-1)
@@ -77,7 +75,7 @@ def from_log_features(
     log[..., rows, columns] = features[..., :n_edges]
     log = log + _turned(log)
     log[..., every, every] = features[..., n_edges:] * 2**0.5
-    value, vector = np.linalg.eigh(log * LOG_SCALE)
+    value, vector = _eigen(log * LOG_SCALE)
     grown = (np.exp(value) - shrink) / (1 - shrink)
     grown = np.maximum(grown, 0.0) if unit else grown
     fc = (vector * grown[..., None, :]) @ _turned(vector)
@@ -88,6 +86,14 @@ def from_log_features(
     fc = np.clip(size[..., :, None] * fc * size[..., None, :], -1.0, 1.0)
     fc[..., every, every] = 1.0
     return fc
+
+
+def _eigen(matrices: Array) -> tuple[Array, Array]:
+    """Eigenvalues and -vectors of (..., R, R); NaN where a matrix holds NaN or infinity."""
+    whole = np.isfinite(matrices).all(axis=(-2, -1))[..., None, None]
+    usable = np.where(whole, matrices, np.eye(matrices.shape[-1]))
+    value, vector = np.linalg.eigh(usable)
+    return np.where(whole[..., 0], value, np.nan), vector
 
 
 def _turned(matrices: Array) -> Array:

@@ -1,6 +1,6 @@
 r"""The start: what a consortium knows in advance, made once from public people.
 
-Nothing in it is private. For a public subject with features :math:`\phi` (`graphs.log_features`,
+Nothing in it is private. For a public subject with features :math:`\phi` (`log_features`,
 confounds removed) and diagnosis :math:`t = \pm 1`, let :math:`x = (\phi - m) / s` be standardised
 by the public people. The start holds
 
@@ -20,17 +20,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fcforge.errors import DataError
-from fcforge.randomness import torch_rng
+from fcforge.randomness import numpy_rng
 from fcforge.settings import Checked, Fraction, Positive, Size
 from fcforge.types import SHRINK
 
+Array = np.ndarray
 BITS = 12
 FACTORS = 64  # rows of the sketch of residuals
 FLAT = 2.0**40  # scale of a feature that is the same in everybody: it weighs nothing
@@ -72,51 +71,51 @@ class Start:
 
     Attributes
     ----------
-    mean, scale : Tensor of shape (p,)
-    weight : Tensor of shape (p,)
+    mean, scale : ndarray of shape (p,)
+    weight : ndarray of shape (p,)
         :math:`w_0`, on standardised features.
-    bias : Tensor of shape ()
-    axes : Tensor of shape (p, q)
+    bias : float
+    axes : ndarray of shape (p, q)
         A: standardised features to coordinates of median norm one.
-    second : Tensor of shape (q + 1, q + 1)
+    second : ndarray of shape (q + 1, q + 1)
         G.
-    clip : Tensor of shape ()
+    clip : float
         C, the most that one person can move a release.
-    persons, sites : Tensor of shape (q,)
+    persons, sites : ndarray of shape (q,)
         Standard deviation of coordinates between persons of a site, and between sites.
-    temperature : Tensor of shape ()
+    temperature : float
         Log odds = score / temperature.
-    factors : Tensor of shape (FACTORS, p)
+    factors : ndarray of shape (FACTORS, p)
         Sketch F of the residuals off the axes: :math:`F^\top F` is about their covariance.
-    shrink, pull : Tensor of shape ()
+    shrink, pull : float
         As in `StartSettings`.
     """
 
-    mean: Tensor
-    scale: Tensor
-    weight: Tensor
-    bias: Tensor
-    axes: Tensor
-    second: Tensor
-    clip: Tensor
-    persons: Tensor
-    sites: Tensor
-    temperature: Tensor
-    factors: Tensor
-    shrink: Tensor
-    pull: Tensor
+    mean: Array
+    scale: Array
+    weight: Array
+    bias: float
+    axes: Array
+    second: Array
+    clip: float
+    persons: Array
+    sites: Array
+    temperature: float
+    factors: Array
+    shrink: float
+    pull: float
 
-    def arrays(self) -> dict[str, Tensor]:
-        """All arrays by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by name, numbers as arrays without axes."""
+        return {f.name: np.asarray(getattr(self, f.name)) for f in fields(self)}
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all arrays: the start's name."""
         hashed = hashlib.sha256()
         for name, array in sorted(self.arrays().items()):
-            hashed.update(f"{name}{tuple(array.shape)}".encode())
-            hashed.update(array.double().contiguous().numpy().astype("<f8").tobytes())
+            hashed.update(f"{name}{array.shape}".encode())
+            hashed.update(array.astype("<f8").tobytes())
         return hashed.hexdigest()
 
     @property
@@ -124,28 +123,33 @@ class Start:
         """Q."""
         return int(self.axes.shape[1])
 
-    def standardise(self, features: Tensor) -> Tensor:
+    def standardise(self, features: Array) -> Array:
         """Features (n, p) -> x (n, p)."""
-        return (features.to(self.mean) - self.mean) / self.scale
+        return (features - self.mean) / self.scale
 
-    def score(self, x: Tensor) -> Tensor:
+    def score(self, x: Array) -> Array:
         """Public score (n,) of standardised features."""
         return x @ self.weight + self.bias
 
 
-def rounded(values: Tensor, bits: int = BITS) -> Tensor:
+def rounded(values: Array, bits: int = BITS) -> Array:
     """Values with `bits` significant bits, in float64.
 
     Examples
     --------
-    >>> rounded(torch.tensor([1.0, 1.0001, 3.14159]), 4).tolist()
+    >>> rounded(np.array([1.0, 1.0001, 3.14159]), 4).tolist()
     [1.0, 1.0, 3.25]
     """
-    mantissa, exponent = torch.frexp(values.double())
-    return torch.ldexp(torch.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
 
 
-def leave_one_out(gram: Tensor, t: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+def rounded_number(value: float, bits: int = BITS) -> float:
+    """One number with `bits` significant bits."""
+    return float(rounded(np.asarray(value), bits))
+
+
+def leave_one_out(gram: Array, t: Array, penalty: float) -> tuple[Array, Array]:
     r"""Dual coefficients of ridge on centred rows and its exact leave-one-out predictions.
 
     With :math:`H = K (K + \alpha I)^{-1} + \tfrac1n` the prediction without person i is
@@ -153,88 +157,95 @@ def leave_one_out(gram: Tensor, t: Tensor, penalty: float) -> tuple[Tensor, Tens
 
     Parameters
     ----------
-    gram : Tensor of shape (n, n)
+    gram : ndarray of shape (n, n)
         Of rows that add up to zero.
-    t : Tensor of shape (n,)
+    t : ndarray of shape (n,)
     penalty : float
     """
     n = len(t)
-    inverse = torch.linalg.inv(gram + penalty * torch.eye(n, dtype=gram.dtype))
+    inverse = np.linalg.inv(gram + penalty * np.eye(n))
     coefficient = inverse @ (t - t.mean())
     fitted = gram @ coefficient + t.mean()
     leverage = (gram * inverse).sum(1) + 1.0 / n
     return coefficient, t - (t - fitted) / (1 - leverage)
 
 
-def fit_temperature(score: Tensor, t: Tensor) -> float:
-    """T that makes score / T log odds: one-parameter logistic regression through the origin."""
-    low, high = (
-        -6.0,
-        6.0,
-    )  # of log(1 / T); the loss is convex in 1 / T, so bisect its slope
+def fit_temperature(score: Array, t: Array) -> float:
+    """T that makes score / T log odds: one-parameter logistic regression through the origin.
+
+    The loss is convex in 1 / T: its slope is bisected, over the logarithm of 1 / T.
+    """
+    low = -6.0
+    high = 6.0
+    margin = t * score
     for _ in range(60):
         middle = (low + high) / 2
-        slope = -(t * score * torch.sigmoid(-t * score * 2.0**middle)).sum()
-        low, high = (middle, high) if slope < 0 else (low, middle)
+        slope = -(margin * (1.0 - np.tanh(margin * 2.0 ** (middle - 1)))).sum()
+        if slope < 0:
+            low = middle
+        else:
+            high = middle
     return 2.0 ** -((low + high) / 2)
 
 
-def principal_axes(x: Tensor, q: int) -> Tensor:
+def principal_axes(x: Array, q: int) -> Array:
     """First q principal axes (p, q) of centred rows (n, p), the largest entry of each positive."""
-    vectors = torch.linalg.eigh(x @ x.T)[1]
-    top = x.T @ vectors[:, -q:].flip(1)
-    return _signed(top / top.norm(dim=0))
+    vectors = np.linalg.eigh(x @ x.T)[1]
+    top = x.T @ vectors[:, : -q - 1 : -1]
+    return _signed(top / np.linalg.norm(top, axis=0))
 
 
-def pls_axes(x: Tensor, t: Tensor, q: int) -> Tensor:
+def pls_axes(x: Array, t: Array, q: int) -> Array:
     """Q directions (p, q) of partial least squares of t on centred rows, orthonormal."""
-    axes: list[Tensor] = []
+    axes: list[Array] = []
     left = t - t.mean()
     for _ in range(q):
         direction = x.T @ left
         for axis in axes:
             direction = direction - axis * (axis @ direction)
-        axes.append(direction / direction.norm())
+        axes.append(direction / np.linalg.norm(direction))
         along = x @ axes[-1]
         left = left - along * (along @ left) / (along @ along)
-    return _signed(torch.stack(axes, 1))
+    return _signed(np.stack(axes, 1))
 
 
-def _signed(axes: Tensor) -> Tensor:
-    lead = axes.abs().argmax(0)
-    return axes * torch.sign(axes[lead, torch.arange(axes.shape[1])])
+def _signed(axes: Array) -> Array:
+    lead = np.abs(axes).argmax(0)
+    return axes * np.sign(axes[lead, np.arange(axes.shape[1])])
 
 
-def coordinates(start: Start, x: Tensor) -> Tensor:
+def coordinates(start: Start, x: Array) -> Array:
     """U (n, q + 1) of standardised features: coordinates on the axes, and one half."""
-    half = torch.full((len(x), 1), 0.5, dtype=x.dtype, device=x.device)
-    return torch.cat([x @ start.axes.to(x), half], 1)
+    return _with_half(x @ start.axes)
 
 
-def between(z: Tensor, site: Sequence[str]) -> tuple[Tensor, Tensor]:
+def _with_half(z: Array) -> Array:
+    return np.concatenate([z, np.full((len(z), 1), 0.5)], 1)
+
+
+def between(z: Array, site: Sequence[str]) -> tuple[Array, Array]:
     """Standard deviations (q,) of coordinates between persons of a site, and between sites.
 
     The between-site variance is that of site means less what persons alone would give
     (one-way random effects, never below zero).
     """
     names = np.asarray(site)
-    groups = [z[torch.from_numpy(names == s)] for s in dict.fromkeys(names.tolist())]
-    n, k = len(z), len(groups)
-    inside = torch.stack([((g - g.mean(0)) ** 2).sum(0) for g in groups]).sum(0) / max(
-        n - k, 1
-    )
+    groups = [z[names == s] for s in dict.fromkeys(names.tolist())]
+    n = len(z)
+    k = len(groups)
+    inside = sum(((g - g.mean(0)) ** 2).sum(0) for g in groups) / max(n - k, 1)
     if k < 2:
-        return inside.sqrt(), torch.zeros_like(inside)
-    sizes = torch.tensor([float(len(g)) for g in groups], dtype=z.dtype)
-    means = torch.stack([g.mean(0) for g in groups])
+        return np.sqrt(inside), np.zeros_like(inside)
+    sizes = np.array([float(len(g)) for g in groups])
+    means = np.stack([g.mean(0) for g in groups])
     spread = (sizes[:, None] * (means - z.mean(0)) ** 2).sum(0) / (k - 1)
     size = (n - (sizes**2).sum() / n) / (k - 1)
-    return inside.sqrt(), ((spread - inside) / size).clamp(min=0).sqrt()
+    return np.sqrt(inside), np.sqrt(np.maximum((spread - inside) / size, 0.0))
 
 
 def make_start(
-    features: Tensor,
-    y: Tensor,
+    features: Array,
+    y: Array,
     site: Sequence[str],
     settings: StartSettings = StartSettings(),  # noqa: B008 (frozen)
 ) -> Start:
@@ -244,12 +255,10 @@ def make_start(
     sketch.
     """
     check_public(len(features), y, settings.axes)
-    features, t = features.double(), 2.0 * y.double() - 1.0
-    spread = features.std(0, correction=0)
-    mean, scale = (
-        rounded(features.mean(0)),
-        rounded(torch.where(spread > 1e-9, spread, FLAT)),
-    )
+    t = 2.0 * y - 1.0
+    spread = features.std(0)
+    mean = rounded(features.mean(0))
+    scale = rounded(np.where(spread > 1e-9, spread, FLAT))
     x = (features - mean) / scale
     x0 = x - x.mean(0)  # rounding has moved the mean by a hair
     head, left_out = _public_head(x, x0, t, settings.penalty)
@@ -259,64 +268,56 @@ def make_start(
         mean=mean,
         scale=scale,
         factors=_sketch(x0 - (x0 @ raw) @ raw.T, y),
-        shrink=_number(settings.shrink, 24),
-        pull=_number(settings.pull, 24),
+        shrink=rounded_number(settings.shrink, 24),
+        pull=rounded_number(settings.pull, 24),
         **head,
         **_along(x, raw, t - left_out, site, settings.clip),
     )
 
 
 def _public_head(
-    x: Tensor, centred: Tensor, t: Tensor, penalty: float
-) -> tuple[dict[str, Tensor], Tensor]:
+    x: Array, centred: Array, t: Array, penalty: float
+) -> tuple[dict[str, Any], Array]:
     """Ridge on the public people with its temperature, and their left-out scores (n,)."""
     coefficient, left_out = leave_one_out(centred @ centred.T, t, penalty * x.shape[1])
     weight = rounded(centred.T @ coefficient)
-    bias = rounded(t.mean() - x.mean(0) @ weight)
-    temperature = _number(fit_temperature(left_out, t))
+    bias = rounded_number(t.mean() - x.mean(0) @ weight)
+    temperature = rounded_number(fit_temperature(left_out, t))
     return {"weight": weight, "bias": bias, "temperature": temperature}, left_out
 
 
-def _number(value: float, *bits: int) -> Tensor:
-    return rounded(torch.tensor(value, dtype=torch.float64), *bits)
-
-
 def _along(
-    x: Tensor, raw: Tensor, residual: Tensor, site: Sequence[str], clip: float
-) -> dict[str, Tensor]:
+    x: Array, raw: Array, residual: Array, site: Sequence[str], clip: float
+) -> dict[str, Any]:
     """Axes scaled so that a release needs little noise, and what the public people are on them."""
-    half = raw / (x @ raw).std(0, correction=0).sqrt()
-    axes = rounded(half / (x @ half).norm(dim=1).median())
+    half = raw / np.sqrt((x @ raw).std(0))
+    norms = np.linalg.norm(x @ half, axis=1)
+    axes = rounded(half / np.quantile(norms, 0.5, method="lower"))
     z = x @ axes
     persons, sites = between(z, site)
-    u = torch.cat([z, torch.full((len(x), 1), 0.5, dtype=z.dtype)], 1)
-    size = (u * residual.clamp(-2.0, 2.0)[:, None]).norm(dim=1)
+    u = _with_half(z)
+    size = np.linalg.norm(u * np.clip(residual, -2.0, 2.0)[:, None], axis=1)
     return {
         "axes": axes,
         "second": rounded(u.T @ u / len(x)),
-        "clip": rounded(size.quantile(clip)),
+        "clip": rounded_number(np.quantile(size, clip)),
         "persons": rounded(persons),
         "sites": rounded(sites),
     }
 
 
-def _sketch(residual: Tensor, y: Tensor) -> Tensor:
+def _sketch(residual: Array, y: Array) -> Array:
     """Fixed random combinations (FACTORS, p) of residuals (n, p), class means taken out."""
+    left = residual.copy()
     for label in (0, 1):
-        members = y == label
-        residual = torch.where(
-            members[:, None], residual - residual[members].mean(0), residual
-        )
-    n = len(residual)
-    sign = (
-        torch.randint(0, 2, (FACTORS, n), generator=torch_rng(0, "start sketch", n))
-        * 2.0
-        - 1.0
-    )
-    return rounded(sign.double() @ residual / (FACTORS * n) ** 0.5)
+        left[y == label] -= residual[y == label].mean(0)
+    n = len(left)
+    rng = numpy_rng(0, "start sketch", n)
+    sign = rng.integers(0, 2, (FACTORS, n)) * 2.0 - 1.0
+    return rounded(sign @ left / (FACTORS * n) ** 0.5)
 
 
-def check_public(n: int, y: Tensor, axes: int) -> None:
+def check_public(n: int, y: Array, axes: int) -> None:
     """Raise `DataError` where public people are too few for a start."""
     both = min(int((y == 0).sum()), int((y == 1).sum()))
     if n < max(MIN_PUBLIC, axes + 4) or both < 5:

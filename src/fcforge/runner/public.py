@@ -4,10 +4,8 @@ import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import torch
-
 from fcforge.errors import ConfigError, DataError
-from fcforge.graphs import log_features
+from fcforge.releases.features import log_features
 from fcforge.releases.start import Start, StartSettings, make_start
 from fcforge.sites import Cohort, load_dataset, require_valid
 from fcforge.sites.check import twins_across, without_twins
@@ -103,11 +101,10 @@ def make_run_start(spec: PublicSpec, remove: tuple[str, ...]) -> Public:
     """Start and confound step of a run, from everybody public."""
     people = load_public(spec)
     settings = StartSettings()
-    fc, y = torch.from_numpy(people.fc), torch.from_numpy(people.y)
+    fc = people.fc
     confounds = fit_on_cohort(people, remove, settings.shrink) if remove else None
     if confounds is not None:
         fc = confounds.remove(fc, people.covariates)
-    start = make_start(
-        log_features(fc.double(), settings.shrink), y, people.site.tolist(), settings
-    )
-    return Public(FCBatch(fc, y), start, confounds)
+    features = log_features(fc, settings.shrink)
+    start = make_start(features, people.y, people.site.tolist(), settings)
+    return Public(FCBatch.from_numpy(fc, people.y), start, confounds)

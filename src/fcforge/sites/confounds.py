@@ -1,7 +1,7 @@
 r"""Confounds: what head motion, age and sex explain of the FC is taken out before anyone learns.
 
-In the coordinates :math:`\phi` of `fcforge.graphs.log_features` (the matrix logarithm, where
-adding and subtracting leaves a valid matrix),
+In the coordinates :math:`\phi` of `fcforge.releases.features` (the matrix logarithm, where adding
+and subtracting leaves a valid matrix),
 
 .. math:: \phi' = \phi - B^\top (d - \bar d)
 
@@ -20,11 +20,10 @@ import numpy as np
 
 from fcforge.components import check_names
 from fcforge.errors import ConfigError, DataError
+from fcforge.releases.features import from_log_features, log_features
 from fcforge.types import SHRINK, FCBatch, Site
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from fcforge.sites.cohort import Cohort
 
 Covariates = Mapping[str, np.ndarray]
@@ -118,7 +117,7 @@ class Confounds:
     @classmethod
     def fit(
         cls,
-        fc: Tensor,
+        fc: np.ndarray,
         covariates: Covariates,
         names: Sequence[str],
         shrink: float = SHRINK,
@@ -127,9 +126,7 @@ class Confounds:
 
         Columns that do not vary (one sex only) get the coefficient zero.
         """
-        from fcforge.graphs import log_features
-
-        features = log_features(fc.double(), shrink).numpy()
+        features = log_features(fc, shrink)
         return cls.from_features(features, covariates, names, shrink)
 
     @classmethod
@@ -155,25 +152,20 @@ class Confounds:
         """What the covariates explain of each feature, (n, p)."""
         return (design(covariates, self.names) - self.centre) @ self.coefficients
 
-    def remove(self, fc: Tensor, covariates: Covariates) -> Tensor:
+    def remove(self, fc: np.ndarray, covariates: Covariates) -> np.ndarray:
         """FC (n, R, R) without what the covariates explain; its diagonal stays near one."""
-        import torch
-
-        from fcforge.graphs import from_log_features, log_features
-
         if not len(fc):
             return fc
-        left = log_features(fc.double(), self.shrink) - torch.from_numpy(
-            self.effect(covariates)
-        )
-        return from_log_features(left, self.shrink, unit=False).to(fc.dtype)
+        left = log_features(fc, self.shrink) - self.effect(covariates)
+        return from_log_features(left, self.shrink, unit=False).astype(fc.dtype)
 
     def apply(self, site: Site) -> Site:
         """A site whose three parts have the confounds removed, every subject by itself."""
         _require_of_site(site, self.names, site.subject_ids)
 
         def left(batch: FCBatch, part: str) -> FCBatch:
-            return FCBatch(self.remove(batch.fc, site.covariates[part]), batch.y)
+            fc = self.remove(batch.fc.numpy(), site.covariates[part])
+            return FCBatch.from_numpy(fc, batch.y.numpy())
 
         return site.changed(left, confounds=", ".join(self.names))
 
@@ -192,16 +184,14 @@ def fit_on_training(sites: Iterable[Site], names: Sequence[str]) -> Confounds:
     people = [site.covariates[part] for site in sites for part in ("train", "val")]
     everyone = FCBatch.concat([s.learning(with_val=True) for s in sites])
     values = {name: np.concatenate([own[name] for own in people]) for name in names}
-    return Confounds.fit(everyone.fc, values, names)
+    return Confounds.fit(everyone.fc.numpy(), values, names)
 
 
 def fit_on_cohort(
     cohort: Cohort, names: Sequence[str], shrink: float = SHRINK
 ) -> Confounds:
     """Confound step fitted on everybody of a cohort (public people)."""
-    import torch
-
     require_covariates(
         cohort.covariates, names, cohort.subject_id.tolist(), "public people"
     )
-    return Confounds.fit(torch.from_numpy(cohort.fc), cohort.covariates, names, shrink)
+    return Confounds.fit(cohort.fc, cohort.covariates, names, shrink)
