@@ -20,43 +20,6 @@ def found() -> Audit:
     return audit("NYU", leak=0.94)
 
 
-def test_the_strongest_attack_is_told_as_a_sentence_and_a_bar(found):
-    told = audits.verdict(found)
-    assert told.beats_chance
-    assert told.short == "An attacker can tell who took part."
-    assert "picks the right one 94 times in 100; guessing gets 50." in told.full
-    bar = told.bar
-    assert (bar.name, bar.value, bar.low, bar.high) == (
-        "loss, on network",
-        0.94,
-        0.88,
-        1.0,
-    )
-    assert (bar.line, bar.line_is, bar.kind) == (0.5, "guessing", "leak")
-
-
-def test_references_are_never_the_strongest_attack():
-    told = audits.verdict(
-        audit(leak=0.5)
-    )  # the copy has AUC 1, what is released has none
-    assert not told.beats_chance
-    assert told.bar.name == "nearest record, on synthetic subjects"
-    assert told.short == "No attack tried told who took part."
-
-
-def test_an_attack_must_beat_what_it_does_on_people_nobody_trained_on(found):
-    """AUC 0.57 to 0.69 is above 0.5, but the untrained row reaches 0.70 with the same attack."""
-    high = Measured(0.63, 0.57, 0.69)
-    blind = replace(found.rows[1], auc=Measured(0.6, 0.5, 0.7), attack="loss")
-    row = replace(found.rows[3], auc=high)
-    assert not audits.beats_chance(Audit((blind, row)), row)
-    assert audits.beats_chance(Audit((row,)), row)
-
-
-def test_nothing_attacked_has_no_verdict(found):
-    assert audits.verdict(Audit(found.rows[:2])) is None
-
-
 def test_sentences_are_exact(found):
     said = audits.sentences(found)
     assert said[0] == (

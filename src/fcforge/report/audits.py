@@ -1,15 +1,13 @@
 """An audit for people and programs: table, sentences, section of a page, files."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.frame import Section, spoken, text_lines
-from fcforge.report.table import Bar, Cell, Heading, Table
-from fcforge.studies.audit_result import UNTRAINED, Audit, AuditRow
+from fcforge.report.table import Cell, Heading, Table
+from fcforge.studies.audit_result import Audit, AuditRow, highest
 from fcforge.text import bracket, number
 from fcforge.writing import write_text
 
@@ -79,51 +77,6 @@ def write_files(audit: Audit, folder: Path) -> None:
     write_text(folder / "audit.md", as_markdown(audit))
 
 
-def beats_chance(audit: Audit, row: AuditRow) -> bool:
-    """Whether an attack surely beat guessing, and what it does on the untrained row."""
-    blind = [
-        r.auc.high
-        for r in audit.rows
-        if (r.release, r.attack) == (UNTRAINED, row.attack)
-    ]
-    sure = row.auc.low > 0.5 and row.auc.value > max([0.5, *blind])
-    return row.release != UNTRAINED and sure
-
-
-@dataclass(frozen=True)
-class AttackVerdict:
-    """The strongest attack: whether it beats chance, said in short and in full, and as a bar."""
-
-    beats_chance: bool
-    short: str
-    full: str
-    bar: Bar
-
-
-def verdict(audit: Audit) -> AttackVerdict | None:
-    """What the strongest attack comes to; None where nothing was attacked."""
-    rows = [row for row in audit.rows if not row.is_reference]
-    if not rows:
-        return None
-    surest = _surest(audit, rows)
-    row, sure = surest or _highest(rows), surest is not None
-    start = (
-        "An attacker can tell who took part."
-        if sure
-        else "No attack tried told who took part."
-    )
-    said = (
-        "Shown one person who took part and one who did not, the strongest attack "
-        f"picks the right one {100 * row.auc.value:.0f} times in 100; guessing gets 50."
-    )
-    name = f"{row.attack}, on {row.release}"
-    kind = "leak" if sure else ""
-    bar = Bar(
-        name, row.auc.value, row.auc.low, row.auc.high, 0.5, "guessing", kind=kind
-    )
-    return AttackVerdict(sure, start, said, bar)
-
-
 def sentences(audit: Audit) -> list[str]:
     """What the numbers say: one sentence per release, then the two it is to be read against.
 
@@ -134,7 +87,7 @@ def sentences(audit: Audit) -> list[str]:
     for row in sorted(audit.rows, key=lambda row: row.is_reference):
         releases.setdefault(row.release, []).append(row)
     told = [
-        (name, rows, _surest(audit, rows), _highest(rows))
+        (name, rows, audit.surest(rows), highest(rows))
         for name, rows in releases.items()
     ]
     epsilon, about = audit.about.get("epsilon_of_method"), dict(audit.about)
@@ -149,16 +102,6 @@ def sentences(audit: Audit) -> list[str]:
     return text_lines(
         "audit.txt.j2", told=told, about=about, budget=budget, board=board
     )
-
-
-def _surest(audit: Audit, rows: Iterable[AuditRow]) -> AuditRow | None:
-    """Of the attacks that beat chance the one whose AUC is highest at the interval's lower end."""
-    sure = [row for row in rows if beats_chance(audit, row)]
-    return max(sure, key=lambda row: row.auc.low, default=None)
-
-
-def _highest(rows: Iterable[AuditRow]) -> AuditRow:
-    return max(rows, key=lambda row: row.auc.value)
 
 
 def budget_words(epsilon: float, delta: float | None, noise_is_secret: bool) -> str:

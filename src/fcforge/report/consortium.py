@@ -14,13 +14,14 @@ from fcforge.consortium.learning import Budget, Learned
 from fcforge.consortium.predicting import Evaluation
 from fcforge.consortium.records import Record
 from fcforge.errors import ConfigError
+from fcforge.exchange import description
+from fcforge.exchange.description import Answer
 from fcforge.metrics import METRICS
 from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.releases import vector
-from fcforge.report.audits import verdict
 from fcforge.report.frame import render, spoken, text_lines
-from fcforge.report.inspect import COMMONEST, Answer, answer, inspect_words
-from fcforge.report.table import Bar, Table
+from fcforge.report.inspect import inspect_words
+from fcforge.report.table import Table
 from fcforge.requests import LearnRequest
 from fcforge.studies.audit_result import Audit
 from fcforge.text import number, with_interval
@@ -94,12 +95,14 @@ def release_table(group: Consortium) -> Table:
 
 def consortium_answers(group: Consortium) -> tuple[Answer, ...]:
     """The four questions of every capsule, for a capsule of releases."""
-    unsigned = sorted({r.site for r in group.records if not r.key})
     exact = sorted({r.site for r in group.releases if r.mechanism == "none"})
     withdrawn = sorted({w.site for w in group.withdrawals})
+    n_numbers = group.start.arrays.n_axes + 2
+    n_public = group.start.papers["people"]
+    travels = (n_numbers, len(group.releases), n_public, exact, withdrawn)
     return (
-        answer("releases_signed", group=group, unsigned=unsigned),
-        answer("releases_travel", group=group, exact=exact, withdrawn=withdrawn),
+        description.who_signed(group.records),
+        description.releases_travel(*travels),
         _works(group.start),
         _attacked(group, exact),
     )
@@ -107,16 +110,13 @@ def consortium_answers(group: Consortium) -> tuple[Answer, ...]:
 
 def _works(start: PublicStart) -> Answer:
     found = start.papers["unseen_site"]
-    accuracy, majority, n = (
-        found.get(key) for key in ("accuracy", "majority", "people")
-    )
-    bars = []
-    if isinstance(accuracy, float) and isinstance(majority, float):
-        half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / max(int(n), 1))
-        between = (accuracy, accuracy - half, accuracy + half)
-        bars.append(Bar("public start", *between, majority, COMMONEST))
-    bar = bars[0] if bars else None
-    return answer("releases_work", *bars, bar=bar, n=n, commonest=COMMONEST)
+    accuracy = found["accuracy"]
+    if accuracy is None:
+        return description.works_at_unseen_sites(None, None, 0)
+    people = int(found["people"])
+    half = 1.96 * math.sqrt(accuracy * (1 - accuracy) / max(people, 1))
+    interval = (accuracy, accuracy - half, accuracy + half)
+    return description.works_at_unseen_sites(interval, found["majority"], people)
 
 
 def audit_words(group: Consortium) -> list[str]:
@@ -124,28 +124,25 @@ def audit_words(group: Consortium) -> list[str]:
     lines = []
     for record in group.audits:
         found = Audit.from_ledger(record.result)
-        told = verdict(found) if found is not None else None
-        if told is not None:
-            lines.append(
-                f"Audited by {record.site} on {record.time}: {told.short} {told.full}"
-            )
+        worst = found.strongest() if found is not None else None
+        if worst is not None:
+            by = f"Audited by {record.site} on {record.time}"
+            lines.append(f"{by}: {worst.short} {worst.full}")
     return lines
 
 
 def _attacked(group: Consortium, exact: Sequence[str]) -> Answer:
     """What differential privacy promises, whatever the attack; nothing where it was not used."""
-    worst = max(group.releases, key=lambda r: r.spent, default=None)
-    facts = {
-        "exact": exact,
-        "worst": worst,
-        "audits": audit_words(group) if worst else (),
-    }
-    if worst is None or exact:
-        return answer("releases_attacked", **facts, bound=None)
+    if not group.releases:
+        return description.nobody_took_part()
+    audits = audit_words(group)
+    if exact:
+        return description.exact_numbers(exact, audits)
+    worst = max(group.releases, key=lambda release: release.spent)
     bound = ceiling_of(worst.spent, worst.delta)
-    name = f"bound for epsilon {number(worst.spent, 2)}"
-    bar = Bar(name, bound, line=0.5, line_is="guessing")
-    return answer("releases_attacked", bar, **facts, bound=bound)
+    return description.promised_privacy(
+        worst.site, worst.spent, worst.delta, bound, audits
+    )
 
 
 def consortium_json(group: Consortium) -> dict[str, Any]:

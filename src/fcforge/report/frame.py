@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from fcforge import __version__, text
 from fcforge.report.figures import heat, inline
-from fcforge.report.table import Table
+from fcforge.report.table import Table, bar_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,6 +149,7 @@ def templates() -> jinja2.Environment:
     env.globals.update(version=__version__, bracket=text.bracket, isfinite=np.isfinite)
     env.globals.update(heat=heat, share=share, ticks=ticks)
     env.filters.update(coded=coded, flat=flat, listed=listed, short=short)
+    env.filters["bar_text"] = bar_text
     words = (
         text.number,
         text.percent,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -22,72 +22,92 @@ from fcforge.capsule.contents import summary as summary_of
 from fcforge.capsule.ledger import SMALL_CELL, Entry, canonical, learned, sha256
 from fcforge.capsule.sealing import STEPS, Check, Trust, open_capsule, verify
 from fcforge.consortium.predicting import explain_model
+from fcforge.exchange import description
+from fcforge.exchange.description import Answer, Bar
 from fcforge.methods import METHODS
 from fcforge.report import figures
-from fcforge.report.audits import budget_words, section, sentences, verdict
+from fcforge.report.audits import budget_words, section, sentences
 from fcforge.report.explaining import average_parts
-from fcforge.report.frame import picture, render, short, spoken, text_lines
+from fcforge.report.frame import picture, render, short, text_lines
 from fcforge.report.shelf import BROKEN, Chain, Item, reason
-from fcforge.report.table import Bar, Table
+from fcforge.report.table import Table
 from fcforge.studies.audit_result import Audit
-from fcforge.text import percent
+from fcforge.text import counted, memory, percent
 
 MOST_BYTES = 256 << 20
-MOST_SUBJECTS, MOST_ROIS = 16, 500  # of a picture of what the model uses
-MOST_SHOWN, MOST_LINES = 4_000, 400  # characters of one ledger line; lines
-COMMONEST = "always naming the commonest class"
+MOST_SUBJECTS = 16  # of a picture of what the model uses
+MOST_ROIS = 500
+MOST_SHOWN = 4_000  # characters of one ledger line
+MOST_LINES = 400
+MOST_ARRAYS = 4  # that are named one by one
 EXACT = (
     "analytic",
 )  # second moments without noise: leverage finds every member (docs/privacy.md)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A question, its answer in a sentence, what more there is to say, and bars from 0 to 1."""
-
-    question: str
-    kind: str  # "good", "warn", "alarm", or "" where nothing follows
-    say: str
-    more: tuple[str, ...] = ()
-    bars: tuple[Bar, ...] = ()
-
-
-def answer(what: str, *bars: Bar, **facts: Any) -> Answer:
-    """One question, answered by a macro of ``answers.txt.j2``."""
-    question, kind, say, *more = spoken(what, "answers.txt.j2", **facts).splitlines()
-    return Answer(question, "" if kind == "none" else kind, say, tuple(more), bars)
-
-
 def answers(capsule: Capsule) -> tuple[Answer, ...]:
     """Who signed it, what travels, does it work on real people, what can an attacker learn."""
-    tests, spent = own_tests(capsule.entries), budget(capsule)
-    # the state's arrays come largest first, with those whose rows look like scans
-    state = [a for a in arrays(capsule) if a["name"].startswith(("state/", "harmony/"))]
-    travels = {
-        "n_params": sum(p.numel() for p in capsule.lane.params.values()),
-        "state": sorted(state, key=lambda a: -a["bytes"]),
-        "real": int(capsule.remembered.real.sum()),
-        "budget": budget_words(*spent) if spent is not None else "",
-        "exact": capsule.settings.learner.method.name in EXACT
-        or capsule.harmony is not None,
-    }
+    keys = [Signed("the sender", capsule.signed_by)]
+    tests = [_bar(test) for test in own_tests(capsule.entries)]
     return (
-        answer("chain_signed", key=capsule.signed_by),
-        answer("chain_travels", capsule=capsule, **travels),
-        answer("chain_works", *map(_bar, tests), tests=tests, commonest=COMMONEST),
+        description.who_signed(keys),
+        _travels(capsule),
+        description.works_at_home(tests),
         _attacked(capsule),
     )
 
 
-def _bar(t: OwnTest) -> Bar:
-    small = (
-        f"{t.n} test subjects"
-        if t.n
-        else "rounded, fewer than 10 in a class: no interval"
+class Signed(NamedTuple):
+    """Who signed and with which key."""
+
+    site: str
+    key: str
+
+
+def _travels(capsule: Capsule) -> Answer:
+    n_params = sum(p.numel() for p in capsule.lane.params.values())
+    real = int(capsule.remembered.real.sum())
+    held_out = counted(len(capsule.held_out), "synthetic held-out subject")
+    lines = [
+        f"{n_params} network parameters; method state: {_state_words(capsule)}.",
+        f"{len(capsule.remembered) - real} synthetic and {real} real remembered subjects.",
+        f"{held_out}, never trained on.",
+    ]
+    spent = budget(capsule)
+    if spent is not None:
+        lines.append(budget_words(*spent))
+    method = capsule.settings.learner.method.name
+    exact = method in EXACT or capsule.harmony is not None
+    return description.chain_travels(
+        capsule.settings.keeps, lines, exact=exact, real_subjects=capsule.holds_real
     )
-    low, high = (math.nan if v is None else v for v in (t.low, t.high))
-    line, named = (math.nan, "") if t.majority is None else (t.majority, COMMONEST)
-    return Bar(t.site, t.accuracy, low, high, line, named, small)
+
+
+def _state_words(capsule: Capsule) -> str:
+    """The state's arrays, largest first, and how many of their rows look like scans."""
+    state = [a for a in arrays(capsule) if a["name"].startswith(("state/", "harmony/"))]
+    state.sort(key=lambda a: -a["bytes"])
+    words = []
+    for a in state[:MOST_ARRAYS]:
+        shape = "x".join(map(str, a["shape"])) or "1"
+        alike = f", {a['scan_like']} rows like scans" if a["scan_like"] else ""
+        name = a["name"].removeprefix("state/")
+        words.append(f"{name} {shape}, {memory(a['bytes'])}{alike}")
+    if rest := state[MOST_ARRAYS:]:
+        size = memory(sum(a["bytes"] for a in rest))
+        words.append(f"{len(rest)} more arrays, {size}")
+    return "; ".join(words) or "none"
+
+
+def _bar(t: OwnTest) -> Bar:
+    small = "rounded, fewer than 10 in a class: no interval"
+    if t.n:
+        small = f"{t.n} test subjects"
+    low, high, majority = (
+        math.nan if v is None else v for v in (t.low, t.high, t.majority)
+    )
+    named = "" if t.majority is None else description.COMMONEST
+    return Bar(t.site, t.accuracy, low, high, majority, named, small)
 
 
 def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit]]:
@@ -102,11 +122,8 @@ def audits_of(capsule: Capsule) -> list[tuple[int, str, str, Audit]]:
 def _attacked(capsule: Capsule) -> Answer:
     """The strongest attack of all audits of what travels now."""
     last = max(entry["number"] for entry in learned(capsule.entries))
-    audits = [a for number, _, _, a in audits_of(capsule) if number > last]
-    told = [v for v in map(verdict, audits) if v is not None]
-    worst = max(told, key=lambda v: (v.beats_chance, v.bar.value), default=None)
-    bars = [worst.bar] if worst else []
-    return answer("chain_attacked", *bars, worst=worst, missing=_not_audited(capsule))
+    found = [audit for number, _, _, audit in audits_of(capsule) if number > last]
+    return description.strongest_attack(found, _not_audited(capsule))
 
 
 def inspect_words(capsule: Capsule) -> list[str]:

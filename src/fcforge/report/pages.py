@@ -11,7 +11,7 @@ from pathlib import Path
 from fcforge.consortium import read_consortium
 from fcforge.errors import FCForgeError
 from fcforge.report import shelf
-from fcforge.report.audits import section, verdict
+from fcforge.report.audits import section
 from fcforge.report.consortium import consortium_answers, consortium_page
 from fcforge.report.explaining import stability_section
 from fcforge.report.frame import Section, render, sections_page
@@ -183,8 +183,9 @@ def _write_consortium(item: Item, to: Path) -> Listed:
 
 def _write_audit(item: Item, to: Path) -> Listed:
     audit = read_audit(item.path)
-    told, shown = verdict(audit), section(audit)
-    lines = [told.short, told.full] if told else []
+    shown = section(audit)
+    worst = audit.strongest()
+    lines = [worst.short, worst.full] if worst else []
     page = sections_page(shown.title, "privacy audit", [shown], " ".join(lines), INDEX)
     write_text(to / item.page, page)
     return Listed(item, shown.title, lines)

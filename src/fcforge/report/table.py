@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fcforge.exchange.description import Bar
 from fcforge.text import bracket, number, printable, with_interval
 
 if TYPE_CHECKING:
@@ -50,24 +50,11 @@ class Cell:
         return printable("".join([self.text, *tail]))
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A share with its interval on an axis from 0 to 1, and the dashed line to compare it with."""
-
-    name: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    line: float = math.nan
-    line_is: str = ""
-    small: str = ""
-    kind: str = ""
-
-    def text(self) -> str:
-        """Name, value and interval on one line."""
-        return printable(
-            f"{self.name}: {with_interval(self.value, self.low, self.high)}"
-        )
+def bar_text(bar: Bar) -> str:
+    """Name, value and interval of a bar on one line."""
+    shown = with_interval(bar.value, bar.low, bar.high)
+    small = f", {bar.small}" if bar.small else ""
+    return printable(f"{bar.name}: {shown}{small}")
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fcforge.privacy.measures import Measured
 from fcforge.requests import AuditRequest
 
-BOOTSTRAP, UNTRAINED, STATISTICS = "bootstrap", "untrained", "exact ridge statistics"
+BOOTSTRAP = "bootstrap"
+UNTRAINED = "untrained"
+STATISTICS = "exact ridge statistics"
 REFERENCES = BOOTSTRAP, UNTRAINED, STATISTICS
 SHARES = {
     "auc": "auc",
@@ -134,6 +136,59 @@ class Audit:
     def row(self, release: str, attack: str) -> AuditRow:
         """The row of that attack on that release."""
         return next(r for r in self.rows if (r.release, r.attack) == (release, attack))
+
+    def beats_chance(self, row: AuditRow) -> bool:
+        """Whether an attack surely beat guessing, and what it does on the untrained row."""
+        if row.release == UNTRAINED:
+            return False
+        untrained = [
+            other.auc.high
+            for other in self.rows
+            if (other.release, other.attack) == (UNTRAINED, row.attack)
+        ]
+        return row.auc.low > 0.5 and row.auc.value > max([0.5, *untrained])
+
+    def surest(self, rows: Iterable[AuditRow]) -> AuditRow | None:
+        """Of the attacks that beat chance the one with the highest lower end of its AUC."""
+        sure = [row for row in rows if self.beats_chance(row)]
+        return max(sure, key=lambda row: row.auc.low, default=None)
+
+    def strongest(self) -> StrongestAttack | None:
+        """The strongest attack; None where nothing was attacked."""
+        rows = [row for row in self.rows if not row.is_reference]
+        if not rows:
+            return None
+        surest = self.surest(rows)
+        return StrongestAttack(surest or highest(rows), surest is not None)
+
+
+def highest(rows: Iterable[AuditRow]) -> AuditRow:
+    """The row with the highest AUC."""
+    return max(rows, key=lambda row: row.auc.value)
+
+
+@dataclass(frozen=True)
+class StrongestAttack:
+    """The strongest attack of an audit and whether it surely beats guessing."""
+
+    row: AuditRow
+    beats_chance: bool
+
+    @property
+    def short(self) -> str:
+        """What it comes to."""
+        if self.beats_chance:
+            return "An attacker can tell who took part."
+        return "No attack tried told who took part."
+
+    @property
+    def full(self) -> str:
+        """How often it is right."""
+        return (
+            "Shown one person who took part and one who did not, the strongest attack "
+            f"picks the right one {100 * self.row.auc.value:.0f} times in 100; "
+            "guessing gets 50."
+        )
 
 
 def _known_kinds(about: Mapping[str, Any]) -> dict[str, Any]:
