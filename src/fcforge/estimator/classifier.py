@@ -24,6 +24,7 @@ from fcforge.estimator.explaining import Explains, head_of
 from fcforge.estimator.inputs import InputError, Layout, any_layout, as_input_error
 from fcforge.estimator.learning import Learns, log_odds
 from fcforge.estimator.parts import RELEASES
+from fcforge.exchange.scan_checks import probability
 from fcforge.runner.learners import build_learner
 from fcforge.speed import one_thread
 
@@ -82,13 +83,6 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
     class_weight : dict, "balanced" or None
         What each subject of a class counts, as in scikit-learn ("balanced": over all subjects of
         a call). Only for methods that weigh exactly, i.e. "analytic".
-    harmonise : {"none", "site_demean", "combat"}
-        How every site is brought to the first one when it is learned (`SiteHarmoniser` does it
-        for all at once). Predictions then need each subject's `site`.
-    harmonise_to : array of shape (m, R, R), optional
-        Public people to harmonise to instead of the first site.
-    unseen : {"refuse", "leave", "estimate"} or mapping of str to str
-        What happens to subjects of a site that was not learned, as in `SiteHarmoniser`.
     verbose : bool
         Show on stderr how far `fit` is, site by site, with the time that is left.
 
@@ -109,8 +103,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         Of a linear model of Fisher-z edges: weight of each column of X (of each edge in the
         order `edges`, where X holds matrices), so that `decision_function` is
         ``arctanh(X) @ coef_[0] + intercept_``; with features="any" it is
-        ``X @ coef_[0] + intercept_``. Other models have no `coef_`. Of a harmonised model X is
-        what `harmonise` makes of it.
+        ``X @ coef_[0] + intercept_``. Other models have no `coef_`.
     intercept_ : ndarray of shape (1,)
     """
 
@@ -208,7 +201,7 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
 
     def _look_back(self, subjects: people.OwnPeople, seen: int) -> None:
         """Mean of all that were learned; warn where those of this call are called the same."""
-        fc = self._moved(subjects.fc, subjects.site)
+        fc = subjects.fc
         self._n_seen = seen + len(fc)
         total = fc.sum(0, dtype=np.float64) + (seen * self.mean_fc_ if seen else 0.0)
         self.mean_fc_ = total / self._n_seen
@@ -221,19 +214,9 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             warnings.warn(f"{what} {why} {do}", stacklevel=4)
 
     # -- using what was learnt ------------------------------------------------------------------
-    def decision_function(
-        self, X: Any, covariates: Any = None, site: Any = None
-    ) -> np.ndarray:
-        """Calibrated log odds of ``classes_[1]``, (n,).
-
-        Parameters
-        ----------
-        X, covariates
-            As in `fit`.
-        site : array of shape (n,), str or int, optional
-            Site of each subject, or one for all; only a harmonised model needs it.
-        """
-        fc = self._scans(X, site)
+    def decision_function(self, X: Any, covariates: Any = None) -> np.ndarray:
+        """Calibrated log odds of ``classes_[1]``, (n,); arguments as in `fit`."""
+        fc = self._scans(X)
         # one by one: a subject's score must not depend on who else is asked about
         return self._odds(fc, people.columns_of(covariates, len(fc)), 1)
 
@@ -251,23 +234,14 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
         u = u.double() / capsule.temperature
         return self._of_second((u[:, 1] - u[:, 0]).numpy())
 
-    def _scans(self, X: Any, site: Any) -> np.ndarray:
-        """FC (n, R, R) of new scans, with the model's ROIs, harmonised where it is."""
+    def _scans(self, X: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs."""
         check_is_fitted(self, "capsule_")
-        fc, _ = self._as_fc(self._validate(X, reset=False)[0], self._layout)
+        numbers, _ = self._validate(X, reset=False)
+        fc, _ = self._as_fc(numbers, self._layout)
         if fc.shape[1] != self.n_rois_:
             raise InputError(f"X has {fc.shape[1]} ROIs, the model {self.n_rois_}.")
-        return self._moved(
-            fc, None if site is None else people.site_names(site, len(fc), "")
-        )
-
-    def _moved(self, fc: np.ndarray, names: np.ndarray | None) -> np.ndarray:
-        """FC of subjects of these sites, as the model was shown those it learned from."""
-        held: Any = self.capsule_
-        if self.method == RELEASES or held.harmony is None:
-            return fc
-        with as_input_error():
-            return held.moved(fc, names, self.unseen)
+        return fc
 
     def _of_second(self, odds: np.ndarray) -> np.ndarray:
         """Log odds of ``classes_[1]`` from those of the patients."""
@@ -296,15 +270,12 @@ class ForgeClassifier(ClassifierMixin, Learns, Explains):
             np.array([bias])
         )
 
-    def predict_proba(
-        self, X: Any, covariates: Any = None, site: Any = None
-    ) -> np.ndarray:
+    def predict_proba(self, X: Any, covariates: Any = None) -> np.ndarray:
         """Calibrated probabilities of `classes_`, (n, 2); arguments of `decision_function`."""
-        odds = self.decision_function(X, covariates, site)
-        p = 0.5 * (1.0 + np.tanh(0.5 * odds))
+        p = probability(self.decision_function(X, covariates))
         return np.stack([1.0 - p, p], axis=1)
 
-    def predict(self, X: Any, covariates: Any = None, site: Any = None) -> np.ndarray:
+    def predict(self, X: Any, covariates: Any = None) -> np.ndarray:
         """The likelier class of each subject, (n,); arguments of `decision_function`."""
-        odds = self.decision_function(X, covariates, site)
+        odds = self.decision_function(X, covariates)
         return self.classes_[(odds > 0).astype(int)]

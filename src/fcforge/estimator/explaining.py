@@ -32,14 +32,13 @@ class Explains(Parameters, ABC):
     """Says which edges moved a decision."""
 
     @abstractmethod
-    def _scans(self, X: Any, site: Any) -> np.ndarray:
-        """FC (n, R, R) of new scans, with the model's ROIs, harmonised where it is."""
+    def _scans(self, X: Any) -> np.ndarray:
+        """FC (n, R, R) of new scans, with the model's ROIs."""
 
     def explain(
         self,
         X: Any,
         covariates: Any = None,
-        site: Any = None,
         *,
         reference: np.ndarray | None = None,
         atlas: Atlas | None = None,
@@ -53,7 +52,7 @@ class Explains(Parameters, ABC):
 
         Parameters
         ----------
-        X, covariates, site
+        X, covariates
             As in `decision_function`.
         reference : ndarray of shape (R, R) or (n, R, R), optional
             Scan to compare with; by default the mean of the people it learned from (of a
@@ -63,7 +62,7 @@ class Explains(Parameters, ABC):
         stability : Stability, optional
             Of `edge_stability`; says which edges are to be believed.
         """
-        fc = self._scans(X, site)
+        fc = self._scans(X)
         positive = self.classes_[int(self._second_is_patient)]
         columns: dict[str, np.ndarray] = {}
         self._require_edges(stability)

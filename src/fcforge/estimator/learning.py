@@ -32,7 +32,7 @@ from fcforge.consortium import (
 from fcforge.consortium.files import is_consortium
 from fcforge.consortium.learning import Budget, learn, scores
 from fcforge.errors import ConfigError
-from fcforge.estimator.inputs import InputError, to_matrices
+from fcforge.estimator.inputs import InputError
 from fcforge.estimator.parts import RELEASES, SETTINGS, Parameters, from_settings
 from fcforge.estimator.people import OwnPeople, require_stated
 from fcforge.progress import progress_on_stderr
@@ -63,10 +63,6 @@ class Learns(Parameters):
             raise ConfigError(
                 "releases are made from FC only.", do="Set features='fc'."
             )
-        if self.harmonise != "none":
-            what = "a site's exact means would break the promise of its release."
-            do = "Set harmonise='none'; the start is made from public people of many sites."
-            raise ConfigError(what, do=do)
         home = Home() if first else self.home_
         group = begin(self.start) if first else held
         with progress_on_stderr("learning", on=self.verbose) as report:
@@ -77,12 +73,9 @@ class Learns(Parameters):
 
     def _links(self, capsule: Any, people: OwnPeople, classes: np.ndarray) -> Capsule:
         """The capsule after every site of `people`."""
-        n_rois, public = people.fc.shape[1], None
+        n_rois = people.fc.shape[1]
         if not capsule:
-            public, capsule = (
-                self._public(),
-                Capsule.empty(self._chain(n_rois, classes)),
-            )
+            capsule = Capsule.empty(self._chain(n_rois, classes))
         for name in people.order:
             check_turn(capsule, name, n_rois)  # all, before any is trained
         epochs = capsule.settings.training.epochs
@@ -98,22 +91,9 @@ class Learns(Parameters):
                     report(next(done), total, f"epochs, {name}")
 
                 tick()
-                capsule = learn_next(
-                    capsule, site, weight=weight, public=public, tick=tick
-                )
+                capsule = learn_next(capsule, site, weight=weight, tick=tick)
             report(total, total, "")
         return capsule
-
-    def _public(self) -> FCBatch | None:
-        """The people to harmonise to, where some were given; nobody asks for their diagnoses."""
-        if self.harmonise_to is None:
-            return None
-        fc = to_matrices(np.asarray(self.harmonise_to), self.kind)
-        if fc.ndim != 3:
-            raise InputError(
-                "harmonise_to holds no FC matrices.", do="Give FC of shape (m, R, R)."
-            )
-        return FCBatch.from_numpy(fc, np.zeros(len(fc), dtype=np.int64))
 
     def to_capsule(
         self,

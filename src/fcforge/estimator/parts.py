@@ -31,13 +31,7 @@ TABLES: Mapping[str, Any] = {
     "model": MODELS,
     "generator": GENERATORS,
 }
-SAME = (
-    "seed",
-    "held_out",
-    "calibrate",
-    "val_fraction",
-    "harmonise",
-)  # of a chain, as named there
+SAME = ("seed", "held_out", "calibrate", "val_fraction")  # of a chain, as named there
 OWN = ("epochs", "batch_size", "lr")  # of Training: parameters of the estimator itself
 
 
@@ -81,9 +75,6 @@ class Parameters(Fitted):
     positive: Any = None
     site_order: Sequence[Any] | None = None
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    harmonise: Literal["none", "site_demean", "combat"] = "none"
-    harmonise_to: Any = None
-    unseen: Literal["refuse", "leave", "estimate"] | Mapping[str, str] = "refuse"
     verbose: bool = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -139,9 +130,6 @@ class Parameters(Fitted):
         model = self._model_name()
         if self.features == "any" and model not in ("linear", "mlp"):
             raise ConfigError(f"model '{model}' needs FC.", do="Choose linear or mlp.")
-        if self.features == "any" and self.harmonise != "none":
-            do = "Use SiteHarmoniser before the classifier."
-            raise ConfigError("only FC is harmonised while it is learned.", do=do)
         own = {name: getattr(self, name) for name in OWN}
         training = make(Training, {**own, **(self.training or {})}, "training")
         names = {"method": self.method, "model": model, "generator": self.generator}

@@ -1,0 +1,225 @@
+"""Settings of a chain: what all its hospitals share, fixed by the first one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from fcforge.components import look_up
+from fcforge.engine import Learner
+from fcforge.errors import ConfigError, ExchangeError, FCForgeError
+from fcforge.exchange.schema import canonical, sha256
+from fcforge.generators import GENERATORS, make_generator
+from fcforge.methods import METHODS
+from fcforge.runner.experiment import Experiment
+from fcforge.runner.learners import build_learner
+from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne, read_json
+from fcforge.sites import Cohort
+from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
+
+MAX_ROIS = 2_000
+MAX_NUMBER = 100_000
+MAX_NAME = 200
+AS_IN_A_RUN = (
+    "learner",
+    "seed",
+    "training",
+    "protocol",
+    "test_fraction",
+    "val_fraction",
+)
+
+
+def _up_to(low: int, high: int) -> Bound:
+    return Bound(lambda n: low <= n <= high, "cannot be used", f"Use {low} to {high}.")
+
+
+@dataclass(frozen=True)
+class ChainSettings(Checked):
+    """What all hospitals of a chain share; fixed by the first one.
+
+    Attributes
+    ----------
+    learner, seed, n_rois, training, protocol, test_fraction, val_fraction
+        As in `RunSpec`: a chain is a run whose sites never meet.
+    held_out_generator : Component
+        Makes the synthetic held-out sets; the learner's own generator, else corr_gauss.
+    held_out : int
+        Synthetic held-out subjects per site (0: no metrics on past sites, no abstention).
+    calibrate : {"inner_val", "synthetic", "none"}
+        What the temperature of the probabilities is fitted on.
+    roi_names : tuple of str
+        Empty where unknown; every hospital's ROIs must have these names, in this order.
+    """
+
+    kind: ClassVar[str] = "chain"
+    learner: LearnerSpec
+    n_rois: Annotated[int, _up_to(2, MAX_ROIS)]
+    seed: int = 0
+    training: Training = field(default_factory=Training)
+    protocol: Protocol = "strict"
+    test_fraction: Fraction = RunSpec.test_fraction
+    val_fraction: ShareBelowOne = RunSpec.val_fraction
+    held_out_generator: Component = field(
+        default_factory=lambda: Component("corr_gauss")
+    )
+    held_out: Annotated[int, _up_to(0, MAX_NUMBER)] = 64
+    calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
+    roi_names: tuple[str, ...] = ()
+
+    def spec(self, order: Sequence[str]) -> RunSpec:
+        """The run this chain is, up to and including the last site of `order`."""
+        known = {name: getattr(self, name) for name in AS_IN_A_RUN}
+        return RunSpec(dataset=Component("exchange"), order=tuple(order), **known)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain nested dict."""
+        return asdict(self)
+
+    @property
+    def digest(self) -> str:
+        """What every step says of the settings: the root has them in full."""
+        return sha256(canonical(self.to_json()))
+
+    def build(self) -> Learner:
+        """The learner, as a chain trains it."""
+        return build_learner(self.learner, self.n_rois, has_start=False)
+
+    @property
+    def learns_val(self) -> bool:
+        """Whether the validation part is trained on: nothing is chosen on it."""
+        return self.training.selection == "fixed"
+
+    @property
+    def keeps(self) -> str:
+        """What travels beyond the network."""
+        return METHODS[self.learner.method.name].keeps
+
+    @property
+    def generators(self) -> list[Component]:
+        """Those that see the subjects of a site."""
+        own = self.learner.generator
+        return [self.held_out_generator, *([own] if own else [])]
+
+    @property
+    def copies_real(self) -> bool:
+        """Whether the method keeps real subjects, or a generator copies them."""
+        made_by = [GENERATORS[g.name].releases for g in self.generators]
+        return "real subjects" in (self.keeps, *made_by)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; anything that it would not write raises `ExchangeError`."""
+        if missing := [f.name for f in fields(cls) if f.name not in data]:
+            raise ExchangeError(f"the chain's settings do not say {missing[0]}.")
+        for name, value in data.items():
+            if name != "seed":
+                _require_small(value, name)
+        try:
+            settings = read_json(cls, data)
+            settings.check()
+        except ExchangeError:
+            raise
+        except (FCForgeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ExchangeError(
+                f"the chain's settings cannot be read ({error})."
+            ) from error
+        if canonical(settings.to_json()) != canonical(data):
+            raise ExchangeError("the chain's settings are not as fcforge writes them.")
+        return settings
+
+    def check(self) -> None:
+        """Raise `ExchangeError` on values that no hospital can have meant."""
+        if len(self.roi_names) not in (0, self.n_rois):
+            what = f"it names {len(self.roi_names)} ROIs, but has {self.n_rois}."
+            raise ExchangeError(what)
+        if self.learner.method.name not in METHODS:
+            what = f"this fcforge knows no method '{self.learner.method.name}'."
+            raise ExchangeError(what)
+        if self.learner.training:
+            raise ExchangeError("its learner has training settings of its own.")
+        try:
+            make_generator(self.held_out_generator)
+            self.build()
+        except FCForgeError as error:
+            raise ExchangeError(f"its learner cannot be built: {error}") from error
+
+
+def _require_small(value: Any, where: str) -> None:
+    """Raise `ExchangeError` for a setting that nobody can have meant."""
+    size = 0.0
+    most = MAX_NUMBER
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, (list, tuple)):
+        size = len(value)
+        most = MAX_ROIS
+        for item in value:
+            _require_small(item, where)
+    elif isinstance(value, str):
+        size = len(value)
+        most = MAX_NAME
+    elif isinstance(value, (int, float)):
+        size = abs(value)
+    if not size <= most:
+        raise ExchangeError(f"the chain's setting {where!r:.40} is too large ({size}).")
+
+
+def settings_for(learner: LearnerSpec, n_rois: int, **rest: Any) -> ChainSettings:
+    """Settings whose held-out sets come from the learner's own generator, if it has one."""
+    if learner.generator is not None:
+        look_up("generator", learner.generator.name, GENERATORS)
+        rest = {"held_out_generator": learner.generator, **rest}
+    return ChainSettings(learner=learner, n_rois=n_rois, **rest)
+
+
+def first_settings(
+    cohort: Cohort, experiment: Experiment | None, given: Mapping[str, Any]
+) -> ChainSettings:
+    """Settings of a new chain, from a config's learner or from names."""
+    rest: dict[str, Any] = {"roi_names": cohort.roi_names}
+    training = Training()
+    if experiment is not None:
+        if experiment.leaks.active():
+            what = "a chain is never made with a leak on."
+            raise ConfigError(what, do="Remove [leaks].")
+        training = experiment.training
+        rest["seed"] = experiment.seeds[0]
+        for name in ("protocol", "test_fraction", "val_fraction"):
+            rest[name] = getattr(experiment, name)
+    for name in ("seed", "held_out", "calibrate"):
+        if name in given:
+            rest[name] = given[name]
+    learner = learner_of(experiment, given)
+    training = replace(training, **learner.training)
+    if "epochs" in given:
+        training = replace(training, epochs=given["epochs"])
+    own = replace(learner, training={})
+    return settings_for(own, cohort.n_rois, training=training, **rest)
+
+
+def learner_of(experiment: Experiment | None, given: Mapping[str, Any]) -> LearnerSpec:
+    """The only learner of a config or the one so called, or of ``--method`` and its like."""
+    if experiment is None:
+        return _named_learner(given)
+    for key in ("method", "model", "generator"):
+        if key in given:
+            what = f"--{key} was given together with --config."
+            raise ConfigError(what, do="Use --learner.")
+    names = {spec.title: spec for spec in experiment.learners}
+    if "learner" not in given and len(names) > 1:
+        do = f"Choose one with --learner: {', '.join(names)}."
+        raise ConfigError(f"the config has {len(names)} learners.", do=do)
+    return look_up("learner", given.get("learner", next(iter(names))), names)
+
+
+def _named_learner(given: Mapping[str, Any]) -> LearnerSpec:
+    if "learner" in given:
+        what = "--learner was given without --config."
+        raise ConfigError(what, do="Use --method.")
+    if "method" not in given:
+        do = "Give --method (see `fcforge list methods`) or --config."
+        raise ConfigError("the first site needs a method.", do=do)
+    method = look_up("method", given["method"], METHODS)
+    model = given.get("model") or next(iter(method.models), "gcn")
+    generator = Component(given["generator"]) if "generator" in given else None
+    return LearnerSpec(Component(given["method"]), Component(model), generator)

@@ -1,0 +1,57 @@
+"""Small chains for the tests: two or three made-up hospitals with ten ROIs."""
+
+from functools import cache
+
+from fcforge.exchange.chain_arrays import State, empty_state
+from fcforge.exchange.chain_settings import ChainSettings, settings_for
+from fcforge.exchange.chain_step import SiteStep
+from fcforge.methods import METHODS
+from fcforge.sites import Cohort, split_site
+from fcforge.sites.simulated import simulate
+from fcforge.types import Component, LearnerSpec, Training
+
+N_ROIS = 10
+SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
+
+# small enough for seconds; quality is tested elsewhere
+QUICK: dict[str, LearnerSpec] = {
+    "finetune": LearnerSpec(Component("finetune"), Component("gcn", {"hidden": 16})),
+    "forge": LearnerSpec(
+        Component(
+            "forge",
+            {"memory": 16, "candidates": 24, "dev": 8, "replay": 8, "refresh": 1},
+        ),
+        Component("gcn", {"hidden": 16}),
+        Component("corr_gauss"),
+    ),
+}
+
+
+@cache
+def cohort(n_sites: int = 3) -> Cohort:
+    return simulate(n_rois=N_ROIS, scale=0.3, n_sites=n_sites)
+
+
+def quick(method: str) -> LearnerSpec:
+    """The smallest learner of a method; the linear model where it works."""
+    if method in QUICK:
+        return QUICK[method]
+    cls = METHODS[method]
+    name = cls.models[0] if cls.models else "linear"
+    model = Component(name, {"hidden": 16} if name in ("gcn", "gat", "sage") else {})
+    generator = Component("corr_gauss") if cls.needs_generator else None
+    return LearnerSpec(Component(method), model, generator)
+
+
+def settings(method: str, **rest) -> ChainSettings:
+    given = {"training": Training(epochs=3), "held_out": 16, **rest}
+    return settings_for(quick(method), N_ROIS, **given)
+
+
+@cache
+def first_state(method: str) -> State:
+    """What the first hospital hands on."""
+    own = settings(method)
+    site = split_site(cohort(), SITES[0], own.seed)
+    step = SiteStep(own, (), empty_state(N_ROIS), site)
+    return step.finished(step.train(with_val=True, tick=lambda: None))
