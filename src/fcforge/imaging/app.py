@@ -159,10 +159,8 @@ class _Maker:
         tool = ""
         with suppress(DataError):  # a damaged description does not undo what was made
             tool = layouts.made_by(self.request.source)
-        one, done = (
-            next(iter(self.sources.values()))[0],
-            (len(rows), len(rows) + len(failed)),
-        )
+        one = next(iter(self.sources.values()))[0]
+        done = (len(rows), len(rows) + len(failed))
         methods = methods_text.describe_methods(
             self.request, self.atlas, one, tool, done
         )

@@ -160,7 +160,8 @@ def maps_on(atlas: Atlas, grid: Grid) -> np.ndarray:
     """
     from nilearn.image import resample_img
 
-    image, target = load_image(atlas.image), np.frombuffer(grid[1]).reshape(4, 4)
+    image = load_image(atlas.image)
+    target = np.frombuffer(grid[1]).reshape(4, 4)
     moved = resample_img(image, target, grid[0], interpolation="continuous")
     weights = np.asarray(moved.dataobj, dtype=np.float32)
     return weights.reshape(-1, atlas.n_rois, order="F").clip(min=0)
@@ -169,7 +170,8 @@ def maps_on(atlas: Atlas, grid: Grid) -> np.ndarray:
 @lru_cache(maxsize=1)
 def seen_from(atlas: Atlas, grid: Grid) -> np.ndarray:
     """Flat (Fortran) index of the scan voxel nearest to each of `Atlas.voxels`, -1 outside."""
-    shape, inverse = grid[0], np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4))
+    shape = grid[0]
+    inverse = np.linalg.inv(np.frombuffer(grid[1]).reshape(4, 4))
     inverse = inverse.astype(np.float32)
     at = np.rint(atlas.voxels[1] @ inverse[:3, :3].T + inverse[:3, 3]).astype(np.int64)
     inside = ((at >= 0) & (at < shape)).all(axis=1)

@@ -265,7 +265,8 @@ def read_lut(path: Path) -> pd.DataFrame:
         if text and not any(row[1].replace(".", "").isdigit() for row in bare):
             table = pd.DataFrame(bare, columns=["index", "name"]).astype({"index": int})
         else:
-            text, table = False, pd.read_csv(path, sep=None, engine="python")
+            text = False
+            table = pd.read_csv(path, sep=None, engine="python")
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the label table ({error}).", where=path) from None
     table.columns = pd.Index([str(c).strip().lower() for c in table.columns])

@@ -42,7 +42,8 @@ Confounds = tuple[
 NONE: Confounds = (None, None)
 Band = tuple[float | None, float | None]  # lower and upper end in Hz
 BAND: Band = (0.01, 0.1)
-MIN_VOLUMES, MIN_TO_FILTER = 10, 34  # the filter needs its ends
+MIN_VOLUMES = 10
+MIN_TO_FILTER = 34  # the filter needs its ends
 TOO_FEW = "The scan moved too much or is too short for this method."
 
 
@@ -186,7 +187,8 @@ def clean_series(
     confounds, sample_mask = found
     names = [] if confounds is None else list(confounds.columns)
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
-    high_pass, low_pass = None if cosines else denoise.high_pass, denoise.low_pass
+    high_pass = None if cosines else denoise.high_pass
+    low_pass = denoise.low_pass
     by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
     n_kept = len(series) if sample_mask is None else len(sample_mask)
     _require_band((high_pass, low_pass), tr, where)
@@ -236,7 +238,8 @@ def degrees_of_freedom(
     >>> round(degrees_of_freedom(200, 26, 2.0, (0.01, 0.1)), 1)
     44.0
     """
-    share, (low, high) = 1.0, band
+    share = 1.0
+    low, high = band
     if tr is not None:
         nyquist = 0.5 / tr
         share = (min(high or nyquist, nyquist) - (low or 0.0)) / nyquist

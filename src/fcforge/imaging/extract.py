@@ -107,7 +107,8 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         Runs with different TRs, or more empty ROIs than `FCRequest.max_empty`.
     """
     runs = tuple(extract_run(source, atlas, settings) for source in sources)
-    where, trs = sources[0].path, sorted({run.tr for run in runs if run.tr is not None})
+    where = sources[0].path
+    trs = sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
         what = f"mixed TRs: its runs have {', '.join(f'{t:g} s' for t in trs)}."
         do = "Choose one run: --select TEXT, --task or --session."
@@ -152,7 +153,8 @@ def _from_series(
     source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None
 ) -> Run:
     raw = of_rois.read_series(source.path, variable=settings.variable)
-    columns, n = of_rois.parse_columns(settings.columns), raw.values.shape[1]
+    columns = of_rois.parse_columns(settings.columns)
+    n = raw.values.shape[1]
     warnings: tuple[str, ...] = ()
     side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
     if columns is None and side_by_side and atlas.name == "AAL116":
@@ -180,7 +182,8 @@ def _from_scan(
     raw, coverage, carpet, notes = roi_means(
         scan, atlas, source.mask, settings.min_coverage
     )
-    raw, carpet = raw[settings.drop :], carpet[:, settings.drop :]
+    raw = raw[settings.drop :]
+    carpet = carpet[:, settings.drop :]
     warnings = []
     if scan.scanner_space and source.tool == "nifti":
         warnings.append(
@@ -189,10 +192,8 @@ def _from_scan(
     if notes["NaNVoxels"]:
         warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
     if source.denoised:
-        series, report = (
-            raw,
-            {"Denoising": f"none by fcforge; as left by {source.tool}"},
-        )
+        series = raw
+        report = {"Denoising": f"none by fcforge; as left by {source.tool}"}
     else:
         found = _confounds(source, settings, len(raw))
         series, report = denoise.clean_series(
@@ -251,7 +252,8 @@ def roi_means(
     if mask is not None:
         label = np.where(read_mask(mask, scan).ravel(order="F"), label, -1)
     flat = np.flatnonzero(label >= 0)
-    column, own = label[flat], None if weights is None else weights[flat]
+    column = label[flat]
+    own = None if weights is None else weights[flat]
     _in_mni(
         scan,
         atlas,
@@ -309,7 +311,8 @@ def _seen(scan: ScanHeader, atlas: Atlas, good: np.ndarray) -> np.ndarray:
         int(np.prod(scan.shape[:3])) + 1, dtype=bool
     )  # the last one is "outside"
     is_good[good] = True
-    column, flat = atlas.voxels[0], seen_from(atlas, scan.grid)
+    column = atlas.voxels[0]
+    flat = seen_from(atlas, scan.grid)
     total = np.bincount(column, minlength=atlas.n_rois)
     hits = np.bincount(column[is_good[flat]], minlength=atlas.n_rois)
     return hits / np.maximum(total, 1)

@@ -89,7 +89,8 @@ def _dpabi(path: Path, request: FCRequest) -> dict[str, Any] | None:
     folder = base / "RealignParameter" / subject
     motion = (folder / f"FD_{kind}_{subject}.txt" for kind in ("Power", "Jenkinson"))
     found = next((path for path in motion if path.exists()), None)
-    session, person = second[1] if second else "", subject.removeprefix("sub-")
+    session = second[1] if second else ""
+    person = subject.removeprefix("sub-")
     return {"subject": person, "session": session, "task": "rest", "motion": found}
 
 
@@ -214,10 +215,8 @@ def find_sources(
 
 def _found(layout: str, request: FCRequest) -> list[Source]:
     """Every run, but for the output folder and the people's table, which are not input."""
-    skip, found = (
-        {request.out, request.participants},
-        dict[tuple[str, ...], list[Source]](),
-    )
+    skip = {request.out, request.participants}
+    found = dict[tuple[str, ...], list[Source]]()
     for files in LAYOUTS[layout]:
         new: dict[tuple[str, ...], list[Source]] = {}
         for source in _sources(layout, files, request):
@@ -229,7 +228,8 @@ def _found(layout: str, request: FCRequest) -> list[Source]:
 
 
 def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
-    pattern, fmriprep = files.pattern, layout == "fmriprep"
+    pattern = files.pattern
+    fmriprep = layout == "fmriprep"
     if fmriprep and "ica_aroma" in request.denoise:
         pattern = pattern.replace("preproc", "smoothAROMAnonaggr")
     for path in request.source.glob(pattern):
@@ -241,10 +241,8 @@ def _sources(layout: str, files: Files, request: FCRequest) -> Iterator[Source]:
             or (files.kind == "scan" and not sources.is_nifti(path))
         ):
             continue
-        run, folder = (
-            re.sub(files.run, "", sources.stem_of(path.name)),
-            files.motion_folder(path),
-        )
+        run = re.sub(files.run, "", sources.stem_of(path.name))
+        folder = files.motion_folder(path)
         tables = [p for name in files.motion for p in sorted(folder.glob(run + name))]
         fields = {
             "denoised": files.denoised,

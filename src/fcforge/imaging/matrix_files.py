@@ -34,7 +34,8 @@ VARIABLES = (
     "Z",
     "data",
 )
-MOST_GB, MOST_GB_SETTING = 4.0, "FCFORGE_MAX_GB"
+MOST_GB = 4.0
+MOST_GB_SETTING = "FCFORGE_MAX_GB"
 
 # All that numpy, torch, zipfile and zlib were seen to raise on damaged bytes.
 DAMAGED = (
@@ -66,7 +67,9 @@ class MemoryBudget:
     def __init__(self, path: str | Path) -> None:
         said = os.environ.get(MOST_GB_SETTING, str(MOST_GB))
         try:
-            self.path, self.taken, self.most = path, 0, float(said) * 1e9
+            self.path = path
+            self.taken = 0
+            self.most = float(said) * 1e9
         except ValueError:
             raise ConfigError(
                 f"{MOST_GB_SETTING} = '{said}' is not a number."
@@ -76,10 +79,8 @@ class MemoryBudget:
         """Raise `DataError` when the file asks for more than there is."""
         self.taken += abs(n_bytes)
         if not self.taken <= self.most:
-            most, setting = (
-                memory(self.most),
-                f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}",
-            )
+            most = memory(self.most)
+            setting = f"{MOST_GB_SETTING}={math.ceil(self.taken / 1e9)}"
             what = f"would take {memory(self.taken)} of memory or more; the limit is {most} for one"
             do = f"Is it the right file? If it is, raise the limit: {setting} in the environment."
             raise DataError(f"{what} file.", where=self.path, do=do)

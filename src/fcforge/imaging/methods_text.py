@@ -74,7 +74,8 @@ def describe_methods(
         few = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
         values["few_dof"] = few
         more, what = _denoising(request, confounds=source.tool == "fmriprep")
-        keys, values = [*keys, *more], {**values, **what}
+        keys = [*keys, *more]
+        values = {**values, **what}
     name = made_by or words()["names"].get(tool, tool)
     before = words()["tools"][tool].format(made_by=name, steps=_steps(source))
     said = [words()["sentences"][key].format(**values) for key in (*keys, "fc")]

@@ -19,7 +19,8 @@ import numpy as np
 from fcforge.errors import DataError
 
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
-MATRIX, COMPRESSED = 14, 15
+MATRIX = 14
+COMPRESSED = 15
 STORED = {
     1: "i1",
     2: "u1",
@@ -32,7 +33,9 @@ STORED = {
     12: "i8",
     13: "u8",
 }
-CELL, STRUCT, TEXT = 1, 2, 4
+CELL = 1
+STRUCT = 2
+TEXT = 4
 NUMERIC_CLASSES = range(6, 16)  # double, single, int8 ... uint64
 COMPLEX_FLAG = 0x0800
 Rows = list[tuple[int, list[str]]]  # line number and cells
@@ -83,7 +86,8 @@ def parse_text(
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
     if rows and all(_number(cells[0]) is None for _, cells in rows):
-        rows, header = [(i, cells[1:]) for i, cells in rows], header[1:]  # row names
+        rows = [(i, cells[1:]) for i, cells in rows]
+        header = header[1:]  # row names
     values = _numbers(rows, where)
     names = tuple(cell.lstrip("#").strip() for cell in header)
     return values, names if len(names) == values.shape[1] else ()
@@ -224,11 +228,15 @@ def _elements(content: bytes, order: str) -> Iterator[_Element]:
         if (
             first >> 16
         ):  # small element: size, type and up to 4 bytes of data in 8 bytes
-            kind, size, start, end = first & 0xFFFF, first >> 16, at + 4, at + 8
+            kind = first & 0xFFFF
+            size = first >> 16
+            start = at + 4
+            end = at + 8
             if size > 4:
                 raise ValueError("small element of more than 4 bytes")
         else:
-            kind, start = first, at + 8
+            kind = first
+            start = at + 8
             end = start + size + (-size % 8 if kind != COMPRESSED else 0)
         if start + size > len(content):
             raise ValueError("cut off inside a variable")
@@ -251,8 +259,10 @@ def _variable(element: _Element, take: Take) -> dict[str, Any]:
         return {name: np.array(texts, dtype=np.str_)}
     if kind != STRUCT or len(parts) < 2:
         return {}
-    (width, names), cells = parts[:2], [_simple(part) for part in parts[2:]]
-    step, found = max(int(width.numbers()[0]), 1), dict[str, Any]()
+    width, names = parts[:2]
+    cells = [_simple(part) for part in parts[2:]]
+    step = max(int(width.numbers()[0]), 1)
+    found = dict[str, Any]()
     fields = [names.data[i : i + step] for i in range(0, len(names.data), step)]
     for k, field in enumerate(fields):
         own = [
@@ -269,7 +279,9 @@ def _header(element: _Element) -> tuple[int, tuple[int, ...], str, list[_Element
     parts = list(_elements(element.data, element.order))
     if len(parts) < 3 or parts[0].numbers().size < 1:
         raise ValueError("variable without flags, shape and name")
-    flags, shape, name = int(parts[0].numbers()[0]), parts[1].numbers(), parts[2].data
+    flags = int(parts[0].numbers()[0])
+    shape = parts[1].numbers()
+    name = parts[2].data
     kind = -1 if flags & COMPLEX_FLAG else flags & 0xFF
     return kind, tuple(map(int, shape)), name.decode("utf-8"), parts[3:]
 

@@ -107,10 +107,8 @@ def read_people(path: Path) -> ParticipantTable:
         if subject in rows:
             raise DataError(f"lists '{subject}' twice.", where=path)
         rows[subject] = row
-    site, diagnosis = (
-        column_of(header, SITE_COLUMNS),
-        column_of(header, DIAGNOSIS_COLUMNS),
-    )
+    site = column_of(header, SITE_COLUMNS)
+    diagnosis = column_of(header, DIAGNOSIS_COLUMNS)
     return ParticipantTable(rows, site, diagnosis, path)
 
 
@@ -181,7 +179,9 @@ class Outcome(NamedTuple):
 
     def tell(self, say: Say, out: Path, what: str) -> None:
         """Say how many are done, and where the reasons of the others are."""
-        made, kept, failed = len(self.made), len(self.kept), len(self.failed)
+        made = len(self.made)
+        kept = len(self.kept)
+        failed = len(self.failed)
         done = f"{made + kept} of {made + kept + failed} subjects {what} in {out}"
         say(f"{done} ({made} made now, {kept} from before)")
         if failed:
@@ -197,7 +197,9 @@ def walk(
     subjects: Sequence[str], make: Callable[[str], bool], progress: Progress, say: Say
 ) -> Outcome:
     """Call ``make(subject)`` for each; it returns False for one that was made before."""
-    made, kept, failed = list[str](), list[str](), list[tuple[str, str]]()
+    made = list[str]()
+    kept = list[str]()
+    failed = list[tuple[str, str]]()
     for subject in progress(subjects, len(subjects)):
         try:
             (made if make(subject) else kept).append(subject)
@@ -235,7 +237,8 @@ def participant_rows(
         if not side:
             continue
         made = {column: _said(side[key]) for column, key in FROM_SIDECAR.items()}
-        known, file = people.of(subject), path.relative_to(out)
+        known = people.of(subject)
+        file = path.relative_to(out)
         row = {"participant_id": file.parts[0], "original_id": subject}
         row |= {k: v for k, v in known.items() if k not in made or made[k] == "n/a"}
         row |= {k: v for k, v in made.items() if not (v == "n/a" and k in known)}
@@ -284,10 +287,8 @@ def outliers(rows: Sequence[Row]) -> list[str]:
         return []
     median = np.median(values)
     spread = 1.4826 * np.median(np.abs(values - median)) or values.std()
-    far, group = (
-        np.abs(values - median) > OUTLIER_SD * spread,
-        f"the group's median {median:.2f}",
-    )
+    far = np.abs(values - median) > OUTLIER_SD * spread
+    group = f"the group's median {median:.2f}"
     said = [
         f"{r['participant_id']}: mean FC {v:.2f}"
         for r, v in zip(rows, values, strict=True)

@@ -69,7 +69,8 @@ def open_scan(path: Path) -> ScanHeader:
     affine = np.asarray(image.affine, dtype=float)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError("wrong affine: it is singular or not finite.", where=path)
-    zoom, unit = float(header["pixdim"][4]), header.get_xyzt_units()[1]
+    zoom = float(header["pixdim"][4])
+    unit = header.get_xyzt_units()[1]
     tr = zoom * {"msec": 1e-3, "usec": 1e-6}.get(unit, 1.0)
     # Tools that do not know the TR write 0 or, without a time unit, 1.
     unknown = tr <= 0 or (unit == "unknown" and zoom == 1.0)
@@ -118,7 +119,9 @@ def read_voxels(scan: ScanHeader, flat: np.ndarray) -> np.ndarray:
     """
     from nibabel.openers import ImageOpener
 
-    proxy, n, done = load_image(scan.path).dataobj, scan.n_volumes, 0
+    proxy = load_image(scan.path).dataobj
+    n = scan.n_volumes
+    done = 0
     size = math.prod(scan.shape[:3]) * proxy.dtype.itemsize
     out = np.empty((len(flat), n), dtype=np.float32)
     try:
@@ -149,7 +152,8 @@ def read_labels(source: Any) -> tuple[np.ndarray, np.ndarray]:
     labels : ndarray of shape (x, y, z), int32
     affine : ndarray of shape (4, 4)
     """
-    image, path = load_image(source), source if isinstance(source, Path) else ""
+    image = load_image(source)
+    path = source if isinstance(source, Path) else ""
     data = read_volume(source)
     data = data[..., 0] if data.ndim == 4 and data.shape[3] == 1 else data
     if data.ndim != 3:

@@ -72,7 +72,8 @@ def match_atlas(
         A column count that is not the atlas'. Never a guess, never a dropped column.
     """
     columns = columns or slice(None)
-    values, names = series.values[:, columns], series.names[columns]
+    values = series.values[:, columns]
+    names = series.names[columns]
     roi = {name.lower(): i for i, name in enumerate(atlas.roi_names)}
     roi |= {str(code): i for i, code in enumerate(atlas.codes)}
     place = [roi.get(name.strip().lower().lstrip("#").strip(), -1) for name in names]
@@ -110,7 +111,8 @@ def empty_rois(series: np.ndarray) -> np.ndarray:
     """
     finite = np.isfinite(series).all(axis=0)
     safe = np.where(finite, series, 0.0)
-    spread, scale = np.ptp(safe, axis=0), np.abs(safe).max(axis=0)
+    spread = np.ptp(safe, axis=0)
+    scale = np.abs(safe).max(axis=0)
     return ~finite | (spread <= 1e-10 * np.maximum(scale, 1e-300))
 
 

@@ -75,7 +75,8 @@ def _common(
 
 @functools.cache
 def _with_common(load: Callable[..., Cohort]) -> Callable[..., Cohort]:
-    own, keyword = inspect.signature(load), inspect.Parameter.KEYWORD_ONLY
+    own = inspect.signature(load)
+    keyword = inspect.Parameter.KEYWORD_ONLY
     common = list(inspect.signature(_common).parameters.values())[1:]
 
     @functools.wraps(load)

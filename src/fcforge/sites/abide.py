@@ -36,7 +36,8 @@ COVARIATES = {"age": "AGE_AT_SCAN", "sex": "SEX", "mean_fd": "func_mean_fd"}
 # nilearn's `quality_checked`
 PASSED = {f"qc_{part}_rater_2": ["OK", "maybe"] for part in ("anat", "func")}
 PASSED |= {key: ["OK"] for key in ("qc_rater_1", "qc_anat_rater_3", "qc_func_rater_3")}
-TRIES, GIVE_UP = 3, 3
+TRIES = 3
+GIVE_UP = 3
 Fetch = Callable[..., Any]
 wait = time.sleep
 
@@ -169,16 +170,16 @@ def _cohort(
 ) -> Cohort:
     """Everybody who has a file (or can be fetched)."""
     files = {p.file: folder / f"{p.file}_{derivative}.1D" for p in people}
-    gone, faults, lost = [p.file for p in people if not files[p.file].exists()], [], {}
+    gone = [p.file for p in people if not files[p.file].exists()]
+    faults = []
+    lost = {}
     if gone and ask:
         lost = _fetch(ask, gone, files)
     elif gone:
         what = f"{len(gone)} listed subjects have no file in {folder} (e.g. {gone[0]})."
         do = "They are left out; set download = true to fetch them."
-        faults, people = (
-            [Fault("warning", what, do)],
-            [p for p in people if p.file not in gone],
-        )
+        faults = [Fault("warning", what, do)]
+        people = [p for p in people if p.file not in gone]
 
     def read(person: Participant) -> Reading:
         if person.file in lost:
@@ -199,7 +200,8 @@ def _fetch(
 
     Returns why others could not be had. A damaged one is named when it is read.
     """
-    lost, failed = dict[str, DataError](), 0  # subjects in a row that the network lost
+    lost = dict[str, DataError]()
+    failed = 0  # subjects in a row that the network lost
     with contextlib.suppress(
         ValueError, OSError
     ):  # np.loadtxt's and the network's errors

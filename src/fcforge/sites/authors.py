@@ -123,7 +123,8 @@ def _numpy_parts() -> list[Any]:
     """What a pickled numpy array is made of, under numpy's old and new module names."""
     from numpy._core import multiarray
 
-    rebuild, scalar = multiarray._reconstruct, multiarray.scalar
+    rebuild = multiarray._reconstruct
+    scalar = multiarray.scalar
     allowed: list[Any] = [np.ndarray, np.dtype]
     for core in ("numpy.core.multiarray", "numpy._core.multiarray"):
         allowed += [(rebuild, f"{core}._reconstruct"), (scalar, f"{core}.scalar")]

@@ -14,12 +14,15 @@ from fcforge.errors import DataError
 from fcforge.sites.cohort import Cohort, Fault, upper_from_fc
 from fcforge.text import counted
 
-MIN_PER_SITE, MIN_PER_CLASS = 8, 4  # below these a site cannot be split in three
-TOLERANCE, SHOWN = 1e-4, 5
+MIN_PER_SITE = 8
+MIN_PER_CLASS = 4  # below these a site cannot be split in three
+TOLERANCE = 1e-4
+SHOWN = 5
 ALIKE = (
     0.9  # edge correlation; two people are below it, two halves of one scan often above
 )
-ALIKE_FEW, FEW = 0.98, 1_000  # with fewer edges strangers are alike
+ALIKE_FEW = 0.98
+FEW = 1_000  # with fewer edges strangers are alike
 MIN_ROIS = 10
 
 
@@ -63,7 +66,8 @@ def require_valid(cohort: Cohort, *, n_rois: int | None = None) -> None:
 
 
 def _shapes(cohort: Cohort, n_rois: int | None) -> Iterator[Fault]:
-    fc, n = cohort.fc, len(cohort)
+    fc = cohort.fc
+    n = len(cohort)
     if n == 0:
         yield Fault(
             "error", "no subject could be loaded.", "Check the path and the site names."
@@ -143,7 +147,8 @@ def _rois(index: np.ndarray) -> str:
 
 
 def _subjects(cohort: Cohort) -> Iterator[Fault]:
-    count, seen = Counter(cohort.subject_id.tolist()), dict[bytes, str]()
+    count = Counter(cohort.subject_id.tolist())
+    seen = dict[bytes, str]()
     for i, (subject, site) in enumerate(
         zip(cohort.subject_id, cohort.site, strict=True)
     ):
@@ -179,7 +184,8 @@ def _twins(cohort: Cohort, told: set[str]) -> Iterator[Fault]:
 def _sites(cohort: Cohort) -> Iterator[Fault]:
     for site in cohort.site_names:
         labels = cohort.y[cohort.site == site]
-        patients, controls = int((labels == 1).sum()), int((labels == 0).sum())
+        patients = int((labels == 1).sum())
+        controls = int((labels == 0).sum())
         if not site:
             yield Fault(
                 "error", f"{len(labels)} subjects have no site.", "Name their site."

@@ -53,11 +53,16 @@ def site_effect(
     scale = no_zeros(standard.var(0, ddof=0) * n / max(n - n_means, 1))
     if len(shift) < 2 or shift.var() == 0 or scale.var() == 0:
         return shift, scale  # one edge, or all alike: nothing to borrow from the others
-    centre, spread = shift.mean(), shift.var(ddof=1)
-    m, v = scale.mean(), scale.var(ddof=1)
-    a, b = (2 * v + m**2) / v, (m * v + m**3) / v
-    squares, total = (standard**2).sum(0), standard.sum(0)
-    gamma, delta2 = shift, scale
+    centre = shift.mean()
+    spread = shift.var(ddof=1)
+    m = scale.mean()
+    v = scale.var(ddof=1)
+    a = (2 * v + m**2) / v
+    b = (m * v + m**3) / v
+    squares = (standard**2).sum(0)
+    total = standard.sum(0)
+    gamma = shift
+    delta2 = scale
     for _ in range(MOST_STEPS):
         new = (n * spread * shift + delta2 * centre) / (n * spread + delta2)
         about = squares - 2 * new * total + n * new**2
@@ -66,7 +71,8 @@ def site_effect(
         change = max(
             (np.abs(n - o) / np.maximum(np.abs(o), 1e-12)).max() for n, o in both
         )
-        gamma, delta2 = new, new2
+        gamma = new
+        delta2 = new2
         if change < CONVERGED:
             break
     return gamma, delta2
@@ -120,13 +126,15 @@ class SiteEffects:
         sites = tuple(sorted(set(site.tolist())))
         member = (site[:, None] == np.array(sites, dtype=object)).astype(float)
         kept = d if y is None else np.column_stack([d, y - 0.5])
-        told, n = np.column_stack([member, kept]), len(sites)
+        told = np.column_stack([member, kept])
+        n = len(sites)
         beta, _, rank, _ = np.linalg.lstsq(told, z, rcond=None)
         if rank < told.shape[1]:
             what = "effects of sites cannot be told from those of the covariates or the diagnosis."
             do = "Keep fewer of them, or leave out sites where one of them is always the same."
             raise DataError(what, where="harmonisation", do=do)
-        means, slopes = beta[:n], beta[n:]
+        means = beta[:n]
+        slopes = beta[n:]
         rows = np.ones(len(z), bool) if reference is None else site == reference
         level = member[rows].mean(0) @ means
         left = z - kept @ slopes
@@ -135,7 +143,8 @@ class SiteEffects:
         found = [_shift_and_scale(standard[site == name], how) for name in sites]
         gamma, delta = (np.stack(part) for part in zip(*found, strict=True))
         if reference is not None:
-            gamma[sites.index(reference)], delta[sites.index(reference)] = 0.0, 1.0
+            gamma[sites.index(reference)] = 0.0
+            delta[sites.index(reference)] = 1.0
         return cls(sites, level, sigma, slopes[: d.shape[1]], gamma, delta, how)
 
     def remove(self, z: np.ndarray, d: np.ndarray, like: str | None) -> np.ndarray:
@@ -153,7 +162,8 @@ class SiteEffects:
             gamma, delta = _shift_and_scale(standard, self.how)
         else:
             place = self.sites.index(like)
-            gamma, delta = self.gamma[place], self.delta[place]
+            gamma = self.gamma[place]
+            delta = self.delta[place]
         return level + self.sigma * (standard - gamma) / delta
 
 

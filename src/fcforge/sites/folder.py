@@ -192,15 +192,14 @@ def _from_npz(
         raise DataError(
             f"FC has {fc.shape[1]} ROIs, {n_rois} were expected.", where=path
         )
-    values, ids, site = (
-        arrays["label"],
-        as_text(arrays["subject_id"]),
-        as_text(arrays["site"]),
-    )
+    values = arrays["label"]
+    ids = as_text(arrays["subject_id"])
+    site = as_text(arrays["site"])
     said = [f"{v:g}" if isinstance(v, float) else str(v) for v in values.tolist()]
     labels = {**labels, **participants.labels_by_positive(said, positive)}
     # Integers stay as they are, `check_cohort` judges them; an unknown word becomes -1.
-    plain, faults = values.dtype.kind in "iub" and not labels, list[Fault]()
+    plain = values.dtype.kind in "iub" and not labels
+    faults = list[Fault]()
     y = values.astype(np.int64) if plain else np.full(len(said), -1, dtype=np.int64)
     for i, text in enumerate(() if plain else said):
         try:
@@ -249,12 +248,10 @@ class _Files:
     def __init__(
         self, root: Path, pattern: str, kind: Kind, variable: str | None
     ) -> None:
-        self.root, self.pattern, self.kind, self.variable = (
-            root,
-            pattern,
-            kind,
-            variable,
-        )
+        self.root = root
+        self.pattern = pattern
+        self.kind = kind
+        self.variable = variable
         if pattern and "{id}" not in pattern:
             raise ConfigError(
                 f"pattern '{pattern}' has no {{id}}.", do="E.g. '{id}_*.1D'."

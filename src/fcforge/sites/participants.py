@@ -111,7 +111,8 @@ def assemble(
     n_rois : int, optional
         Expected ROI count; by default the most frequent one.
     """
-    loaded, found = list[Loaded](), list(faults)
+    loaded = list[Loaded]()
+    found = list(faults)
     for person in people:
         try:
             loaded.append((person, read(person)))
@@ -124,14 +125,10 @@ def assemble(
         name: [row[name] for row in extra] for name in (extra[0] if extra else ())
     }
     fc = np.array([r.fc for _, r in kept], dtype=np.float32).reshape(len(kept), n, n)
-    site, ids = (
-        as_text([p.site for p, _ in kept]),
-        as_text([p.subject_id for p, _ in kept]),
-    )
-    classes, more = (
-        class_names([p.diagnosis for p, _ in kept], y),
-        covariates_of(columns, len(y)),
-    )
+    site = as_text([p.site for p, _ in kept])
+    ids = as_text([p.subject_id for p, _ in kept])
+    classes = class_names([p.diagnosis for p, _ in kept], y)
+    more = covariates_of(columns, len(y))
     return Cohort(
         name, fc, y, site, ids, names, more, faults=(*found, *odd), classes=classes
     )
@@ -292,7 +289,8 @@ def read_participants(
     place = header.index(columns["diagnosis"])
     values = [cells[place] for _, cells in rows if len(cells) > place]
     known = {**(labels or {}), **labels_by_positive(values, positive)}
-    people, faults = list[Participant](), list[Fault]()
+    people = list[Participant]()
+    faults = list[Fault]()
     for number, cells in rows:
         row = dict(zip(header, cells, strict=False))
         try:
@@ -321,6 +319,7 @@ def _participant(row: Words, columns: Words, labels: Mapping[str, int]) -> Parti
         raise DataError(
             f"no {'participant id' if not subject else 'site'}.", do="Fill it in."
         )
-    y, file = label_of(said, columns["diagnosis"], labels), row.get(columns["file"], "")
+    y = label_of(said, columns["diagnosis"], labels)
+    file = row.get(columns["file"], "")
     extra = {k.lower(): v for k, v in row.items() if k and k not in columns.values()}
     return Participant(subject, site, y, file, said.strip(), extra)

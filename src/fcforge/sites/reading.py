@@ -102,7 +102,8 @@ def looks_transposed(series: np.ndarray) -> str:
     x = series[:, np.isfinite(series).all(axis=0)]
     if x.size < 3000 or min(x.shape) < 5:  # chance alone could tell otherwise
         return ""
-    down, across = _level(x), _level(x.T)
+    down = _level(x)
+    across = _level(x.T)
     if across > 3 * max(down, 1.0):
         return "every row keeps its own level, as an ROI does"
     spread = x.std(axis=0)
@@ -225,7 +226,8 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path, Person]]:
         )
         return [p for p in known if not p.name.startswith("participants")]
 
-    inside, people = scans(folder.iterdir()), _people(folder)
+    inside = scans(folder.iterdir())
+    people = _people(folder)
     listed = {
         who: row["file"]
         for who, row in people.items()

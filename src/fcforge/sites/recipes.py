@@ -145,7 +145,8 @@ def made_up_atlas(n_rois: int) -> Atlas:
     pairs = n_rois // 2
     left = _half_ellipsoid(pairs)
     xyz = np.zeros((n_rois, 3))
-    xyz[0 : 2 * pairs : 2], xyz[1 : 2 * pairs : 2] = left, left * [-1, 1, 1]
+    xyz[0 : 2 * pairs : 2] = left
+    xyz[1 : 2 * pairs : 2] = left * [-1, 1, 1]
     group = _grow(
         np.abs(xyz) * [1, 0, 0] + xyz * [0, 1, 1], max(1, min(9, n_rois // 6))
     )

@@ -104,7 +104,8 @@ def load_rest_meta_mdd(
 def _read(files: Mapping[str, Path], atlas: str, person: Participant) -> Reading:
     if (file := files.get(person.subject_id)) is None:
         raise DataError("is listed, but has no file.")
-    (first, last), (values, _) = COLUMNS[atlas], read_matrix_file(file, "ROISignals")
+    first, last = COLUMNS[atlas]
+    values, _ = read_matrix_file(file, "ROISignals")
     if (n := values.shape[1]) not in (1568, 1569, 1833) or n < last:
         known = (
             f"the shared files have 1568 or 1833, and {atlas} is columns {first}-{last}"
@@ -129,7 +130,8 @@ def read_subject_list(path: Path) -> dict[str, dict[str, float]]:
     if not {"SubID", "Dx"} <= data.keys():
         do = "It has SubID, Dx, Age, Sex, Edu, Site and Motion."
         raise DataError("not the consortium's subject list.", where=path, do=do)
-    ids, dx = data["SubID"].tolist(), data["Dx"].ravel()
+    ids = data["SubID"].tolist()
+    dx = data["Dx"].ravel()
     columns = {
         name: data[key].ravel() for key, name in _LIST_COLUMNS.items() if key in data
     }
@@ -159,7 +161,8 @@ def _choose(
     """Ids of the wanted sites, site by site as asked, and what was left out."""
     if any(not _ID.fullmatch(s) for s in subjects):
         raise DataError("an id in the list is not like S20-1-0001.")
-    known, faults = {_site(s) for s in subjects}, list[Fault]()
+    known = {_site(s) for s in subjects}
+    faults = list[Fault]()
     everybody = sorted(known, key=lambda s: int(s[1:]))
     named = () if sites == "all" else sites
     names = [paper_site(s, PAPER_SITES, "REST-meta-MDD") for s in named] or everybody

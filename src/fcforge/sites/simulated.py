@@ -85,10 +85,8 @@ def simulate(
         made = [_site(place, atlas, recipe, population, seed) for place in places]
     fc, y, motion = (np.concatenate(part) for part in zip(*made, strict=True))
     people = [(p.name, i + 1) for p in places for i in range(p.patients + p.controls)]
-    site, ids = (
-        as_text([name for name, _ in people]),
-        as_text([f"{n}-{i:04d}" for n, i in people]),
-    )
+    site = as_text([name for name, _ in people])
+    ids = as_text([f"{n}-{i:04d}" for n, i in people])
     cohort = Cohort("simulated", fc, y, site, ids, atlas.roi_names, {"mean_fd": motion})
     cohort = cohort if sites is None else cohort.select_sites(sites)
     return cohort.stamped(
@@ -155,7 +153,9 @@ class Population(NamedTuple):
 
 def _population(atlas: Atlas, recipe: Recipe, seed: int) -> Population:
     rng = numpy_rng(seed, "simulated", "population", atlas.n_rois)
-    system, distance, n = _system_index(atlas), _distance(atlas), atlas.n_rois
+    system = _system_index(atlas)
+    distance = _distance(atlas)
+    n = atlas.n_rois
     hub = recipe.hub * rng.standard_normal(n)
     mean = (
         0.55 * recipe.base
@@ -181,7 +181,8 @@ def _site(
     disorder, shift, reliability = _site_effects(rng, atlas, recipe, population)
     rng = numpy_rng(seed, "simulated", "subjects", place.name, atlas.n_rois)
     label = rng.permutation(np.repeat([1, 0], [place.patients, place.controls]))
-    n, n_rois = len(label), atlas.n_rois
+    n = len(label)
+    n_rois = atlas.n_rois
     # mean framewise displacement in mm: lognormal around the class mean, log SD .6
     fd = np.where(label == 1, place.fd_patients, place.fd_controls)
     fd = fd * np.exp(0.6 * rng.standard_normal(n) - 0.18)
@@ -198,7 +199,8 @@ def _site(
     by_motion = recipe.motion * (-0.15 + 0.5 * np.exp(-_distance(atlas) / 30.0))
 
     # One matrix product adds up every part that is (number per subject) x (R, R) pattern.
-    mean, traits = population.mean, population.traits
+    mean = population.mean
+    traits = population.traits
     parts = np.stack([mean + shift, np.ones_like(mean), disorder, by_motion])
     parts = np.concatenate([parts, traits[:, :, None] * traits[:, None, :]])
     amounts = np.column_stack([np.ones(n), gain, severity, fd - 0.08, weight])

@@ -87,7 +87,8 @@ def correct_slice_timing(data: np.ndarray, times: np.ndarray, tr: float) -> np.n
         )
     from scipy.interpolate import CubicSpline
 
-    volume, middle = np.arange(data.shape[3]) * tr, float(times.max() / 2)
+    volume = np.arange(data.shape[3]) * tr
+    middle = float(times.max() / 2)
     out = np.empty(data.shape, dtype=np.float32)
     for k, offset in enumerate(times):  # one slice at a time keeps the spline small
         spline = CubicSpline(volume + offset, data[:, :, k].astype(np.float64), axis=-1)

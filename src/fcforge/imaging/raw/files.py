@@ -150,12 +150,15 @@ def volume_writer(
     import nibabel as nib
 
     image = nib.Nifti1Image(np.broadcast_to(np.int16(0), shape), affine)
-    header, slope = image.header, max(float(top), 1e-6) / 32000
+    header = image.header
+    slope = max(float(top), 1e-6) / 32000
     header.set_xyzt_units("mm", "sec")
     header.set_sform(affine, code=4)
     header.set_qform(affine, code=4)
     header.set_slope_inter(slope, 0.0)
-    header["pixdim"][4], header["vox_offset"], header["magic"] = tr, 352, b"n+1"
+    header["pixdim"][4] = tr
+    header["vox_offset"] = 352
+    header["magic"] = b"n+1"
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(header.binaryblock + bytes(4))
 

@@ -24,7 +24,8 @@ MOTION = ("trans_x", "trans_y", "trans_z", "rot_x", "rot_y", "rot_z")
 
 def mni_grid(mm: float = 3.0) -> tuple[tuple[int, int, int], np.ndarray]:
     """Shape and affine of the output grid: the usual MNI box at `mm` millimetres."""
-    low, high = np.array([-90.0, -126.0, -72.0]), np.array([90.0, 90.0, 108.0])
+    low = np.array([-90.0, -126.0, -72.0])
+    high = np.array([90.0, 90.0, 108.0])
     x, y, z = (np.floor((high - low) / mm) + 1).astype(int).tolist()
     affine = np.diag([mm, mm, mm, 1.0])
     affine[:3, 3] = low
@@ -75,12 +76,11 @@ def to_ants(data: np.ndarray, affine: np.ndarray) -> Any:
     ANTs itself counts in LPS; since it only relates images to each other, any frame serves as
     long as all images share it, and no axis has to be flipped.
     """
-    spacing, origin, direction = (
-        np.ones(data.ndim),
-        np.zeros(data.ndim),
-        np.eye(data.ndim),
-    )
-    spacing[:3], origin[:3] = np.linalg.norm(affine[:3, :3], axis=0), affine[:3, 3]
+    spacing = np.ones(data.ndim)
+    origin = np.zeros(data.ndim)
+    direction = np.eye(data.ndim)
+    spacing[:3] = np.linalg.norm(affine[:3, :3], axis=0)
+    origin[:3] = affine[:3, 3]
     direction[:3, :3] = affine[:3, :3] / spacing[:3]
     where = {"origin": tuple(origin.tolist()), "spacing": tuple(spacing.tolist())}
     values = np.ascontiguousarray(data, dtype=np.float32)

@@ -99,7 +99,8 @@ def resample(
     """``out(x) = volume(matrix x)`` for every voxel x (world mm) of a target grid."""
     from scipy.ndimage import affine_transform
 
-    (shape, target), mode = grid, "nearest" if order > 1 else "constant"
+    shape, target = grid
+    mode = "nearest" if order > 1 else "constant"
     to_voxel = np.linalg.inv(affine) @ matrix @ target
     data = np.asarray(volume, dtype=np.float32)
     return affine_transform(
@@ -113,7 +114,8 @@ class _Target:
     def __init__(
         self, volume: np.ndarray, affine: np.ndarray, centre: np.ndarray
     ) -> None:
-        self.affine, self.centre = affine, centre
+        self.affine = affine
+        self.centre = centre
         self.voxel_mm = np.linalg.norm(affine[:3, :3], axis=0)
         smooth = self._smooth(volume)
         step = np.maximum(np.rint(SAMPLE_MM / self.voxel_mm), 1).astype(int)
@@ -154,7 +156,8 @@ class _Target:
 
         smooth = spline_filter(self._smooth(volume), order=3, output=np.float32)
         to_voxel = np.linalg.inv(self.affine)
-        matrix, gain = start.copy(), 1.0
+        matrix = start.copy()
+        gain = 1.0
         for _ in range(MAX_ITERATIONS):
             at = self.points @ matrix[:3, :3].T + matrix[:3, 3]
             at = at @ to_voxel[:3, :3].T + to_voxel[:3, 3]
@@ -178,7 +181,8 @@ def estimate_motion_ants(data: np.ndarray, affine: np.ndarray) -> Motion:
 
     from fcforge.imaging.raw.mni import affine_of_transform, to_ants
 
-    moving, fixed = to_ants(data, affine), to_ants(data[..., 0], affine)
+    moving = to_ants(data, affine)
+    fixed = to_ants(data[..., 0], affine)
     found = ants.motion_correction(moving, fixed=fixed, type_of_transform="BOLDRigid")
     matrices = [affine_of_transform(files[0]) for files in found["motion_parameters"]]
     centre = centre_of(data, affine)

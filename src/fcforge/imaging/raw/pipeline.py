@@ -46,7 +46,8 @@ def preprocess_folder(
     say(
         "a basic path: T1w images are not used; where fMRIPrep can be run, prefer its output"
     )
-    out, pages = request.out, pages if request.report else None
+    out = request.out
+    pages = pages if request.report else None
     outputs.refuse_foreign(out, request.source)
     runs = files.find_raw(request.source)
     table = people.find_people(request.source)
@@ -74,7 +75,8 @@ def _subject(
 ) -> bool:
     if not runs:
         raise DataError("is listed, but there is no scan of it.")
-    subject, results = f"sub-{runs[0].source.subject}", list[Preprocessed]()
+    subject = f"sub-{runs[0].source.subject}"
+    results = list[Preprocessed]()
     for run in runs:
         paths = [run.source.path, *([run.reverse] if run.reverse else [])]
         key = outputs.fingerprint_of(paths, [request.recorded, asdict(run)])
@@ -105,7 +107,8 @@ def preprocess_run(run: RawRun, request: Request, key: str = "") -> Preprocessed
     plan = corrections.plan_route(request.route)
     if plan["motion"] != "mcflirt":
         plan["motion"] = request.motion
-    scan, drop = open_scan(run.source.path), request.drop
+    scan = open_scan(run.source.path)
+    drop = request.drop
     tr = repetition_time(scan, run.tr, request.tr)
     if tr is None:
         raise DataError("the TR is unknown.", where=scan.path, do="Pass --tr SECONDS.")
@@ -157,13 +160,15 @@ class _Way:
     def slice_timing(self) -> None:
         """Every slice at one moment, where the times are known."""
         if self.run.slice_timing:
-            times, known = np.array(self.run.slice_timing), "sidecar"
+            times = np.array(self.run.slice_timing)
+            known = "sidecar"
         elif known := self.request.slice_order:
             times = corrections.slice_times(known, self.data.shape[2], self.tr)
         else:
             return
         if self.plan["slice_timing"] == "slicetimer":
-            source, out = self.save("raw.nii.gz"), self.work / "slicetimed.nii.gz"
+            source = self.save("raw.nii.gz")
+            out = self.work / "slicetimed.nii.gz"
             shifts = self.text(
                 "slice_times.txt", corrections.slicetimer_file(times, self.tr)
             )
@@ -181,7 +186,8 @@ class _Way:
         """Undo the distortion along the phase axis, where it is asked for."""
         if not self.request.sdc:
             return
-        reverse, phase = self.run.reverse, self.run.phase
+        reverse = self.run.reverse
+        phase = self.run.phase
         if reverse is None:
             where = self.run.source.path
             raise DataError("no image with the opposite phase direction.", where=where)
@@ -197,7 +203,8 @@ class _Way:
                 "datain": self.text("acquisition.txt", lines),
                 "topup": self.work / "topup",
             }
-            source, out = self.save("to_unwarp.nii.gz"), self.work / "unwarped.nii.gz"
+            source = self.save("to_unwarp.nii.gz")
+            out = self.work / "unwarped.nii.gz"
             corrections.run_program(corrections.command("topup", pair=pair, **how))
             self.run_fsl("applytopup", out, source=source, out=out, **how)
         else:
@@ -217,7 +224,8 @@ class _Way:
     def realign(self) -> None:
         """Motion of every volume; mcflirt also moves the volumes, the others leave that to MNI."""
         if self.plan["motion"] == "mcflirt":
-            source, out = self.save("to_realign.nii.gz"), self.work / "realigned"
+            source = self.save("to_realign.nii.gz")
+            out = self.work / "realigned"
             self.run_fsl(
                 "mcflirt", self.work / "realigned.nii.gz", source=source, out=out
             )
@@ -237,7 +245,8 @@ class _Way:
         volumes, shape, affine = self._registered()
         path = output_path(self.request.out, self.run)
         signals = mni.TissueSignals(mni.mni_tissues(shape, self.request.resolution))
-        total, n = np.zeros(shape), self.data.shape[3]
+        total = np.zeros(shape)
+        n = self.data.shape[3]
         with whole_file(path) as part:
             top = float(self.data.max()) * 1.1
             with files.volume_writer(part, (*shape, n), affine, self.tr, top) as write:
@@ -245,10 +254,8 @@ class _Way:
                     signals.add(volume)
                     total += volume
                     write(volume)
-        mean, done = (
-            (total / n).astype(np.float32),
-            corrections.describe(self.plan, self.done),
-        )
+        mean = (total / n).astype(np.float32)
+        done = corrections.describe(self.plan, self.done)
         result = Preprocessed(path, self.parameters, mean, affine, done)
         self._write_beside(result, signals, key)
         return result
@@ -257,7 +264,8 @@ class _Way:
         self,
     ) -> tuple[Iterator[np.ndarray], tuple[int, int, int], np.ndarray]:
         """Volumes in MNI space one by one, their shape and affine."""
-        data, resolution = self.data, self.request.resolution
+        data = self.data
+        resolution = self.request.resolution
         shape, affine = mni.mni_grid(resolution)
         mean = mean_volume(data, self.affine, self.matrices)
         if self.plan["registration"] == "spm12":
@@ -287,7 +295,8 @@ class _Way:
         self, result: Preprocessed, signals: mni.TissueSignals, key: str
     ) -> None:
         """Mask, confounds and the sidecar, which comes last and marks the run as done."""
-        path, shape = result.path, result.mean.shape
+        path = result.path
+        shape = result.mean.shape
         mask = np.zeros(int(np.prod(shape)), dtype=np.uint8)
         mask[signals.tissues.brain] = 1
         with whole_file(
