@@ -21,6 +21,7 @@ VARIANTS = {
     "uniform": {"sampling": "uniform"},
     "reservoir": {"sampling": "reservoir"},
     "quota": {"site_weight": "quota"},
+    "taught": {"teach_current": True},
 }
 
 

@@ -106,6 +106,38 @@ def test_zero_weights_are_fine_tuning_bitwise(model):
         assert same(a.stats, b.stats)
 
 
+def test_the_last_network_teaches_on_current_subjects_by_hand():
+    """Appendix A: l2 |h - h_T|^2 + l3 |rho - rho_T|^2 over the batch, on top of the rest."""
+    world, plain = World(), learner("mlp", preset="paper")
+    asked = Learner(replace(plain.method, teach_current=True), plain.model)
+    lane = world.learn(plain, SITES[:1])[-1]
+    begun = asked.method.begin_site(
+        asked.model, lane, world.view("B", 1), torch.Generator()
+    )
+    moved = {k: v + 0.1 for k, v in lane.params.items()}
+    x, rows = world.bank.inputs(asked.model), torch.arange(5)
+    inputs = {k: v[rows] for k, v in x.items()}
+    key = torch.tensor(0, dtype=torch.int32)
+    batch = Batch(inputs, world.bank.y[rows], asked.method.recall(lane, x, key))
+    taught, _ = asked.method.loss(asked.model, moved, begun, batch, key)
+    untaught, _ = plain.method.loss(plain.model, moved, lane, batch, key)
+    now = plain.model.apply(moved, lane.stats, inputs, train=True, key=key)
+    then = plain.model.apply(lane.params, lane.stats, inputs)
+    _, l2, l3 = plain.method.weights
+    logits = (now.logits - then.logits).square().sum(-1).mean()
+    readout = (now.embedding - then.embedding).square().sum(-1).mean()
+    expected = float(l2 * logits + l3 * readout)
+    assert float(taught - untaught) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_teacher_does_not_travel():
+    lanes = World().learn(learner(teach_current=True), SITES[:2])
+    plain = World().learn(learner(), SITES[:2])
+    assert lanes[1].state.keys() == plain[1].state.keys()
+    assert same(lanes[0].params, plain[0].params)
+    assert not same(lanes[1].params, plain[1].params)
+
+
 def test_each_weight_matters():
     full = World().learn(learner(), SITES[:2])[-1].params
     for off in ("l1", "l2", "l3"):
@@ -135,7 +167,7 @@ def test_a_lane_equals_the_same_run_alone(model, variant):
 def test_the_papers_values():
     """Equation and appendix; where they are silent, the authors' code."""
     paper = Forge.paper()
-    assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 80)
+    assert (paper.replay, paper.forward, paper.refresh) == (64, "separate", 1)
     assert (paper.loss_form, paper.sum_sites) == ("sum", True)
     sampler = paper.sampler
     assert (sampler.temperature, sampler.zscore, sampler.floor) == (1.0, True, 0.0)

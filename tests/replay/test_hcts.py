@@ -222,9 +222,18 @@ def test_draws_weigh_sites_equally_by_quota_or_by_share():
 def test_held_out_ignores_empty_places():
     logits = torch.tensor([[0.0, 2.0], [0.0, 2.0], [9.0, 0.0]])
     there = torch.tensor([True, True, False])
-    accuracy, ce = held_out(logits, torch.tensor([1, 0, 1]), there)
+    accuracy, ce = held_out(logits, torch.tensor([1, 0, 1]), there, 3)
     assert float(accuracy) == 0.5
     expected = torch.nn.functional.cross_entropy(logits[:2], torch.tensor([1, 0]))
+    assert float(ce) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_with_test_subjects_accuracy_is_theirs_and_the_reward_that_of_the_proxies():
+    logits = torch.tensor([[0.0, 2.0], [0.0, 2.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]])
+    y, there = torch.tensor([1, 0, 0, 0, 0]), torch.tensor([1, 1, 1, 1, 0]) > 0
+    accuracy, ce = held_out(logits, y, there, 2)
+    assert float(accuracy) == 0.5  # of two test subjects; the fifth place is empty
+    expected = torch.nn.functional.cross_entropy(logits[:2], y[:2])
     assert float(ce) == pytest.approx(float(expected), abs=1e-6)
 
 
@@ -236,7 +245,7 @@ def test_look_reads_contexts_off_the_network():
 
     rows, y = torch.arange(12).reshape(2, 6), torch.tensor([[0, 0, 0, 1, 1, 1]] * 2)
     dev, dev_y = torch.tensor([[12, 13], [14, -1]]), torch.tensor([[0, 1], [1, 0]])
-    seen = look_at(forward, (rows, y), (dev, dev_y), "mean")
+    seen = look_at(forward, (rows, y), (dev, dev_y), "mean", 2)
     assert float(seen.accuracy[1]) == float(z[14, 1] > z[14, 0])
     p = torch.softmax(z[7, :2], 0)
     assert float(seen.psi[1, 1, 0]) == pytest.approx(

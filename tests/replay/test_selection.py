@@ -10,8 +10,8 @@ from fcforge.replay.selection import (
     closeness,
     distances,
     even_split,
-    even_subset,
     farthest_first,
+    filled,
     mahalanobis,
     margin,
     reservoir,
@@ -127,12 +127,9 @@ def test_even_split_keeps_class_shares(patients):
     assert abs(int(y[held].sum()) - patients / 5) <= 1
 
 
-def test_even_subset_fills_with_empty_places():
-    y = torch.tensor([0, 1] * 10)
-    assert even_subset(torch.tensor([4, 5]), y, 4).tolist() == [4, 5, -1, -1]
-    some = even_subset(torch.arange(20), y, 8)
-    assert len(set(some.tolist())) == 8
-    assert int(y[some].sum()) == 4
+def test_rows_are_filled_up_to_a_multiple():
+    assert filled(torch.tensor([4, 5]), 4).tolist() == [4, 5, -1, -1]
+    assert filled(torch.arange(8), 4).tolist() == list(range(8))
 
 
 def test_reservoir_keeps_everybody_equally_often():

@@ -10,7 +10,7 @@ from fcforge.replay.bank import PoolName
 from fcforge.runner.bench import Bench
 from fcforge.sites import make_sites
 from fcforge.speed import one_thread
-from fcforge.types import Leaks, RunSpec, Site, Training
+from fcforge.types import FCBatch, Leaks, RunSpec, Site, Training
 from small_world import cohort, learner_spec, order, run_spec
 
 
@@ -47,6 +47,21 @@ def test_no_test_subject_is_on_the_bench_unless_the_leak_is_measured():
     rows = bench.view(first, leaky).leaked
     assert rows is not None
     assert torch.equal(bench.bank.fc(rows), first.test.fc)
+
+
+def test_a_leaky_generator_is_trained_on_four_fifths_of_the_whole_site():
+    first = site(order()[0])
+    spec = spec_of("forge")
+    _, _, strict = Bench().fit_generator(first, spec)
+    assert torch.equal(strict.fc, first.learning(with_val=True).fc)
+    leaky = replace(spec, leaks=Leaks(generator_sees_test=True))
+    _, _, seen = Bench().fit_generator(first, leaky)
+    everybody = FCBatch.concat([first.learning(with_val=True), first.test])
+    assert len(seen) == int(0.8 * len(everybody))
+    place = {fc.numpy().tobytes(): i for i, fc in enumerate(everybody.fc)}
+    places = [place[fc.numpy().tobytes()] for fc in seen.fc]
+    assert len(set(places)) == len(places)
+    assert max(places) >= len(strict)  # test subjects are among them
 
 
 def test_synthetic_subjects_need_a_generator_and_are_made_once():

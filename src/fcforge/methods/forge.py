@@ -15,6 +15,7 @@ the authors' code; every difference is a field.
 from dataclasses import dataclass, replace
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from fcforge.methods.base import (
@@ -25,10 +26,13 @@ from fcforge.methods.base import (
     Model,
     Params,
     Replay,
+    SiteView,
     cross_entropy,
 )
+from fcforge.methods.shared.penalty import teacher, with_teacher, without_teacher
 from fcforge.methods.shared.rehearsal import ReplayForward, both_batches
 from fcforge.methods.shared.synthetic import SyntheticMemory, seen_by
+from fcforge.models.base import Output
 from fcforge.replay.hcts import draw_slots
 from fcforge.settings import Size
 
@@ -47,6 +51,10 @@ class Forge(SyntheticMemory):
         at every step, or one after the other (authors' code).
     refresh : int
         Epochs between two choices. The authors' 80 give one or two per site: too few to learn.
+        The paper says "each round", taken as every epoch.
+    teach_current : bool
+        The network of the last site also teaches on the current subjects, with the weights of
+        logits and readout (the paper's Appendix A; its equations teach on replayed ones alone).
     **settings
         Those of the memory and its sampler, `fcforge.methods.shared.synthetic.SyntheticMemory`.
     """
@@ -54,6 +62,7 @@ class Forge(SyntheticMemory):
     replay: Size = 32
     forward: ReplayForward = "joint"
     refresh: Size = 5
+    teach_current: bool = False
 
     name = "forge"
     title = "FORGE"
@@ -63,7 +72,7 @@ class Forge(SyntheticMemory):
     @classmethod
     def paper(cls) -> Self:
         """The paper's text; the numbers it does not give are those of the authors' code."""
-        return replace(super().paper(), replay=64, forward="separate", refresh=80)
+        return replace(super().paper(), replay=64, forward="separate", refresh=1)
 
     @classmethod
     def official(cls) -> Self:
@@ -74,6 +83,19 @@ class Forge(SyntheticMemory):
     def replay_size(self) -> int:
         """Nothing is replayed when nothing is asked of it."""
         return self.replay if any(self.weights) else 0
+
+    def begin_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
+        """With `teach_current` the network so far becomes a teacher."""
+        lane = super().begin_site(model, lane, site, rng)
+        return with_teacher(lane) if self.teach_current and site.position else lane
+
+    def end_site(
+        self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
+    ) -> Lane:
+        """Drop the teacher: the network itself travels."""
+        return super().end_site(model, without_teacher(lane), site, rng)
 
     def wakes(self, epoch: int, epochs: int) -> bool:
         """Choose anew every `refresh` epochs, first before the first step at a site."""
@@ -100,6 +122,8 @@ class Forge(SyntheticMemory):
         remembered = self.remembered(then.logits, then.embedding, replay)
         if self.sum_sites:
             remembered = remembered * lane.state["replay.quota"].shape[0]
+        if old := teacher(lane):
+            remembered = remembered + self.taught(now, model.apply(*old, batch.inputs))
         return cross_entropy(now.logits, batch.y) + remembered + now.penalty, then.stats
 
     def remembered(self, logits: Tensor, embedding: Tensor, replay: Replay) -> Tensor:
@@ -109,8 +133,20 @@ class Forge(SyntheticMemory):
         terms = [(l2, logits, replay.logits)]
         if replay.embedding.shape[-1]:  # else readouts never change: the term is zero
             terms.append((l3, embedding, replay.embedding))
-        for weight, student, teacher in terms:
-            square = (student - teacher).square()
-            norm = square.mean(-1) if self.loss_form == "mean" else square.sum(-1)
+        for weight, student, taught in terms:
+            norm = self.distance(student, taught)
             total = total + weight * (replay.weight * norm).sum()
         return total
+
+    def taught(self, student: Output, frozen: Output) -> Tensor:
+        """What the last network's words on the current subjects add, subjects averaged."""
+        _, l2, l3 = self.weights
+        logits = self.distance(student.logits, frozen.logits).mean()
+        return l2 * logits + l3 * (
+            self.distance(student.embedding, frozen.embedding).mean()
+        )
+
+    def distance(self, student: Tensor, taught: Tensor) -> Tensor:
+        """Squared distance (n,) of what two networks say of subjects (n, d)."""
+        square = (student - taught).square()
+        return square.mean(-1) if self.loss_form == "mean" else square.sum(-1)

@@ -194,6 +194,7 @@ def look_at(
     candidates: Pair,
     dev: Pair,
     scaling: Scaling,
+    proxies: int,
     known: Pair | None = None,
 ) -> Look:
     """Contexts of all sites under the current network.
@@ -207,6 +208,8 @@ def look_at(
     dev : pair of Tensor of shape (T, D)
         Those of held-out subjects; row -1 marks an empty place.
     scaling : {"mean", "none"}
+    proxies : int
+        How many of the held-out subjects are synthetic; see `held_out`.
     known : pair of Tensor, optional
         The `spread` (T, C) and (T, C, C) of all sites, where readouts never change.
     """
@@ -218,7 +221,7 @@ def look_at(
     ):  # one site at a time: bounds the memory of many lanes
         out = forward(torch.cat([rows[t], dev_rows[t].clamp(min=0)]))
         logits, z = out.logits.float(), out.embedding.float()
-        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0)
+        accuracy, ce = held_out(logits[n:], dev_y[t], dev_rows[t] >= 0, proxies)
         near, far = (
             (known[0][t], known[1][t]) if known else spread(z[:n], y[t], scaling)
         )
@@ -228,13 +231,25 @@ def look_at(
     return Look(*(torch.stack(part) for part in zip(*seen, strict=True)))
 
 
-def held_out(logits: Tensor, y: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Accuracy and cross-entropy over the places that are filled."""
-    weight = there.float() / there.float().sum().clamp(min=1)
+def held_out(
+    logits: Tensor, y: Tensor, there: Tensor, proxies: int
+) -> tuple[Tensor, Tensor]:
+    """Accuracy and cross-entropy of one site over the places that are filled.
+
+    The first `proxies` places are synthetic. Under the leak `context_on_test` the site's whole
+    test part follows: accuracy is then of those, the cross-entropy (the reward) of the proxies,
+    as in the authors' code.
+    """
     right = (logits.argmax(-1) == y).float()
-    return (right * weight).sum(), (
-        F.cross_entropy(logits, y, reduction="none") * weight
-    ).sum()
+    context = slice(proxies, None) if y.shape[0] > proxies else slice(None)
+    ce = F.cross_entropy(logits[:proxies], y[:proxies], reduction="none")
+    return mean_over(right[context], there[context]), mean_over(ce, there[:proxies])
+
+
+def mean_over(values: Tensor, there: Tensor) -> Tensor:
+    """Mean of `values` (n,) over the places that are filled; 0 without any."""
+    weight = there.float() / there.float().sum().clamp(min=1)
+    return (values * weight).sum()
 
 
 # -- once per site, plain Python -----------------------------------------------------------------
@@ -256,11 +271,9 @@ def even_split(y: Tensor, held: int) -> tuple[Tensor, Tensor]:
     return order[~out], order[out]
 
 
-def even_subset(rows: Tensor, y: Tensor, size: int) -> Tensor:
-    """At most `size` of `rows` with their class shares; -1 fills up to `size`."""
-    if len(rows) > size:
-        rows = rows[even_split(y[rows], size)[1]]
-    return torch.cat([rows, rows.new_full((size - len(rows),), -1)])
+def filled(rows: Tensor, step: int) -> Tensor:
+    """Rows (n,) with empty places (-1) after them up to a multiple of `step`."""
+    return F.pad(rows, (0, -len(rows) % step), value=-1)
 
 
 def reservoir(

@@ -29,6 +29,7 @@ from fcforge.runner.store import SUBJECTS
 from fcforge.types import FCBatch, RunSpec, Site
 
 PUBLIC = "(public)"  # name of the pool of public people
+LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
 SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
 
 
@@ -282,12 +283,15 @@ def _asked(
 ) -> tuple[Generator, FCBatch, tuple[int, str, str]]:
     """Generator of a learner, the subjects it is fitted on, and the names of its seed.
 
-    Under the `generator_sees_test` leak the test subjects are added, as in the authors' code.
+    Under the `generator_sees_test` leak they are a random 80 % of the whole site, test subjects
+    and all, as in the authors' code.
     """
     if spec.learner.generator is None:
         raise ConfigError(f"learner '{spec.learner.title}' names no generator.")
+    names = (spec.seed, "generator", site.name)
     source = site.learning(with_val=spec.training.selection == "fixed")
     if spec.leaks.generator_sees_test:
-        source = FCBatch.concat([source, site.test])
-    names = (spec.seed, "generator", site.name)
+        everybody = FCBatch.concat([site.learning(with_val=True), site.test])
+        order = torch.randperm(len(everybody), generator=torch_rng(*names, "people"))
+        source = everybody.select(order[: int(LEAKED_SHARE * len(order))])
     return make_generator(spec.learner.generator, start), source, names

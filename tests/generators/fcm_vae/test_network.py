@@ -32,13 +32,40 @@ def test_latent_given_y_is_bayes_rule() -> None:
 
 
 def test_interaction_is_the_low_rank_form() -> None:
-    s = FCMVAE.paper(**SMALL)
+    s = FCMVAE.paper(hidden_factors=False, **SMALL)
     p = net.init(5, 2, s, torch_rng(0))
     z = torch.randn(3, 8, generator=torch_rng(1))
     omega = net.interaction(p, z, 5, s)
     u = (z[1] @ p["factors.weight"].T + p["factors.bias"]).view(5, s.rank)
     by_hand = sum(p["alpha"][r] * u[0, r] * u[2, r] for r in range(s.rank))
     assert omega[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)  # edge (0, 2)
+
+
+def test_the_papers_factors_are_not_linear_in_z() -> None:
+    """U(z) = W gelu(V z + c) + b, as one hidden layer; the authors' is linear."""
+    s = FCMVAE.paper(**SMALL)
+    p = net.init(5, 2, s, torch_rng(0))
+    z = torch.randn(2, 8, generator=torch_rng(1))
+    hidden = z @ p["factors_hidden.weight"].T + p["factors_hidden.bias"]
+    hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
+    u = (hidden @ p["factors.weight"].T + p["factors.bias"]).view(2, 5, s.rank)
+    by_hand = (p["alpha"] * u[1, 0] * u[1, 2]).sum()
+    found = net.interaction(p, z, 5, s)
+    assert found[1, 1].item() == pytest.approx(by_hand.item(), abs=1e-6)
+    assert "factors_hidden.weight" not in net.init(
+        5, 2, FCMVAE.authors(**SMALL), torch_rng(0)
+    )
+
+
+def test_spectral_weights_start_as_the_authors_draw_them() -> None:
+    """xavier_uniform_ of (4, 16, 64): bound sqrt(6 / (64 (16 + 4))), 3.65 times below 1/4."""
+    authors, paper = (
+        net.init(5, 2, s, torch_rng(0))["layer0.spectral.weight"]
+        for s in (FCMVAE.authors(), FCMVAE.paper())
+    )
+    bound = math.sqrt(6 / 1280)
+    assert 0.95 * bound < float(authors.abs().max()) <= bound
+    assert float(paper.abs().max() / authors.abs().max()) == pytest.approx(3.65, 0.05)
 
 
 def odd_share(s) -> float:
@@ -153,7 +180,10 @@ def test_attention_of_one_head_by_hand() -> None:
     ("preset", "places"),
     [
         ("paper", {"out": (4, 12, 16), "ff2": (4, 12, 16)}),
-        ("authors", {"attention": (4, 4, 12, 12), "hidden": (4, 12, 16)}),
+        (
+            "authors",
+            {"attention": (4, 4, 12, 12), "hidden": (4, 12, 16), "ff2": (4, 12, 16)},
+        ),
     ],
 )
 def test_dropout_is_where_the_preset_says(preset, places) -> None:
@@ -176,10 +206,9 @@ def test_dropping_nothing_only_scales(small_site) -> None:
         k: torch.ones_like(m)
         for k, m in net.dropout_masks(2, 12, s, torch_rng(1)).items()
     }
-    doubled = {
-        k: 2 * v if k.endswith(("ff2.weight", ".out.weight")) else v
-        for k, v in p.items()
-    }
+    # attention and the feed-forward part's output once, its hidden layer once more
+    times = {"out.weight": 2, "ff2.bias": 2, "ff2.weight": 4}
+    doubled = {k: times.get(k.partition(".")[2], 1) * v for k, v in p.items()}
     torch.testing.assert_close(
         net.encode(p, inputs, s, ones)[0],
         net.encode(doubled, inputs, s)[0],

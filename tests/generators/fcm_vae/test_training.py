@@ -84,9 +84,8 @@ def batch_of_one(s, y: int = 1) -> dict[str, torch.Tensor]:
 
 
 def test_the_paper_elbo_of_three_rois_by_hand() -> None:
-    s = FCMVAE.paper(
-        d_model=2, heads=1, d_ff=2, layers=1, k_pe=1, d_z=2, rank=4, dropout=0.0
-    )
+    tiny = {"d_model": 2, "heads": 1, "d_ff": 2, "layers": 1, "k_pe": 1, "d_z": 2}
+    s = FCMVAE.paper(**tiny, rank=4, dropout=0.0, hidden_factors=False)
     noise = torch.tensor([[1.0, 0.0]])
     loss, parts = negative_elbo(still_life(s), batch_of_one(s), noise, {}, s, s.beta)
     z0 = 0.5 + 1.0

@@ -7,6 +7,7 @@ from forge_world import SITES, TRAINING, VARIANTS, World, learner, subjects
 from fcforge.engine import Job, learn_site, start_lane
 from fcforge.errors import SealedError
 from fcforge.methods.forge import Forge
+from fcforge.methods.shared.synthetic import LEAKED
 from fcforge.replay.bank import PoolName
 
 
@@ -101,7 +102,9 @@ def test_refresh_happens_every_so_many_epochs():
     assert not Forge(sampling="reservoir").wakes(0, 8)
     assert not Forge(l1=0, l2=0, l3=0).wakes(0, 8)
     literal = Forge.paper()
-    assert [e for e in range(100) if literal.wakes(e, 100)] == [0, 80]
+    assert all(literal.wakes(e, 100) for e in range(100))  # "at each round"
+    code = Forge.official()
+    assert [e for e in range(100) if code.wakes(e, 100)] == [0, 80]
 
 
 def test_rewards_arrive_only_for_sites_that_were_replayed():
@@ -119,14 +122,25 @@ def test_contexts_come_from_test_subjects_only_under_the_leak():
     leaky = view.__class__(
         "A", 0, world.bank, view.train, view.val, view.synthesise, test
     )
-    for site, expected in ((leaky, [*test.tolist(), -1, -1]), (view, None)):
+    held = {}
+    for kind, site in (("leaky", leaky), ("strict", view)):
         job = Job(start_lane(chosen, 0), site, 0, ("A",))
         (lane,) = learn_site(chosen, [job], world.bank, TRAINING)
-        held = lane.state["dev.row"].tolist()
-        assert len(world.bank.real_rows(lane.state["dev.row"])) == (
-            4 if expected else 0
-        )
-        assert held == expected if expected else not set(held) & set(test.tolist())
+        held[kind] = lane.state["dev.row"].tolist()
+    empty = LEAKED - len(test)
+    assert held["leaky"] == [*held["strict"], *test.tolist(), *[-1] * empty]
+    assert len(held["strict"]) == 6  # synthetic, with the leak and without
+    assert not len(world.bank.real_rows(torch.tensor(held["strict"])))
+
+
+def test_larger_test_parts_widen_the_places_of_smaller_ones():
+    method = learner().method
+    state = {"replay.quota": torch.tensor([4])}
+    state |= {"dev.row": torch.tensor([5, 6]), "dev.y": torch.tensor([0, 1])}
+    entry = {"dev.row": torch.tensor([7, 8, 9]), "dev.y": torch.tensor([1, 1, 1])}
+    found = method._joined(state, entry)
+    assert found["dev.row"].tolist() == [5, 6, -1, 7, 8, 9]
+    assert found["dev.y"].tolist() == [0, 1, 0, 1, 1, 1]
 
 
 def test_shapes_depend_on_the_number_of_sites_alone():

@@ -86,13 +86,26 @@ def init(rois: int, n_classes: int, s: VAESettings, rng: RNG) -> Params:
         dense(f"{name}.ff1", d, s.d_ff)
         dense(f"{name}.ff2", s.d_ff, d)
         dense(f"{name}.spectral", s.k_pe, d, bias=False)
+        if s.xavier_spectral:
+            p[f"{name}.spectral.weight"] *= _xavier_ratio(s)
     norm_init(p, "readout.norm", d)
     for name, n_out in (("readout", d), ("mu", s.d_z), ("log_var", s.d_z)):
         dense(name, d, n_out)
-    dense("factors", s.d_z, rois * s.rank)
+    if s.hidden_factors:
+        dense("factors_hidden", s.d_z, s.d_ff)
+    dense("factors", s.d_ff if s.hidden_factors else s.d_z, rois * s.rank)
     _init_decoder(p, rois, n_classes, s, rng)
     dense("head", s.d_z, 1)
     return p | {"log_sigma_y": torch.tensor(0.25).log()}
+
+
+def _xavier_ratio(s: VAESettings) -> float:
+    """Bound of `xavier_uniform_` on a (heads, k, d_head) tensor over that of a linear map.
+
+    torch takes d_head as the size of a kernel: the bound is sqrt(6 / (d_head (k + heads))).
+    """
+    d_head = s.d_model // s.heads
+    return math.sqrt(6 * s.k_pe / (d_head * (s.k_pe + s.heads)))
 
 
 def _init_decoder(
@@ -158,12 +171,16 @@ def dropout_masks(n: int, rois: int, s: VAESettings, rng: RNG) -> dict[str, Tens
     """What dropout keeps in one training step, by place; empty without dropout."""
     if s.dropout == 0.0:
         return {}
-    inside = {"attention": (n, s.heads, rois, rois), "hidden": (n, rois, s.d_ff)}
-    branches = dict.fromkeys(("out", "ff2"), (n, rois, s.d_model))
+    branch = (n, rois, s.d_model)
+    if s.dropout_at == "inside":
+        attention = (n, s.heads, rois, rois)
+        places = {"attention": attention, "hidden": (n, rois, s.d_ff), "ff2": branch}
+    else:
+        places = {"out": branch, "ff2": branch}
     return {
         f"layer{layer}.{place}": uniform(*shape, rng=rng) >= s.dropout
         for layer in range(s.layers)
-        for place, shape in (inside if s.dropout_at == "inside" else branches).items()
+        for place, shape in places.items()
     }
 
 
@@ -199,6 +216,8 @@ def encode(
 
 def interaction(p: Params, z: Tensor, rois: int, s: VAESettings) -> Tensor:
     """omega_e(z) = sum_r alpha_r U_ur(z) U_vr(z) for every edge, (n, p); eq. psi."""
+    if s.hidden_factors:
+        z = torch.nn.functional.gelu(linear(p, "factors_hidden", z))
     u = linear(p, "factors", z).view(z.shape[0], rois, s.rank)
     if s.unit_factors:
         u = torch.nn.functional.normalize(u, dim=-1)

@@ -44,9 +44,12 @@ PAPER: dict[str, Any] = {
     "variance_match": False,
     "mean_match": False,
     "degree_share": False,
+    "hidden_factors": True,
 }
 AUTHORS: dict[str, Any] = {
     **PAPER,
+    "hidden_factors": False,
+    "xavier_spectral": True,
     "learnt_bias_gain": True,
     "self_loop": True,
     "skip_components": False,
@@ -83,12 +86,15 @@ class VAESettings(Checked):
     degree_share
         The degree among the node features as a share of all ROIs, or as it is.
     dropout_at
-        Dropout of the two branches' outputs ("branches"), or of attention weights and the hidden
-        layer of the feed-forward part ("inside", authors).
+        Dropout of the two branches' outputs ("branches"), or of attention weights and of the
+        hidden layer and the output of the feed-forward part ("inside", authors).
     attention_bias
         Biases of queries, keys, values and of the attention's output.
     drawn_biases
         Biases start as torch.nn.Linear draws them (authors), or at 0.
+    xavier_spectral
+        W^phi of the spectral bias starts as torch.nn.init.xavier_uniform_ draws all heads' as one
+        tensor (authors: 3.65 times narrower at their sizes), or as any other linear map.
     bound_log_var
         Log variances of q(z | FC) are kept in [-8, 4].
     learnt_bias_gain
@@ -101,6 +107,9 @@ class VAESettings(Checked):
         Readout LayerNorm, Linear, ELU (authors) or Linear.
     unit_factors
         Rows of U(z) scaled to length 1 (authors): bounds the effect of z.
+    hidden_factors
+        U(z) by one hidden layer of `d_ff` units and GELU (the paper's nonlinear g_r, whose form it
+        does not give), or linear in z (authors).
     odd_decoder
         Start U(z) at a random offset so that a shift of z moves edges to first order; with the
         paper's start the decoder is an even function of z.
@@ -159,12 +168,14 @@ class VAESettings(Checked):
     dropout_at: Literal["branches", "inside"] = "branches"
     attention_bias: bool = True
     drawn_biases: bool = False
+    xavier_spectral: bool = False
     bound_log_var: bool = True
     learnt_bias_gain: bool = False
     self_loop: bool = False
     skip_components: bool = True
     rich_readout: bool = False
     unit_factors: bool = False
+    hidden_factors: bool = False
     odd_decoder: bool = True
     coordinates: Literal["fisher", "off_log"] = "off_log"
     likelihood: Literal["poisson", "gaussian"] = "gaussian"

@@ -180,16 +180,18 @@ class Taught(Method):
         self, model: Model, lane: Lane, site: SiteView, rng: torch.Generator
     ) -> Lane:
         """Drop the teacher: only the latest network is kept, and that is the lane's own."""
-        ended = super().end_site(model, lane, site, rng)
-        return ended._replace(
-            state=without(ended.state, "teacher_params", "teacher_stats")
-        )
+        return without_teacher(super().end_site(model, lane, site, rng))
 
 
 def with_teacher(lane: Lane) -> Lane:
     """Lane that holds its present network as the teacher."""
     frozen = named("teacher_params", lane.params) | named("teacher_stats", lane.stats)
     return lane._replace(state={**lane.state, **frozen})
+
+
+def without_teacher(lane: Lane) -> Lane:
+    """Lane without the teacher."""
+    return lane._replace(state=without(lane.state, "teacher_params", "teacher_stats"))
 
 
 def teacher(lane: Lane) -> tuple[Params, Params] | None:

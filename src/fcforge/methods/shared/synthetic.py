@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fcforge.methods.base import Declared, Lane, Method, SiteView, State, alike
 from fcforge.models.base import Inputs, Model, Output, gather
@@ -35,6 +36,7 @@ LAMBDAS = {  # of the paper, chosen per dataset: replay, logits, readout
     "official": (0.10, 0.40, 0.30),  # of the authors' code, for ASD
 }
 
+LEAKED = 64  # places for test subjects of a site are a multiple of this: lanes stack
 SPREAD = ("spread.closeness", "spread.distance")  # in a state while a site is learned
 
 
@@ -55,9 +57,9 @@ class SyntheticMemory(Method):
         C, synthetic subjects stored per site, of which K are chosen. With the authors' sizes
         K is more than 85 % of all candidates and there is nothing to choose.
     dev : int
-        D, further synthetic subjects per site on which the sampler measures forgetting. The
-        paper measures it on past sites' real test subjects; that leak is a switch of the run
-        (`context_on_test`).
+        D, further synthetic subjects per site on which the sampler measures forgetting and
+        rewards. The paper measures forgetting on past sites' real test subjects; that leak is a
+        switch of the run (`context_on_test`), the reward stays on the synthetic ones.
     sampling : {"hcts", "uniform", "reservoir"}
         "uniform": equal quotas, random subjects, on the same schedule (the ablation without
         HCTS). "reservoir": K subjects in all, the other candidates are thrown away, as a
@@ -161,7 +163,8 @@ class SyntheticMemory(Method):
     def _spread(self, model: Model, lane: Lane, site: SiteView) -> State:
         """The `selection.spread` of all sites; shared by all lanes, dropped when a site ends."""
         state = lane.state
-        chosen = self.chooses and self.sampling == "hcts" and len(state["dev.row"])
+        n_sites = len(state["replay.quota"])
+        chosen = self.chooses and self.sampling == "hcts" and n_sites
         if model.learns_readout or not chosen:
             return {}
         bank, scaling = site.bank, self.sampler.closeness
@@ -174,7 +177,7 @@ class SyntheticMemory(Method):
             bank.once(
                 (model, scaling, rows.cpu().numpy().tobytes()), partial(look, rows, y)
             )
-            for rows, y in zip(*by_site(state, "memory", self.candidates), strict=True)
+            for rows, y in zip(*by_site(state, "memory", n_sites), strict=True)
         ]
         return {
             k: torch.stack(v)
@@ -187,10 +190,7 @@ class SyntheticMemory(Method):
         """Store the site's synthetic subjects with what the network now says of them."""
         n_sites = len(lane.state["replay.quota"])
         state = {k: v for k, v in lane.state.items() if k not in SPREAD}
-        state |= {
-            k: torch.cat([state[k], v])
-            for k, v in self._entry(model, lane, site).items()
-        }
+        state = self._joined(state, self._entry(model, lane, site))
         inputs = site.bank.inputs(model)  # the bank has the synthetic subjects only now
         if self.sampling == "hcts":
             state |= self._open_arm(model, lane, state, inputs)
@@ -226,24 +226,32 @@ class SyntheticMemory(Method):
             "memory.site": torch.full_like(kept, len(lane.state["replay.quota"])),
         }
         if self.sampling == "hcts":
-            dev = (
-                held
-                if site.leaked is None
-                else selection.even_subset(site.leaked, y, self.dev)
-            )
-            entry |= {"dev.row": dev, "dev.y": torch.where(dev >= 0, y[dev], 0)}
+            if site.leaked is not None:
+                held = torch.cat([held, selection.filled(site.leaked, LEAKED)])
+            entry |= {"dev.row": held, "dev.y": torch.where(held >= 0, y[held], 0)}
         return entry
+
+    def _joined(self, state: State, entry: State) -> State:
+        """State with one more site's entry; held-out places are filled up to one number."""
+        n_sites = len(state["replay.quota"])
+        found = {k: torch.cat([state[k], v]) for k, v in entry.items()}
+        for key, empty in (("dev.row", -1), ("dev.y", 0)):
+            if n_sites and key in entry:
+                sites = [*state[key].chunk(n_sites), entry[key]]
+                found[key] = pad_sequence(sites, True, empty).flatten()
+        return state | found
 
     def _open_arm(
         self, model: Model, lane: Lane, state: State, inputs: Inputs
     ) -> State:
         """One more arm; the best accuracies so far are those at the ends of sites."""
         accuracy = []
-        for rows, y in zip(*by_site(state, "dev", self.dev), strict=True):
+        dev = by_site(state, "dev", len(state["hcts.best"]) + 1)
+        for rows, y in zip(*dev, strict=True):
             logits, _ = teach(
                 model, lane.params, lane.stats, gather(inputs, rows.clamp(min=0))
             )
-            accuracy.append(selection.held_out(logits, y, rows >= 0)[0])
+            accuracy.append(selection.held_out(logits, y, rows >= 0, self.dev)[0])
         now = torch.stack(accuracy)
         best = torch.maximum(state["hcts.best"], now[:-1])
         return self.sampler.add_site({**state, "hcts.best": best}, now[-1])
@@ -285,13 +293,14 @@ class SyntheticMemory(Method):
                 uniform(key, (n_sites, self.candidates)), self.memory, self.sampler
             )
             return lane._replace(state={**state, **self._active(choice)})
-        candidates, dev = (
-            by_site(state, "memory", self.candidates),
-            by_site(state, "dev", self.dev),
-        )
         known = (state[SPREAD[0]], state[SPREAD[1]]) if SPREAD[0] in state else None
         look = selection.look_at(
-            forward, candidates, dev, self.sampler.closeness, known
+            forward,
+            by_site(state, "memory", n_sites),
+            by_site(state, "dev", n_sites),
+            self.sampler.closeness,
+            self.dev,
+            known,
         )
         state, choice = self.sampler.refresh(state, look, key, self.memory)
         return lane._replace(state={**state, **self._active(choice)})
@@ -315,6 +324,7 @@ def seen_by(model: Model, lane: Lane, bank: Inputs) -> Callable[[Tensor], Output
     return lambda rows: model.apply(lane.params, lane.stats, gather(bank, rows))
 
 
-def by_site(state: State, what: str, n: int) -> tuple[Tensor, Tensor]:
-    """Rows and diagnoses (T, n) of the n subjects that each site has in a part of the state."""
-    return state[f"{what}.row"].reshape(-1, n), state[f"{what}.y"].reshape(-1, n)
+def by_site(state: State, what: str, sites: int) -> tuple[Tensor, Tensor]:
+    """Rows and diagnoses (T, n) of the subjects that each site has in a part of the state."""
+    rows, y = state[f"{what}.row"], state[f"{what}.y"]
+    return rows.reshape(sites, -1), y.reshape(sites, -1)
