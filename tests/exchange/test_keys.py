@@ -11,7 +11,6 @@ from fcforge.exchange.keys import (
     Keyring,
     Trust,
     fits,
-    key_fault,
     keyring_file,
     public_hex,
     read_keyring,
@@ -20,6 +19,7 @@ from fcforge.exchange.keys import (
     write_keyring,
     write_keys,
 )
+from fcforge.exchange.schema import key_fault
 
 A = "a" * 62 + "0a"
 B = "b" * 62 + "0b"

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from fcforge.errors import ConfigError, ExchangeError, at, unknown_name
 from fcforge.exchange.names import lookalike, site_name
+from fcforge.exchange.schema import key_fault, now
 from fcforge.reading import read_plain
 from fcforge.settings import read_json
 from fcforge.writing import write_bytes
@@ -33,29 +33,6 @@ PLACE = "FCFORGE_KEYRING"
 FORMAT = "fcforge-keyring"
 MAX_PEM = 1 << 14  # bytes
 MAX_KEYRING = 1 << 22
-
-# Ed25519: the field's prime, and the y coordinate of a point of order eight. Under a key of small
-# order one signature fits every message.
-_PRIME = 2**255 - 19
-_ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
-_SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
-
-
-def now() -> str:
-    """UTC to the second, as every file of an exchange writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def key_fault(key: str) -> str:
-    """Why 64 digits are not an Ed25519 public key in its one spelling; empty if they are."""
-    if not re.fullmatch("[0-9a-f]{64}", key):
-        return "is not 64 lower-case hex digits"
-    height = int.from_bytes(bytes.fromhex(key), "little") & (2**255 - 1)
-    if height >= _PRIME:
-        return "is not in its one spelling (y is beyond the field)"
-    return (
-        "is of small order: anybody can sign for it" if height in _SMALL_ORDER else ""
-    )
 
 
 def public_hex(key: Ed25519PrivateKey | None) -> str:

@@ -112,9 +112,10 @@ class Policy(Closed):
                     do="Choose an epsilon, or ask the start's maker to allow exact sums.",
                 )
             return
-        if epsilon > self.max_epsilon or delta > self.max_delta:
+        # a budget that is no number fits no comparison
+        if not (0 < epsilon <= self.max_epsilon and 0 < delta <= self.max_delta):
             raise ConfigError(
-                f"epsilon {epsilon:g} and delta {delta:g} are more than the policy's "
+                f"epsilon {epsilon:g} and delta {delta:g} are not within the policy's "
                 f"{self.max_epsilon:g} and {self.max_delta:g} per person.",
                 do="Choose less; what a person spends adds up over releases.",
             )

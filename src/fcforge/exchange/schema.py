@@ -21,7 +21,9 @@ from pydantic import (
 )
 
 from fcforge.errors import ExchangeError
+from fcforge.exchange import names
 
+HEX = "[0-9a-f]"
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 LAST_YEAR = 2100
 CURVE = 2**255 - 19
@@ -65,11 +67,27 @@ def _real_time(text: str) -> str:
     return text
 
 
-def _strong_key(text: str) -> str:
-    y = int.from_bytes(bytes.fromhex(text), "little") % 2**255
-    if y >= CURVE or y in SMALL_ORDER:
-        raise ValueError("is a weak key, under which anybody can sign anything")
-    return text
+def key_fault(key: str) -> str:
+    """Why a text is not an Ed25519 public key in its one spelling; empty where it is."""
+    if not re.fullmatch(HEX + "{64}", key):
+        return "is not 64 lower-case hex digits"
+    y = int.from_bytes(bytes.fromhex(key), "little") % 2**255
+    if y >= CURVE:
+        return "is not in its one spelling (y is beyond the field)"
+    if y in SMALL_ORDER:
+        return "is a weak key of small order, under which anybody can sign anything"
+    return ""
+
+
+def without(fault: Callable[[str], str]) -> AfterValidator:
+    """Texts of which a function finds no fault."""
+
+    def check(text: str) -> str:
+        if why := fault(text):
+            raise ValueError(why)
+        return text
+
+    return AfterValidator(check)
 
 
 def _printable(text: str) -> str:
@@ -78,11 +96,8 @@ def _printable(text: str) -> str:
     return text
 
 
-HEX = "[0-9a-f]"
 Sha256 = Annotated[str, matching(HEX + "{64}", "a SHA-256")]
-PublicKey = Annotated[
-    str, matching(HEX + "{64}", "a public key"), AfterValidator(_strong_key)
-]
+PublicKey = Annotated[str, without(key_fault)]
 EncryptionKey = Annotated[str, matching(HEX + "{64}", "an encryption key")]
 Signature = Annotated[str, matching(HEX + "{128}", "a signature")]
 Time = Annotated[
@@ -93,7 +108,7 @@ Time = Annotated[
 Version = Annotated[str, matching(r"[0-9A-Za-z.+-]{1,40}", "a version")]
 Text = Annotated[str, Field(max_length=200), AfterValidator(_printable)]
 Name = Annotated[str, Field(min_length=1, max_length=80), AfterValidator(_printable)]
-SiteName = Annotated[Name, matching(r"\S(.*\S)?", "a name without spaces at its ends")]
+SiteName = Annotated[str, without(names.fault)]
 # whole numbers, or one over another: exact where a float is not
 Rational = Annotated[
     str, matching(r"(0|[1-9]\d{0,39})(/[1-9]\d{0,39})?", "an exact fraction")

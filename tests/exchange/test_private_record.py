@@ -1,0 +1,264 @@
+"""What stays at home: receipts prove the people, budgets add up, and nothing is half done."""
+
+import errno
+import multiprocessing
+import os
+import stat
+
+import numpy as np
+import pytest
+from people_at_home import PEOPLE, receipt
+
+from fcforge.errors import ConfigError, DataError, ExchangeError
+from fcforge.exchange import private_record
+from fcforge.exchange.policy import Policy
+from fcforge.exchange.private_record import PrivateRecord, Spent, default_place
+from fcforge.exchange.receipts import Threshold
+
+POLICY = Policy(max_epsilon=3.0, max_delta=1e-5, exact_allowed=True)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return tmp_path / "fcforge.private"
+
+
+# -- the budget register -------------------------------------------------------------------------
+def test_epsilon_and_delta_add_up_whatever_the_site_is_called(place):
+    with PrivateRecord.open(place) as private:
+        assert private.require_room(PEOPLE, 1.0, 1e-6, POLICY) == Spent(1.0, 1e-6)
+        private.publish(receipt(), {})
+        private.publish(receipt(PEOPLE[:2], 0.5, 2e-6, "NYU_B"), {})
+        assert private.spent(PEOPLE)[1:3] == [Spent(1.5, 3e-6), Spent(1.0, 1e-6)]
+        with pytest.raises(ConfigError, match="6 of these 6 people") as told:
+            private.require_room(PEOPLE, 1.0, 1e-6, POLICY)
+        assert told.value.where == str(place)
+        total = private.require_room(PEOPLE, 1.0, 1e-6, POLICY, again=True)
+        assert total == Spent(2.5, 4e-6)
+        alone = private.require_room(PEOPLE[2:], 1.0, 1e-6, POLICY, again=True)
+        assert alone == Spent(2.0, 2e-6)
+    assert [r.site for r in PrivateRecord.read(place).receipts] == ["NYU", "NYU_B"]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        (2.1, 1e-6),
+        (1.0, 9.5e-6),
+        (1.0, 0.99),
+        (np.nan, 1e-6),
+        (1.0, np.nan),
+        (0.0, 1e-6),
+    ],
+)
+def test_the_policy_is_a_hard_cap(place, epsilon, delta):
+    with PrivateRecord.open(place) as private:
+        private.publish(receipt(), {})
+        with pytest.raises(ConfigError, match="not within the policy's 3 and 1e-05"):
+            private.require_room(PEOPLE, epsilon, delta, POLICY, again=True)
+
+
+def test_nothing_is_promised_to_people_given_without_noise(place):
+    with PrivateRecord.open(place) as private:
+        assert private.require_room(PEOPLE, None, 0.0, POLICY).exact
+        private.publish(receipt(epsilon=None, delta=0.0), {})
+        with pytest.raises(ConfigError, match="6 of these people were given without"):
+            private.require_room(PEOPLE, 1.0, 1e-6, POLICY, again=True)
+        assert private.require_room(PEOPLE, None, 0.0, POLICY, again=True).exact
+        with pytest.raises(ConfigError, match="without noise"):
+            private.require_room(PEOPLE, None, 0.0, Policy(), again=True)
+
+
+def test_what_never_became_part_of_a_sum_costs_nothing(place):
+    late = receipt(round="spring")
+    with PrivateRecord.open(place) as private:
+        private.publish(late, {})
+        void = [late.commitment]
+        assert private.require_room(PEOPLE, 1.0, 1e-6, POLICY, void=void).epsilon == 1
+        with pytest.raises(ConfigError, match="given before"):
+            private.require_room(PEOPLE, 1.0, 1e-6, POLICY)
+
+
+def test_the_receipt_of_a_record(place):
+    with PrivateRecord.open(place) as private:
+        kept = receipt()
+        private.publish(kept, {})
+        assert private.receipt_for(kept.commitment, "it") == kept
+        with pytest.raises(DataError, match="no receipt for it") as told:
+            private.receipt_for("a" * 64, "it")
+        assert told.value.where == str(place)
+
+
+# -- thresholds ----------------------------------------------------------------------------------
+def test_the_last_threshold_counts(place):
+    said = {"slope": 1.0, "people": 9, "exchange": "a" * 64, "site": "NYU"}
+    with PrivateRecord.open(place) as private:
+        assert private.threshold is None
+        private.fit(Threshold(intercept=0.5, **said))
+        private.fit(Threshold(intercept=-1.0, **said))
+    assert PrivateRecord.read(place).threshold.intercept == -1.0
+
+
+# -- the file ------------------------------------------------------------------------------------
+def test_it_is_private_and_one_for_all_data_of_a_folder(place, tmp_path):
+    assert default_place(tmp_path / "nyu.npz") == default_place(tmp_path) == place
+    with PrivateRecord.open(place):
+        pass
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def hold(place, ready, go_on):
+    with PrivateRecord.open(place):
+        ready.set()
+        go_on.wait(30)
+
+
+def test_two_at_once_are_refused_and_looking_is_not(place):
+    fork = multiprocessing.get_context("fork")
+    ready, go_on = fork.Event(), fork.Event()
+    other = fork.Process(target=hold, args=(place, ready, go_on))
+    other.start()
+    assert ready.wait(30)
+    with (
+        pytest.raises(DataError, match="in use by another") as told,
+        PrivateRecord.open(place),
+    ):
+        pass
+    assert told.value.where == str(place)
+    assert PrivateRecord.read(place).receipts == ()
+    go_on.set()
+    other.join()
+    with PrivateRecord.open(place):
+        pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x",
+        "{}\n",
+        '{"kind":"threshold"}\n',
+        '{"kind":"fcforge-private","version":2}\n',
+        '{"kind":"fcforge-private","version":1,"more":0}\n',
+        '{"kind":"fcforge-private","version":1}\n\n',
+    ],
+)
+def test_what_is_not_a_private_record_is_told_and_stays(text, place):
+    place.write_text(text)
+    for use in (PrivateRecord.read, lambda p: PrivateRecord.open(p).__enter__()):
+        with pytest.raises(ExchangeError) as told:
+            use(place)
+        assert str(place) in told.value.where
+        assert place.read_text() == text
+
+
+def test_a_damaged_receipt_is_not_taken_for_none(place):
+    with PrivateRecord.open(place) as private:
+        private.publish(receipt(), {})
+    whole = place.read_bytes()
+    for old, new in ((b'"p0"', b'"p9"x'), (b'"epsilon":1.0', b'"epsilon":-1.0')):
+        place.write_bytes(whole.replace(old, new))
+        with pytest.raises(ExchangeError, match="line 3"):
+            PrivateRecord.read(place)
+    os.mkfifo(place.with_name("pipe"))
+    with pytest.raises(DataError, match="regular file"):
+        PrivateRecord.read(place.with_name("pipe"))
+    with pytest.raises(DataError, match="No such file"):
+        PrivateRecord.read(place.with_name("none"))
+
+
+# -- both or neither -----------------------------------------------------------------------------
+class Killed(BaseException):
+    """Nothing is cleaned up after it, as after kill -9."""
+
+
+STEPS = ("open", "write", "fsync", "replace", "ftruncate")
+
+
+def stopping(monkeypatch, at, what):
+    """Let the `at`-th call that touches the disk fail with `what`; how many there were."""
+    calls = []
+    for name in STEPS:
+        real = getattr(os, name)
+
+        def step(*given, real=real, **named):
+            calls.append(real.__name__)
+            if len(calls) == at:
+                raise what
+            return real(*given, **named)
+
+        monkeypatch.setattr(private_record.os, name, step)
+    return calls
+
+
+def give(place, outs, kept):
+    with PrivateRecord.open(place) as private:
+        private.publish(kept, {out: out.name.encode() * 9 for out in outs})
+
+
+def killed_at(at, folder, monkeypatch, what):
+    place = folder / "fcforge.private"
+    outs = [folder / "nyu.exchange", folder / "nyu.share"]
+    kept = receipt()
+    with monkeypatch.context() as patch:
+        calls = stopping(patch, at, what)
+        try:
+            give(place, outs, kept)
+        except (Killed, ExchangeError, DataError) as error:
+            return place, outs, len(calls) < at, error
+    return place, outs, True, None
+
+
+def agreement(place, outs):
+    """Whether people were charged, having looked that all files are there or none is."""
+    with PrivateRecord.open(place) as private:
+        charged = bool(private.receipts)
+    files = {p.name for p in place.parent.iterdir()}
+    assert files == {place.name, *(out.name for out in outs if charged)}
+    for out in outs if charged else ():
+        assert out.read_bytes() == out.name.encode() * 9
+        assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    return charged
+
+
+def test_killed_at_every_moment_register_and_files_agree(tmp_path, monkeypatch):
+    charged = []
+    for at in range(1, 100):
+        (tmp_path / str(at)).mkdir()
+        place, outs, done, _ = killed_at(at, tmp_path / str(at), monkeypatch, Killed())
+        charged.append(agreement(place, outs))
+        if done:
+            break
+    assert done
+    assert charged == sorted(charged)  # first never, then always
+    assert charged.count(False) > 4
+    assert charged.count(True) > 3
+
+
+def test_a_full_disk_charges_nobody_and_says_so(tmp_path, monkeypatch):
+    for at in range(1, 100):
+        (tmp_path / str(at)).mkdir()
+        full = OSError(errno.ENOSPC, "No space left on device")
+        place, outs, done, told = killed_at(at, tmp_path / str(at), monkeypatch, full)
+        charged = agreement(place, outs)
+        if done:
+            break
+        assert told is not None
+        assert "No space left" in str(told)
+        if charged:
+            assert "people were charged" in told.do
+    assert done
+    assert charged
+
+
+def test_the_next_command_says_what_it_finished(tmp_path, monkeypatch):
+    place, out = tmp_path / "fcforge.private", tmp_path / "nyu.exchange"
+    with monkeypatch.context() as patch:
+        patch.delattr(private_record, "_name")
+        with pytest.raises(NameError):
+            give(place, [out], receipt())
+    assert not out.exists()
+    with PrivateRecord.open(place) as private:
+        assert private.finished == [out]
+    with PrivateRecord.open(place) as private:
+        assert private.finished == []
