@@ -283,7 +283,7 @@ def spearman(name: str, found: Found) -> str:
         found[name].rows,
     )
     both = [
-        (mine[k].estimates["aaa"].mean, aaa)
+        (mine[k].estimates["aaa"].value, aaa)
         for k, (aaa, _) in printed.items()
         if k in mine
     ]
@@ -369,9 +369,9 @@ def numbers(
 
 
 def _cell(e: Estimate, interval: bool) -> str:
-    if not math.isfinite(e.mean):
+    if not math.isfinite(e.value):
         return ""
-    return with_interval(e.mean, e.low, e.high) if interval else number(e.mean)
+    return with_interval(e.value, e.low, e.high) if interval else number(e.value)
 
 
 def _compared(d: Comparison | None) -> list[str]:
@@ -455,7 +455,9 @@ def _judged(found: Any | None) -> str:
         return ""
     flat = found.high - found.low < 0.0005
     return (
-        number(found.mean) if flat else with_interval(found.mean, found.low, found.high)
+        number(found.value)
+        if flat
+        else with_interval(found.value, found.low, found.high)
     )
 
 

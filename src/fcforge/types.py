@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,20 @@ from fcforge.settings import (
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its 95 % interval (NaN without one), and the SD over site orders where known."""
+
+    value: float
+    low: float
+    high: float
+    sd_orders: float = math.nan
+
+    def to_json(self) -> list[float]:
+        """Value, low, high, four digits each."""
+        return [round(float(v), 4) for v in (self.value, self.low, self.high)]
 
 
 Protocol = Literal["strict", "paper"]

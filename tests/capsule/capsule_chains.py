@@ -7,11 +7,10 @@ import torch
 
 from fcforge.capsule import Capsule, ChainSettings, LearnOptions, learn, settings_for
 from fcforge.methods import METHODS
-from fcforge.privacy.measures import Measured
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, Estimate, LearnerSpec, Training
 
 N_ROIS = 10
 SITES = ("Sim-NYU", "Sim-UCLA", "Sim-UM")
@@ -104,7 +103,7 @@ def same_lane(a: Capsule, b: Capsule) -> bool:
 
 def an_audit(site: str, auc: float = 0.52) -> dict:
     """What `fcforge audit --record` would write."""
-    found = Measured(auc, auc - 0.1, auc + 0.1)
+    found = Estimate(auc, auc - 0.1, auc + 0.1)
     row = AuditRow("network", "loss", found, found, None, found)
     return Audit(
         (row,), {"site": site, "what": "capsule", "plan": {"seed": 0}}

@@ -6,8 +6,8 @@ import pytest
 
 from fcforge.exchange import description
 from fcforge.exchange.description import Bar
-from fcforge.privacy.measures import Measured
 from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.types import Estimate
 
 
 class Signed(NamedTuple):
@@ -79,9 +79,9 @@ def test_a_start_is_held_against_the_commonest_class():
 
 
 def audit(auc, low, high) -> Audit:
-    half = Measured(0.5, 0.4, 0.6)
+    half = Estimate(0.5, 0.4, 0.6)
     return Audit(
-        (AuditRow("network", "loss", Measured(auc, low, high), half, None, half),)
+        (AuditRow("network", "loss", Estimate(auc, low, high), half, None, half),)
     )
 
 

@@ -16,7 +16,6 @@ from fcforge.capsule import (
     with_audit,
 )
 from fcforge.capsule.keys import read_private, write_keys
-from fcforge.privacy.measures import Measured
 from fcforge.report.audits import write_files
 from fcforge.runner.collect import describe_sites
 from fcforge.runner.experiment import Experiment
@@ -25,7 +24,7 @@ from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit_result import Audit, AuditRow
-from fcforge.types import Component, LearnerSpec, Training
+from fcforge.types import Component, Estimate, LearnerSpec, Training
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 ANALYTIC = LearnerSpec(Component("analytic"), Component("linear"))
@@ -57,14 +56,14 @@ def audit(site: str = "NYU", leak: float = 0.94) -> Audit:
     """Hand-made: a network that leaks, synthetic subjects that do not, both references."""
 
     def row(release: str, attack: str, auc: float, reference: bool = False) -> AuditRow:
-        near = Measured(auc, round(auc - 0.06, 2), min(round(auc + 0.06, 2), 1.0))
+        near = Estimate(auc, round(auc - 0.06, 2), min(round(auc + 0.06, 2), 1.0))
         return AuditRow(
             release,
             attack,
             near,
-            Measured(0.3, 0.1, 0.5),
+            Estimate(0.3, 0.1, 0.5),
             None,
-            Measured(0.5, 0.4, 0.6),
+            Estimate(0.5, 0.4, 0.6),
             reference,
         )
 

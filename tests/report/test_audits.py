@@ -8,11 +8,11 @@ from consortium_world import audit
 from page_parser import EVIL, Page
 
 from fcforge.errors import DataError
-from fcforge.privacy.measures import Measured
 from fcforge.report import audits
 from fcforge.report.audits import section
 from fcforge.studies.audit_inputs import read_audit
 from fcforge.studies.audit_result import Audit, AuditRow
+from fcforge.types import Estimate
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_what_differential_privacy_covers():
 
 
 def test_rows_without_a_link_to_a_person_show_a_dash():
-    some = Measured(0.7, 0.6, 0.8)
+    some = Estimate(0.7, 0.6, 0.8)
     table = audits.audit_table(Audit((AuditRow("r", "a", some, some, None, some),)))
     assert [cell.text for cell in table.rows[0]] == [
         "r",
@@ -98,7 +98,7 @@ def test_rows_without_a_link_to_a_person_show_a_dash():
 
 @pytest.fixture
 def an_audit() -> Audit:
-    some = Measured(0.7, 0.6, 0.8)
+    some = Estimate(0.7, 0.6, 0.8)
     rows = (
         AuditRow(
             "untrained (reference)", "distance ratio", some, some, None, some, True

@@ -27,7 +27,7 @@ from fcforge.report.pages import write_pages
 from fcforge.report.run import About, write_report
 from fcforge.studies.judge.experiment import Judgement, Portrait
 from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.summary import Interval
+from fcforge.types import Estimate
 
 pytestmark = pytest.mark.browser
 
@@ -61,8 +61,8 @@ def other_pages() -> dict[str, str]:
     fc = np.corrcoef(rng.normal(size=(116, 200)))
     some = Portrait(fc, fc, np.linspace(-0.2, 0.6, 6670), np.linspace(9, 0.1, 116))
     summary = {
-        "real": {"psd_share": Interval(1, 0.9, 1)},
-        LONG: {"psd_share": Interval(0, 0, 0)},
+        "real": {"psd_share": Estimate(1, 0.9, 1)},
+        LONG: {"psd_share": Estimate(0, 0, 0)},
     }
     judgement = Judgement(
         "Judged", Panel({}), summary, portraits={"real": some, LONG: some}

@@ -10,7 +10,6 @@ from small_consortium import empty, release_of, sites, start
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.consortium import Consortium, write_consortium
 from fcforge.consortium.predicting import Evaluation
-from fcforge.privacy.measures import Measured
 from fcforge.privacy.mechanisms import ceiling_of
 from fcforge.report import consortium as hospital
 from fcforge.report.consortium import (
@@ -22,6 +21,7 @@ from fcforge.report.consortium import (
     start_words,
 )
 from fcforge.report.pages import write_pages
+from fcforge.types import Estimate
 
 A, B = sites()[2:4]
 
@@ -257,11 +257,11 @@ def test_the_first_of_a_consortium_and_no_promise(keyring):
 
 
 def test_an_evaluation_is_a_table_beside_the_majority_class():
-    nothing = Measured(float("nan"), float("nan"), float("nan"))
+    nothing = Estimate(float("nan"), float("nan"), float("nan"))
     row = {
-        "accuracy": Measured(0.7, 0.6, 0.8),
-        "balanced_accuracy": Measured(0.65, 0.5, 0.75),
-        "auroc": Measured(0.72, 0.61, 0.82),
+        "accuracy": Estimate(0.7, 0.6, 0.8),
+        "balanced_accuracy": Estimate(0.65, 0.5, 0.75),
+        "auroc": Estimate(0.72, 0.61, 0.82),
         "sensitivity": nothing,
         "specificity": nothing,
     }

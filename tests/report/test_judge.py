@@ -13,17 +13,17 @@ from fcforge.report import judge
 from fcforge.report.frame import spoken
 from fcforge.studies.judge.experiment import Judgement, Portrait, write_portraits
 from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.summary import Interval, Requirement
-from fcforge.types import Component
+from fcforge.studies.judge.summary import Requirement
+from fcforge.types import Component, Estimate
 
 SUMMARY = {
-    "real": {"psd_share": Interval(1, 1, 1), "aug_gcn_acc": Interval(0.7, 0.65, 0.75)},
+    "real": {"psd_share": Estimate(1, 1, 1), "aug_gcn_acc": Estimate(0.7, 0.65, 0.75)},
     "fcm_vae": {
-        "psd_share": Interval(0.5, 0.4, 0.6),
-        "aug_gcn_acc": Interval(0.6, math.nan, math.nan),
-        "active_units": Interval(8.25, 8, 8.5),
+        "psd_share": Estimate(0.5, 0.4, 0.6),
+        "aug_gcn_acc": Estimate(0.6, math.nan, math.nan),
+        "active_units": Estimate(8.25, 8, 8.5),
     },
-    "mine": {"aug_gcn_acc": Interval(0.65, 0.6, 0.7)},
+    "mine": {"aug_gcn_acc": Estimate(0.65, 0.6, 0.7)},
 }
 
 

@@ -36,7 +36,7 @@ def test_terminal_table_has_every_learner_and_the_majority(rows):
     text = shown(rows)
     for title in [*KEEPS, "majority class"]:
         assert title in text
-    assert number(rows[1].estimates["aaa"].mean) in text
+    assert number(rows[1].estimates["aaa"].value) in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 110, 130, 150, 170, 200])
@@ -47,7 +47,7 @@ def test_terminal_table_cuts_no_number(rows, width):
     for row in rows:
         for key in ("aaa", "fm"):
             e = row.estimates[key]
-            assert number(e.mean) in text
+            assert number(e.value) in text
             assert bracket(e.low, e.high) in text
 
 
@@ -72,7 +72,7 @@ def test_markdown_is_one_table(rows):
     ridge = next(line for line in lines if line.startswith("| analytic ridge"))
     e = rows[2].estimates["aaa"]
     assert (
-        f"| {number(e.mean)} {bracket(e.low, e.high)} ± {number(e.sd_orders)} |"
+        f"| {number(e.value)} {bracket(e.low, e.high)} ± {number(e.sd_orders)} |"
         in ridge
     )
     assert "| statistics, 178 kB | 4 s, 24 runs |" in ridge

@@ -71,9 +71,9 @@ def test_table_of_the_page_is_that_of_the_numbers(experiment, html):
     page = Page(html)
     for row in found.rows:
         e = row.estimates["aaa"]
-        cell = f"{number(e.mean)} {bracket(e.low, e.high)} ± {number(e.sd_orders)}"
+        cell = f"{number(e.value)} {bracket(e.low, e.high)} ± {number(e.sd_orders)}"
         assert page.row(row.learner)[1] == cell
-    means = [r.estimates["aaa"].mean for r in found.rows]
+    means = [r.estimates["aaa"].value for r in found.rows]
     assert means == sorted(means, reverse=True)
 
 

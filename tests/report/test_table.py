@@ -7,12 +7,13 @@ import pytest
 from page_parser import EVIL, Page
 from rich.console import Console
 
+from fcforge.exchange.description import Bar
 from fcforge.report.frame import Section
 from fcforge.report.table import (
-    Bar,
     Cell,
     Heading,
     Table,
+    bar_text,
     interval_cell,
     interval_table,
 )
@@ -108,14 +109,14 @@ def test_the_best_is_bold_on_a_terminal(table):
 
 
 def test_an_interval_without_width_is_left_out():
-    assert interval_cell(0.5, 0.4996, 0.5004).below == ()
-    assert interval_cell(0.5, 0.4, 0.6).line() == "0.500 [0.400, 0.600]"
-    assert interval_cell(3.0, 2.0, 4.0, digits=1).line() == "3.0 [2.0, 4.0]"
-    assert interval_cell(0.5, float("nan"), float("nan")).line() == "0.500"
+    assert interval_cell(Estimate(0.5, 0.4996, 0.5004)).below == ()
+    assert interval_cell(Estimate(0.5, 0.4, 0.6)).line() == "0.500 [0.400, 0.600]"
+    assert interval_cell(Estimate(3.0, 2.0, 4.0), digits=1).line() == "3.0 [2.0, 4.0]"
+    assert interval_cell(Estimate(0.5, float("nan"), float("nan"))).line() == "0.500"
 
 
 def test_interval_table_leaves_unknown_cells_empty():
-    e = Estimate(0.6, 0.01, 0.5, 0.7)
+    e = Estimate(0.6, 0.5, 0.7)
     found = interval_table(
         "At unseen sites", ("1", "2"), {"ridge": {"1": e}, "x": {"2": e}}
     )
@@ -128,5 +129,5 @@ def test_interval_table_leaves_unknown_cells_empty():
 
 
 def test_a_bar_as_text():
-    assert Bar("NYU", 0.627, 0.5, 0.74).text() == "NYU: 0.627 [0.500, 0.740]"
-    assert Bar("NYU\n", 0.627).text() == "NYU?: 0.627"
+    assert bar_text(Bar("NYU", 0.627, 0.5, 0.74)) == "NYU: 0.627 [0.500, 0.740]"
+    assert bar_text(Bar("NYU\n", 0.627)) == "NYU?: 0.627"

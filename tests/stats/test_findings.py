@@ -39,7 +39,7 @@ def test_diverged_runs_are_counted_and_left_out():
     assert "1 of 72 runs diverged" in texts(runs)
     row = stats.rows(runs, n_draws=20)[2]
     assert (row.n_runs, row.n_left_out) == (71, 1)
-    assert np.isfinite(row.estimates["aaa"].mean)
+    assert np.isfinite(row.estimates["aaa"].value)
 
 
 def test_worse_than_majority_is_said():

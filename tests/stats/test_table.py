@@ -68,10 +68,10 @@ def test_both_majority_classes_with_their_forgetting():
     ]
     assert first.is_majority
     assert second.is_majority
-    assert first.estimates["fm"].mean == pytest.approx(0.7 - 0.3)
-    assert first.estimates["bacc_fm"].mean == pytest.approx(0)
-    assert second.estimates["fm"].mean == pytest.approx(0)
-    assert second.estimates["acc"].mean == pytest.approx((0.7 + 0.85) / 2)
+    assert first.estimates["fm"].value == pytest.approx(0.7 - 0.3)
+    assert first.estimates["bacc_fm"].value == pytest.approx(0)
+    assert second.estimates["fm"].value == pytest.approx(0)
+    assert second.estimates["acc"].value == pytest.approx((0.7 + 0.85) / 2)
 
 
 def test_forgetting_of_auroc_and_balanced_accuracy_has_its_columns():
@@ -79,5 +79,5 @@ def test_forgetting_of_auroc_and_balanced_accuracy_has_its_columns():
     row = stats.rows(runs, n_draws=5)[-1]
     for key, metric in (("bacc_fm", "balanced_accuracy"), ("auroc_fm", "auroc")):
         expected = np.mean([m.summary(r, metric)["fm"] for r in runs])
-        assert row.estimates[key].mean == pytest.approx(expected)
-    assert row.estimates["fm_split"].mean < row.estimates["fm"].mean
+        assert row.estimates[key].value == pytest.approx(expected)
+    assert row.estimates["fm_split"].value < row.estimates["fm"].value

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.privacy.measures import Measured
 from fcforge.privacy.mechanisms import read_template
 from fcforge.report import audits as words
 from fcforge.sites.simulated import simulate
@@ -22,7 +21,7 @@ from fcforge.studies.audit import (
 )
 from fcforge.studies.audit_inputs import parse_generator, read_audit, read_halves
 from fcforge.studies.audit_result import Audit, AuditPlan, AuditRow
-from fcforge.types import Component, FCBatch
+from fcforge.types import Component, Estimate, FCBatch
 from real_runs import fcforge
 
 PLAN = AuditPlan(worlds=5, multiple=3, n_draws=40)
@@ -239,8 +238,8 @@ def test_real_abide_references(shared_data) -> None:
 
 def test_a_leak_is_named_unless_the_untrained_row_explains_it() -> None:
     def row(release: str, value: float, low: float, high: float) -> AuditRow:
-        half = Measured(0.5, 0.4, 0.6)
-        made = AuditRow(release, "DOMIAS", Measured(value, low, high), half, None, half)
+        half = Estimate(0.5, 0.4, 0.6)
+        made = AuditRow(release, "DOMIAS", Estimate(value, low, high), half, None, half)
         return replace(made, is_reference=release == "untrained")
 
     blind = row("untrained", 0.53, 0.47, 0.59)

@@ -7,8 +7,8 @@ import pytest
 from consortium_world import audit
 from page_parser import EVIL
 
-from fcforge.privacy.measures import Measured
 from fcforge.studies.audit_result import Audit
+from fcforge.types import Estimate
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_references_are_never_the_strongest_attack():
 
 def test_an_attack_must_beat_what_it_does_on_people_nobody_trained_on(found):
     """AUC 0.57 to 0.69 is above 0.5, but the untrained row reaches 0.70 with the same attack."""
-    high = Measured(0.63, 0.57, 0.69)
-    blind = replace(found.rows[1], auc=Measured(0.6, 0.5, 0.7), attack="loss")
+    high = Estimate(0.63, 0.57, 0.69)
+    blind = replace(found.rows[1], auc=Estimate(0.6, 0.5, 0.7), attack="loss")
     row = replace(found.rows[3], auc=high)
     assert not Audit((blind, row)).beats_chance(row)
     assert Audit((row,)).beats_chance(row)

@@ -30,8 +30,8 @@ def test_after_k_sites_is_the_upper_triangle():
     found = list(unseen.unseen_tables(runs, n_draws=50)[0].rows["a"].values())
     matrices = np.stack([score_matrix(r) for r in runs])
     for k in (1, 2, 3):
-        assert found[k - 1].mean == pytest.approx(matrices[:, k - 1, k:].mean())
-        assert found[k - 1].low < found[k - 1].mean < found[k - 1].high
+        assert found[k - 1].value == pytest.approx(matrices[:, k - 1, k:].mean())
+        assert found[k - 1].low < found[k - 1].value < found[k - 1].high
     assert len(found) == 3
 
 
@@ -46,8 +46,8 @@ def test_leave_one_out_takes_the_stage_before():
         {"A": [[0.9, 0.9], [0.1, 0.9]], "B": scores["B"]}, y, order=("B", "A")
     )
     found = unseen.leave_one_out([forth, back], n_draws=20)
-    assert found["B"].mean == pytest.approx(0.75)
-    assert found["A"].mean == pytest.approx(0.5)
+    assert found["B"].value == pytest.approx(0.75)
+    assert found["A"].value == pytest.approx(0.5)
     assert unseen.leave_one_out([forth], n_draws=20).keys() == {"B"}
 
 
@@ -63,10 +63,10 @@ def test_tables_name_every_learner_and_the_majority():
         in interval_table(curve.title, curve.columns, curve.rows).markdown()
     )
     brier, ece = unseen.calibration_tables(results, n_draws=20)
-    constant = brier.rows["stuck/gcn"]["NYU"].mean  # says 0.2 of everybody
+    constant = brier.rows["stuck/gcn"]["NYU"].value  # says 0.2 of everybody
     y = next(r for r in results if r.spec.learner.title == "stuck/gcn").y["NYU"]
     assert constant == pytest.approx(np.mean((0.2 - y) ** 2))
-    assert ece.rows["stuck/gcn"]["NYU"].mean == pytest.approx(
+    assert ece.rows["stuck/gcn"]["NYU"].value == pytest.approx(
         abs(0.2 - y.mean()), abs=1e-6
     )
 

@@ -25,7 +25,6 @@ from fcforge.exchange import explanation
 from fcforge.exchange.explanation import Attribution, LogHead, Scored
 from fcforge.imaging.atlas import Atlas
 from fcforge.models.attribution import Scorer, attribute, slope_at
-from fcforge.privacy.measures import Measured
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features
 from fcforge.runner import learners
@@ -35,6 +34,7 @@ from fcforge.sites.harmonise import Unseen
 from fcforge.sites.reading import Kind, Where, find_scans
 from fcforge.speed import one_thread
 from fcforge.stats.table import measure
+from fcforge.types import Estimate
 
 Either = Capsule | Consortium
 
@@ -115,7 +115,7 @@ class Evaluation:
         Of the people, how many are in a release of this hospital (its home file says so).
     majority : float
         Share of the larger class: what guessing reaches.
-    rows : mapping of title to mapping of metric to Measured
+    rows : mapping of title to mapping of metric to Estimate
         The capsule, the public head alone, the site's threshold where it was given.
     notes : tuple of str
     warning : str
@@ -127,7 +127,7 @@ class Evaluation:
     abstained: int
     learned: int
     majority: float
-    rows: Mapping[str, Mapping[str, Measured]]
+    rows: Mapping[str, Mapping[str, Estimate]]
     notes: tuple[str, ...] = ()
     warning: str = ""
 
@@ -212,7 +212,7 @@ def _summed(
     )
 
 
-def _turned(rows: Mapping[str, Mapping[str, Measured]]) -> str:
+def _turned(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
     """What to say where the capsule's AUROC is below chance with all of its interval."""
     auroc = next(iter(rows.values()))["auroc"]
     if not auroc.high < 0.5:  # NaN where it abstained from a whole class

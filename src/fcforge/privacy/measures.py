@@ -4,28 +4,16 @@ Scores of several worlds (retrainings on other subjects) are held as arrays of s
 row per world, one column per subject; `member` says who was trained on in that world.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy import ndarray as Array
 from numpy.random import Generator
 
+from fcforge.types import Estimate
+
 MEMBER, OUTSIDER, UNUSED = 1, 0, -1
 LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A number and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def to_json(self) -> list[float]:
-        """Value, low, high, four digits each."""
-        return [round(float(v), 4) for v in (self.value, self.low, self.high)]
 
 
 def auc(
@@ -88,18 +76,18 @@ def _weights(
     return by_subject, by_world if worlds > 1 else np.ones((n_draws, 1))
 
 
-def _interval(value: float, draws: Array) -> Measured:
+def _interval(value: float, draws: Array) -> Estimate:
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Measured(value, float(min(low, value)), float(max(high, value)))
+    return Estimate(value, float(min(low, value)), float(max(high, value)))
 
 
-def _share_interval(value: float, draws: Array, n: int) -> Measured:
+def _share_interval(value: float, draws: Array, n: int) -> Estimate:
     """Interval of a share; none or all of n people still leaves room (Clopper & Pearson)."""
     found = _interval(value, draws)
     margin = 1 - ((1 - LEVEL) / 2) ** (1 / max(n, 1))
     low = min(found.low, 1 - margin) if value == 1 else found.low
     high = max(found.high, margin) if value == 0 else found.high
-    return Measured(value, low, high)
+    return Estimate(value, low, high)
 
 
 def mean_auc(scores: Array, member: Array, by_subject: Array, by_world: Array) -> Array:
@@ -118,7 +106,7 @@ def membership(
     *,
     fpr: float = 0.01,
     n_draws: int = 200,
-) -> tuple[Measured, Measured]:
+) -> tuple[Estimate, Estimate]:
     """AUC (mean over worlds) and TPR at `fpr` (worlds pooled) of an attack.
 
     Parameters
@@ -131,7 +119,7 @@ def membership(
 
     Returns
     -------
-    auc, tpr : Measured
+    auc, tpr : Estimate
     """
     worlds, n = scores.shape
     inside, outside = member == MEMBER, member == OUTSIDER
@@ -152,7 +140,7 @@ def membership(
 
 def identification(
     hits: Array, member: Array, rng: Generator, *, n_draws: int = 200
-) -> Measured:
+) -> Estimate:
     """Share of members who were identified; `hits` (K, n) is 1 where a link was right."""
     inside = member == MEMBER
 

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from fcforge.privacy.measures import Measured
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.report.frame import Section, spoken, text_lines
 from fcforge.report.table import Cell, Heading, Table
 from fcforge.studies.audit_result import Audit, AuditRow, highest
 from fcforge.text import bracket, number
+from fcforge.types import Estimate
 from fcforge.writing import write_text
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def audit_table(audit: Audit) -> Table:
     return Table.of(COLUMNS, rows, quiet=quiet)
 
 
-def _cell(e: Measured | None) -> Cell:
+def _cell(e: Estimate | None) -> Cell:
     """A dash where the attack links no record to a person."""
     return Cell(number(e.value), (bracket(e.low, e.high),), e.value) if e else Cell("–")
 

@@ -179,7 +179,7 @@ def contents(
     """Everything the page shows about `results`."""
     everything = stats.with_majority(results)
     ranking = stats.rows(everything, keeps=keeps, n_draws=n_draws)
-    ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].mean, nan=-1.0))
+    ranking.sort(key=lambda r: -np.nan_to_num(r.estimates["aaa"].value, nan=-1.0))
     usable = {
         k: [r for r in v if finite(r)] for k, v in stats.group(everything).items()
     }

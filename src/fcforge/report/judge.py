@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,18 +18,19 @@ from fcforge.report.table import Cell, Table, interval_cell
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.experiment import Judgement, Portrait, read_portraits
 from fcforge.studies.judge.panel import Panel
-from fcforge.studies.judge.summary import Interval, Requirement
+from fcforge.studies.judge.summary import Requirement
 from fcforge.text import number
+from fcforge.types import Estimate
 from fcforge.writing import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-READING = "Mean over sites, then over seeds; brackets: 95 % t interval over seeds."
+READING = "Mean over sites, then over seeds; brackets: 95 % t interval over five or more seeds."
 FIGURES = "Generated functional connectivity"
 LOWEST = -0.6  # of the axes of edge means, unless a generator goes below
 
-Summary = Mapping[str, Mapping[str, Interval]]
+Summary = Mapping[str, Mapping[str, Estimate]]
 
 # Groups of metrics; every group is one table with a line per generator.
 FIDELITY = {
@@ -161,11 +163,11 @@ def folder_section(folder: Path) -> Section:
     return figure_section(read_portraits(pictures), READING, first)
 
 
-def cell(value: Interval | None, digits: int = 3) -> Cell:
+def cell(value: Estimate | None, digits: int = 3) -> Cell:
     """A mean above its interval, a dash for nothing."""
-    if value is None or value.mean != value.mean:
+    if value is None or math.isnan(value.value):
         return Cell("–")
-    return interval_cell(*value, digits=digits)
+    return interval_cell(value, digits=digits)
 
 
 def fidelity_tables(summary: Summary) -> list[Table]:

@@ -168,7 +168,7 @@ def _write_run(item: Item, to: Path) -> Listed:
     for best in [r for r in found.rows if not r.is_majority][:1]:
         e = best.estimates["aaa"]
         lines.append(
-            f"highest AAA: {best.learner}, {with_interval(e.mean, e.low, e.high)}"
+            f"highest AAA: {best.learner}, {with_interval(e.value, e.low, e.high)}"
         )
     lines += ["Test data leaked into training, on purpose."] if found.leaks else []
     return Listed(item, about.title, lines, share=len(results) / asked)

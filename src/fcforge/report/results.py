@@ -119,7 +119,7 @@ def _cell(row: Row, key: str, bare: bool, spread: bool, best: bool) -> Cell:
     e = row.estimates[key]
     sd = f"± {number(e.sd_orders)}" if spread and math.isfinite(e.sd_orders) else ""
     below = () if bare else tuple(filter(None, (bracket(e.low, e.high), sd)))
-    return Cell(number(e.mean), below, e.mean, "best" if best else "")
+    return Cell(number(e.value), below, e.value, "best" if best else "")
 
 
 def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str]]:
@@ -127,7 +127,7 @@ def best_of(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, set[str
     best: dict[str, set[str]] = {}
     shown = [r for r in rows if not r.is_majority and r.learner not in but]
     for c in COLUMNS:
-        means = {r.learner: r.estimates[c.key].mean for r in shown}
+        means = {r.learner: r.estimates[c.key].value for r in shown}
         known = {k: rounded(v, 3) for k, v in means.items() if math.isfinite(v)}
         top = (max if c.higher_is_better else min)(known.values(), default=None)
         best[c.key] = {k for k, v in known.items() if v == top}
@@ -195,8 +195,10 @@ def study_json(
     rows: Mapping[str, Mapping[str, Estimate]],
 ) -> dict[str, dict[str, dict]]:
     """Plain numbers of a study of runs; null where undefined."""
-    keys = ("mean", "low", "high")
-    return {
-        name: {c: {k: plain(getattr(e, k)) for k in keys} for c, e in cells.items()}
-        for name, cells in rows.items()
-    }
+    found: dict[str, dict[str, dict]] = {}
+    for name, cells in rows.items():
+        found[name] = {}
+        for column, e in cells.items():
+            shown = {"mean": e.value, "low": e.low, "high": e.high}
+            found[name][column] = {key: plain(v) for key, v in shown.items()}
+    return found

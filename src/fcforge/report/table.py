@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fcforge.exchange.description import Bar
 from fcforge.text import bracket, number, printable, with_interval
+from fcforge.types import Estimate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,25 +150,23 @@ class Table:
         console.print(found)
 
 
-def interval_cell(
-    mean: float, low: float, high: float, *, digits: int = 3, **rest: Any
-) -> Cell:
-    """A mean above its interval; no interval where it has no width to show."""
-    below = bracket(low, high, digits=digits) if high - low >= 10.0**-digits else ""
-    return Cell(number(mean, digits), (below,) if below else (), mean, **rest)
+def interval_cell(e: Estimate, *, digits: int = 3, **rest: Any) -> Cell:
+    """A number above its interval; no interval where it has no width to show."""
+    below: tuple[str, ...] = ()
+    if e.high - e.low >= 10.0**-digits:
+        below = (bracket(e.low, e.high, digits=digits),)
+    return Cell(number(e.value, digits), below, e.value, **rest)
 
 
 def interval_table(
     title: str,
     columns: Sequence[str],
-    rows: Mapping[str, Mapping[str, Any]],
+    rows: Mapping[str, Mapping[str, Estimate]],
     head: str = "learner",
 ) -> Table:
-    """One row per name, one column per key; values have mean, low and high, or are not there."""
+    """One row per name, one column per key; nothing where a row lacks it."""
     lines = []
     for name, found in rows.items():
-        cells = (found.get(c) for c in columns)
-        lines.append(
-            (name, *(interval_cell(e.mean, e.low, e.high) if e else "" for e in cells))
-        )
+        cells = [interval_cell(found[c]) if c in found else "" for c in columns]
+        lines.append((name, *cells))
     return Table.of((head, *columns), lines, title=title)

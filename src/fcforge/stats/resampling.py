@@ -21,7 +21,6 @@ different seeds test different people is in both weights.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -31,21 +30,11 @@ from fcforge.metrics import SUMMARIES, Runs, metric_named
 from fcforge.metrics.cells import combined
 from fcforge.metrics.continual import fm_split, summaries_of
 from fcforge.randomness import numpy_rng
-from fcforge.types import RunResult
+from fcforge.types import Estimate, RunResult
 
 Weights = Callable[[str], np.ndarray]  # of a site's test subjects, (n_draws, n_test)
 N_DRAWS, N_HALVES = 1000, 100
 LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over orders and seeds, its spread over orders, its interval."""
-
-    mean: float
-    sd_orders: float
-    low: float
-    high: float
 
 
 @lru_cache(maxsize=16384)
@@ -255,7 +244,7 @@ def estimates(
     several, mean = len(by_order) > 1, points.mean(0)
     each = np.stack([points[k].mean(0) for k in by_order.values()])
     sd = each.std(0, ddof=1) if several else np.full(mean.shape, np.nan)
-    found = np.stack([mean, sd, *interval(mean, draws)])
+    found = np.stack([mean, *interval(mean, draws), sd])
     return [Estimate(*map(float, column)) for column in found.T]
 
 

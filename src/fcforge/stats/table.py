@@ -12,10 +12,9 @@ from fcforge.errors import DataError
 from fcforge.metrics import Runs, cell_values, finite, majority_result, metric_named
 from fcforge.metrics.continual import intransigence
 from fcforge.metrics.runs import OWN_MAJORITY
-from fcforge.privacy.measures import Measured
 from fcforge.stats import resampling
-from fcforge.stats.resampling import N_DRAWS, Estimate
-from fcforge.types import RunResult
+from fcforge.stats.resampling import N_DRAWS
+from fcforge.types import Estimate, RunResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,7 +232,8 @@ def _row(
     counts = {"n_runs": len(good), "n_left_out": len(runs) - len(good)}
     counts |= {"n_orders": len({r.spec.order for r in good})}
     counts |= {"n_seeds": len({r.spec.seed for r in good})}
-    estimates = dict.fromkeys((c.key for c in columns), Estimate(*[float("nan")] * 4))
+    nothing = Estimate(np.nan, np.nan, np.nan)
+    estimates = dict.fromkeys((c.key for c in columns), nothing)
     for metric in dict.fromkeys(c.metric for c in columns) if good else ():
         same = [c for c in columns if c.metric == metric]
         names = dict.fromkeys(c.summary for c in same)
@@ -285,7 +285,7 @@ def rows(
     # the majority class, that of each site, the learners by falling AAA
     references = [row for row in found if row.is_majority]
     learners = [row for row in found if not row.is_majority]
-    learners.sort(key=lambda row: -np.nan_to_num(row.estimates["aaa"].mean))
+    learners.sort(key=lambda row: -np.nan_to_num(row.estimates["aaa"].value))
     return [*sorted(references, key=lambda row: row.learner), *learners]
 
 
@@ -312,7 +312,7 @@ def records(found: Sequence[Row]) -> list[dict[str, str | float | int]]:
         for key, e in row.estimates.items():
             names = (key, f"{key}_sd", f"{key}_low", f"{key}_high")
             record |= dict(
-                zip(names, (e.mean, e.sd_orders, e.low, e.high), strict=True)
+                zip(names, (e.value, e.sd_orders, e.low, e.high), strict=True)
             )
         record |= {"intransigence": row.intransigence, "memory_bytes": row.memory_bytes}
         record |= {
@@ -330,7 +330,7 @@ MEASURES = ("accuracy", "balanced_accuracy", "auroc", "brier", "ece")
 
 def measure(
     p: np.ndarray, y: np.ndarray, ids: Sequence[str], site: str = ""
-) -> dict[str, Measured]:
+) -> dict[str, Estimate]:
     """Metrics of P(patient) `p` (n,) against diagnoses `y` (n,).
 
     Intervals resample people within each class, as everywhere (`subject_weights`); they are NaN
@@ -346,5 +346,5 @@ def measure(
             if np.isfinite(value)
             else (np.nan, np.nan)
         )
-        found[name] = Measured(float(value), float(low), float(high))
+        found[name] = Estimate(float(value), float(low), float(high))
     return found

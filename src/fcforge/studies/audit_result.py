@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fcforge.privacy.measures import Measured
 from fcforge.requests import AuditRequest
+from fcforge.types import Estimate
 
 BOOTSTRAP = "bootstrap"
 UNTRAINED = "untrained"
@@ -69,10 +69,10 @@ class AuditRow:
 
     release: str
     attack: str
-    auc: Measured
-    tpr: Measured
-    identified: Measured | None
-    control: Measured
+    auc: Estimate
+    tpr: Estimate
+    identified: Estimate | None
+    control: Estimate
     is_reference: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -86,8 +86,8 @@ class AuditRow:
     def from_json(cls, data: Mapping[str, Any]) -> AuditRow:
         """Inverse of `to_json` (to four digits)."""
         auc, tpr, linked, control = (data[key] for key in SHARES.values())
-        area, rate, other = (Measured(*map(float, e)) for e in (auc, tpr, control))
-        found = Measured(*map(float, linked)) if linked is not None else None
+        area, rate, other = (Estimate(*map(float, e)) for e in (auc, tpr, control))
+        found = Estimate(*map(float, linked)) if linked is not None else None
         about = str(data["release"]), str(data["attack"])
         return cls(*about, area, rate, found, other, bool(data["reference"]))
 

@@ -71,8 +71,8 @@ def test_a_config_is_judged_row_by_row(judged) -> None:
         "flow",
         "edge_gauss",
     ]
-    assert found.summary["flow"]["psd_share"].mean == 1.0
-    assert found.summary["edge_gauss"]["psd_share"].mean == 0.0
+    assert found.summary["flow"]["psd_share"].value == 1.0
+    assert found.summary["edge_gauss"]["psd_share"].value == 0.0
     assert "active units" not in [f.what for f in found.findings]  # a flow has none
     assert list(found.portraits) == list(found.summary)
 

@@ -20,14 +20,14 @@ from fcforge.studies.judge.panel import (
 )
 from fcforge.studies.judge.summary import (
     REAL,
-    Interval,
     acceptance,
     best_tstr,
     interval,
+    possible,
     summarise,
 )
 from fcforge.studies.judge.utility import Task, classify
-from fcforge.types import Component, FCBatch, Site, Training
+from fcforge.types import Component, Estimate, FCBatch, Site, Training
 
 
 def site(seed: int) -> Site:
@@ -48,8 +48,8 @@ def test_records_of_a_site_and_their_table(tmp_path) -> None:
     assert len(list(tmp_path.iterdir())) == 6
     assert said
     table = summarise(records)
-    assert table["corr_gauss"]["psd_share"].mean == 1.0
-    assert table["real"]["edge_mean_r"].mean == pytest.approx(1.0)
+    assert table["corr_gauss"]["psd_share"].value == 1.0
+    assert table["real"]["edge_mean_r"].value == pytest.approx(1.0)
     # Adding nothing is what the real row does.
     first = records[0]["numbers"]
     assert first["aug_linear_acc"] == first["tstr_linear_acc"]
@@ -61,12 +61,25 @@ def test_records_of_a_site_and_their_table(tmp_path) -> None:
 
 
 def test_interval_by_hand() -> None:
-    out = interval([1.0, 2.0, 3.0])
-    assert out.mean == 2.0
-    assert out.high - out.mean == pytest.approx(4.302653 / math.sqrt(3))
-    assert math.isnan(interval([1.0]).low)
-    assert math.isnan(interval([]).mean)
-    assert interval([1.0, math.nan]).mean == 1.0
+    out = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert out.value == 3.0
+    # t(0.975, 4) = 2.776445, SD = sqrt(2.5)
+    assert out.high - out.value == pytest.approx(2.776445 * math.sqrt(2.5 / 5))
+    assert math.isnan(interval([1.0, 2.0, 3.0, 4.0]).low)  # too few to tell
+    assert math.isnan(interval([]).value)
+    assert interval([1.0, math.nan]).value == 1.0
+
+
+def test_no_interval_leaves_what_is_possible() -> None:
+    seeds = [0.2, 0.9, 0.99, 1.0, 1.0]
+    free = interval(seeds)
+    assert free.high > 1.0
+    assert interval(seeds, possible("aug_gcn_acc")) == Estimate(
+        free.value, free.low, 1.0
+    )
+    assert possible("class_difference_r") == (-1.0, 1.0)
+    assert possible("variance_ratio")[0] == 0.0
+    assert possible("mmd2") == (-math.inf, math.inf)
 
 
 def test_sites_are_averaged_within_a_seed() -> None:
@@ -74,11 +87,11 @@ def test_sites_are_averaged_within_a_seed() -> None:
         {"row": "x", "seed": s, "diagnostics": {}, "numbers": {"m": v, "warnings": []}}
         for s, v in ((0, 1.0), (0, 3.0), (1, 4.0))
     ]
-    assert summarise(records)["x"]["m"].mean == 3.0
+    assert summarise(records)["x"]["m"].value == 3.0
 
 
 def test_best_classifier_counts() -> None:
-    one = {"tstr_gcn_acc": Interval(0.6, 0, 1), "tstr_linear_acc": Interval(0.7, 0, 1)}
+    one = {"tstr_gcn_acc": Estimate(0.6, 0, 1), "tstr_linear_acc": Estimate(0.7, 0, 1)}
     assert best_tstr({"a": one}, "a") == 0.7
 
 
@@ -110,7 +123,7 @@ def requirements(**changes: float) -> dict[str, bool]:
     }
     real = {"class_difference_r": 0.6, "tstr_linear_acc": 0.71}
     summary = {
-        row: {k: Interval(v, v, v) for k, v in numbers.items()}
+        row: {k: Estimate(v, v, v) for k, v in numbers.items()}
         for row, numbers in ((REAL, real), ("x", mine))
     }
     return {f.what: f.ok for f in acceptance(summary, "x")}

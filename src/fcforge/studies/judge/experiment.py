@@ -32,8 +32,8 @@ from fcforge.sites import Cohort, load_dataset, split_site
 from fcforge.studies.judge import summary as judged
 from fcforge.studies.judge.measures import spectrum
 from fcforge.studies.judge.panel import Maker, Panel, judge_site, synthesise, to_device
-from fcforge.studies.judge.summary import REAL, Interval, Requirement, acceptance
-from fcforge.types import Component, FCBatch, Training
+from fcforge.studies.judge.summary import REAL, Requirement, acceptance
+from fcforge.types import Component, Estimate, FCBatch, Training
 from fcforge.writing import write_bytes, write_text
 
 Say = Callable[[str], Any]
@@ -125,7 +125,7 @@ class Judgement:
 
     Attributes
     ----------
-    summary : mapping of row to metric to Interval
+    summary : mapping of row to metric to Estimate
     findings : sequence of Requirement
         Of the checked row, if any.
     warnings : sequence of str
@@ -136,7 +136,7 @@ class Judgement:
 
     title: str
     panel: Panel
-    summary: Mapping[str, Mapping[str, Interval]]
+    summary: Mapping[str, Mapping[str, Estimate]]
     findings: Sequence[Requirement] = ()
     warnings: Sequence[str] = ()
     where: str = ""

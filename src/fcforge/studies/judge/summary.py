@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
+from fcforge.types import Estimate
+
 REAL = "real"
 # Rows of the judge and what the paper calls them.
 OPTIONS = {
@@ -27,23 +29,57 @@ WITHOUT = ("w/o node feature", "w/o LAE", "w/o SGE")
 ABLATIONS = {"fcm_vae": "full framework", **dict(zip(WITHOUT, WITHOUT, strict=True))}
 
 
-class Interval(NamedTuple):
-    """Mean over seeds of the mean over sites, with its 95 % t interval over seeds."""
+FEWEST_SEEDS = 5  # a t interval over fewer is wider than anything it could say
 
-    mean: float
-    low: float
-    high: float
+# What a metric can be, by the end of its name; an interval says nothing beyond that.
+SHARE = (0.0, 1.0)
+POSSIBLE = {
+    "_acc": SHARE,
+    "_pre": SHARE,
+    "_rec": SHARE,
+    "_f1": SHARE,
+    "_auc": SHARE,
+    "_share": SHARE,
+    "precision": SHARE,
+    "recall": SHARE,
+    "coverage": SHARE,
+    "topology_strength": SHARE,
+    "topology_clustering": SHARE,
+    "topology_efficiency": SHARE,
+    "topology_modularity": SHARE,
+    "_r": (-1.0, 1.0),
+    "_r_test": (-1.0, 1.0),
+    "_r_train": (-1.0, 1.0),
+    "_ratio": (0.0, math.inf),
+    "_norm": (0.0, math.inf),
+    "_distance": (0.0, math.inf),
+    "_mae": (0.0, math.inf),
+    "density": (0.0, math.inf),
+    "active_units": (0.0, math.inf),
+}
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % t interval of independent values; no interval from one value."""
+def possible(metric: str) -> tuple[float, float]:
+    """Smallest and largest value that a metric can have."""
+    found = (limits for end, limits in POSSIBLE.items() if metric.endswith(end))
+    return next(found, (-math.inf, math.inf))
+
+
+def interval(
+    values: Sequence[float], limits: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """Mean of independent values and its 95 % t interval, within what is possible.
+
+    There is no interval from fewer than `FEWEST_SEEDS` values.
+    """
     x = np.asarray(values, dtype=np.float64)
     x = x[np.isfinite(x)]
     mean = float(x.mean()) if len(x) else math.nan
-    if len(x) < 2:
-        return Interval(mean, math.nan, math.nan)
+    if len(x) < FEWEST_SEEDS:
+        return Estimate(mean, math.nan, math.nan)
     half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1)) / math.sqrt(len(x))
-    return Interval(mean, mean - half, mean + half)
+    low, high = np.clip((mean - half, mean + half), *limits)
+    return Estimate(mean, float(low), float(high))
 
 
 def by_seed(
@@ -62,20 +98,22 @@ def by_seed(
     }
 
 
-def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Interval]]:
+def summarise(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Estimate]]:
     """Row name to metric to interval: mean over sites within a seed, interval over seeds."""
-    summary: dict[str, dict[str, Interval]] = {}
+    summary: dict[str, dict[str, Estimate]] = {}
     for (row, name), seeds in by_seed(records).items():
-        summary.setdefault(row, {})[name] = interval(list(seeds.values()))
+        summary.setdefault(row, {})[name] = interval(
+            list(seeds.values()), possible(name)
+        )
     return summary
 
 
-def best_tstr(summary: Mapping[str, Mapping[str, Interval]], row: str) -> float:
+def best_tstr(summary: Mapping[str, Mapping[str, Estimate]], row: str) -> float:
     """Best train-on-synthetic accuracy over classifiers (the same rule for the real row)."""
     found = [
-        v.mean
+        v.value
         for k, v in summary[row].items()
-        if k.startswith("tstr_") and k.endswith("_acc") and math.isfinite(v.mean)
+        if k.startswith("tstr_") and k.endswith("_acc") and math.isfinite(v.value)
     ]
     return max(found, default=math.nan)
 
@@ -90,26 +128,26 @@ class Requirement(NamedTuple):
 
 
 def acceptance(
-    summary: Mapping[str, Mapping[str, Interval]], row: str
+    summary: Mapping[str, Mapping[str, Estimate]], row: str
 ) -> list[Requirement]:
     """The careful generator's requirements on the means over sites and seeds."""
     mine, real = summary[row], summary[REAL]
-    ratio = mine["class_difference_r"].mean / real["class_difference_r"].mean
+    ratio = mine["class_difference_r"].value / real["class_difference_r"].value
     gap = best_tstr(summary, REAL) - best_tstr(summary, row)
     checks = [
-        ("within-class edge variance ratio", mine["variance_ratio"].mean, 0.6, 1.4),
+        ("within-class edge variance ratio", mine["variance_ratio"].value, 0.6, 1.4),
         (
             "edge-mean r with the training subjects",
-            mine["edge_mean_r"].mean,
+            mine["edge_mean_r"].value,
             0.98,
             math.inf,
         ),
         ("class-difference r / real sample's", ratio, 0.8, math.inf),
         ("train-on-real minus train-on-synthetic accuracy", gap, -math.inf, 0.02),
-        ("positive semidefinite share", mine["psd_share"].mean, 0.95, math.inf),
+        ("positive semidefinite share", mine["psd_share"].value, 0.95, math.inf),
     ]
     if "active_units" in mine:
-        checks.insert(0, ("active units", mine["active_units"].mean, 8, math.inf))
+        checks.insert(0, ("active units", mine["active_units"].value, 8, math.inf))
     return [
         Requirement(what, x, f"[{lo}, {hi}]", bool(lo <= x <= hi))
         for what, x, lo, hi in checks
