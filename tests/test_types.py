@@ -78,7 +78,6 @@ CHANGES = {
     "val_fraction": 0.1,
     "confounds": ("age",),
     "start": PublicSpec(Component("folder", {"path": "x"})),
-    "harmonise": "combat",
     "data_sha256": "abd",
 }
 

@@ -43,7 +43,6 @@ class Estimate:
 
 
 Protocol = Literal["strict", "paper"]
-Harmonise = Literal["none", "site_demean", "combat"]
 TAU = 0.4  # an edge below it is not in the graph
 SHRINK = 0.4  # share of the identity that is mixed into FC before its logarithm
 Folds = Annotated[
@@ -240,7 +239,6 @@ class Conditions(Checked):
     test_fraction: Fraction = 0.3
     val_fraction: ShareBelowOne = 0.2
     folds: Folds = 0
-    harmonise: Harmonise = "none"
     confounds: tuple[str, ...] = ()
     start: PublicSpec | None = None
 
@@ -250,8 +248,11 @@ class Conditions(Checked):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`."""
-        return read_json(cls, dict(data))
+        """Inverse of `to_json`; older files say, too, that no scan was harmonised."""
+        said = dict(data)
+        if said.pop("harmonise", "none") != "none":
+            raise ValueError("its scans were harmonised, which runs no longer do")
+        return read_json(cls, said)
 
 
 @dataclass(frozen=True)
@@ -274,11 +275,6 @@ class RunSpec(Conditions):
         return replace(self, order=self.order[:depth])
 
     @property
-    def reference(self) -> str:
-        """Site that later ones are harmonised to: the first; "" where nothing is harmonised."""
-        return self.order[0] if self.harmonise != "none" and self.order else ""
-
-    @property
     def fitted_on(self) -> tuple[str, ...]:
         """Sites whose training parts the confound step is fitted on; none where a start has it."""
         return (
@@ -293,6 +289,7 @@ class RunSpec(Conditions):
         known (`data_sha256`) it stands for the dataset.
         """
         data = self.to_json()
+        data["harmonise"] = "none"  # runs of when it was a setting keep their names
         data["learner"].pop("title")
         data["learner"].pop("training")  # already part of the run's training
         data["learner"].pop("start")  # and this of the run's start

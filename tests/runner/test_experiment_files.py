@@ -8,6 +8,7 @@ import pytest
 from fcforge.methods import make_method
 from fcforge.runner.config import load_experiment
 from fcforge.runner.learners import build_learner
+from fcforge.runner.pipelines import pipeline_of
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(
@@ -38,7 +39,10 @@ MUST_SHIP = {
 def test_experiment_can_be_built(name):
     experiment = load_experiment(FOLDER / f"{name}.toml")
     for learner in experiment.learners:
-        build_learner(learner, int(experiment.dataset.params.get("n_rois", 116)))
+        if pipeline := pipeline_of(learner):
+            pipeline.make()
+        else:
+            build_learner(learner, int(experiment.dataset.params.get("n_rois", 116)))
 
 
 def test_every_experiment_is_there():

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fcforge.errors import ConfigError, FCForgeError
+from fcforge.estimator import SiteHarmoniser
 from fcforge.runner.collect import collect
 from fcforge.runner.config import load_experiment
 from fcforge.runner.experiment import Experiment
@@ -94,14 +96,15 @@ def test_partial_fit_goes_from_site_to_site(tmp_path):
     found = run_one(spec_of(SGDClassifier(loss="log_loss"), "partial_fit"), tmp_path)
     sites = make_sites(cohort(), 0)
     pipeline = pipeline_of(row(SGDClassifier(loss="log_loss"), "partial_fit"))
-    model = train(pipeline, [sites[order()[0]].learning(with_val=True)], 0, order()[:1])
+    first = sites[order()[0]].learning(with_val=True)
+    model = train(pipeline, {order()[0]: first}, 0, order()[:1])
     for stage in (1, 2, 3):
         if stage > 1:
             part = sites[order()[stage - 1]].learning(with_val=True)
             model.partial_fit(edges(part), part.y.numpy())
         for name, site in sites.items():
             assert np.allclose(
-                found[stage][name], scores(model, pipeline, site.test), atol=1e-6
+                found[stage][name], scores(model, pipeline, site.test, name), atol=1e-6
             )
 
 
@@ -158,8 +161,8 @@ def test_matrices_come_whole_and_scores_of_a_decision_function_are_its_logistic(
 
     pipeline = pipeline_of(row(Trace(), input="matrices"))
     batch = make_sites(cohort(), 0)[order()[0]].train
-    fitted = train(pipeline, [batch], 0, order()[:1])
-    found = scores(fitted, pipeline, batch)
+    fitted = train(pipeline, {"a": batch}, 0, order()[:1])
+    found = scores(fitted, pipeline, batch, "a")
     plain = fitted.decision_function(batch.fc.numpy().astype(float))
     assert np.allclose(found, 1 / (1 + np.exp(-plain)))
     assert ((found > 0.5) == (plain > 0)).all()
@@ -172,7 +175,7 @@ def test_randomness_is_the_seeds_and_a_rerun_agrees():
     pipeline = pipeline_of(row(sgd))
     batch = make_sites(cohort(), 0)[order()[0]].train
     one, same, other = (
-        train(pipeline, [batch], s, ("a",))[-1].coef_ for s in (0, 0, 1)
+        train(pipeline, {"a": batch}, s, ("a",))[-1].coef_ for s in (0, 0, 1)
     )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
@@ -182,8 +185,8 @@ def test_a_site_of_one_class_is_scored_as_never_a_patient():
     pipeline = pipeline_of(row(DummyClassifier()))
     batch = make_sites(cohort(), 0)[order()[0]].train
     controls = batch.select(batch.y == 0)
-    fitted = train(pipeline, [controls], 0, ("a",))
-    assert (scores(fitted, pipeline, batch) == 0).all()
+    fitted = train(pipeline, {"a": controls}, 0, ("a",))
+    assert (scores(fitted, pipeline, batch, "a") == 0).all()
 
 
 class OneNumber(DummyClassifier):
@@ -194,11 +197,11 @@ class OneNumber(DummyClassifier):
 def test_probabilities_that_are_not_one_per_class_are_refused():
     batch = make_sites(cohort(), 0)[order()[0]].train
     pipeline = pipeline_of(row(OneNumber()))
-    fitted = train(pipeline, [batch], 0, ("a",))
+    fitted = train(pipeline, {"a": batch}, 0, ("a",))
     with pytest.raises(
         FCForgeError, match=rf"shape \({len(batch)},\).*shape \({len(batch)}, 2\)"
     ):
-        scores(fitted, pipeline, batch)
+        scores(fitted, pipeline, batch, "a")
 
 
 def test_a_config_names_a_function_beside_it_and_other_code_is_another_run(tmp_path):
@@ -304,18 +307,30 @@ def test_an_estimator_that_fails_or_gives_nonsense_is_named():
     batch = make_sites(cohort(), 0)[order()[0]].train
     bad = FCBatch(batch.fc, batch.y * 0)
     with pytest.raises(FCForgeError, match=r"sites a > b, seed 0: .*cannot be trained"):
-        train(pipeline_of(row(LogisticRegression())), [bad], 0, ("a", "b"))
+        train(pipeline_of(row(LogisticRegression())), {"a": bad}, 0, ("a", "b"))
     pipeline = pipeline_of(row(Broken()))
     with pytest.raises(FCForgeError, match="not all finite"):
-        scores(train(pipeline, [batch], 0, ("a",)), pipeline, batch)
+        scores(train(pipeline, {"a": batch}, 0, ("a",)), pipeline, batch, "a")
 
 
-def test_confounds_and_harmonising_reach_an_estimator_too(tmp_path):
-    plain = run_one(spec_of(LogisticRegression()), tmp_path / "a")
-    other = run_one(
-        replace(spec_of(LogisticRegression()), harmonise="combat"), tmp_path / "b"
-    )
-    assert any(not np.allclose(plain[3][s], other[3][s]) for s in order())
+def test_a_harmoniser_is_told_the_sites_in_training_and_scoring(tmp_path):
+    with config_context(enable_metadata_routing=True):
+        step = SiteHarmoniser(unseen="estimate").set_fit_request(site=True)
+        step.set_transform_request(site=True)
+        model = make_pipeline(step, LogisticRegression())
+        found = run_one(spec_of(model, site=True), tmp_path)
+    sites = make_sites(cohort(), 0)
+    parts = {s: sites[s].learning(with_val=True) for s in order()[:2]}
+    y = np.concatenate([p.y.numpy() for p in parts.values()])
+    names = np.repeat(list(parts), [len(p) for p in parts.values()])
+    x = np.concatenate([edges(p) for p in parts.values()])
+    harmoniser = SiteHarmoniser(unseen="estimate").fit(x, y, site=names)
+    fitted = LogisticRegression().fit(harmoniser.transform(x, site=names), y)
+    for name, site in sites.items():  # the third site was not learned
+        told = np.repeat(name, len(site.test))
+        seen = harmoniser.transform(edges(site.test), site=told)
+        wanted = fitted.predict_proba(seen)[:, 1]
+        np.testing.assert_allclose(found[2][name], wanted, atol=1e-6)
 
 
 def test_a_dry_run_times_an_estimator_by_its_subjects(tmp_path):

@@ -1,7 +1,7 @@
 """No test split is read: NaN in it changes nothing that is learned, whatever is combined.
 
-Every method meets every way to harmonise and both of confounds or none; every generator and
-every model is among the combinations. What is compared is all that a node stores.
+Every method meets confounds and none; every generator and every model is among the
+combinations. What is compared is all that a node stores.
 """
 
 from dataclasses import replace
@@ -31,7 +31,6 @@ from small_world import (
 
 WITHOUT_AGE = small_world.cohort
 ONE = Training(epochs=1, batch_size=16)
-HARMONISE = ("none", "site_demean", "combat")
 SMALL = {
     "fcm_vae": {
         "epochs": 1,
@@ -58,8 +57,8 @@ def with_age() -> Cohort:
     return replace(people, covariates={**people.covariates, "age": age})
 
 
-def combinations() -> list[tuple[str, str | None, str, tuple[str, ...]]]:
-    """Method, model, way to harmonise, confounds: each method in every way, models in turn.
+def combinations() -> list[tuple[str, str | None, tuple[str, ...]]]:
+    """Method, model, confounds: each method with and without, models in turn.
 
     Two kinds of method meet less: those that need a start are run plain (the public people of the
     small world have no age), and generators meet no confounds (a run refuses them together: what
@@ -68,28 +67,18 @@ def combinations() -> list[tuple[str, str | None, str, tuple[str, ...]]]:
     found = []
     for turn, method in enumerate(sorted(METHODS)):
         own = METHODS[method].models or tuple(sorted(small_world.QUICK_MODELS))
-        for k, how in enumerate(HARMONISE):
-            removed = ("age",) * ((turn + k) % 2)
-            if METHODS[method].needs_start:
-                how, removed = "none", ()
-            if METHODS[method].needs_generator:
+        for k, removed in enumerate(((), ("age",))):
+            if METHODS[method].needs_start or METHODS[method].needs_generator:
                 removed = ()
-            found.append((method, own[(turn + k) % len(own)], how, removed))
+            found.append((method, own[(turn + k) % len(own)], removed))
     return list(dict.fromkeys(found))
 
 
-def poisoned(sites, finite: bool):
-    """The same sites with NaN for every scan and the other diagnosis in every test part.
-
-    `finite` poison has its ROIs turned about: a test scan is harmonised too, and NaN cannot be.
-    """
+def poisoned(sites):
+    """The same sites with NaN for every scan and the other diagnosis in every test part."""
     found = {}
     for name, site in sites.items():
-        fc = (
-            site.test.fc.flip(1, 2).roll(1, 0)
-            if finite
-            else torch.full_like(site.test.fc, np.nan)
-        )
+        fc = torch.full_like(site.test.fc, np.nan)
         found[name] = replace(site, test=FCBatch(fc, 1 - site.test.y))
     return found
 
@@ -100,11 +89,8 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     plan = plan_of(spec)
     run_plan(plan, tmp_path / "clean")
     honest = workshop_module.split_sites
-    finite = spec.harmonise != "none"
     monkeypatch.setattr(
-        workshop_module,
-        "split_sites",
-        lambda *a, **k: poisoned(honest(*a, **k), finite),
+        workshop_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k))
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))
@@ -119,12 +105,10 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
         assert any((before[s] != after[s]).any() for s in before)
 
 
-@pytest.mark.parametrize(("method", "model", "harmonise", "confounds"), combinations())
-def test_methods(method, model, harmonise, confounds, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("method", "model", "confounds"), combinations())
+def test_methods(method, model, confounds, tmp_path, monkeypatch):
     spec = run_spec(learner_spec(method, model=model), 2, training=ONE)
-    check(
-        replace(spec, harmonise=harmonise, confounds=confounds), tmp_path, monkeypatch
-    )
+    check(replace(spec, confounds=confounds), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("generator", sorted(GENERATORS))
@@ -136,14 +120,11 @@ def test_generators(generator, tmp_path, monkeypatch):
     spec = run_spec(learner, 2, training=ONE)
     if GENERATORS[generator].needs_start:
         spec = replace(spec, start=small_world.PUBLIC)
-    elif generator != "fcm_vae":
-        spec = replace(spec, harmonise="combat")
     check(spec, tmp_path, monkeypatch)
 
 
 def test_every_model_is_among_the_combinations():
-    assert {model for _, model, _, _ in combinations()} >= set(MODELS) - {"none"}
-    assert {how for _, _, how, _ in combinations()} == set(HARMONISE)
+    assert {model for _, model, _ in combinations()} >= set(MODELS) - {"none"}
 
 
 def test_the_poison_would_show(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from fcforge.runner.learners import build_learner
 from fcforge.settings import Bound, Checked, Fraction, ShareBelowOne, read_json
 from fcforge.sites import Cohort
 from fcforge.sites.cohort import NUMBERED
-from fcforge.types import Component, Harmonise, LearnerSpec, Protocol, RunSpec, Training
+from fcforge.types import Component, LearnerSpec, Protocol, RunSpec, Training
 
 MAX_ROIS, MAX_NUMBER, MAX_NAME = 2_000, 100_000, 200
 SETTING, PREFIX = "public", "sha256:"
@@ -64,7 +64,7 @@ class ChainSettings(Checked):
     calibrate: Literal["inner_val", "synthetic", "none"] = "inner_val"
     roi_names: tuple[str, ...] = ()
     classes: tuple[int | float | str, int | float | str] = (0, 1)
-    harmonise: Harmonise = "none"
+    harmonise: Literal["none", "site_demean", "combat"] = "none"
 
     def spec(self, order: Sequence[str]) -> RunSpec:
         """The run this chain is, up to and including the last site of `order`."""
@@ -76,7 +76,7 @@ class ChainSettings(Checked):
             "test_fraction",
             "val_fraction",
         )
-        known = {name: getattr(self, name) for name in (*alike, "harmonise")}
+        known = {name: getattr(self, name) for name in alike}
         return RunSpec(dataset=Component("capsule"), order=tuple(order), **known)
 
     def to_json(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def first_settings(
                 "a capsule is never made with a leak on.", do="Remove [leaks]."
             )
         rest["seed"] = experiment.seeds[0]
-        alike = ("protocol", "test_fraction", "val_fraction", "harmonise")
+        alike = ("protocol", "test_fraction", "val_fraction")
         rest |= {name: getattr(experiment, name) for name in alike}
     own = ("seed", "held_out", "calibrate", "harmonise")
     rest |= {k: given[k] for k in own if k in given}

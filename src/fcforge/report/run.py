@@ -134,7 +134,7 @@ def _settings_of(results: Sequence[RunResult]) -> dict[str, Any]:
         "folds",
     )
     learners = {r.spec.learner.title: asdict(r.spec.learner) for r in results}
-    return {**{k: spec[k] for k in (*shared, "harmonise")}, "learners": learners}
+    return {**{k: spec[k] for k in shared}, "learners": learners}
 
 
 Panels = list[tuple[str, Markup]]

@@ -240,7 +240,7 @@ class Bench:
 def _tag(spec: RunSpec) -> str:
     """What decides a site's subjects beside its name and the seed."""
     removed = f"{spec.confounds}{spec.start}" if spec.confounds else ""
-    plain = f"{spec.test_fraction}:{spec.val_fraction}:{spec.harmonise}{spec.reference}{removed}"
+    plain = f"{spec.test_fraction}:{spec.val_fraction}:{removed}"
     return plain + f":{spec.folds} folds" * bool(spec.folds) + so_far(spec)
 
 
@@ -266,7 +266,6 @@ def synthetic_name(spec: RunSpec, site: str, n: int) -> PoolName:
         asdict(spec.learner.generator) if spec.learner.generator else None,
         spec.test_fraction,
         spec.val_fraction,
-        spec.harmonise + spec.reference,
         spec.training.selection,
         spec.leaks.generator_sees_test,
         [list(spec.confounds), str(spec.start)],

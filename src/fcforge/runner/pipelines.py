@@ -4,11 +4,15 @@ The estimator is made afresh for every node and trained on what its `keeps` allo
 parts of all sites so far at once (``cumulative``), of the last site alone (``independent``), or of
 one site after another by its own ``partial_fit``. It is never stored, as that would take a pickle:
 a node of ``partial_fit`` walks through its sites from the first.
+
+With ``site = true`` it is told the subjects' sites, by scikit-learn's routing of metadata: so
+`fcforge.estimator.SiteHarmoniser` can stand before a classifier.
 """
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module, util
 from pathlib import Path
@@ -45,6 +49,8 @@ class Pipeline(Checked):
     keeps : {"cumulative", "independent", "partial_fit"}
     input : {"edges", "matrices"}
         FC as (n, R (R - 1) / 2), below the diagonal in nilearn's order, or as (n, R, R).
+    site : bool
+        Whether it is given ``site=``, the subjects' sites, when it is fitted and when it scores.
     folder : str
         Where the module may lie; does not count.
     sha256 : str
@@ -56,6 +62,7 @@ class Pipeline(Checked):
     estimator: str
     keeps: Literal["cumulative", "independent", "partial_fit"]
     input: Literal["edges", "matrices"] = "edges"
+    site: bool = False
     folder: str = ""
     sha256: str = ""
 
@@ -134,11 +141,11 @@ def read_pipeline(table: Mapping[str, Any], where: str, folder: Path) -> Learner
     if not named:
         _HANDED[found.sha256] = made
     title = title or shown.rpartition(":")[2]
+    params = asdict(found)
+    if not found.site:  # rows of before there was this setting keep their runs' names
+        params.pop("site")
     return LearnerSpec(
-        Component(PIPELINE, asdict(found)),
-        Component(PIPELINE),
-        title=title,
-        start=start,
+        Component(PIPELINE, params), Component(PIPELINE), title=title, start=start
     )
 
 
@@ -237,11 +244,12 @@ def _require_usable(estimator: Any, pipeline: Pipeline, where: str) -> None:
 
 
 def train(
-    pipeline: Pipeline, parts: Sequence[FCBatch], seed: int, order: Sequence[str]
+    pipeline: Pipeline, parts: Mapping[str, FCBatch], seed: int, order: Sequence[str]
 ) -> Any:
-    """The estimator after some training parts; all are given to it at once unless partial_fit.
+    """The estimator after the training parts of some sites.
 
-    Every ``random_state`` that is None is set from the seed and the order.
+    All are given to it at once, unless it learns by ``partial_fit``. Every ``random_state`` that
+    is None is set from the seed and the order.
     """
     estimator = pipeline.make()
     if hasattr(estimator, "get_params"):
@@ -258,13 +266,14 @@ def train(
         estimator.set_params(**dict.fromkeys(free, number))
     try:
         if pipeline.keeps == "partial_fit":
-            for part in parts:
-                estimator.partial_fit(
-                    _inputs(part, pipeline), part.y.numpy(), classes=[0, 1]
-                )
+            for part in parts.values():
+                x = _inputs(part, pipeline)
+                estimator.partial_fit(x, part.y.numpy(), classes=[0, 1])
         else:
-            every = FCBatch.concat(parts)
-            estimator.fit(_inputs(every, pipeline), every.y.numpy())
+            every = FCBatch.concat(list(parts.values()))
+            sites = np.repeat(list(parts), [len(part) for part in parts.values()])
+            with _told(pipeline, sites) as more:
+                estimator.fit(_inputs(every, pipeline), every.y.numpy(), **more)
     except Exception as error:
         raise FCForgeError(
             f"estimator '{pipeline.estimator}' cannot be trained ({error}).",
@@ -273,21 +282,33 @@ def train(
     return estimator
 
 
+@contextmanager
+def _told(pipeline: Pipeline, sites: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    """What an estimator is told beside the scans: each subject's site, or nothing."""
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=pipeline.site or None):
+        yield {"site": sites} if pipeline.site else {}
+
+
 def _inputs(batch: FCBatch, pipeline: Pipeline) -> np.ndarray:
     fc = batch.fc.numpy().astype(np.float64)
     below = np.tril_indices(fc.shape[-1], -1)
     return fc[:, below[0], below[1]] if pipeline.input == "edges" else fc
 
 
-def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch) -> np.ndarray:
-    """P(patient) (n,): predicted, or the logistic function of the decision function."""
-    x, n = _inputs(batch, pipeline), len(batch)
+def scores(estimator: Any, pipeline: Pipeline, batch: FCBatch, site: str) -> np.ndarray:
+    """P(patient) (n,) of a site: predicted, or the logistic function of the decision function."""
+    n = len(batch)
     classes = [int(c) for c in getattr(estimator, "classes_", (0, 1))]
     wanted: tuple[int, ...] = (n,)
+    score = "decision_function"
     if hasattr(estimator, "predict_proba"):
-        found, wanted = np.asarray(estimator.predict_proba(x)), (n, len(classes))
-    else:
-        found = np.asarray(estimator.decision_function(x))
+        score = "predict_proba"
+        wanted = (n, len(classes))
+    with _told(pipeline, np.repeat(site, n)) as more:
+        found = getattr(estimator, score)(_inputs(batch, pipeline), **more)
+    found = np.asarray(found)
     if found.shape != wanted or not np.isfinite(found).all():
         raise FCForgeError(
             f"estimator '{pipeline.estimator}' gives scores of shape {found.shape}, or not all "

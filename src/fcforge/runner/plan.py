@@ -62,27 +62,16 @@ def trainings(nodes: Iterable[Node]) -> int:
 
 
 def canonical(
-    prefix: Sequence[str],
-    depends_on: str,
-    sites: Sequence[str],
-    keep_first: bool = False,
+    prefix: Sequence[str], depends_on: str, sites: Sequence[str]
 ) -> tuple[str, ...]:
-    """Prefix that decides the model: itself, its sorted set, its last site, or all sites.
-
-    `keep_first` leaves the first site where it is: harmonised runs have it as their reference.
-    """
+    """Prefix that decides the model: itself, its sorted set, its last site, or all sites."""
     if not prefix:
         return ()
     if depends_on == "site":
         return (prefix[-1],)
-    if depends_on not in ("set", "all"):
-        return tuple(prefix)
-    seen = sorted(prefix if depends_on == "set" else sites)
-    return (
-        tuple(sorted(seen, key=lambda site: site != prefix[0]))
-        if keep_first
-        else tuple(seen)
-    )
+    if depends_on == "set":
+        return tuple(sorted(prefix))
+    return tuple(sorted(sites)) if depends_on == "all" else tuple(prefix)
 
 
 @dataclass(frozen=True)
@@ -136,10 +125,7 @@ def make_plan(specs: Sequence[RunSpec], sites: Sequence[str]) -> Plan:
 
     def add(spec: RunSpec, prefix: tuple[str, ...]) -> str:
         how = depends_on(spec.learner)
-        harmonised = spec.harmonise != "none"
-        node_spec = replace(
-            spec, order=canonical(prefix, how, sites, keep_first=harmonised)
-        )
+        node_spec = replace(spec, order=canonical(prefix, how, sites))
         key = node_spec.key
         if key not in nodes:
             parent = None

@@ -20,7 +20,7 @@ from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench, as_it_was, synthetic_size
+from fcforge.runner.bench import PUBLIC, Bench, as_it_was, synthetic_size
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
@@ -30,7 +30,6 @@ from fcforge.runner.public import Public, make_run_start
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
-from fcforge.sites.harmonise import harmonise_sites
 from fcforge.types import RunSpec, Site
 
 
@@ -58,28 +57,17 @@ class Workshop:
         self._public: dict[str, Public] = {}
 
     # -- what a node needs ---------------------------------------------------------------------
-    def sites(self, spec: RunSpec, labelled: bool = True) -> dict[str, Site]:
-        """Sites of a seed, split once, confounds removed, harmonised to the order's first site."""
+    def sites(self, spec: RunSpec) -> dict[str, Site]:
+        """Sites of a seed, split once, confounds removed."""
         fractions = spec.test_fraction, spec.val_fraction, spec.folds
         removed = (spec.confounds, spec.start, spec.fitted_on)
-        key = (
-            spec.seed,
-            fractions,
-            spec.harmonise,
-            spec.reference,
-            labelled,
-            str(removed),
-        )
+        key = (spec.seed, fractions, str(removed))
         if key not in self._sites:
             if spec.fitted_on:  # one set of sites for every prefix: keep the last few
                 _forget_oldest(self._sites, 6)
                 _forget_oldest(self._evaluators, 6)
-            clean = self._without_confounds(
-                spec, split_sites(spec, self.cohort, spec.seed)
-            )
-            self._sites[key] = harmonise_sites(
-                clean, spec.harmonise, spec.reference, labelled
-            )
+            split = split_sites(spec, self.cohort, spec.seed)
+            self._sites[key] = self._without_confounds(spec, split)
         return self._sites[key]
 
     def _without_confounds(
@@ -158,19 +146,17 @@ class Workshop:
             self._learners[key] = build_learner(spec.learner, self.cohort.n_rois)
         return self._learners[key]
 
-    def evaluator(self, spec: RunSpec, labelled: bool = True) -> Evaluator:
+    def evaluator(self, spec: RunSpec) -> Evaluator:
         """Evaluator of a spec's seed and model."""
-        key = f"{replace(spec, order=()).key}:{spec.reference}:{labelled}:{spec.fitted_on}"
+        key = f"{replace(spec, order=()).key}:{spec.fitted_on}"
         if key not in self._evaluators:
-            sites = self.sites(spec, labelled)
+            sites = self.sites(spec)
             self._evaluators[key] = Evaluator(sites, self.learner(spec), self.device)
         return self._evaluators[key]
 
     def scores(self, spec: RunSpec, lane: Lane) -> dict[str, np.ndarray]:
         """Scores on every site."""
-        return _scored(
-            spec, lambda labelled: self.evaluator(spec, labelled).scores(lane)
-        )
+        return self.evaluator(spec).scores(lane)
 
     def fit_generator(self, spec: RunSpec, site: str, draw: bool = False) -> None:
         """Fit the generator of (site, seed) into the store's cache, where it is not there yet.
@@ -374,43 +360,29 @@ class Workshop:
         """Train an estimator on the public people and the node's sites, and store its scores."""
         spec, started = node.spec, time.perf_counter()
         sites, fixed = self.sites(spec), spec.training.selection == "fixed"
-        own = [sites[name].learning(with_val=fixed) for name in spec.order]
-        parts = ([self.public(spec).people] if spec.start else []) + own
-        fitted = train(pipeline, parts, spec.seed, spec.order) if parts else None
-
-        def scored(labelled: bool) -> dict[str, np.ndarray]:
-            tests = {
-                name: site.test for name, site in self.sites(spec, labelled).items()
+        own = {name: sites[name].learning(with_val=fixed) for name in spec.order}
+        public = {PUBLIC: self.public(spec).people} if spec.start else {}
+        parts = public | own
+        if parts:
+            fitted = train(pipeline, parts, spec.seed, spec.order)
+            found = {
+                name: scores(fitted, pipeline, site.test, name)
+                for name, site in sites.items()
             }
-            if fitted is None:  # nobody to learn from yet
-                return {
-                    name: np.full(len(t), 0.5, np.float32) for name, t in tests.items()
-                }
-            return {
-                name: scores(fitted, pipeline, test) for name, test in tests.items()
+        else:  # nobody to learn from yet
+            found = {
+                name: np.full(len(site.test), 0.5, np.float32)
+                for name, site in sites.items()
             }
-
-        subjects = sum(map(len, own)) if pipeline.keeps == "cumulative" else 0
+        subjects = sum(map(len, own.values())) if pipeline.keeps == "cumulative" else 0
         facts: dict[str, Any] = {"seconds": time.perf_counter() - started, "pools": []}
         facts["memory_bytes"] = subjects * _edge_bytes(self.cohort.n_rois)
-        self._store_node(node, facts, _scored(spec, scored))
+        self._store_node(node, facts, found)
 
 
 def _edge_bytes(n_rois: int) -> int:
     """What the FC edges of a subject take."""
     return n_rois * (n_rois - 1) // 2 * 4
-
-
-def _scored(
-    spec: RunSpec, scores: Callable[[bool], dict[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Scores on every site; one not learned yet is harmonised without its diagnoses."""
-    found = scores(True)
-    if spec.harmonise == "combat" and spec.order:
-        found |= {
-            site: p for site, p in scores(False).items() if site not in spec.order
-        }
-    return found
 
 
 def _forget_oldest(cache: dict[Any, Any], most: int) -> None:

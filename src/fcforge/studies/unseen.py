@@ -5,8 +5,7 @@ it has never seen needs no further training: after k sites,
 
 .. math:: U_k = \frac{1}{T - k} \sum_{i > k} a_{k,i},
 
-and the last column of the matrix before its own stage is leave-one-site-out. In a harmonised run
-the unseen hospital has harmonised its own scans first (see `fcforge.sites.harmonise`).
+and the last column of the matrix before its own stage is leave-one-site-out.
 """
 
 from collections.abc import Mapping, Sequence
