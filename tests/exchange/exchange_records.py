@@ -6,6 +6,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fcforge.exchange import records, schema
+from fcforge.exchange.keys import public_hex
 from fcforge.exchange.payload import save_arrays
 from fcforge.exchange.policy import Keeper, Policy
 
@@ -28,7 +29,7 @@ def key_of(name: str) -> Ed25519PrivateKey:
 
 
 def public_of(name: str) -> str:
-    return key_of(name).public_key().public_bytes_raw().hex()
+    return public_hex(key_of(name))
 
 
 POLICY = Policy(
@@ -127,7 +128,9 @@ CONTENT = {
             ),
         ),
     },
-    records.Withdrawal: {"takes": (records.Taken(number=1, commitment=SHA),)},
+    records.Withdrawal: {
+        "takes": (records.Taken(kind="release", number=1, commitment=SHA),)
+    },
     records.Rotation: {"new_key": public_of("new"), "proof": "0" * 128},
 }
 
@@ -138,4 +141,8 @@ def record(kind, site="NYU", number=1, parents=(SHA,), signer="", **changes):
         number, parents = 0, ()
     key = key_of(signer) if signer else None
     content = {**CONTENT[kind], **changes}
+    if kind is records.Rotation:
+        key = key_of(signer or site)
+        agreed = records.agreement(site, public_hex(key))
+        content["proof"] = key_of("new").sign(agreed).hex()
     return records.make(kind, site, number, parents, key, **content)

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, TypeAdapter
 
 from fcforge import __version__
 from fcforge.errors import ExchangeError
-from fcforge.exchange import schema
+from fcforge.exchange import keys, schema
 from fcforge.exchange.policy import Policy
 from fcforge.exchange.schema import (
     Budget,
@@ -69,6 +69,7 @@ class Record(Closed):
     is_root: ClassVar[bool] = False
     has_payload: ClassVar[bool] = False
     passes_on: ClassVar[bool] = False  # its payload goes once another builds on it
+    withdrawable: ClassVar[bool] = False
 
     kind: str
     site: SiteName
@@ -102,6 +103,16 @@ class Record(Closed):
         return f"{self.kind} {self.number} of '{self.site}'"
 
     @property
+    def builds_on(self) -> tuple[str, ...]:
+        """Ids of the records without which it means nothing."""
+        return self.parents
+
+    @property
+    def committed(self) -> str:
+        """Its commitment to people; empty where it has none."""
+        return getattr(self, "commitment", "")
+
+    @property
     def taken(self) -> "tuple[Taken, ...]":
         """What it takes back."""
         return ()
@@ -110,8 +121,7 @@ class Record(Closed):
         """The record with the author's signature, or as it is without a key."""
         if key is None:
             return self
-        public = key.public_key().public_bytes_raw().hex()
-        named = self.changed(key=public, signature="")
+        named = self.changed(key=keys.public_hex(key), signature="")
         signature = key.sign(named.content).hex()
         return named.changed(signature=signature)
 
@@ -132,19 +142,11 @@ class Record(Closed):
         """Raise `ExchangeError` unless the signature fits the content, or there is none."""
         if bool(self.key) != bool(self.signature):
             raise ExchangeError(f"the signature of the {self.title} was stripped.")
-        if not self.key:
-            return
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-
-        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key))
-        try:
-            key.verify(bytes.fromhex(self.signature), self.content)
-        except InvalidSignature as error:
+        if self.key and not keys.fits(self.key, self.signature, self.content):
             raise ExchangeError(
                 f"the signature of the {self.title} does not fit its content: changed, or signed "
                 "by another."
-            ) from error
+            )
 
 
 def make(
@@ -173,7 +175,7 @@ def make(
         site=site,
         number=number,
         parents=tuple(parents),
-        time=schema.now(),
+        time=keys.now(),
         fcforge=__version__,
         **content,
     ).signed(key)
@@ -278,6 +280,7 @@ class Release(Record):
     """
 
     has_payload: ClassVar[bool] = True
+    withdrawable: ClassVar[bool] = True
 
     kind: Literal["release"] = "release"
     mechanism: Literal["gaussian", "none"]
@@ -398,6 +401,8 @@ class Notice(Record):
         As in a release; planned for the round's sum.
     """
 
+    withdrawable: ClassVar[bool] = True
+
     kind: Literal["notice"] = "notice"
     round: SiteName
     shares: Annotated[tuple[GivenShare, ...], Field(min_length=2, max_length=2)]
@@ -443,6 +448,11 @@ class Half(Record):
     grid: Positive
     variance: Rational
 
+    @property
+    def builds_on(self) -> tuple[str, ...]:
+        """Its parents, and the notice of every hospital in the sum."""
+        return (*self.parents, *(added.notice for added in self.hospitals))
+
 
 # -- what is said of records -----------------------------------------------------------------------
 class AttackRow(Closed):
@@ -473,6 +483,7 @@ class Audit(Record):
 class Taken(Closed):
     """What is taken back, by content: no respelling of a record escapes it."""
 
+    kind: Annotated[str, schema.matching("release|notice", "what can be taken back")]
     number: Annotated[int, Field(ge=1, le=100_000)]
     commitment: Sha256
 
@@ -498,12 +509,24 @@ class Rotation(Record):
     ----------
     new_key : str
     proof : str
-        Signature by the new key over the site and the old key.
+        Signature by the new key over what `agreement` says.
     """
 
     kind: Literal["rotation"] = "rotation"
     new_key: PublicKey
     proof: Signature
+
+    def check(self) -> None:
+        """Also: it is signed, and the new key agrees."""
+        super().check()
+        agreed = keys.fits(self.new_key, self.proof, agreement(self.site, self.key))
+        if not self.key or not agreed:
+            raise ExchangeError(f"the {self.title} is not signed by both keys.", do=ASK)
+
+
+def agreement(site: str, old_key: str) -> bytes:
+    """What a new key signs: that it speaks for a site after its old key."""
+    return CONTEXT + schema.canonical(["rotation", site, old_key])
 
 
 KINDS = (Start, Chain, Release, Step, Notice, Half, Audit, Withdrawal, Rotation)

@@ -1,0 +1,444 @@
+"""An exchange: the set of records around one root, and the one walk that checks it.
+
+Merging is union: the order of files never matters, and the same record twice is one. A withdrawal
+is a record that takes others away. Whatever does not fit is refused by name, and nothing of it is
+used.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+
+from fcforge.errors import ExchangeError, at
+from fcforge.exchange import archive, model, schema
+from fcforge.exchange.archive import Contents
+from fcforge.exchange.keys import Trust, public_hex
+from fcforge.exchange.names import require_distinct
+from fcforge.exchange.payload import load_arrays
+from fcforge.exchange.records import Audit, Record, Rotation, Taken, Withdrawal, make
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SINGLE = ".record"  # suffix of a file with the new records alone
+Kind = TypeVar("Kind", bound=Record)
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """A root and the records that build on it, all checked by `joined`.
+
+    Attributes
+    ----------
+    root : Record
+        A start or a chain.
+    records : tuple of Record
+        Without the root, in the order of a file; what was withdrawn is gone.
+    payloads : mapping of SHA-256 to bytes
+        Arrays of the records.
+    """
+
+    root: Any
+    records: tuple[Record, ...] = ()
+    payloads: Mapping[str, bytes] = field(default_factory=dict)
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 over all record ids: names this state of the exchange."""
+        ids = sorted(record.id for record in self.everything)
+        return schema.sha256(schema.canonical(ids))
+
+    @property
+    def everything(self) -> tuple[Record, ...]:
+        """Root and records."""
+        return (self.root, *self.records)
+
+    @cached_property
+    def model(self) -> model.Model:
+        """What these records make, everything in them checked."""
+        return model.open_model(self)
+
+    def of(self, kind: type[Kind], site: str = "") -> tuple[Kind, ...]:
+        """Records of a kind, of one author where that is named, by number."""
+        mine = [r for r in self.records if isinstance(r, kind)]
+        mine = [r for r in mine if site in ("", r.site)]
+        return tuple(sorted(mine, key=lambda r: (r.site, r.number)))
+
+    def arrays(self, record: Record) -> dict[str, np.ndarray]:
+        """The arrays of a record by name."""
+        return load_arrays(self.payloads[record.payload], record.title)
+
+    @cached_property
+    def key_lines(self) -> dict[str, tuple[str, ...]]:
+        """Keys that each author has signed with, first to last; ("",) where it signs nothing."""
+        return key_lines(self.everything)
+
+    def next_number(self, kind: type[Record], site: str) -> int:
+        """Number of the next record of this kind that an author makes."""
+        return 1 + max((r.number for r in self.of(kind, site)), default=0)
+
+    def joined(
+        self, records: Iterable[Record], payloads: Mapping[str, bytes] | None = None
+    ) -> Self:
+        """The union with some records; whatever does not fit raises `ExchangeError` by name."""
+        every = {record.id: record for record in self.records}
+        for record in records:
+            record.check()
+            if record.is_root and record.id != self.root.id:
+                raise ExchangeError(
+                    f"the files have different roots ({self.root.id[:12]} and "
+                    f"{record.id[:12]}).",
+                    do="What was made for one start cannot be moved to another; make it again.",
+                )
+            every[record.id] = record
+        every.pop(self.root.id, None)
+        key_lines([self.root, *every.values()])  # of what is withdrawn, too
+        kept = archive.in_order(_without_taken(every))
+        arrays = {**self.payloads, **(payloads or {})}
+        carried = _carried((self.root, *kept))
+        made = type(self)(
+            self.root, kept, {k: v for k, v in arrays.items() if k in carried}
+        )
+        made.check()
+        return made
+
+    def merged(self, *others: Self) -> Self:
+        """The union of files; the same record twice is one."""
+        records = [record for other in others for record in other.everything]
+        payloads: dict[str, bytes] = {}
+        for other in others:
+            payloads |= other.payloads
+        return self.joined(records, payloads)
+
+    def withdrawn(self, site: str, key: "Ed25519PrivateKey | None" = None) -> Self:
+        """The exchange as if `site` had given nothing, with the withdrawal on record."""
+        mine = [r for r in self.records if r.site == site and r.withdrawable]
+        if not mine:
+            known = sorted({r.site for r in self.records if r.withdrawable})
+            raise ExchangeError(
+                f"there is nothing of site '{site}' that could be withdrawn.",
+                do=f"Sites with something: {', '.join(known) or 'none'}. A step of a chain cannot "
+                "be undone; begin the chain anew without it.",
+            )
+        self.require_author(site, key, "withdrawal")
+        takes = tuple(
+            Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
+        )
+        number = self.next_number(Withdrawal, site)
+        return self.joined(
+            [make(Withdrawal, site, number, [self.root.id], key, takes=takes)]
+        )
+
+    def require_author(
+        self, site: str, key: "Ed25519PrivateKey | None", what: str
+    ) -> None:
+        """Raise `ExchangeError` unless this is the key that the site signs with now."""
+        own = self.key_lines[site][-1]
+        if own != public_hex(key):
+            needed = f"signed by key {own[:16]}" if own else "not signed"
+            raise ExchangeError(
+                f"what site '{site}' gave is {needed}; its {what} must be, too.",
+                do="Name that private key with --sign." if own else "Leave --sign out.",
+            )
+
+    def require_same_signing(self, signs: bool) -> None:
+        """Raise unless a new record is signed where the earlier ones are, and only there.
+
+        Else nobody could tell it from one whose signature was taken off.
+        """
+        keys = [record.key for record in self.records]
+        if not signs and any(keys):
+            raise ExchangeError(
+                "the records before yours are signed.",
+                do="Sign yours, too: --sign KEY (`fcforge keys new KEY` makes one).",
+            )
+        if signs and not all(keys):
+            raise ExchangeError(
+                "the records before yours are not signed.",
+                do="Leave out --sign, or begin anew with signatures.",
+            )
+
+    def check(self) -> None:
+        """Hold the records against one another, then against what the model says of them."""
+        _check_places(self)
+        _check_audits(self)
+        _check_arrays(self)
+        _ = self.model
+
+    def require_trusted(self, trust: Trust) -> None:
+        """Raise `ExchangeError` for a record that is not signed as it must be.
+
+        An unsigned root passes unless signatures are required: the records name it by its id.
+        """
+        for record in self.everything:
+            _require_signer(record, self.key_lines[record.site], trust)
+        _require_signed(self.everything, trust)
+
+
+def _without_taken(every: Mapping[str, Record]) -> list[Record]:
+    """Records but those that their own authors took back, and what builds on those."""
+    taken = set[tuple[str, str, int | str]]()
+    for record in every.values():
+        for one in record.taken:
+            taken.add((record.site, one.kind, one.number))
+            taken.add((record.site, one.kind, one.commitment))
+    gone = set[str]()
+    for record in archive.in_order(every.values()):
+        by_number = (record.site, record.kind, record.number)
+        by_content = (record.site, record.kind, record.committed)
+        named = by_number in taken or by_content in taken
+        if named or not gone.isdisjoint(record.builds_on):
+            gone.add(record.id)
+    return [record for record in every.values() if record.id not in gone]
+
+
+def _carried(records: Sequence[Record]) -> set[str]:
+    """Arrays that travel: those of all records but the ones whose arrays were handed on."""
+    handed = {
+        (parent, record.kind) for record in records for parent in record.builds_on
+    }
+    return {
+        record.payload
+        for record in records
+        if record.payload
+        and not (record.passes_on and (record.id, record.kind) in handed)
+    }
+
+
+def _check_places(exchange: Exchange) -> None:
+    """One root, every parent present, nothing twice."""
+    here = {record.id: record for record in exchange.everything}
+    numbers: dict[tuple[str, str, int], str] = {}
+    commitments: dict[str, str] = {}
+    for record in exchange.everything:
+        with at(record.title):
+            lost = [parent for parent in record.builds_on if parent not in here]
+            if lost:
+                raise ExchangeError(
+                    f"builds on record {lost[0][:12]}, which is not here or was withdrawn.",
+                    do="Merge the file that holds it, too.",
+                )
+            place = (record.site, record.kind, record.number)
+            if numbers.setdefault(place, record.id) != record.id:
+                raise ExchangeError(
+                    "there are two different ones with this number.",
+                    do="One of them is not the hospital's; ask it.",
+                )
+            first = commitments.setdefault(record.committed or record.id, record.title)
+            if first != record.title:
+                raise ExchangeError(
+                    f"has the same people and salt as the {first}: one is a copy.",
+                    do="Ask both hospitals; nothing was changed.",
+                )
+
+
+def _check_audits(exchange: Exchange) -> None:
+    """An audit is by who gave what it attacks."""
+    here = {record.id: record for record in exchange.everything}
+    for audit in exchange.of(Audit):
+        others = [here[p].site for p in audit.parents if here[p].site != audit.site]
+        if others:
+            raise ExchangeError(
+                f"the {audit.title} is of something that '{others[0]}' gave.",
+                do="A hospital audits what it has given itself.",
+            )
+
+
+def _check_arrays(exchange: Exchange) -> None:
+    """Every array that should travel is here, and no other."""
+    odd = _carried(exchange.everything) ^ set(exchange.payloads)
+    if odd:
+        raise ExchangeError(f"the arrays {min(odd)[:12]} are missing or too many.")
+
+
+def key_lines(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
+    """Keys of every author, first to last; `ExchangeError` for two voices or lookalike names."""
+    own: dict[str, list[Record]] = {}
+    for record in records:
+        own.setdefault(record.site, []).append(record)
+    require_distinct(own)
+    return {site: _line(mine) for site, mine in own.items()}
+
+
+def _line(mine: Sequence[Record]) -> tuple[str, ...]:
+    """Keys of one author's records, as its rotations order them."""
+    rotations = [record for record in mine if isinstance(record, Rotation)]
+    new = {rotation.key: rotation.new_key for rotation in rotations}
+    used = {record.key for record in mine}
+    first = (used | set(new)) - set(new.values())
+    line = [*first][:1]
+    while line and line[-1] in new and len(line) <= len(new):
+        line.append(new[line[-1]])
+    if len(first) != 1 or len(new) < len(rotations) or not used <= set(line):
+        raise ExchangeError(
+            f"records of '{mine[0].site}' are signed by different keys.",
+            do="An author speaks with one key, or rotates it (`fcforge keys rotate`); ask which "
+            "records are its own.",
+        )
+    return tuple(line)
+
+
+def _require_signer(record: Record, line: tuple[str, ...], trust: Trust) -> None:
+    if record.is_root and not record.key:
+        return
+    trust.require(record.key, f"the {record.title}", record.site, line)
+
+
+def _require_signed(records: Sequence[Record], trust: Trust) -> None:
+    asked = [r for r in records if trust.required or not r.is_root]
+    trust.require_signed([(f"the {record.title}", record.key) for record in asked])
+
+
+# -- files -----------------------------------------------------------------------------------------
+def read_parcel(path: str | Path, trust: Trust = Trust()) -> Contents:  # noqa: B008
+    """Records of a file by themselves, with or without a root."""
+    found = archive.read(path)
+    with at(path):
+        lines = key_lines(found.records)
+        for record in found.records:
+            _require_signer(record, lines[record.site], trust)
+    return found
+
+
+def open_exchange(path: str | Path, trust: Trust = Trust()) -> Exchange:  # noqa: B008
+    """The exchange in a file, after every check of `verify` has passed."""
+    with at(path, do=archive.ASK_AGAIN):
+        found = _opened(archive.read(path))
+        found.require_trusted(trust)
+    return found
+
+
+def _opened(contents: Contents) -> Exchange:
+    """The exchange of one file, which holds nothing that was withdrawn or handed on."""
+    found = _assembled([contents])
+    kept = {record.id for record in found.everything}
+    gone = [record.title for record in contents.records if record.id not in kept]
+    if gone or set(found.payloads) != set(contents.payloads):
+        raise ExchangeError(
+            f"still holds what was withdrawn or handed on ({', '.join(gone) or 'arrays'})."
+        )
+    return found
+
+
+def union_of(paths: Sequence[str | Path], trust: Trust) -> Exchange:
+    """The union of files, in any order; at least one must hold the root."""
+    found = _assembled([read_parcel(path, trust) for path in paths])
+    found.require_trusted(trust)
+    return found
+
+
+def _assembled(parcels: Sequence[Contents]) -> Exchange:
+    records = [record for parcel in parcels for record in parcel.records]
+    payloads: dict[str, bytes] = {}
+    for parcel in parcels:
+        payloads |= parcel.payloads
+    root = next((record for record in records if record.is_root), None)
+    if root is None:
+        raise ExchangeError(
+            f"holds no start and no chain, only {len(records)} single records.",
+            do="Merge it with a file of the exchange: `fcforge merge FILE FILE --out FILE`.",
+        )
+    return Exchange(root).joined(records, payloads)
+
+
+def save(
+    exchange: Exchange,
+    out: str | Path,
+    new: Sequence[Record] = (),
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write an exchange, or where `out` ends in ``.record`` the `new` records alone."""
+    contents = Contents(exchange.everything, exchange.payloads)
+    if Path(out).suffix == SINGLE:
+        arrays = {
+            record.payload: exchange.payloads[record.payload]
+            for record in new
+            if record.payload
+        }
+        contents = Contents(tuple(new), arrays)
+    return archive.write(contents, out, overwrite=overwrite)
+
+
+# -- verify ----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Check:
+    """One thing that was verified."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+def verify(
+    path: str | Path, trust: Trust, expect: Mapping[str, str] | None = None
+) -> list[Check]:
+    """What was checked, record by record; a file that must not be used has a failed check.
+
+    Parameters
+    ----------
+    path : path
+    trust : Trust
+    expect : mapping of record id to what it is, optional
+        Records that somebody has seen and that must be here (`seen_in`).
+    """
+    try:
+        contents = archive.read(path)
+        checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
+        if not any(record.is_root for record in contents.records):
+            said = "single records without a root: merge them with the exchange's file"
+            lines = {r.site: key_line([r]) for r in contents.records}
+            return [
+                *checks,
+                *_signers(contents.records, lines, trust),
+                Check("parcel", True, said),
+            ]
+        found = _opened(contents)
+    except ExchangeError as error:
+        where = error.where.removeprefix(str(path)).removeprefix(": ")
+        return [Check("file", False, f"{where}: {error.what}" if where else error.what)]
+    checks += _signers(found.everything, found.key_lines, trust)
+    checks.append(Check("model", True, found.model.summary()))
+    if expect is not None:
+        checks.append(_expected(found, expect))
+    return checks
+
+
+def _signers(
+    records: Sequence[Record], lines: Mapping[str, tuple[str, ...]], trust: Trust
+) -> list[Check]:
+    """Who signed each record, and whether all are signed that must be."""
+    checks = []
+    for record in records:
+        said = f"signed by key {trust.keyring.said(record.key)}"
+        if not record.key:
+            said = "not signed: anybody can have made it"
+        try:
+            _require_signer(record, lines[record.site], trust)
+            checks.append(Check(record.title, True, said))
+        except ExchangeError as error:
+            checks.append(Check(record.title, False, error.what))
+    try:
+        _require_signed(records, trust)
+    except ExchangeError as error:
+        checks.append(Check("signatures", False, error.what))
+    return checks
+
+
+def _expected(found: Exchange, expect: Mapping[str, str]) -> Check:
+    """Whether every record that was seen is here."""
+    here = {record.id for record in found.everything}
+    lost = [title for record, title in expect.items() if record not in here]
+    if lost:
+        said = f"{len(lost)} that you have seen are missing: {', '.join(lost[:5])}"
+        return Check("expected records", False, said)
+    return Check("expected records", True, f"all {len(expect)} are here")
+
+
+def seen_in(path: str | Path) -> dict[str, str]:
+    """Ids of the records in a file with what they are, for `verify`."""
+    return {record.id: record.title for record in archive.read(path).records}

@@ -1,0 +1,281 @@
+"""What a root's records make: one small protocol, and the one place that knows both models.
+
+Everything else asks a `Model` and never what kind it is. What a model cannot honour of a request
+is refused by name (`require_options`).
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from fcforge.errors import ConfigError
+from fcforge.exchange.records import Record
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fcforge.exchange.exchange import Exchange
+    from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.requests import LearnRequest
+    from fcforge.sites.cohort import Cohort
+
+Say = Callable[[str], Any]
+Tick = Callable[[int, int, str], Any]  # done, in all, what is going on
+Covariates = Mapping[str, np.ndarray]
+Tone = Literal["plain", "good", "warn", "alarm"]
+
+
+class Scores(NamedTuple):
+    """What a model says about n people.
+
+    Attributes
+    ----------
+    odds : ndarray of shape (n,)
+        Calibrated log odds of "patient"; NaN where it abstains.
+    strangeness : ndarray of shape (n,)
+        Distance from what was seen, limit 1; NaN where it cannot be measured.
+    why : tuple of str
+        Why it abstains; empty where it does not.
+    """
+
+    odds: np.ndarray
+    strangeness: np.ndarray
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a hospital's step gives.
+
+    Attributes
+    ----------
+    exchange : Exchange
+        With the new records.
+    new : tuple of Record
+    private : PrivateRecord
+        What stays at home: to be written before the exchange.
+    before, after : mapping
+        Accuracy, balanced accuracy and AUROC on its own people, of the model that came in and of
+        the new one; for the hospital's eyes.
+    files : mapping of name to bytes
+        Further files that leave, beside `out` (shares for keepers).
+    """
+
+    exchange: "Exchange"
+    new: tuple[Record, ...]
+    private: "PrivateRecord"
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Line(NamedTuple):
+    """One sentence of a description, and how it should look."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one author's part of an exchange holds, counted from the file.
+
+    Attributes
+    ----------
+    site : str
+    records, bytes, numbers : int
+        How many records, their bytes with all arrays, and numbers in the arrays.
+    signed_by : str
+        Its key; empty where it signs nothing.
+    people : tuple of float, optional
+        Noisy head count and the half width of its 95 % interval.
+    moved : float, optional
+        How far the model moves without this part, in standard deviations of its scores.
+    outlier : bool
+        Whether that is far more than without the others.
+    """
+
+    site: str
+    records: int
+    bytes: int
+    numbers: int
+    signed_by: str
+    people: tuple[float, float] | None = None
+    moved: float | None = None
+    outlier: bool = False
+
+
+@dataclass(frozen=True)
+class Description:
+    """An exchange in plain values, for `inspect` and pages.
+
+    Attributes
+    ----------
+    title : str
+    lines : mapping of heading to lines
+    parts : tuple of Part
+        One for each author.
+    facts : mapping
+        Plain values for programs (``--json``).
+    """
+
+    title: str
+    lines: Mapping[str, tuple[Line, ...]]
+    parts: tuple[Part, ...]
+    facts: Mapping[str, Any]
+
+
+class Model(Protocol):
+    """A start with releases and sums, or a chain of steps, as those who use it see it."""
+
+    exchange: "Exchange"
+
+    @property
+    def n_rois(self) -> int:
+        """ROIs of every scan."""
+
+    @property
+    def roi_names(self) -> tuple[str, ...]:
+        """Empty where unknown."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Hospitals that gave something, or the public sites where none did."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Covariates that every scan must have."""
+
+    @property
+    def temperature(self) -> float:
+        """Log odds are scores divided by it."""
+
+    def check(self) -> None:
+        """Raise `ExchangeError` unless arrays, budgets and counts can be meant."""
+
+    def summary(self) -> str:
+        """What follows from the records, in a few words."""
+
+    def learn(
+        self,
+        people: "Cohort",
+        private: "PrivateRecord",
+        asked: "LearnRequest",
+        key: "Ed25519PrivateKey | None",
+        say: Say,
+        tick: Tick,
+    ) -> Learned:
+        """What the people of one site add; nothing is written."""
+
+    def score(self, fc: np.ndarray, covariates: Covariates) -> Scores:
+        """Log odds of scans (n, R, R), or why there are none."""
+
+    def baselines(self) -> Mapping[str, "Model"]:
+        """Models to evaluate beside this one, by title."""
+
+    def reference(self) -> tuple[np.ndarray, str]:
+        """The scan (R, R) that others are explained against, and who it is."""
+
+    def attribution(self, fc: np.ndarray, covariates: Covariates) -> "Attribution":
+        """What an explanation is made of: a differentiable or linear score of scans."""
+
+    def attack(self, people: "Cohort", private: "PrivateRecord", plan: Any) -> Any:
+        """An audit of what the people's site gave."""
+
+    def describe(self) -> Description:
+        """In plain values."""
+
+
+Attribution = Any
+
+
+class Implementation(NamedTuple):
+    """Where a model lives, what it is called, and which options it alone honours."""
+
+    module: str
+    name: str
+    title: str
+    options: frozenset[str]
+
+
+MODELS = {
+    "start": Implementation(
+        "fcforge.exchange.releases",
+        "Releases",
+        "a public start",
+        frozenset({"epsilon", "delta", "mechanism", "again", "register", "round"}),
+    ),
+    "chain": Implementation(
+        "fcforge.exchange.chain",
+        "Chain",
+        "a chain",
+        frozenset(
+            {
+                "accept_scans",
+                "allow_real_subjects",
+                "calibrate",
+                "config",
+                "epochs",
+                "generator",
+                "halves",
+                "held_out",
+                "learner",
+                "method",
+                "model",
+                "reference",
+                "seed",
+            }
+        ),
+    ),
+}
+FIRST = "chain"  # what a first hospital begins where it is handed nothing
+
+
+def open_model(exchange: "Exchange") -> Model:
+    """The model of an exchange, checked."""
+    place = MODELS[exchange.root.kind]
+    made = getattr(importlib.import_module(place.module), place.name)(exchange)
+    made.check()
+    return made
+
+
+def begin(asked: "LearnRequest", people: "Cohort", key: Any) -> "Exchange":
+    """What a first hospital goes on from that was handed no file: an empty chain."""
+    module = importlib.import_module(MODELS[FIRST].module)
+    return module.begin(asked, people, key)
+
+
+def given_options(request: Any) -> list[str]:
+    """Fields of a request that are not left at their defaults."""
+    found = []
+    for one in fields(request):
+        default = one.default
+        if one.default_factory is not MISSING:
+            default = one.default_factory()
+        if getattr(request, one.name) != default:
+            found.append(one.name)
+    return found
+
+
+def require_options(exchange: "Exchange | None", request: Any) -> None:
+    """Raise `ConfigError` for an option that this kind of exchange does not honour.
+
+    Parameters
+    ----------
+    exchange : Exchange or None
+        None where a first hospital begins.
+    request : dataclass
+        As the command was asked.
+    """
+    kind = FIRST if exchange is None else exchange.root.kind
+    for name in given_options(request):
+        others = [m for k, m in MODELS.items() if name in m.options and k != kind]
+        if others and name not in MODELS[kind].options:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is for {others[0].title}; this is "
+                f"{MODELS[kind].title}.",
+                do="Leave it out.",
+            )

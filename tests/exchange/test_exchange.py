@@ -1,0 +1,379 @@
+import itertools
+
+import numpy as np
+import pytest
+from exchange_records import ARRAYS, key_of, public_of, record
+
+from fcforge.errors import ExchangeError
+from fcforge.exchange import archive, model, records, schema
+from fcforge.exchange.exchange import (
+    Exchange,
+    open_exchange,
+    read_parcel,
+    save,
+    seen_in,
+    union_of,
+    verify,
+)
+from fcforge.exchange.keys import Keyring, Trust
+from fcforge.exchange.payload import save_arrays
+
+
+class AnyRecords:
+    """A model that every set of records is good for: what is tested here are the records."""
+
+    def __init__(self, exchange):
+        self.exchange = exchange
+
+    def check(self):
+        for release in self.exchange.of(records.Release):
+            if release.epsilon > 8:
+                raise ExchangeError("more than the policy allows.")
+
+    def summary(self):
+        return f"{len(self.exchange.records)} records"
+
+
+@pytest.fixture(autouse=True)
+def any_records(monkeypatch):
+    place = model.Implementation(__name__, "AnyRecords", "records", frozenset())
+    monkeypatch.setattr(model, "MODELS", {"start": place, "chain": place})
+    monkeypatch.setattr(
+        model.importlib,
+        "import_module",
+        lambda name: type("Room", (), {"AnyRecords": AnyRecords}),
+    )
+
+
+START = record(records.Start, site="maker")
+ROOT = Exchange(START, (), {START.payload: ARRAYS})
+
+
+def release(site="NYU", number=1, signer="", people=None, **changes):
+    """A release of a site with arrays of its own, and the arrays."""
+    content = [site, number, people]
+    seed = int(schema.sha256(repr(content).encode())[:8], 16)
+    data = save_arrays({"numbers": np.arange(seed, seed + 4)})
+    commitment = schema.sha256(repr(people or content).encode())
+    digest = schema.sha256(data)
+    made = record(
+        records.Release,
+        site,
+        number,
+        (START.id,),
+        signer,
+        payload=digest,
+        commitment=commitment,
+        **changes,
+    )
+    return made, {digest: data}
+
+
+def joined(*given):
+    found = ROOT
+    for made, arrays in given:
+        found = found.joined([made], arrays)
+    return found
+
+
+def test_any_order_and_any_tree_of_merges_is_one_state():
+    given = [release(site, n) for site in ("NYU", "UM") for n in (1, 2)]
+    every = {joined(*order).id for order in itertools.permutations(given)}
+    left, right = joined(*given[:3]), joined(*given[1:])
+    assert every == {left.merged(right).id} == {right.merged(left, left).id}
+    assert len(left.merged(right).payloads) == 5
+    assert left.id != right.id
+
+
+def test_of_and_next_number():
+    found = joined(release("UM", 2), release("NYU"), release("UM", 1))
+    assert [(r.site, r.number) for r in found.of(records.Release)] == [
+        ("NYU", 1),
+        ("UM", 1),
+        ("UM", 2),
+    ]
+    assert found.next_number(records.Release, "UM") == 3
+    assert found.next_number(records.Audit, "UM") == 1
+
+
+def test_another_root_is_refused():
+    other = record(records.Start, site="maker", patients=2)
+    with pytest.raises(ExchangeError, match="different roots"):
+        ROOT.merged(Exchange(other, (), {other.payload: ARRAYS}))
+
+
+def test_two_releases_with_one_number_are_refused():
+    first = release(people="some")
+    with pytest.raises(ExchangeError, match=r"release 1 of 'NYU'.*two different"):
+        joined(first, release(people="others"))
+
+
+def test_a_copied_commitment_is_refused():
+    """A copy of NYU's numbers under another name counted twice."""
+    with pytest.raises(ExchangeError, match="same people and salt as the release 1 of"):
+        joined(release("NYU", people="some"), release("UM", people="some"))
+
+
+def test_a_missing_parent_is_refused():
+    with pytest.raises(ExchangeError, match="not here"):
+        ROOT.joined([record(records.Audit, parents=("cd" * 32,))])
+
+
+def test_missing_and_stray_arrays_are_refused():
+    made, arrays = release()
+    with pytest.raises(ExchangeError, match="missing or too many"):
+        ROOT.joined([made])
+    assert set(ROOT.joined([made], {**arrays, "ee" * 32: b"scans"}).payloads) == {
+        START.payload,
+        *arrays,
+    }
+
+
+def test_the_models_own_rules_hold():
+    with pytest.raises(ExchangeError, match="policy"):
+        joined(release(epsilon=9.0))
+
+
+@pytest.mark.parametrize("name", ["nyz", "ny_z", "ΝΥΖ"])  # the last is Greek
+def test_lookalikes_are_refused(name):
+    with pytest.raises(ExchangeError, match="look alike"):
+        joined(release("NYZ"), release(name), release("NY-Z"))
+
+
+def test_one_key_per_author():
+    with pytest.raises(ExchangeError, match="different keys"):
+        joined(release(signer="NYU"), release(number=2, signer="thief"))
+    with pytest.raises(ExchangeError, match="different keys"):
+        joined(release(signer="NYU"), release(number=2))
+
+
+def test_a_rotation_names_the_next_key():
+    rotation = record(records.Rotation, parents=(START.id,))
+    found = joined(
+        release(signer="NYU"), (rotation, {}), release(number=2, signer="new")
+    )
+    assert found.key_lines["NYU"] == (public_of("NYU"), public_of("new"))
+    with pytest.raises(ExchangeError, match="different keys"):
+        joined(release(signer="NYU"), (rotation, {}), release(number=2, signer="thief"))
+    forged = rotation.changed(signature="", new_key=public_of("thief")).signed(
+        key_of("NYU")
+    )
+    with pytest.raises(ExchangeError, match="both keys"):
+        ROOT.joined([forged])
+
+
+def test_audits_are_by_who_gave():
+    made, arrays = release("NYU")
+    found = ROOT.joined([made], arrays)
+    own = record(records.Audit, parents=(made.id,))
+    assert found.joined([own]).of(records.Audit) == (own,)
+    with pytest.raises(ExchangeError, match=r"audit 1 of 'UM'.*'NYU' gave"):
+        found.joined([record(records.Audit, "UM", parents=(made.id,))])
+
+
+# -- withdrawals -----------------------------------------------------------------------------------
+def test_a_withdrawal_holds_wherever_it_is_merged():
+    before = joined(release("NYU", signer="NYU"), release("UM", signer="UM"))
+    audited = before.joined(
+        [
+            record(
+                records.Audit, signer="NYU", parents=(before.of(records.Release)[0].id,)
+            )
+        ]
+    )
+    after = audited.withdrawn("NYU", key_of("NYU"))
+    assert {r.title for r in after.records} == {
+        "release 1 of 'UM'",
+        "withdrawal 1 of 'NYU'",
+    }
+    assert len(after.payloads) == 2
+    assert after.merged(audited).id == audited.merged(after).id == after.id
+
+
+def test_no_respelling_escapes_a_withdrawal():
+    """Anybody could undo a withdrawal by writing the signature in capitals."""
+    made, arrays = release(signer="NYU")
+    after = ROOT.joined([made], arrays).withdrawn("NYU", key_of("NYU"))
+    again = made.changed(signature="", time="2026-01-01T00:00:00Z").signed(
+        key_of("NYU")
+    )
+    assert again.id != made.id
+    assert after.joined([again], arrays).id == after.id
+    renumbered = made.changed(signature="", number=7).signed(key_of("NYU"))
+    assert after.joined([renumbered], arrays).id == after.id
+    new, numbers = release(number=2, signer="NYU")
+    assert new in after.joined([new], numbers).records
+
+
+def test_only_the_hospital_itself_withdraws():
+    found = joined(release(signer="NYU"))
+    for key in (None, key_of("UM")):
+        with pytest.raises(ExchangeError, match="must be, too"):
+            found.withdrawn("NYU", key)
+    with pytest.raises(ExchangeError, match="nothing of site 'UM'"):
+        found.withdrawn("UM")
+    forged = record(records.Withdrawal, "NYU", parents=(START.id,), signer="UM")
+    with pytest.raises(ExchangeError, match="different keys"):
+        found.joined([forged])
+
+
+def test_a_half_goes_with_a_notice_that_was_withdrawn():
+    notices = [
+        record(
+            records.Notice,
+            site,
+            parents=(START.id,),
+            commitment=schema.sha256(site.encode()),
+        )
+        for site in ("NYU", "UM")
+    ]
+    hospitals = tuple(
+        records.Added(site=n.site, notice=n.id, share=n.shares[0].sha256)
+        for n in notices
+    )
+    data = save_arrays({"numbers": np.arange(3)})
+    half = record(
+        records.Half,
+        "University",
+        parents=(START.id,),
+        hospitals=hospitals,
+        payload=schema.sha256(data),
+    )
+    found = ROOT.joined([*notices, half], {half.payload: data})
+    left = found.withdrawn("UM")
+    assert left.of(records.Half) == ()
+    assert [n.site for n in left.of(records.Notice)] == ["NYU"]
+    with pytest.raises(ExchangeError, match="withdrawn"):
+        left.joined([half], {half.payload: data})
+
+
+# -- chains: arrays are handed on ------------------------------------------------------------------
+def test_only_the_last_steps_arrays_travel():
+    root = record(records.Chain)
+    found = Exchange(root)
+    parent = root.id
+    for number, site in enumerate(("NYU", "UM"), start=1):
+        data = save_arrays({"lane": np.full(3, float(number))})
+        step = record(
+            records.Step,
+            site,
+            number,
+            (parent,),
+            payload=schema.sha256(data),
+            commitment=schema.sha256(site.encode()),
+        )
+        found = found.joined([step], {step.payload: data})
+        parent = step.id
+        assert list(found.payloads) == [step.payload]
+    with pytest.raises(ExchangeError, match="nothing of site 'NYU'"):
+        found.withdrawn("NYU")
+
+
+# -- files -----------------------------------------------------------------------------------------
+def test_files(tmp_path):
+    found = joined(release("NYU"), release("UM"))
+    path = save(found, tmp_path / "a.fcx")
+    assert open_exchange(path).id == found.id
+    new = found.of(records.Release, "UM")
+    parcel = save(found, tmp_path / "um.record", new)
+    assert read_parcel(parcel).records == new
+    start = save(ROOT, tmp_path / "start.fcx")
+    assert union_of([parcel, start], Trust()).id == joined(release("UM")).id
+    for opener in (open_exchange, lambda p: union_of([p], Trust())):
+        with pytest.raises(ExchangeError, match="no start"):
+            opener(parcel)
+
+
+def test_a_withdrawn_record_in_a_file_is_refused(tmp_path):
+    made, arrays = release()
+    found = ROOT.joined([made], arrays)
+    after = found.withdrawn("NYU")
+    every = archive.Contents((*after.everything, made), found.payloads)
+    path = archive.write(every, tmp_path / "a.fcx")
+    with pytest.raises(ExchangeError, match="withdrawn"):
+        open_exchange(path)
+
+
+# -- trust and verify ------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def signed_file(tmp_path_factory):
+    start = record(records.Start, site="maker", signer="maker")
+    made, arrays = release(signer="NYU")
+    made = made.changed(parents=(start.id,), signature="").signed(key_of("NYU"))
+    contents = archive.Contents((start, made), {start.payload: ARRAYS, **arrays})
+    return archive.write(contents, tmp_path_factory.mktemp("signed") / "a.fcx")
+
+
+def test_verify_says_who_signed(signed_file):
+    ring = Keyring().add("NYU", public_of("NYU"))
+    checks = verify(signed_file, Trust(required=True, keyring=ring))
+    assert all(check.ok for check in checks)
+    assert "(NYU)" in next(c for c in checks if c.name == "release 1 of 'NYU'").detail
+
+
+@pytest.mark.parametrize(
+    ("trust", "name"),
+    [
+        (Trust(keys=(public_of("UM"),)), "release 1 of 'NYU'"),
+        (Trust(keyring=Keyring().add("NYU", public_of("UM"))), "release 1 of 'NYU'"),
+        (
+            Trust(keyring=Keyring().add("NYU", public_of("NYU")).revoke("NYU")),
+            "release 1 of 'NYU'",
+        ),
+    ],
+)
+def test_untrusted_signers_are_named(signed_file, trust, name):
+    bad = [check for check in verify(signed_file, trust) if not check.ok]
+    assert name in [check.name for check in bad]
+    with pytest.raises(ExchangeError) as error:
+        open_exchange(signed_file, trust)
+    assert str(signed_file) in error.value.where
+
+
+def test_unsigned_files_are_refused_where_signatures_are_required(tmp_path):
+    path = save(joined(release()), tmp_path / "a.fcx")
+    assert all(check.ok for check in verify(path, Trust()))
+    asked = Trust(required=True)
+    assert [c.name for c in verify(path, asked) if not c.ok] == ["signatures"]
+    for opener in (open_exchange, lambda p, t: union_of([p], t)):
+        with pytest.raises(ExchangeError, match="not signed"):
+            opener(path, asked)
+    mixed = save(joined(release(signer="NYU"), release("UM")), tmp_path / "b.fcx")
+    with pytest.raises(ExchangeError, match="taken off"):
+        open_exchange(mixed)
+
+
+def test_new_records_are_signed_as_the_others_are():
+    bare, signed = joined(release()), joined(release(signer="NYU"))
+    bare.require_same_signing(False)
+    signed.require_same_signing(True)
+    ROOT.require_same_signing(True)
+    for found, signs in ((bare, True), (signed, False)):
+        with pytest.raises(ExchangeError, match="before yours"):
+            found.require_same_signing(signs)
+
+
+def test_verify_of_a_parcel_and_of_damage(tmp_path):
+    found = joined(release("UM"))
+    parcel = save(found, tmp_path / "um.record", found.records)
+    checks = verify(parcel, Trust())
+    assert all(check.ok for check in checks)
+    assert "merge" in checks[-1].detail
+    parcel.write_bytes(parcel.read_bytes()[:-5])
+    (broken,) = verify(parcel, Trust())
+    assert not broken.ok
+    assert broken.detail
+
+
+def test_what_was_seen_must_be_here(tmp_path):
+    """A coordinator could drop a release or a withdrawal unnoticed."""
+    all_of_it = joined(release("NYU"), release("UM")).withdrawn("UM")
+    seen = seen_in(save(all_of_it, tmp_path / "seen.fcx"))
+    assert verify(tmp_path / "seen.fcx", Trust(), seen)[-1].ok
+    new, numbers = release("USM")
+    later = save(all_of_it.joined([new], numbers), tmp_path / "later.fcx")
+    assert verify(later, Trust(), seen)[-1].ok
+    path = save(joined(release("NYU"), release("UM")), tmp_path / "dropped.fcx")
+    last = verify(path, Trust(), seen)[-1]
+    assert not last.ok
+    assert "withdrawal 1 of 'UM'" in last.detail
