@@ -129,7 +129,8 @@ CONTENT = {
         ),
     },
     records.Withdrawal: {
-        "takes": (records.Taken(kind="release", number=1, commitment=SHA),)
+        "takes": (records.Taken(kind="release", number=1, commitment=SHA),),
+        "gone": (),
     },
     records.Rotation: {"new_key": public_of("new"), "proof": "0" * 128},
 }

@@ -24,7 +24,7 @@ def data(contents):
 
 
 def test_a_file_is_read_as_it_was_written(contents, tmp_path):
-    path = archive.write(contents, tmp_path / "a.fcx")
+    path = archive.write(archive.pack(contents), tmp_path / "a.fcx")
     assert archive.read(path) == contents
     assert path.stat().st_mode & 0o777 == 0o600
     names = zipfile.ZipFile(path).namelist()
@@ -126,7 +126,7 @@ def test_many_generations_end(contents):
 
 def test_places(contents, tmp_path):
     taken = tmp_path / "a.fcx"
-    archive.write(contents, taken)
+    archive.write(archive.pack(contents), taken)
     for out, why in ((taken, "exists"), (tmp_path, "folder")):
         with pytest.raises(ExchangeError, match=why):
             archive.require_place(out)
@@ -156,7 +156,7 @@ def test_a_full_disk_is_said(contents, tmp_path, monkeypatch):
 
     monkeypatch.setattr(archive, "write_bytes", full)
     with pytest.raises(ExchangeError, match="No space left"):
-        archive.write(contents, tmp_path / "a.fcx")
+        archive.write(archive.pack(contents), tmp_path / "a.fcx")
     assert not (tmp_path / "a.fcx").exists()
 
 

@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 from exchange_records import ARRAYS, key_of, public_of, record
+from people_at_home import receipt
 
 from fcforge.errors import ExchangeError
 from fcforge.exchange import archive, model, records, schema
@@ -11,12 +12,12 @@ from fcforge.exchange.exchange import (
     open_exchange,
     read_parcel,
     save,
-    seen_in,
     union_of,
     verify,
 )
 from fcforge.exchange.keys import Keyring, Trust
 from fcforge.exchange.payload import save_arrays
+from fcforge.exchange.private_record import PrivateRecord
 
 
 class AnyRecords:
@@ -289,7 +290,7 @@ def test_a_withdrawn_record_in_a_file_is_refused(tmp_path):
     found = ROOT.joined([made], arrays)
     after = found.withdrawn("NYU")
     every = archive.Contents((*after.everything, made), found.payloads)
-    path = archive.write(every, tmp_path / "a.fcx")
+    path = archive.write(archive.pack(every), tmp_path / "a.fcx")
     with pytest.raises(ExchangeError, match="withdrawn"):
         open_exchange(path)
 
@@ -301,7 +302,9 @@ def signed_file(tmp_path_factory):
     made, arrays = release(signer="NYU")
     made = made.changed(parents=(start.id,), signature="").signed(key_of("NYU"))
     contents = archive.Contents((start, made), {start.payload: ARRAYS, **arrays})
-    return archive.write(contents, tmp_path_factory.mktemp("signed") / "a.fcx")
+    return archive.write(
+        archive.pack(contents), tmp_path_factory.mktemp("signed") / "a.fcx"
+    )
 
 
 def test_verify_says_who_signed(signed_file):
@@ -368,12 +371,27 @@ def test_verify_of_a_parcel_and_of_damage(tmp_path):
 def test_what_was_seen_must_be_here(tmp_path):
     """A coordinator could drop a release or a withdrawal unnoticed."""
     all_of_it = joined(release("NYU"), release("UM")).withdrawn("UM")
-    seen = seen_in(save(all_of_it, tmp_path / "seen.fcx"))
-    assert verify(tmp_path / "seen.fcx", Trust(), seen)[-1].ok
+    seen = save(all_of_it, tmp_path / "seen.fcx")
+    assert verify(seen, Trust(), seen)[-1].ok
+    earlier = save(joined(release("NYU"), release("UM")), tmp_path / "earlier.fcx")
+    assert verify(seen, Trust(), earlier)[-1].ok  # what is gone was withdrawn
     new, numbers = release("USM")
     later = save(all_of_it.joined([new], numbers), tmp_path / "later.fcx")
     assert verify(later, Trust(), seen)[-1].ok
-    path = save(joined(release("NYU"), release("UM")), tmp_path / "dropped.fcx")
-    last = verify(path, Trust(), seen)[-1]
+    last = verify(earlier, Trust(), seen)[-1]
     assert not last.ok
     assert "withdrawal 1 of 'UM'" in last.detail
+
+
+def test_a_private_record_knows_what_was_seen(tmp_path):
+    made = joined(release("NYU"), release("UM"))
+    ids = [r.id for r in made.everything]
+    with PrivateRecord.open(tmp_path / "fcforge.private") as private:
+        private.publish(receipt().having_seen(ids), {})
+    path = save(made, tmp_path / "a.fcx")
+    assert verify(path, Trust(), private.path)[-1].ok
+    dropped = save(joined(release("NYU")), tmp_path / "b.fcx")
+    assert (
+        made.of(records.Release, "UM")[0].id[:12]
+        in verify(dropped, Trust(), private.path)[-1].detail
+    )

@@ -19,7 +19,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fcforge.errors import ExchangeError, at
 from fcforge.exchange import schema
@@ -54,8 +54,8 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
     done: list[Record] = []
     for _ in range(MAX_GENERATIONS):
         waiting = {record.id for record in rest}
-        done += [r for r in rest if waiting.isdisjoint(r.parents)]
-        rest = [r for r in rest if not waiting.isdisjoint(r.parents)]
+        done += [r for r in rest if waiting.isdisjoint(r.builds_on)]
+        rest = [r for r in rest if not waiting.isdisjoint(r.builds_on)]
         if not rest:
             return tuple(done)
     raise ExchangeError(f"more than {MAX_GENERATIONS} records build on one another.")
@@ -69,6 +69,10 @@ def pack(contents: Contents) -> bytes:
         parts[f"{FOLDER}{digest}{SUFFIX}"] = data
     sums = {name: schema.sha256(data) for name, data in parts.items()}
     manifest = {"format": FORMAT, "version": VERSION, "parts": sums}
+    total = sum(len(part) for part in parts.values())
+    if total > MAX_BYTES:
+        what = f"would be {total} bytes, more than the {MAX_BYTES} a file may have."
+        raise ExchangeError(what, do="Choose a smaller model or memory.")
     return _zipped({MANIFEST: schema.canonical(manifest), **parts})
 
 
@@ -160,6 +164,11 @@ def read(path: str | Path, max_bytes: int = MAX_BYTES) -> Contents:
         return unpack(read_file(path, max_bytes))
 
 
+def is_archive(path: str | Path) -> bool:
+    """Whether a file begins as a zip does."""
+    return read_file(path, MAX_BYTES)[:2] == b"PK"
+
+
 def read_file(path: str | Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes."""
     place = Path(path)
@@ -195,14 +204,10 @@ def require_place(out: str | Path, *, overwrite: bool = False) -> None:
             raise ExchangeError(said, do="Choose another folder.") from error
 
 
-def write(contents: Contents, out: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a file whole or not at all; only its owner may read it."""
+def write(data: bytes, out: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the bytes of a file whole or not at all; only its owner may read it."""
     out = Path(out)
     require_place(out, overwrite=overwrite)
-    data = pack(contents)
-    if len(data) > MAX_BYTES:
-        what = f"would be {len(data)} bytes, more than the {MAX_BYTES} a file may have."
-        raise ExchangeError(what, where=out, do="Choose a smaller model or memory.")
     try:
         write_bytes(out, data, private=True)
     except OSError as error:
@@ -210,9 +215,3 @@ def write(contents: Contents, out: str | Path, *, overwrite: bool = False) -> Pa
         what = f"cannot be written ({error.strerror})."
         raise ExchangeError(what, where=out, do=do) from error
     return out
-
-
-def sizes(record: Record, payloads: Mapping[str, bytes]) -> dict[str, Any]:
-    """Bytes of a record and its arrays, as they stand in the file."""
-    arrays = payloads.get(record.payload, b"")
-    return {"bytes": len(record.line) + len(arrays), "arrays": len(arrays)}

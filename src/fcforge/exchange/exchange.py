@@ -5,7 +5,7 @@ is a record that takes others away. Whatever does not fit is refused by name, an
 used.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -128,9 +128,11 @@ class Exchange:
         takes = tuple(
             Taken(kind=r.kind, number=r.number, commitment=r.committed) for r in mine
         )
+        lost = _taken(self.records, {(site, t.kind, t.commitment) for t in takes})
         number = self.next_number(Withdrawal, site)
+        said = {"takes": takes, "gone": tuple(sorted(lost))}
         return self.joined(
-            [make(Withdrawal, site, number, [self.root.id], key, takes=takes)]
+            [make(Withdrawal, site, number, [self.root.id], key, **said)]
         )
 
     def require_author(
@@ -181,19 +183,27 @@ class Exchange:
 
 def _without_taken(every: Mapping[str, Record]) -> list[Record]:
     """Records but those that their own authors took back, and what builds on those."""
-    taken = set[tuple[str, str, int | str]]()
+    named = set[tuple[str, str, int | str]]()
     for record in every.values():
         for one in record.taken:
-            taken.add((record.site, one.kind, one.number))
-            taken.add((record.site, one.kind, one.commitment))
+            named.add((record.site, one.kind, one.number))
+            named.add((record.site, one.kind, one.commitment))
+    gone = _taken(every.values(), named)
+    return [record for record in every.values() if record.id not in gone]
+
+
+def _taken(
+    records: Iterable[Record], named: Set[tuple[str, str, int | str]]
+) -> set[str]:
+    """Ids of the records of these authors, kinds and numbers (or commitments), and what follows."""
     gone = set[str]()
-    for record in archive.in_order(every.values()):
+    for record in archive.in_order(records):
         by_number = (record.site, record.kind, record.number)
         by_content = (record.site, record.kind, record.committed)
-        named = by_number in taken or by_content in taken
-        if named or not gone.isdisjoint(record.builds_on):
+        follows = not gone.isdisjoint(record.builds_on)
+        if follows or by_number in named or by_content in named:
             gone.add(record.id)
-    return [record for record in every.values() if record.id not in gone]
+    return gone
 
 
 def _carried(records: Sequence[Record]) -> set[str]:
@@ -345,6 +355,15 @@ def _assembled(parcels: Sequence[Contents]) -> Exchange:
     return Exchange(root).joined(records, payloads)
 
 
+def packed(exchange: Exchange, out: str | Path, new: Sequence[Record] = ()) -> bytes:
+    """Bytes of a file: the exchange, or where `out` ends in ``.record`` the `new` records alone."""
+    if Path(out).suffix != SINGLE:
+        return archive.pack(Contents(exchange.everything, exchange.payloads))
+    digests = [record.payload for record in new if record.payload]
+    arrays = {digest: exchange.payloads[digest] for digest in digests}
+    return archive.pack(Contents(tuple(new), arrays))
+
+
 def save(
     exchange: Exchange,
     out: str | Path,
@@ -352,16 +371,8 @@ def save(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Write an exchange, or where `out` ends in ``.record`` the `new` records alone."""
-    contents = Contents(exchange.everything, exchange.payloads)
-    if Path(out).suffix == SINGLE:
-        arrays = {
-            record.payload: exchange.payloads[record.payload]
-            for record in new
-            if record.payload
-        }
-        contents = Contents(tuple(new), arrays)
-    return archive.write(contents, out, overwrite=overwrite)
+    """Write what `packed` makes, whole or not at all."""
+    return archive.write(packed(exchange, out, new), out, overwrite=overwrite)
 
 
 # -- verify ----------------------------------------------------------------------------------------
@@ -375,7 +386,7 @@ class Check:
 
 
 def verify(
-    path: str | Path, trust: Trust, expect: Mapping[str, str] | None = None
+    path: str | Path, trust: Trust, expect: str | Path | None = None
 ) -> list[Check]:
     """What was checked, record by record; a file that must not be used has a failed check.
 
@@ -383,20 +394,16 @@ def verify(
     ----------
     path : path
     trust : Trust
-    expect : mapping of record id to what it is, optional
-        Records that somebody has seen and that must be here (`seen_in`).
+    expect : path, optional
+        What somebody has seen and must be here: a private record, or an earlier file.
     """
     try:
         contents = archive.read(path)
         checks = [Check("file", True, f"{len(contents.records)} records, unchanged")]
         if not any(record.is_root for record in contents.records):
             said = "single records without a root: merge them with the exchange's file"
-            lines = {r.site: key_line([r]) for r in contents.records}
-            return [
-                *checks,
-                *_signers(contents.records, lines, trust),
-                Check("parcel", True, said),
-            ]
+            signers = _signers(contents.records, key_lines(contents.records), trust)
+            return [*checks, *signers, Check("parcel", True, said)]
         found = _opened(contents)
     except ExchangeError as error:
         where = error.where.removeprefix(str(path)).removeprefix(": ")
@@ -404,7 +411,7 @@ def verify(
     checks += _signers(found.everything, found.key_lines, trust)
     checks.append(Check("model", True, found.model.summary()))
     if expect is not None:
-        checks.append(_expected(found, expect))
+        checks.append(_expected(found, _seen(expect, found.root.id)))
     return checks
 
 
@@ -429,16 +436,28 @@ def _signers(
     return checks
 
 
-def _expected(found: Exchange, expect: Mapping[str, str]) -> Check:
-    """Whether every record that was seen is here."""
+def _expected(found: Exchange, seen: Mapping[str, str]) -> Check:
+    """Whether every record that was seen is here, or was withdrawn."""
     here = {record.id for record in found.everything}
-    lost = [title for record, title in expect.items() if record not in here]
+    for withdrawal in found.of(Withdrawal):
+        here |= set(withdrawal.gone)
+    lost = [title for record, title in seen.items() if record not in here]
     if lost:
         said = f"{len(lost)} that you have seen are missing: {', '.join(lost[:5])}"
         return Check("expected records", False, said)
-    return Check("expected records", True, f"all {len(expect)} are here")
+    return Check("expected records", True, f"all {len(seen)} are here or withdrawn")
 
 
-def seen_in(path: str | Path) -> dict[str, str]:
-    """Ids of the records in a file with what they are, for `verify`."""
-    return {record.id: record.title for record in archive.read(path).records}
+def _seen(path: str | Path, root: str) -> dict[str, str]:
+    """Ids and titles of the records that a file has, or that a hospital has seen of a root."""
+    if archive.is_archive(path):
+        return {record.id: record.title for record in archive.read(path).records}
+    from fcforge.exchange.private_record import PrivateRecord
+
+    receipts = PrivateRecord.read(path).receipts
+    every = {
+        one for receipt in receipts if root in receipt.seen for one in receipt.seen
+    }
+    if not every:
+        raise ExchangeError("has seen nothing of this exchange.", where=path)
+    return {one: f"record {one[:12]}" for one in sorted(every)}

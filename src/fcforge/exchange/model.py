@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fcforge.exchange.exchange import Exchange
     from fcforge.exchange.private_record import PrivateRecord
+    from fcforge.exchange.receipts import Receipt, Threshold
     from fcforge.requests import LearnRequest
     from fcforge.sites.cohort import Cohort
 
@@ -55,8 +56,10 @@ class Learned:
     exchange : Exchange
         With the new records.
     new : tuple of Record
-    private : PrivateRecord
-        What stays at home: to be written before the exchange.
+    receipt : Receipt
+        Who is behind them, and what it cost: stays at home, on the disk before anything leaves.
+    threshold : Threshold or None
+        The hospital's own, which stays at home, too.
     before, after : mapping
         Accuracy, balanced accuracy and AUROC on its own people, of the model that came in and of
         the new one; for the hospital's eyes.
@@ -66,7 +69,8 @@ class Learned:
 
     exchange: "Exchange"
     new: tuple[Record, ...]
-    private: "PrivateRecord"
+    receipt: "Receipt"
+    threshold: "Threshold | None"
     before: Mapping[str, float]
     after: Mapping[str, float]
     files: Mapping[str, bytes] = field(default_factory=dict)

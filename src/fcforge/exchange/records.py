@@ -175,7 +175,7 @@ def make(
         site=site,
         number=number,
         parents=tuple(parents),
-        time=keys.now(),
+        time=schema.now(),
         fcforge=__version__,
         **content,
     ).signed(key)
@@ -489,12 +489,20 @@ class Taken(Closed):
 
 
 class Withdrawal(Record):
-    """A hospital takes back what it gave: whatever fits `takes` no longer counts anywhere."""
+    """A hospital takes back what it gave: whatever fits `takes` no longer counts anywhere.
+
+    Attributes
+    ----------
+    takes : tuple of Taken
+    gone : tuple of str
+        Ids of all records that went with it, for those who have seen them.
+    """
 
     limit: ClassVar[int] = 256 << 10
 
     kind: Literal["withdrawal"] = "withdrawal"
     takes: Annotated[tuple[Taken, ...], Field(min_length=1, max_length=1_000)]
+    gone: Annotated[tuple[Sha256, ...], Field(max_length=2_000)]
 
     @property
     def taken(self) -> tuple[Taken, ...]:
