@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from collections.abc import Iterable
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "n/a"
@@ -93,6 +94,19 @@ def counted(n: int, noun: str) -> str:
     ('1 site', '0 sites')
     """
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def some(names: Iterable[object], most: int = 5) -> str:
+    """The first names of a list, and how many more there are.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c"], most=2), some([7, 8])
+    ('a, b and 1 more', '7, 8')
+    """
+    listed = [str(name) for name in names]
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
 
 
 def people(n: int) -> str:

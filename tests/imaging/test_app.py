@@ -140,7 +140,7 @@ def test_output_names_sidecars_and_pages(tmp_path: Path, aal_grid, lines):
         (out / "sub-01" / "func" / f"{stem}pearsoncorrelation_relmat.json").read_text()
     )
     assert side["RepetitionTime"] == 2.0
-    assert side["Settings"]["denoise"]["LoadConfounds"]["motion"] == "full"
+    assert side["Runs"][0]["LoadConfounds"]["motion"] == "full"
     assert side["Settings"]["min_coverage"] == 0.5
     assert side["Atlas"]["SHA256"]
     assert "white_matter" in side["Runs"][0]["Confounds"]
@@ -448,6 +448,10 @@ def test_plain_mni_scans_and_nothing_at_all(tmp_path: Path, blocks, small_grid, 
     ask = {"atlas": str(blocks[0]), "report": False, "say": lines.append}
     assert fc_command(source=tmp_path / "in", out=tmp_path / "out", **ask) == 0
     assert "no participants.tsv found" in lines[0]
+    assert any("'simple' takes out none" in line for line in lines)
+    side = json.loads(next((tmp_path / "out").rglob("*relmat.json")).read_text())
+    assert side["Runs"][0]["Method"] == "none"  # there was no table of confounds
+    assert side["Runs"][0]["LowPassHz"] == 0.1
     (tmp_path / "void").mkdir()
     assert fc_command(source=tmp_path / "void", out=tmp_path / "o2", **ask) == 2
     assert "no scan and no time series found" in lines[-1]
@@ -489,6 +493,18 @@ def test_a_table_of_other_people_is_refused_before_anything_is_made(
         in lines[-1]
     )
     assert not (tmp_path / "o").exists()
+
+
+def test_ids_without_leading_zeros_and_subjects_without_a_row(tmp_path: Path, lines):
+    rng = np.random.default_rng(0)
+    for name in ("sub-0050952", "sub-0050953"):
+        np.savetxt(tmp_path / f"{name}_ts.txt", rng.normal(size=(40, 6)))
+    (tmp_path / "participants.tsv").write_text("participant_id\tsite\n50952\tNYU\n")
+    ask = {"atlas": "six", "report": False, "say": lines.append}
+    assert fc_command(source=tmp_path, out=tmp_path / "o", **ask) == 0, lines
+    assert any("1 subject without a row" in s and "0050953" in s for s in lines)
+    rows = pd.read_csv(tmp_path / "o" / "participants.tsv", sep="\t", dtype=str)
+    assert rows["site"].fillna("n/a").tolist() == ["NYU", "n/a"]
 
 
 def test_the_input_and_other_tools_folders_are_never_written_to(
@@ -611,6 +627,8 @@ def test_real_halfpipe_files(shared_data, tmp_path, lines):
             ours[np.ix_(seen, seen)], theirs[np.ix_(seen, seen)], atol=1e-6
         )
         assert side["MeanFD"] > 0.05  # from fMRIPrep's confounds beside it
+        assert "simple" not in json.dumps(side)  # HALFpipe denoised, we did not
+        assert set(side["Settings"]) == {"drop", "max_empty", "columns", "variable"}
     assert fc_command(**ask, atlas="AAL116") == 2
     assert "Time series there are of: schaefer400" in lines[-1]
 

@@ -107,7 +107,7 @@ def test_dpabis_wide_files_give_aal_only_when_aal_is_asked_for(tmp_path):
 def test_motion_and_degrees_of_freedom_are_summed_over_runs():
     def run(fd, dof) -> Run:
         x = np.zeros((3, 4))
-        source = Source("01", Path("x"), "scan", "fmriprep")
+        source = Source("01", Path("x"), "scan", "x", denoised=dof is None)
         return Run(
             source,
             x,

@@ -43,13 +43,22 @@ def test_every_option_has_a_help_text():
             assert one.metadata["help"].endswith("."), one.name
 
 
-def test_recorded_is_what_changes_numbers():
+def test_what_is_asked_of_a_scan_is_what_changes_its_numbers():
+    scan = [Source("1", Path("sub-1_bold.nii"), "scan", "fmriprep")]
     one = FCRequest(*A, denoise="scrubbing", fd_threshold=0.3, low_pass=0)
-    assert one.recorded["denoise"]["LoadConfounds"]["fd_threshold"] == 0.3
-    assert one.recorded["denoise"]["LowPassHz"] is None
+    asked = one.asked_of(scan)
+    assert asked["denoise"]["LoadConfounds"]["fd_threshold"] == 0.3
+    assert asked["denoise"]["LowPassHz"] is None
     same = replace(one, source=Path("x"), report=False, participant_label=["1"])
-    assert same.recorded == one.recorded
-    assert replace(one, fd_threshold=0.4).recorded != one.recorded
+    assert same.asked_of(scan) == asked
+    assert replace(one, fd_threshold=0.4).asked_of(scan) != asked
+
+
+def test_denoising_is_neither_asked_nor_said_of_series_made_elsewhere():
+    series = [Source("1", Path("1.1D"), "series", "cpac", denoised=True)]
+    one = FCRequest(*A, denoise="scrubbing")
+    assert one.asked_of(series) == replace(one, denoise="simple").asked_of(series)
+    assert set(one.settings_of(series)) == {"drop", "max_empty", "columns", "variable"}
 
 
 def test_which_files_are_wanted():

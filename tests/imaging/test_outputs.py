@@ -69,8 +69,9 @@ def test_the_fc_of_several_runs_is_named_by_what_they_share():
 
 
 def test_a_subject_is_written_and_its_sidecar_marks_it_done(tmp_path):
-    result = SubjectFC("01", (run(run="1"), run(run="2")), np.eye(3), (2,))
-    path = write_subject(tmp_path, result, ATLAS, {"drop": 0}, "key")
+    runs = (run(run="1"), run(run="2"))
+    result = SubjectFC("01", runs, np.eye(3), (2,), {"drop": 0})
+    path = write_subject(tmp_path, result, ATLAS, "key")
     assert path.read_text().splitlines()[1] == "a\t1\t0\t0"
     side = json.loads(path.with_suffix(".json").read_text())
     assert side["EmptyROIs"] == ["c"]

@@ -37,15 +37,13 @@ def run(
 
 
 def subject(*runs: Run) -> SubjectFC:
-    return SubjectFC("01", runs, np.eye(116), (3,))
+    return SubjectFC("01", runs, np.eye(116), (3,), {"atlas": {"name": EVIL}})
 
 
 def test_subject_page_shows_everything():
     coverage = np.ones(116)
     coverage[[2, 5]] = (0.31, 0.79)
-    html = quality.subject_page(
-        subject(run(coverage=coverage)), aal116(), {"atlas": {"name": EVIL}}
-    )
+    html = quality.subject_page(subject(run(coverage=coverage)), aal116())
     page = require_sound(html, ("group.html",))
     names = aal116().roi_names
     assert page.row(names[2]) == [names[2], "0.31"]  # lowest first
@@ -61,7 +59,7 @@ def test_subject_page_shows_everything():
 
 def test_several_runs_have_a_picture_each():
     found = subject(run(name="run-1.nii.gz"), run(fd=False, name="run-2.nii.gz"))
-    page = require_sound(quality.subject_page(found, aal116(), {}), ("group.html",))
+    page = require_sound(quality.subject_page(found, aal116()), ("group.html",))
     assert "run-1.nii.gz" in page.text
     assert "no motion table" in page.text
     assert "ROIs with low coverage" not in page.text

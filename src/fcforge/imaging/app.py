@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 from fcforge.errors import DataError
 from fcforge.imaging import atlases, layouts, methods_text, outputs, people, series
@@ -22,7 +21,7 @@ from fcforge.imaging.people import (
     no_progress,
 )
 from fcforge.imaging.sources import VARIANTS, Source, sidecar_of
-from fcforge.text import counted
+from fcforge.text import counted, some
 from fcforge.writing import write_text
 
 
@@ -50,42 +49,46 @@ def fc_folder(
     FCForgeError
         When nothing can be done at all: no input, no atlas, an unknown setting.
     """
-    recorded = (
-        request.recorded
-    )  # an unknown method is said before the folder is searched
+    request.check_denoising()
     outputs.refuse_foreign(request.out, request.source)
-    table = people.find_people(request.source, request.participants)
     sources = layouts.find_sources(request, say)
-    atlas = _resolve_atlas(request, sources)
-    if table.path is None:
-        say(
-            "no participants.tsv found: site and diagnosis are n/a; pass --participants FILE"
-        )
     found = {
         subject: list(own) for subject, own in groupby(sources, key=lambda s: s.subject)
     }
-    if (
-        table.rows and not table.rows.keys() & found.keys()
-    ):  # of other people, or has other ids
-        seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
-        what = f"lists none of the {len(found)} subjects found ({seen})."
-        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
-        raise DataError(what, where=table.path or "", do=do)
+    table = _people_of(request, found, say)
     subjects = people.wanted(request.participant_label, table.rows, found)
     _refuse_one_name(subjects)
+    atlas = _resolve_atlas(request, sources)
     outputs.write_dataset(request.out, atlas, request.source)
-    recorded = {
-        **recorded,
-        "atlas": atlas.describe(),
-        "fcforge": outputs.software()["fcforge"],
-    }
-    maker = _Maker(
-        request, atlas, found, recorded, say, pages if request.report else None
-    )
+    maker = _Maker(request, atlas, found, say, pages if request.report else None)
     outcome = people.walk(subjects, maker.make, progress, say)
     maker.finish(table, outcome, subjects)
     outcome.tell(say, request.out, "have FC")
     return outcome
+
+
+def _people_of(
+    request: FCRequest, found: Mapping[str, list[Source]], say: Say
+) -> ParticipantTable:
+    """The table of participants under the ids of the files, and what does not fit."""
+    table = people.find_people(request.source, request.participants)
+    path = table.path
+    if path is None:
+        say(
+            "no participants.tsv found: site and diagnosis are n/a; pass --participants FILE"
+        )
+        return table
+    table = table.under_ids_of(found)
+    without = sorted(found.keys() - table.rows.keys())
+    if table.rows and len(without) == len(found):
+        seen = f"it has '{min(table.rows)}', the files '{min(found)}'"
+        what = f"lists none of the {len(found)} subjects found ({seen})."
+        do = "Ids must be those in the file names; dataset 'abide' reads the PCP's as they are."
+        raise DataError(what, where=path, do=do)
+    if without:
+        who = counted(len(without), "subject")
+        say(f"{who} without a row in {path.name}: {some(without)}")
+    return table
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,6 @@ class _Maker:
     request: FCRequest
     atlas: Atlas
     sources: Mapping[str, list[Source]]
-    recorded: Mapping[str, Any]
     say: Say
     pages: Pages | None
     remarks: Counter[str] = field(default_factory=Counter)
@@ -111,29 +113,28 @@ class _Maker:
             if not sidecar_of(path).exists():
                 raise DataError("has no FC yet.", do="Run the participant level first.")
             return False
-        key = outputs.fingerprint(own, self.atlas, self.recorded)
+        key = outputs.fingerprint(own, self.atlas, self.request.asked_of(own))
         if outputs.is_done(path, key):
             return False
         _one_scan_per_run(own, self.request.session)
         result = subject_fc(own, self.atlas, self.request)
         self._remark(result)
         if self.pages:
-            page = self.pages.subject_page(result, self.atlas, self.recorded)
+            page = self.pages.subject_page(result, self.atlas)
             write_text(
                 self.request.out / f"sub-{outputs.bids_label(subject)}.html", page
             )
         # The FC sidecar is written last: it marks the subject as done.
-        outputs.write_subject(self.request.out, result, self.atlas, self.recorded, key)
+        outputs.write_subject(self.request.out, result, self.atlas, key)
         return True
 
     def _remark(self, result: SubjectFC) -> None:
         """Say what is odd, the first time it is met."""
         lines = [w for run in result.runs for w in run.warnings]
         if result.empty:
-            names = ", ".join(self.atlas.roi_names[i] for i in result.empty[:5])
-            more = ", ..." if len(result.empty) > 5 else ""
             rois = counted(len(result.empty), "ROI")
-            lines.append(f"{rois} without signal, FC 0 ({names}{more})")
+            names = some([self.atlas.roi_names[i] for i in result.empty])
+            lines.append(f"{rois} without signal, FC 0 ({names})")
         for line in lines:
             if line not in self.remarks:
                 self.say(f"sub-{result.subject}: {line}")
@@ -156,18 +157,21 @@ class _Maker:
             outputs.write_table(out / "participants.tsv", list(rows[0]), cells)
         for line in people.mixed_trs(rows):
             self.say(line)
-        tool = ""
-        with suppress(DataError):  # a damaged description does not undo what was made
-            tool = layouts.made_by(self.request.source)
-        one = next(iter(self.sources.values()))[0]
-        done = (len(rows), len(rows) + len(failed))
-        methods = methods_text.describe_methods(
-            self.request, self.atlas, one, tool, done
-        )
+        methods = self._methods(len(rows), len(failed))
         write_text(out / "methods.md", methods.markdown())
         self.say(f"a methods paragraph for your paper is in {out / 'methods.md'}")
         if self.pages:
             write_text(out / "group.html", self.pages.group_page(rows, failed, methods))
+
+    def _methods(self, made: int, failed: int) -> methods_text.Methods:
+        tool = ""
+        with suppress(DataError):  # a damaged description does not undo what was made
+            tool = layouts.made_by(self.request.source)
+        first = next(iter(self.sources.values()))[0]
+        done = (made, made + failed)
+        return methods_text.describe_methods(
+            self.request, self.atlas, first, tool, done
+        )
 
 
 def _one_scan_per_run(own: Sequence[Source], session: str) -> None:

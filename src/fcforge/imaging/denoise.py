@@ -66,14 +66,9 @@ class Denoise(NamedTuple):
     low_pass: float | None = 0.1
 
     def describe(self) -> dict[str, Any]:
-        """Every value used, for a sidecar."""
-        parameters = {
-            k: list(v) if isinstance(v, tuple) else v
-            for k, v in self.parameters.items()
-        }
+        """Every value, as a sidecar can hold it."""
         band = {"HighPassHz": self.high_pass, "LowPassHz": self.low_pass}
-        more = {**band, "Detrend": True, "Filter": "butterworth, order 5"}
-        return {"Method": self.name, "LoadConfounds": parameters, **more}
+        return {"Method": self.name, "LoadConfounds": dict(self.parameters), **band}
 
 
 def make_denoise(
@@ -182,33 +177,48 @@ def clean_series(
     -------
     cleaned : ndarray of shape (n_kept_volumes, n_rois)
     report : dict
-        What was really done: the band, the number of confounds, volumes kept.
+        What was done: the confounds taken out, the band, the volumes kept.
     """
     confounds, sample_mask = found
     names = [] if confounds is None else list(confounds.columns)
     cosines = any(name.startswith("cosine") for name in names)  # fMRIPrep's high-pass
-    high_pass = None if cosines else denoise.high_pass
-    low_pass = denoise.low_pass
-    by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
+    band = (None if cosines else denoise.high_pass, denoise.low_pass)
     n_kept = len(series) if sample_mask is None else len(sample_mask)
-    _require_band((high_pass, low_pass), tr, where)
-    dof = degrees_of_freedom(n_kept, len(names), tr, (high_pass, low_pass))
-    least = MIN_TO_FILTER if high_pass or low_pass else MIN_VOLUMES
-    if n_kept < least or dof < 1:
+    _require_band(band, tr, where)
+    dof = degrees_of_freedom(n_kept, len(names), tr, band)
+    if n_kept < (MIN_TO_FILTER if any(band) else MIN_VOLUMES) or dof < 1:
         few = f"{n_kept} volumes left after scrubbing are too few for {len(names)} confounds"
         raise DataError(f"{few} and this band-pass.", where=where, do=TOO_FEW)
-    band = {"high_pass": high_pass, "low_pass": low_pass, "t_r": tr, "detrend": True}
-    done = {
-        "HighPassHz": high_pass,
-        "HighPassBy": by,
-        "LowPassHz": low_pass,
-        "Confounds": names,
+    report = {
+        "Denoising": "by fcforge",
+        **_method(denoise, confounds, band, cosines),
+        "VolumesKept": n_kept,
+        "VolumesScrubbed": len(series) - n_kept,
+        "DegreesOfFreedom": round(dof, 1),
     }
-    kept = {"VolumesKept": n_kept, "VolumesScrubbed": len(series) - n_kept}
-    cleaned = _clean(
-        series, n_kept, confounds=confounds, sample_mask=sample_mask, **band
-    )
-    return cleaned, {**done, **kept, "DegreesOfFreedom": round(dof, 1)}
+    options: dict[str, Any] = {
+        "high_pass": band[0],
+        "low_pass": band[1],
+        "t_r": tr,
+        "detrend": True,
+    }
+    options |= {"confounds": confounds, "sample_mask": sample_mask}
+    return _clean(series, n_kept, **options), report
+
+
+def _method(
+    denoise: Denoise, confounds: pd.DataFrame | None, band: Band, cosines: bool
+) -> dict[str, Any]:
+    """What is taken out, in words of a sidecar: the method's name only where it had confounds."""
+    done: dict[str, Any] = {"Method": "none", "Confounds": [], "Detrend": True}
+    if confounds is not None:
+        done["Method"] = denoise.name
+        done["LoadConfounds"] = dict(denoise.parameters)
+        done["Confounds"] = list(confounds.columns)
+    high_pass, low_pass = band
+    by = "cosine regressors" if cosines else "butterworth" if high_pass else "nothing"
+    done |= {"HighPassHz": high_pass, "HighPassBy": by, "LowPassHz": low_pass}
+    return {**done, "Filter": "butterworth, order 5"} if any(band) else done
 
 
 def _clean(series: np.ndarray, n_kept: int, **options: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 Of a 4D scan in MNI space it is the mean signal of every ROI, and how much of each ROI was seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +62,14 @@ class Run(NamedTuple):
     report: Mapping[str, Any] = {}
     warnings: tuple[str, ...] = ()
 
+    @property
+    def description(self) -> str:
+        """What the series are."""
+        if self.source.kind == "series":
+            return f"ROI time series as left by {self.source.tool}"
+        after = "" if self.source.denoised else ", after denoising by fcforge"
+        return f"mean signal of each ROI's good voxels{after}"
+
 
 class SubjectFC(NamedTuple):
     """FC of one subject over all runs.
@@ -73,12 +81,15 @@ class SubjectFC(NamedTuple):
     fc : ndarray of shape (n_rois, n_rois)
     empty : tuple of int
         ROIs without signal; their FC is 0.
+    settings : mapping
+        Those that took part.
     """
 
     subject: str
     runs: tuple[Run, ...]
     fc: np.ndarray
     empty: tuple[int, ...]
+    settings: Mapping[str, Any] = {}
 
     @property
     def mean_fd(self) -> float:
@@ -98,15 +109,16 @@ class SubjectFC(NamedTuple):
         return sum(len(run.series) for run in self.runs)
 
 
-def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> SubjectFC:
+def subject_fc(sources: list[Source], atlas: Atlas, request: FCRequest) -> SubjectFC:
     """FC of one subject from all its runs.
 
     Raises
     ------
     DataError
-        Runs with different TRs, or more empty ROIs than `FCRequest.max_empty`.
+        Runs with different TRs, too few degrees of freedom (`FCRequest.min_dof`), or more empty
+        ROIs than `FCRequest.max_empty`.
     """
-    runs = tuple(extract_run(source, atlas, settings) for source in sources)
+    runs = tuple(extract_run(source, atlas, request) for source in sources)
     where = sources[0].path
     trs = sorted({run.tr for run in runs if run.tr is not None})
     if len(trs) > 1:
@@ -114,46 +126,50 @@ def subject_fc(sources: list[Source], atlas: Atlas, settings: FCRequest) -> Subj
         do = "Choose one run: --select TEXT, --task or --session."
         raise DataError(what, where=f"sub-{sources[0].subject}", do=do)
     dof = _total_dof(runs)
-    if dof is not None and dof < settings.min_dof:
+    if dof is not None and dof < request.min_dof:
         left = f"{max(dof, 0):.0f} degrees of freedom of {sum(len(r.carpet.T) for r in runs)}"
-        what = f"denoising leaves {left} volumes, {settings.min_dof} are needed."
+        what = f"denoising leaves {left} volumes, {request.min_dof} are needed."
         raise DataError(what, where=where, do=MORE_DOF)
     series = of_rois.join_runs([run.series for run in runs])
-    empty = np.flatnonzero(of_rois.empty_rois(series))
-    if len(empty) > settings.max_empty * atlas.n_rois:
-        names = ", ".join(atlas.roi_names[i] for i in empty[:3])
-        nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
-        more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
-        what = (
-            f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
-        )
-        do = "Look at its coverage; or allow more: --max-empty."
-        raise DataError(what, where=where, do=do)
+    empty = np.flatnonzero(of_rois.empty_rois(series)).tolist()
+    if len(empty) > request.max_empty * atlas.n_rois:
+        raise _too_empty(runs, atlas, empty)
     fc = of_rois.pearson_fc(series, atlas.roi_names, str(where))
-    return SubjectFC(sources[0].subject, runs, fc, tuple(empty.tolist()))
+    used = request.settings_of(sources)
+    return SubjectFC(sources[0].subject, runs, fc, tuple(empty), used)
+
+
+def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataError:
+    names = ", ".join(atlas.roi_names[i] for i in empty[:3])
+    nan_voxels = sum(run.report.get("NaNVoxels", 0) for run in runs)
+    more = f"; {nan_voxels} NaN voxels inside ROIs." if nan_voxels else "."
+    what = f"{len(empty)} of {atlas.n_rois} ROIs without signal ({names}, ...){more}"
+    do = "Look at its coverage; or allow more: --max-empty."
+    return DataError(what, where=runs[0].source.path, do=do)
 
 
 def _total_dof(runs: tuple[Run, ...]) -> float | None:
-    known = [
-        run.report["DegreesOfFreedom"]
-        for run in runs
-        if "DegreesOfFreedom" in run.report
-    ]
-    return float(sum(known)) if len(known) == len(runs) else None
+    if any(run.source.denoised for run in runs):
+        return None
+    return float(sum(run.report["DegreesOfFreedom"] for run in runs))
 
 
-def extract_run(source: Source, atlas: Atlas, settings: FCRequest) -> Run:
+def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:
     """ROI series of one run, denoised where its tool has not done so."""
     make = _from_series if source.kind == "series" else _from_scan
     fd = denoise.framewise_displacement(source.motion) if source.motion else None
-    return make(source, atlas, settings, None if fd is None else fd[settings.drop :])
+    return make(source, atlas, request, None if fd is None else fd[request.drop :])
+
+
+def _left_by(source: Source) -> dict[str, Any]:
+    return {"Denoising": f"none by fcforge; as left by {source.tool}"}
 
 
 def _from_series(
-    source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None
+    source: Source, atlas: Atlas, request: FCRequest, fd: np.ndarray | None
 ) -> Run:
-    raw = of_rois.read_series(source.path, variable=settings.variable)
-    columns = of_rois.parse_columns(settings.columns)
+    raw = of_rois.read_series(source.path, variable=request.variable)
+    columns = of_rois.parse_columns(request.columns)
     n = raw.values.shape[1]
     warnings: tuple[str, ...] = ()
     side_by_side = source.tool == "dpabi" and n in DPABI_ALL_ATLASES
@@ -164,56 +180,61 @@ def _from_series(
         warnings = (
             f"columns without names were taken for the ROIs of {atlas.name}, in order",
         )
-    values = of_rois.match_atlas(raw, atlas, source.path, columns).values[
-        settings.drop :
-    ]
+    matched = of_rois.match_atlas(raw, atlas, source.path, columns)
+    values = matched.values[request.drop :]
     of_rois.refuse_gaps(values, atlas.roi_names, str(source.path))
-    done = {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    report = {**done, "VolumesKept": len(values), "Columns": settings.columns}
-    tr = settings.tr or source.said_tr
+    report = {**_left_by(source), "VolumesKept": len(values)}
+    tr = request.tr or source.said_tr
     return Run(source, values, tr, None, fd, values.T, report, warnings)
 
 
 def _from_scan(
-    source: Source, atlas: Atlas, settings: FCRequest, fd: np.ndarray | None
+    source: Source, atlas: Atlas, request: FCRequest, fd: np.ndarray | None
 ) -> Run:
     scan = open_scan(source.path)
-    tr = repetition_time(scan, source.said_tr, settings.tr)
+    tr = repetition_time(scan, source.said_tr, request.tr)
     raw, coverage, carpet, notes = roi_means(
-        scan, atlas, source.mask, settings.min_coverage
+        scan, atlas, source.mask, request.min_coverage
     )
-    raw = raw[settings.drop :]
-    carpet = carpet[:, settings.drop :]
-    warnings = []
+    series = raw[request.drop :]
+    report = _left_by(source)
+    if not source.denoised:
+        found = _confounds(source, request, len(series))
+        series, report = denoise.clean_series(
+            series, request.denoising, tr, found, str(source.path)
+        )
+    warnings = _warnings(source, scan, request, notes["NaNVoxels"])
+    carpet = carpet[:, request.drop :]
+    report = {**notes, **report}
+    return Run(source, series, tr, coverage, fd, carpet, report, warnings)
+
+
+def _warnings(
+    source: Source, scan: ScanHeader, request: FCRequest, nan_voxels: int
+) -> tuple[str, ...]:
+    found = []
     if scan.scanner_space and source.tool == "nifti":
-        warnings.append(
+        found.append(
             "the header says scanner space: make sure the scan is in MNI space"
         )
-    if notes["NaNVoxels"]:
-        warnings.append(f"{notes['NaNVoxels']} NaN voxels inside ROIs left out")
-    if source.denoised:
-        series = raw
-        report = {"Denoising": f"none by fcforge; as left by {source.tool}"}
-    else:
-        found = _confounds(source, settings, len(raw))
-        series, report = denoise.clean_series(
-            raw, settings.denoising, tr, found, str(source.path)
+    if nan_voxels:
+        found.append(f"{nan_voxels} NaN voxels inside ROIs left out")
+    asked = request.denoising
+    if asked.parameters and not (source.denoised or source.has_confounds):
+        found.append(
+            f"no confounds beside the scan: '{asked.name}' takes out none, only trend and band"
         )
-    return Run(
-        source, series, tr, coverage, fd, carpet, {**notes, **report}, tuple(warnings)
-    )
+    return tuple(found)
 
 
-def _confounds(
-    source: Source, settings: FCRequest, n_volumes: int
-) -> denoise.Confounds:
+def _confounds(source: Source, request: FCRequest, n_volumes: int) -> denoise.Confounds:
     """Confounds of the volumes that were not dropped, and those kept; none but for fMRIPrep."""
     confounds, kept = denoise.NONE
-    if source.tool == "fmriprep":
-        confounds, kept = denoise.fmriprep_confounds(source.path, settings.denoising)
+    if source.has_confounds:
+        confounds, kept = denoise.fmriprep_confounds(source.path, request.denoising)
     if confounds is not None:
-        confounds = confounds.iloc[settings.drop :].reset_index(drop=True)
-        kept = None if kept is None else kept[kept >= settings.drop] - settings.drop
+        confounds = confounds.iloc[request.drop :].reset_index(drop=True)
+        kept = None if kept is None else kept[kept >= request.drop] - request.drop
         if len(confounds) != n_volumes:
             what = f"the scan has {n_volumes} volumes, its confounds have {len(confounds)} rows."
             raise DataError(what, where=source.path)
@@ -244,21 +265,14 @@ def roi_means(
     DataError
         The affine puts the scan outside MNI space.
     """
-    weights = maps_on(atlas, scan.grid) if atlas.probabilistic else None
-    if weights is None:
-        label = atlas.on_grid(scan.shape, scan.affine).ravel(order="F")
-    else:
-        label = np.where((weights > 0).any(axis=1), weights.argmax(axis=1), -1)
+    label, weights = _roi_of_voxels(scan, atlas)
     if mask is not None:
         label = np.where(read_mask(mask, scan).ravel(order="F"), label, -1)
     flat = np.flatnonzero(label >= 0)
     column = label[flat]
     own = None if weights is None else weights[flat]
-    _in_mni(
-        scan,
-        atlas,
-        len(np.unique(column)) if own is None else int((own > 0).any(0).sum()),
-    )
+    seen = len(np.unique(column)) if own is None else int((own > 0).any(0).sum())
+    _in_mni(scan, atlas, seen)
     voxels = read_voxels(scan, flat)
     finite = np.isfinite(voxels).all(axis=1)
     good = np.flatnonzero(finite)[np.ptp(voxels[finite], axis=1) > 0]
@@ -270,12 +284,19 @@ def roi_means(
         series, coverage = _map_signals(voxels[good], own[good], scan, atlas)
     series[:, coverage < min_coverage] = np.nan
     carpet = voxels[good[:: max(1, len(good) // CARPET_VOXELS)][:CARPET_VOXELS]]
-    return (
-        series,
-        coverage,
-        carpet,
-        {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)},
-    )
+    notes = {"NaNVoxels": int((~finite).sum()), "VoxelsInROIs": len(flat)}
+    return series, coverage, carpet, notes
+
+
+def _roi_of_voxels(
+    scan: ScanHeader, atlas: Atlas
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """ROI of every voxel in Fortran order, -1 outside; of maps the largest, and all weights."""
+    if not atlas.probabilistic:
+        return atlas.on_grid(scan.shape, scan.affine).ravel(order="F"), None
+    weights = maps_on(atlas, scan.grid)
+    largest = np.where((weights > 0).any(axis=1), weights.argmax(axis=1), -1)
+    return largest, weights
 
 
 def _means(

@@ -5,7 +5,7 @@ Nothing is read here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from fcforge.imaging import sources
 from fcforge.imaging.matrix_files import SUFFIXES
 from fcforge.imaging.options import FCRequest
 from fcforge.imaging.sources import Source
-from fcforge.text import printable
+from fcforge.text import printable, some
 
 # words in the name of the tool that made a folder, and its layout
 TOOLS = {"halfpipe": "halfpipe", "xcp": "xcpd", "cpac": "cpac", "fmriprep": "fmriprep"}
@@ -282,38 +282,26 @@ def _nothing_found(request: FCRequest, found: list[Source]) -> DataError:
     scans = sources.nifti_files(root, "sub-*/**/*_bold")
     bold = {sources.entities(path.name).get("space") or "scanner" for path in scans}
     series = {_atlas_of(path) for path in root.glob("**/*_timeseries.*")} - {""}
-    for holds, what, do in (
-        (
-            there,
-            f"nothing with this task, session, space and name; there is {_few(there)}.",
-            "See --task, --session, --space and --select.",
-        ),
-        (
-            series,
-            f"nothing for atlas {request.atlas}. Time series there are of: {_few(series)}.",
-            "Name one of them: --atlas NAME.",
-        ),
-        (bold, f"scans in {_few(bold)} space only, FC needs MNI space.", TO_MNI),
-        (
-            any(root.glob("**/*.d*series.nii")),
-            "only CIFTI files (.dtseries.nii: surface data), which are not read.",
-            "Give the scans in MNI volume space, or series that another tool parcellated.",
-        ),
-        (
-            any(sources.nifti_files(root, "**/*_T[12]w")),
-            "only anatomical images (T1w, T2w), no functional scan.",
-            "FC is made of *_bold scans.",
-        ),
-    ):
-        if holds:
-            return DataError(what, where=root, do=do)
-    do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
-    return DataError("no scan and no time series found.", where=root, do=do)
-
-
-def _few(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")
+    if there:
+        what = f"nothing with this task, session, space and name; there is {some(sorted(there))}."
+        do = "See --task, --session, --space and --select."
+    elif series:
+        known = some(sorted(series))
+        what = f"nothing for atlas {request.atlas}. Time series there are of: {known}."
+        do = "Name one of them: --atlas NAME."
+    elif bold:
+        what = f"scans in {some(sorted(bold))} space only, FC needs MNI space."
+        do = TO_MNI
+    elif any(root.glob("**/*.d*series.nii")):
+        what = "only CIFTI files (.dtseries.nii: surface data), which are not read."
+        do = "Give the scans in MNI volume space, or series that another tool parcellated."
+    elif any(sources.nifti_files(root, "**/*_T[12]w")):
+        what = "only anatomical images (T1w, T2w), no functional scan."
+        do = "FC is made of *_bold scans."
+    else:
+        what = "no scan and no time series found."
+        do = f"Looked for the layouts {', '.join(LAYOUTS)}; name one with --layout."
+    return DataError(what, where=root, do=do)
 
 
 def made_by(root: Path) -> str:

@@ -73,7 +73,7 @@ def describe_methods(
     if not source.denoised:
         few = f", or left with fewer than {request.min_dof} degrees of freedom by denoising"
         values["few_dof"] = few
-        more, what = _denoising(request, confounds=source.tool == "fmriprep")
+        more, what = _denoising(request, confounds=source.has_confounds)
         keys = [*keys, *more]
         values = {**values, **what}
     name = made_by or words()["names"].get(tool, tool)

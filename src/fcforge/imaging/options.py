@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,20 +102,26 @@ class FCRequest(Request):
             self.denoise, (self.high_pass or None, self.low_pass or None), **limits
         )
 
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """All that changes numbers, for sidecars and the fingerprint."""
-        names = (
-            "min_coverage",
-            "max_empty",
-            "min_dof",
-            "tr",
-            "columns",
-            "variable",
-            "drop",
-        )
-        given = {name: getattr(self, name) for name in names}
-        return {"denoise": self.denoising.describe(), **given}
+    def check_denoising(self) -> None:
+        """Refuse an unknown method before a folder is searched."""
+        _ = self.denoising
+
+    def settings_of(self, runs: Sequence[Source]) -> dict[str, Any]:
+        """Settings that took part in making FC of these runs, for its sidecar and page."""
+        names = ["drop", "max_empty"]
+        if any(run.kind == "scan" for run in runs):
+            names.append("min_coverage")
+        if any(run.kind == "series" for run in runs):
+            names += ["columns", "variable"]
+        if not all(run.denoised for run in runs):
+            names.append("min_dof")
+        return {name: getattr(self, name) for name in names}
+
+    def asked_of(self, runs: Sequence[Source]) -> dict[str, Any]:
+        """All that changes the numbers of these runs, for the fingerprint."""
+        cleaned = not all(run.denoised for run in runs)
+        denoise = self.denoising.describe() if cleaned else None
+        return {"tr": self.tr, "denoise": denoise, **self.settings_of(runs)}
 
     def takes(self, source: Source) -> bool:
         """Whether a file found is wanted; an empty string takes any."""

@@ -86,9 +86,7 @@ def relmat_path(out: Path, sources: Sequence[Source], atlas: Atlas) -> Path:
     return subject_folder(out, source) / name
 
 
-def write_subject(
-    out: Path, result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any], key: str
-) -> Path:
+def write_subject(out: Path, result: SubjectFC, atlas: Atlas, key: str) -> Path:
     """All files of one subject; the FC sidecar comes last and marks the subject as done.
 
     Returns
@@ -104,8 +102,8 @@ def write_subject(
         for name, row in zip(atlas.roi_names, result.fc.tolist(), strict=True)
     ]
     write_table(path, ["Node", *atlas.roi_names], rows)
-    about = {"Settings": settings, "Software": software(), "Fingerprint": key}
-    write_json(sidecar_of(path), {**_about(result, atlas), **about})
+    made = {"Software": software(), "Fingerprint": key}
+    write_json(sidecar_of(path), {**_about(result, atlas), **made})
     return path
 
 
@@ -126,6 +124,7 @@ def _about(result: SubjectFC, atlas: Atlas) -> dict[str, Any]:
         "DegreesOfFreedom": result.dof,
         "MeanFC": float(result.fc[~np.eye(atlas.n_rois, dtype=bool)].mean()),
         "MinCoverage": float(min(coverage)) if coverage else None,
+        "Settings": result.settings,
         "Runs": [{"File": run.source.path.name, **run.report} for run in runs],
         "Warnings": [w for run in runs for w in run.warnings],
     }
@@ -137,9 +136,12 @@ def _write_run(out: Path, run: Run, atlas: Atlas) -> None:
     )
     series = Path(f"{stem}_stat-mean_timeseries.tsv")
     write_table(series, atlas.roi_names, run.series.tolist())
-    about = {"Description": "mean signal of each ROI's good voxels, after denoising"}
-    made = {"Source": run.source.path, "RepetitionTime": run.tr, **run.report}
-    write_json(series.with_suffix(".json"), {**about, **made})
+    about = {
+        "Description": run.description,
+        "Source": run.source.path,
+        "RepetitionTime": run.tr,
+    }
+    write_json(series.with_suffix(".json"), {**about, **run.report})
     if run.coverage is not None:
         rows = list(zip(atlas.roi_names, run.coverage.tolist(), strict=True))
         write_table(Path(f"{stem}_stat-coverage_bold.tsv"), ["Node", "coverage"], rows)
@@ -220,7 +222,8 @@ def fingerprint(
         for p in (s.path, s.motion, s.mask, s.sidecar)
         if p is not None
     ]
-    return fingerprint_of(paths, [atlas.sha256, list(atlas.roi_names), settings])
+    about = [__version__, atlas.sha256, list(atlas.roi_names), settings]
+    return fingerprint_of(paths, about)
 
 
 def fingerprint_of(paths: Sequence[Path], settings: Any) -> str:

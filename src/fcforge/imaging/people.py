@@ -7,7 +7,7 @@ line; the others finish; the caller learns how many failed.
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -75,6 +75,36 @@ class ParticipantTable(NamedTuple):
             **out,
             **{k: v for k, v in rest.items() if k not in {*ID_COLUMNS, "file"}},
         }
+
+    def under_ids_of(self, subjects: Iterable[str]) -> Self:
+        """The same rows under the ids that the files have: 50952 is sub-0050952."""
+        own = same_ids(self.rows, subjects)
+        return self._replace(rows={own.get(k, k): row for k, row in self.rows.items()})
+
+
+def same_ids(listed: Iterable[str], found: Iterable[str]) -> dict[str, str]:
+    """Id of the files for every listed id that is one but for leading zeros and ``sub-``.
+
+    Examples
+    --------
+    >>> same_ids(["50952", "7", "a1"], ["0050952", "7", "007", "sub-a1"])
+    {'50952': '0050952', '7': '7', 'a1': 'sub-a1'}
+    """
+    alike: dict[str, list[str]] = {}
+    exact = set(found)
+    for subject in sorted(exact):
+        alike.setdefault(_plain_id(subject), []).append(subject)
+    same = {}
+    for who in listed:
+        candidates = [who] if who in exact else alike.get(_plain_id(who), [])
+        if len(candidates) == 1:
+            same[who] = candidates[0]
+    return same
+
+
+def _plain_id(subject: str) -> str:
+    text = subject.removeprefix("sub-")
+    return text.lstrip("0") if text.isdigit() else text
 
 
 def find_people(root: Path, given: Path | None = None) -> ParticipantTable:

@@ -50,6 +50,11 @@ class Source:
     mask: Path | None = None
 
     @property
+    def has_confounds(self) -> bool:
+        """Whether confounds lie beside it, as fMRIPrep writes them."""
+        return self.tool == "fmriprep"
+
+    @property
     def sidecar(self) -> Path:
         """JSON beside the file, which may say the TR; it need not exist."""
         return sidecar_of(self.path)

@@ -27,8 +27,8 @@ _page = partial(
 )
 
 
-def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -> str:
-    """Carpet plot, FC, motion and ROI coverage of one subject, as one HTML page."""
+def subject_page(result: SubjectFC, atlas: Atlas) -> str:
+    """Carpet plot, FC, motion, ROI coverage and what was done to one subject, as one HTML page."""
     several, sections = len(result.runs) > 1, []
     for run in result.runs:
         title = run.source.path.name if several else "Signal, motion and coverage"
@@ -37,8 +37,10 @@ def subject_page(result: SubjectFC, atlas: Atlas, settings: Mapping[str, Any]) -
     sections.append(Section("Functional connectivity, ROIs grouped by system", fc))
     low = _low_coverage(result, atlas)
     sections += [Section("ROIs with low coverage", low)] if low.rows else []
-    done = {"source": [str(run.source.path) for run in result.runs], **settings}
-    sections.append(Section("What was done", _words({**done, **result.runs[0].report})))
+    for run in result.runs:
+        done = {"source": str(run.source.path), **run.report, **result.settings}
+        title = f"What was done: {run.source.path.name}" if several else "What was done"
+        sections.append(Section(title, _words(done)))
     tr = result.runs[0].tr
     facts = [
         ("volumes used", result.n_volumes, ""),
