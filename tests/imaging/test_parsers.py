@@ -28,6 +28,9 @@ BY_HAND = np.array([[0.5, 1.5, 2.5], [3.0, 4.0, 5.0]])
         ("named.tsv", "Node\ta\tb\tc\nx\t0.5\t1.5\t2.5\ny\t3\t4\t5\n"),
         ("semicolon.csv", "0.5;1.5;2.5\n3;4;5\n"),
         ("bom.csv", "\ufeff0.5,1.5,2.5\r\n3,4,5\r\n"),
+        ("commas.csv", "0,5;1,5;2,5\n3;4;5\n"),
+        ("commas.tsv", "0,5\t1,5\t2,5\n3\t4\t5\n"),
+        ("commas.txt", "0,5 1,5 2,5\n3 4 5\n"),
     ],
 )
 def test_text_as_toolboxes_write_it(name, text, tmp_path):
@@ -42,6 +45,15 @@ def test_text_as_toolboxes_write_it(name, text, tmp_path):
         "codes.csv": ("2001", "2002", "2003"),
         "named.tsv": ("a", "b", "c"),
     }.get(name, ())
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8-sig"])
+def test_names_in_other_encodings(encoding, tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_bytes("Señal,Größe,c\n0.5,1.5,2.5\n3,4,5\n".encode(encoding))
+    values, names = read_matrix_file(path)
+    np.testing.assert_array_equal(values, BY_HAND)
+    assert names == ("Señal", "Größe", "c")
 
 
 def test_missing_values_become_nan(tmp_path):
@@ -59,7 +71,7 @@ def test_missing_values_become_nan(tmp_path):
         ("word.csv", b"1,2\n3,x\n", "line 2 holds 'x'"),
         ("empty.csv", b"", "is empty"),
         ("comment.1D", b"# nothing\n", "is empty"),
-        ("binary.csv", b"\xff\xfe\x00\x01", "cannot be read"),
+        ("binary.csv", b"\x00\x01\xff\xfe", "cannot be read"),
         ("noise.npz", b"\x93\x01\x02\x03", r"cannot be read \(File is not a zip"),
         ("words.txt", b"hello\nworld\n", "not a matrix"),
         ("scan.nii", b"x", "unknown file type '.nii'.*Known: .1d, .csv"),

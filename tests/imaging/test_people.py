@@ -44,6 +44,18 @@ def test_quoted_cells_keep_their_commas(tmp_path):
     assert people.rows["1"]["site"] == "Hospital, North"
 
 
+def test_a_table_of_an_older_spreadsheet(tmp_path):
+    path = tmp_path / "participants.csv"
+    path.write_bytes("id;site;age\n1;Köln;12,5\n".encode("latin-1"))
+    assert read_people(path).rows == {"1": {"id": "1", "site": "Köln", "age": "12,5"}}
+
+
+def test_ids_of_the_files_are_found_without_leading_zeros():
+    rows = {"50952": {"site": "NYU"}, "7": {"site": "UM"}}
+    table = ParticipantTable(rows).under_ids_of(["0050952", "07", "007"])
+    assert set(table.rows) == {"0050952", "7"}  # 7 could be either
+
+
 def test_ids_lose_sub_and_keep_zeros(tmp_path):
     people = read_people(
         table(tmp_path / "p.tsv", "Participant_ID\tCentre\tDX", "sub-007\tA\tASD")

@@ -149,9 +149,12 @@ def _too_empty(runs: Sequence[Run], atlas: Atlas, empty: Sequence[int]) -> DataE
 
 
 def _total_dof(runs: tuple[Run, ...]) -> float | None:
-    if any(run.source.denoised for run in runs):
-        return None
-    return float(sum(run.report["DegreesOfFreedom"] for run in runs))
+    total = 0.0
+    for run in runs:
+        if "DegreesOfFreedom" not in run.report:
+            return None
+        total += run.report["DegreesOfFreedom"]
+    return total
 
 
 def extract_run(source: Source, atlas: Atlas, request: FCRequest) -> Run:

@@ -18,10 +18,10 @@ from typing import IO, Any
 import numpy as np
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.imaging.parsers import OtherMatVersion, parse_mat, parse_text
+from fcforge.imaging.parsers import OtherMatVersion, decoded, parse_mat, parse_text
 from fcforge.text import memory
 
-TEXT = {".csv": ",", ".tsv": "\t", ".txt": None, ".1d": None}
+TEXT = (".csv", ".tsv", ".txt", ".1d")
 SUFFIXES = (*TEXT, ".npy", ".npz", ".mat")
 # Names under which toolboxes store one subject's matrix, tried in this order.
 VARIABLES = (
@@ -134,10 +134,8 @@ def read_matrix_file(
     suffix = path.suffix.lower()
     names: tuple[str, ...] = ()
     if suffix in TEXT:
-        text = _read(
-            path, lambda file, budget: _bytes(file, budget).decode("utf-8-sig")
-        )
-        values, names = parse_text(text, TEXT[suffix], str(path))
+        text = _read(path, lambda file, budget: decoded(_bytes(file, budget)))
+        values, names = parse_text(text, str(path))
     elif suffix == ".npy":
         values = _read(path, _parse_npy)
     elif suffix in (".npz", ".mat"):

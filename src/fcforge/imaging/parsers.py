@@ -7,8 +7,10 @@ numeric fields of struct arrays. Everything else is passed over. Format: MathWor
 5 File Format".
 """
 
+import codecs
 import csv
 import math
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ import numpy as np
 
 from fcforge.errors import DataError
 
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 MISSING = {"", "nan", "na", "n/a", "null", "none", "-nan"}
 MATRIX = 14
 COMPRESSED = 15
@@ -44,17 +47,45 @@ Take = Callable[
 ]  # called with the size of what is to be unpacked; may raise
 
 
-def parse_text(
-    text: str, delimiter: str | None, where: str
-) -> tuple[np.ndarray, tuple[str, ...]]:
+def decoded(content: bytes) -> str:
+    """Text of a file: UTF-8 or UTF-16, else as older spreadsheets write it (Windows-1252).
+
+    Raises
+    ------
+    ValueError
+        For bytes that are no text.
+    """
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16")
+    if b"\0" in content:
+        raise ValueError("not text")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace")
+
+
+def delimiter_of(line: str) -> str | None:
+    """What separates the cells of a line: tab, semicolon, comma, or (None) white space.
+
+    Examples
+    --------
+    >>> delimiter_of("0.5,1"), delimiter_of("0,5;1,2"), delimiter_of("0,5 1,2")
+    (',', ';', None)
+    """
+    found = next((d for d in "\t;," if d in line), None)
+    cells = line.split()
+    decimal_commas = len(cells) > 1 and all(map(_DECIMAL_COMMA.fullmatch, cells))
+    return None if found == "," and decimal_commas else found
+
+
+def parse_text(text: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
     """Matrix of a text: comment lines (``#``, ``%``), header row and row names are left out.
 
     Parameters
     ----------
     text : str
-    delimiter : str or None
-        The customary one of the file type; when it does not occur, tab, comma, semicolon and
-        white space are tried.
+        Cells are separated by tab, semicolon, comma or white space; decimal commas are read.
     where : str
         File named in an error.
 
@@ -70,22 +101,19 @@ def parse_text(
     numbers = [(i, line) for i, line in lines if line.lstrip()[0] not in "#%"]
     if not numbers:
         raise DataError("is empty.", where=where, do="Make the file again.")
-    if delimiter is None or delimiter not in numbers[0][1]:
-        delimiter = next((d for d in "\t,;" if d in numbers[0][1]), None)
+    delimiter = delimiter_of(numbers[0][1])
     rows = [(i, _cells(line, delimiter)) for i, line in numbers]
     if all(len(cells) > 1 and not cells[-1] for _, cells in rows):
-        rows = [
-            (i, cells[:-1]) for i, cells in rows
-        ]  # AFNI and DPABI end lines with a tab
+        # AFNI and DPABI end lines with a tab
+        rows = [(i, cells[:-1]) for i, cells in rows]
     header, rows = _without_header(rows)
     if not all(cells for _, cells in rows):  # a line of row names alone
-        raise DataError(
-            "has a row without numbers.", where=where, do="Make the file again."
-        )
+        do = "Make the file again."
+        raise DataError("has a row without numbers.", where=where, do=do)
     comments = [line for i, line in lines if i < numbers[0][0]]
     if comments and not header:
         header = _cells(comments[-1].strip().lstrip("#% "), delimiter)
-    if rows and all(_number(cells[0]) is None for _, cells in rows):
+    if rows and all(as_number(cells[0]) is None for _, cells in rows):
         rows = [(i, cells[1:]) for i, cells in rows]
         header = header[1:]  # row names
     values = _numbers(rows, where)
@@ -105,29 +133,32 @@ def _without_header(rows: Rows) -> tuple[list[str], Rows]:
     Column numbers are not names: the header is empty then.
     """
     header = rows[0][1]
-    first = [_number(cell) for cell in header]
+    first = [as_number(cell) for cell in header]
     words = all(value is None for value in first)
     inner = first[1:] if first[0] is None or np.isnan(first[0]) else first
-    counted = len(inner) > 2 and inner in (
-        list(range(len(inner))),
-        list(range(1, len(inner) + 1)),
-    )
-    whole = all(
-        value is None or value.is_integer() for value in inner if value == value
-    )
-    blank = header[0] in ("", "Unnamed: 0") and whole
+    n = len(inner)
+    counted = n > 2 and inner in (list(range(n)), list(range(1, n + 1)))
     counted = counted and len(rows) > 1 and len(rows[1][1]) == len(first)
+    whole = all(v is None or math.isnan(v) or v.is_integer() for v in inner)
+    blank = header[0] in ("", "Unnamed: 0") and whole  # pandas' column of row names
     if not (words or counted or blank) or len(rows) == 1:
         return [], rows
-    if blank:  # pandas index column
-        return [] if counted else header[1:], [(i, cells[1:]) for i, cells in rows[1:]]
-    return [] if counted else header, rows[1:]
+    start = int(blank)
+    rest = [(i, cells[start:]) for i, cells in rows[1:]]
+    return [] if counted else header[start:], rest
 
 
-def _number(cell: str) -> float | None:
-    """Value of a cell, NaN when missing, None when it is not a number."""
+def as_number(cell: str) -> float | None:
+    """Value of a cell, NaN when missing, None when it is not a number.
+
+    Examples
+    --------
+    >>> as_number("0,5"), as_number("n/a"), as_number("NYU")
+    (0.5, nan, None)
+    """
+    text = cell.replace(",", ".") if _DECIMAL_COMMA.fullmatch(cell) else cell
     try:
-        return float(cell)
+        return float(text)
     except ValueError:
         return math.nan if cell.lower() in MISSING else None
 
@@ -140,7 +171,7 @@ def _numbers(rows: Rows, where: str) -> np.ndarray:
             what = f"line {line} has {len(cells)} values, the lines before it {width}."
             do = "The file is cut off or mixed; make it again."
             raise DataError(what, where=where, do=do)
-        values = [_number(cell) for cell in cells]
+        values = [as_number(cell) for cell in cells]
         if None in values:
             what = f"line {line} holds '{cells[values.index(None)]}', which is not a number."
             do = "Remove the text, or put # before comment lines."

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from fcforge.errors import DataError, FCForgeError
+from fcforge.imaging.parsers import decoded, delimiter_of
 from fcforge.imaging.sources import read_json, sidecar_of
 
 ID_COLUMNS = ("participant_id", "subject_id", "subject", "sub_id", "file_id", "id")
@@ -145,8 +146,8 @@ def read_people(path: Path) -> ParticipantTable:
 def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Column names of a .tsv or .csv, and its rows as (line number, cells); ``#`` is a comment."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = decoded(path.read_bytes()).splitlines()
+    except (OSError, ValueError) as error:
         raise DataError(
             f"cannot be read ({error}).", where=path, do="Is it text?"
         ) from error
@@ -157,7 +158,7 @@ def read_table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     ]
     if not kept:
         raise DataError("is empty.", where=path, do="List the participants in it.")
-    delimiter = next((d for d in "\t,;" if d in kept[0][1]), ",")
+    delimiter = delimiter_of(kept[0][1]) or ","
     try:
         rows = list(csv.reader((text for _, text in kept), delimiter=delimiter))
     except csv.Error as error:
