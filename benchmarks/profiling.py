@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import Prepared, open_store, prepare
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, LearnerSpec, Training
 
 
@@ -49,20 +49,20 @@ def ops(args: Namespace, folder: Path) -> None:
     """The third site under torch.profiler, after two learned for every order."""
     prepared, cuda = prepared_run(args), args.device.startswith("cuda")
     store, group = open_store(prepared, folder), args.group or (128 if cuda else 1)
-    shop = Workshop(prepared.cohort, store, args.device, group)
+    trainer = Trainer(prepared.cohort, store, args.device, group)
     by_depth: dict[int, list] = {}
     for node in prepared.plan.nodes.values():
         by_depth.setdefault(node.depth, []).append(node)
     for depth in (0, 1, 2):
-        shop.run(by_depth[depth])
+        trainer.run(by_depth[depth])
     nodes = sorted(by_depth[3], key=lambda n: n.spec.order[-1] != "NYU")[: args.nodes]
     if not cuda:
-        shop.run(nodes[:1])  # warm
+        trainer.run(nodes[:1])  # warm
     start = now(args.device).wall
     with profile(
         activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * cuda]
     ) as prof:
-        shop.run(nodes)
+        trainer.run(nodes)
         end = now(args.device).wall
     told = f"{len(nodes)} lanes at their third site, {args.epochs} epochs"
     print(f"\n{told}, {end - start:.2f} s (profiled)")

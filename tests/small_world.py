@@ -19,7 +19,7 @@ from fcforge.replay.bank import Bank, PoolName, PublicView, SiteView
 from fcforge.runner.plan import Plan, make_plan
 from fcforge.runner.public import make_run_start
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import Cohort, make_sites
 from fcforge.sites.simulated import simulate
 from fcforge.types import Component, FCBatch, LearnerSpec, PublicSpec, RunSpec, Training
@@ -110,16 +110,16 @@ def run_plan(
     group: int = 1,
     fresh: bool = False,
     device: str = "cpu",
-) -> Workshop:
-    """Train a plan, level by level; `fresh` opens a new workshop for every node."""
+) -> Trainer:
+    """Train a plan, level by level; `fresh` opens a new trainer for every node."""
     store = Store(folder)
-    workshop = Workshop(cohort(), store, device, group)
+    trainer = Trainer(cohort(), store, device, group)
     for depth in sorted({n.depth for n in plan.nodes.values()}):
         nodes = [n for n in plan.nodes.values() if n.depth == depth]
         for some in [[n] for n in nodes] if fresh else [nodes]:
-            workshop = Workshop(cohort(), store, device, group) if fresh else workshop
-            workshop.run(some)
-    return workshop
+            trainer = Trainer(cohort(), store, device, group) if fresh else trainer
+            trainer.run(some)
+    return trainer
 
 
 def stored_lanes(plan: Plan, folder: Path) -> dict[str, dict[str, Any]]:

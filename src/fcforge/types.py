@@ -168,7 +168,8 @@ class Training(Checked):
     Attributes
     ----------
     epochs, batch_size, weight_decay, clip
-        Adam with decoupled weight decay off, gradient-norm clipping, as the authors' code.
+        Of Adam, whose weight decay is added to the gradient (not decoupled as in AdamW), and
+        whose gradient norm is clipped, as in the authors' code.
     lr : float or None
         None takes the model's own rate from the paper's hyper-parameter table.
     selection : {"fixed", "inner_val"}

@@ -13,19 +13,19 @@ from fcforge.errors import CapsuleError
 from fcforge.methods import METHODS
 from fcforge.runner.plan import make_plan
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, RunSpec, Training
 
 
 def run_of(name: str, order: tuple[str, ...], store: Store, training: Training):
-    """Train one order as `fcforge run` does and return (workshop, its node keys by depth)."""
+    """Train one order as `fcforge run` does and return (trainer, its node keys by depth)."""
     spec = RunSpec(
         Component("simulated"), quick(name), order, 0, "x", training=training
     )
     plan = make_plan([spec], cohort().site_names)
     for node in plan.nodes.values():
-        # a new workshop each time, as after an interruption: memory comes back from the store
-        Workshop(cohort(), store).run([replace(node, continued=True)])
+        # a new trainer each time, as after an interruption: memory comes back from the store
+        Trainer(cohort(), store).run([replace(node, continued=True)])
     return plan.nodes, plan.stages[0][1]
 
 
@@ -71,9 +71,9 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
     order = SITES[:2]
     store = Store(tmp_path / "run")
     nodes, _ = run_of("forge", order, store, Training(epochs=3))
-    workshop = Workshop(cohort(), store)
+    trainer = Trainer(cohort(), store)
     child = next(n for n in nodes.values() if n.depth == 2)
-    lane = workshop.load_lane(child)  # rows of site one, in the run's bank
+    lane = trainer.load_lane(child)  # rows of site one, in the run's bank
     capsule = open_capsule(chain("forge", order, tmp_path)[0])
     for key in METHODS["forge"].row_keys:
         rows, places = lane.state[key], capsule.lane.state[key]
@@ -81,8 +81,8 @@ def test_remembered_subjects_are_the_run_s_bit_by_bit(tmp_path) -> None:
         assert torch.equal(rows >= 0, places >= 0)
         there = rows >= 0
         kept = capsule.remembered.batch().select(places[there])
-        assert torch.equal(workshop.bench.bank.fc(rows[there]), kept.fc)
-        assert torch.equal(workshop.bench.bank.y[rows[there]], kept.y)
+        assert torch.equal(trainer.loader.bank.fc(rows[there]), kept.fc)
+        assert torch.equal(trainer.loader.bank.y[rows[there]], kept.y)
 
 
 def test_seal_and_open_changes_nothing(tmp_path) -> None:
@@ -106,7 +106,7 @@ def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
     nodes, keys = run_of("finetune", SITES[:2], store, Training(epochs=3))
     path = chain("finetune", SITES[:2], tmp_path)[1]
     capsule = open_capsule(path)
-    workshop = Workshop(cohort(), store)
+    trainer = Trainer(cohort(), store)
     tensors = store.read_lane(keys[2])
     params = {
         k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("params/")
@@ -114,7 +114,7 @@ def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
     stats = {
         k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith("stats/")
     }
-    model = workshop.learner(nodes[keys[2]].spec).model
+    model = trainer.learner(nodes[keys[2]].spec).model
     batch = capsule.held_out.of_site(0)
     right = (
         model.apply(params, stats, model.prepare(batch.fc)).logits.argmax(-1) == batch.y
@@ -123,7 +123,7 @@ def test_held_out_numbers_are_those_of_the_run_s_network(tmp_path) -> None:
     assert told == round(float(right.double().mean()), 4)
     # and the accuracy on the own real test split is the run's score, as coarse as small counts ask
     p = store.read_scores(keys[2])[SITES[1]]
-    y = workshop.sites(nodes[keys[2]].spec)[SITES[1]].test.y.numpy()
+    y = trainer.sites(nodes[keys[2]].spec)[SITES[1]].test.y.numpy()
     own = capsule.entries[-1]["metrics"]["own_test"]["accuracy"]
     counts = tuple(capsule.entries[-1]["counts"]["test"].values())
     assert own == published_share(float(((p > 0.5) == y).mean()), counts)

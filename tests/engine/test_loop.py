@@ -17,7 +17,7 @@ from fcforge.models import make_model
 from fcforge.models.base import Model, Output
 from fcforge.randomness import torch_rng
 from fcforge.replay.bank import Bank, PoolName, SiteView
-from fcforge.runner import workshop as workshop_module
+from fcforge.runner import trainer as trainer_module
 from fcforge.runner.store import Store
 from fcforge.sites import make_sites
 from fcforge.types import Component, FCBatch, Leaks, Training
@@ -259,13 +259,13 @@ def test_showing_a_site_without_fitting_changes_no_parameter():
 # -- joint -----------------------------------------------------------------------------------------
 def test_joint_is_one_training_on_everybody(tmp_path):
     plan = plan_of(run_spec(learner_spec("joint")))
-    shop = run_plan(plan, tmp_path)
+    trainer = run_plan(plan, tmp_path)
     (node,) = [n for n in plan.nodes.values() if n.depth]
     assert node.shown == node.depth
     everybody = sum(
-        len(s.learning(with_val=True)) for s in shop.sites(node.spec).values()
+        len(s.learning(with_val=True)) for s in trainer.sites(node.spec).values()
     )
-    lane = shop.load_lane(replace(node, parent=node.key, shown=1))
+    lane = trainer.load_lane(replace(node, parent=node.key, shown=1))
     assert len(lane.state["memory.row"].unique()) == everybody
     # and it is what cumulative training ends with, had it gone through the sites in that order
     last = plan_of(replace(run_spec(learner_spec("cumulative")), order=node.spec.order))
@@ -280,7 +280,7 @@ def test_joint_is_one_training_on_everybody(tmp_path):
 
 # -- the test split ----------------------------------------------------------------------------
 def poison(monkeypatch) -> None:
-    honest = workshop_module.split_sites
+    honest = trainer_module.split_sites
 
     def poisoned(*args, **kwargs):
         return {
@@ -291,7 +291,7 @@ def poison(monkeypatch) -> None:
             for name, site in honest(*args, **kwargs).items()
         }
 
-    monkeypatch.setattr(workshop_module, "split_sites", poisoned)
+    monkeypatch.setattr(trainer_module, "split_sites", poisoned)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
     spec = run_spec(learner_spec("forge"), 3, training=training)
     plan = plan_of(replace(spec, leaks=Leaks(**{leak: True})))
     run_plan(plan, tmp_path / "clean")
-    honest = workshop_module.split_sites
+    honest = trainer_module.split_sites
 
     def swapped(*args, **kwargs):  # finite poison: generators refuse NaN
         made = honest(*args, **kwargs)
@@ -339,7 +339,7 @@ def test_the_poison_shows_where_a_leak_is_on(leak, tmp_path, monkeypatch):
             for n, s in made.items()
         }
 
-    monkeypatch.setattr(workshop_module, "split_sites", swapped)
+    monkeypatch.setattr(trainer_module, "split_sites", swapped)
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / x) for x in ("clean", "dirty"))
     same = [

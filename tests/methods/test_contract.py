@@ -13,9 +13,9 @@ from fcforge.engine import Job, learn_site
 from fcforge.errors import SealedError
 from fcforge.methods import METHODS, Lane
 from fcforge.replay.bank import Bank
-from fcforge.runner import workshop as workshop_module
+from fcforge.runner import trainer as trainer_module
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.types import Training
 from small_world import (
     QUICK_METHODS,
@@ -135,9 +135,9 @@ def assert_close(a: Lane, b: Lane) -> None:
 
 def test_the_workshop_trains_lanes_of_one_shape_together(tmp_path, monkeypatch):
     together = []
-    learn = workshop_module.learn_site
+    learn = trainer_module.learn_site
     monkeypatch.setattr(
-        workshop_module,
+        trainer_module,
         "learn_site",
         lambda learner, jobs, *a, **k: (
             together.append(len(jobs)) or learn(learner, jobs, *a, **k)
@@ -171,7 +171,7 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
     """Reloaded into a new process's bank before every site == never written at all."""
     plan = nodes_of(method)
     run_plan(plan, tmp_path / "reloaded", fresh=True)
-    straight = Workshop(cohort(), Store(tmp_path / "straight"))
+    straight = Trainer(cohort(), Store(tmp_path / "straight"))
     lane = None
     for node in plan.nodes.values():
         if node.depth == 0:
@@ -179,8 +179,8 @@ def test_state_survives_the_store_bitwise(method, tmp_path):
         if lane is None or node.parent is None:
             lane = straight.load_lane(replace(node, parent=None))
         job = straight.job(node.spec, lane, node.depth - 1)
-        (lane,) = workshop_module.learn_site(
-            straight.learner(node.spec), [job], straight.bench.bank, node.spec.training
+        (lane,) = trainer_module.learn_site(
+            straight.learner(node.spec), [job], straight.loader.bank, node.spec.training
         )
         straight.write(node, lane, 0.0)
     a, b = (stored_lanes(plan, tmp_path / x) for x in ("reloaded", "straight"))
@@ -204,22 +204,24 @@ def test_the_scanner_finds_a_subject_it_is_given():
 def test_keeps_is_true(method, tmp_path):
     keeps, row_keys = METHODS[method].keeps, METHODS[method].row_keys
     plan = nodes_of(method)
-    shop = run_plan(plan, tmp_path)
+    trainer = run_plan(plan, tmp_path)
     last = list(plan.nodes.values())[-1]
-    lane = shop.load_lane(replace(last, parent=last.key))
+    lane = trainer.load_lane(replace(last, parent=last.key))
     if keeps == "nothing":
         assert not lane.state
         return
     spec = last.spec
-    real = torch.cat([s.learning(with_val=True).fc for s in shop.sites(spec).values()])
+    real = torch.cat(
+        [s.learning(with_val=True).fc for s in trainer.sites(spec).values()]
+    )
     if keeps != "real subjects":
-        assert kept_subjects(shop.learner(spec).model, lane, real) == []
+        assert kept_subjects(trainer.learner(spec).model, lane, real) == []
     for key in row_keys:
         rows = lane.state[key]
-        held = shop.bench.bank.real_rows(rows)
+        held = trainer.loader.bank.real_rows(rows)
         assert bool(len(held)) is (keeps == "real subjects")
         if keeps == "synthetic subjects":
-            made = graphs.edges(shop.bench.bank.fc(rows[rows >= 0]))
+            made = graphs.edges(trainer.loader.bank.fc(rows[rows >= 0]))
             assert closest(made, graphs.edges(real)) < 0.999
 
 
@@ -243,7 +245,7 @@ def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
     plan = nodes_of(method)
     run_plan(plan, tmp_path / "clean")
     views = []
-    learn = workshop_module.learn_site
+    learn = trainer_module.learn_site
 
     def learn_and_burn(learner, jobs, bank, *args, **kwargs):
         lanes = learn(learner, jobs, bank, *args, **kwargs)
@@ -252,7 +254,7 @@ def test_a_sealed_site_is_never_touched_again(method, tmp_path, monkeypatch):
             burn(bank, job.site.train)
         return lanes
 
-    monkeypatch.setattr(workshop_module, "learn_site", learn_and_burn)
+    monkeypatch.setattr(trainer_module, "learn_site", learn_and_burn)
     run_plan(plan, tmp_path / "burnt")
     clean, burnt = (stored_lanes(plan, tmp_path / x) for x in ("clean", "burnt"))
     for key in clean:

@@ -218,10 +218,10 @@ VARIANTS += [("ewc", {"online": True})]
 @pytest.mark.parametrize(("method", "params"), VARIANTS)
 def test_every_state_is_as_declared(method, params, tmp_path):
     plan = plan_of(run_spec(learner_spec(method, params)))
-    shop = run_plan(plan, tmp_path)
+    trainer = run_plan(plan, tmp_path)
     for node in (n for n in plan.nodes.values() if n.depth):
-        lane = shop.load_lane(replace(node, parent=node.key))
-        learner = shop.learner(node.spec)
+        lane = trainer.load_lane(replace(node, parent=node.key))
+        learner = trainer.learner(node.spec)
         found = learner.method.declares(learner.model, lane, node.depth)
         assert found.keys() == lane.state.keys()
         wrong = {k: found[k].complaint(v) for k, v in lane.state.items()}

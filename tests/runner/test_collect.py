@@ -9,7 +9,7 @@ import torch
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import Cohort, make_sites
 from fcforge.types import Component, Training
 from real_runs import small_experiment
@@ -40,10 +40,10 @@ def test_half_a_run_is_collected_as_far_as_it_is(tmp_path):
     prepared = prepare(odd_experiment(tmp_path))
     store = open_store(prepared, tmp_path / "run")
     assert collect(store) == ([], 6)
-    shop = Workshop(prepared.cohort, store)
+    trainer = Trainer(prepared.cohort, store)
     spec, keys = prepared.plan.stages[0]
     for key in keys:
-        shop.run([prepared.plan.nodes[key]])
+        trainer.run([prepared.plan.nodes[key]])
     results, asked = collect(store)
     assert [r.spec for r in results] == [spec]
     assert asked == 6

@@ -10,7 +10,7 @@ from fcforge.runner import execute
 from fcforge.runner.execute import fitted_generators, wanted_generators
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, Training
 from real_runs import small_experiment
 from small_world import cohort, learner_spec, plan_of, run_plan, run_spec
@@ -46,7 +46,7 @@ def test_generators_that_train_in_lanes_are_fitted_together_and_found(tmp_path):
     nodes, store = list(plan.nodes.values()), Store(tmp_path)
     wanted = wanted_generators(nodes, in_lanes=True)
     assert len(wanted) == 4  # two sites, two seeds
-    assert Workshop(cohort(), store).fit_generators(list(wanted.values())) == 4
+    assert Trainer(cohort(), store).fit_generators(list(wanted.values())) == 4
     ahead = {p.name: p.stat().st_mtime_ns for p in store.generators.iterdir()}
     run_plan(plan, store.root)
     found = {p.name: p.stat().st_mtime_ns for p in store.generators.glob("[!s]*")}

@@ -20,7 +20,7 @@ from fcforge.runner.pipelines import Pipeline, pipeline_of, read_pipeline, score
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
 from fcforge.runner.timing import plan_cost
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import make_sites
 from fcforge.types import Component, FCBatch, Training
 from small_world import PUBLIC, cohort, learner_spec, order, plan_of, run_plan, run_spec
@@ -65,7 +65,7 @@ def spec_of(estimator, keeps="cumulative", **more):
 def run_one(spec, folder, people=None):
     """Scores of the stages of one run."""
     plan = plan_of(spec)
-    Workshop(people or cohort(), Store(folder)).run(list(plan.nodes.values()))
+    Trainer(people or cohort(), Store(folder)).run(list(plan.nodes.values()))
     return [Store(folder).read_scores(key) for key in plan.stages[0][1]]
 
 

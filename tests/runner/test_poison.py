@@ -16,7 +16,7 @@ from fcforge.generators import GENERATORS
 from fcforge.methods import METHODS
 from fcforge.models import MODELS
 from fcforge.randomness import numpy_rng
-from fcforge.runner import workshop as workshop_module
+from fcforge.runner import trainer as trainer_module
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.types import Component, FCBatch, RunSpec, Site, Training
@@ -88,9 +88,9 @@ def check(spec: RunSpec, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(small_world, "cohort", with_age)
     plan = plan_of(spec)
     run_plan(plan, tmp_path / "clean")
-    honest = workshop_module.split_sites
+    honest = trainer_module.split_sites
     monkeypatch.setattr(
-        workshop_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k))
+        trainer_module, "split_sites", lambda *a, **k: poisoned(honest(*a, **k))
     )
     run_plan(plan, tmp_path / "dirty")
     clean, dirty = (stored_lanes(plan, tmp_path / part) for part in ("clean", "dirty"))

@@ -8,12 +8,12 @@ import torch
 
 from fcforge.errors import ConfigError, DataError
 from fcforge.runner import public as module
-from fcforge.runner import workshop as workshop_module
+from fcforge.runner import trainer as trainer_module
 from fcforge.runner.collect import collect
 from fcforge.runner.experiment import Experiment
 from fcforge.runner.public import make_run_start, resolve_public
 from fcforge.runner.run import open_store, prepare, run_experiment
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import load_dataset
 from fcforge.sites import splits as splits_module
 from fcforge.types import Component, LearnerSpec, PublicSpec, Training
@@ -152,9 +152,11 @@ def test_test_subjects_touch_neither_start_nor_confounds(data, tmp_path, monkeyp
     def lanes(folder):
         prepared = prepare(wanted)
         store = open_store(prepared, tmp_path / folder)
-        shop = Workshop(prepared.cohort, store)
+        trainer = Trainer(prepared.cohort, store)
         for node in prepared.plan.nodes.values():
-            shop.run([replace(node, continued=True)])  # with its state, to be looked at
+            trainer.run(
+                [replace(node, continued=True)]
+            )  # with its state, to be looked at
         return {
             k: store.read_lane(k) for k, n in prepared.plan.nodes.items() if n.depth
         }
@@ -182,26 +184,26 @@ def test_without_a_start_confounds_come_from_the_sites_so_far(data, tmp_path):
     wanted = experiment(data, row, confounds=("age",), start=None, orders=2)
     prepared = prepare(wanted)
     store = open_store(prepared, tmp_path / "run")
-    shop = Workshop(prepared.cohort, store)
+    trainer = Trainer(prepared.cohort, store)
     spec = prepared.plan.stages[0][0]
-    one, two = shop.sites(spec.prefix(1)), shop.sites(spec.prefix(2))
+    one, two = trainer.sites(spec.prefix(1)), trainer.sites(spec.prefix(2))
     name = spec.order[0]
     assert not torch.equal(one[name].train.fc, two[name].train.fc)
     assert torch.equal(
-        shop.sites(spec.prefix(0))[name].train.fc, plain_site(shop, name).train.fc
+        trainer.sites(spec.prefix(0))[name].train.fc, plain_site(trainer, name).train.fc
     )
     # a memory filled at the first site is found again with the confounds of that time
     run_experiment(prepared, store, group=1)
-    again = Workshop(prepared.cohort, store)
+    again = Trainer(prepared.cohort, store)
     for node in prepared.plan.nodes.values():
         if node.depth > 1:
             again.load_lane(node)
 
 
-def plain_site(shop, name):
+def plain_site(trainer, name):
     from fcforge.sites import make_sites
 
-    return make_sites(shop.cohort, 0)[name]
+    return make_sites(trainer.cohort, 0)[name]
 
 
 def test_confounds_no_subject_has_are_named(data):
@@ -255,9 +257,9 @@ def test_networks_of_all_seeds_are_pretrained_together_and_once(
     data, tmp_path, monkeypatch
 ):
     seen = []
-    real = workshop_module.engine.pretrain
+    real = trainer_module.engine.pretrain
     monkeypatch.setattr(
-        workshop_module.engine,
+        trainer_module.engine,
         "pretrain",
         lambda model, view, seeds, *rest: (
             seen.append(list(seeds)) or real(model, view, seeds, *rest)
@@ -267,15 +269,17 @@ def test_networks_of_all_seeds_are_pretrained_together_and_once(
         data, LearnerSpec(Component("finetune"), Component("linear")), seeds=(0, 1)
     )
     prepared = prepare(wanted)
-    shop = Workshop(prepared.cohort, open_store(prepared, tmp_path / "run"))
+    trainer = Trainer(prepared.cohort, open_store(prepared, tmp_path / "run"))
     firsts = [n for n in prepared.plan.nodes.values() if n.parent is None]
-    shop.pretrain([n.spec for n in firsts])
-    shop.pretrain([n.spec for n in firsts])
+    trainer.pretrain([n.spec for n in firsts])
+    trainer.pretrain([n.spec for n in firsts])
     assert seen == [[0, 1]]
-    lane = {n.spec.seed: shop.first_lane(n.spec) for n in firsts}
+    lane = {n.spec.seed: trainer.first_lane(n.spec) for n in firsts}
     for seed in (0, 1):
-        view = shop.bench.public_view(firsts[0].spec, shop.public(firsts[0].spec))
-        model = shop.learner(firsts[0].spec).model
+        view = trainer.loader.public_view(
+            firsts[0].spec, trainer.public(firsts[0].spec)
+        )
+        model = trainer.learner(firsts[0].spec).model
         (alone,) = real(model, view, [seed], firsts[0].spec.training, "cpu")
         for k, v in alone.params.items():
             torch.testing.assert_close(lane[seed].params[k], v, rtol=1e-3, atol=1e-4)

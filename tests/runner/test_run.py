@@ -18,7 +18,7 @@ from fcforge.runner.experiment import Experiment
 from fcforge.runner.plan import Work, missing_nodes
 from fcforge.runner.run import open_store, prepare, run_experiment
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import load_dataset
 from fcforge.types import Component, LearnerSpec, Training
 from real_runs import (
@@ -196,7 +196,7 @@ def test_a_damaged_node_stops_the_run_and_is_redone_when_deleted(tmp_path):
     good = lanes(prepared, tmp_path / "good")
     store = open_store(prepared, tmp_path / "bad")
     parent = next(n for n in prepared.plan.nodes.values() if n.depth == 1)
-    Workshop(prepared.cohort, store).run([parent])
+    Trainer(prepared.cohort, store).run([parent])
     lane = tmp_path / "bad" / "nodes" / parent.key / "lane.safetensors"
     lane.write_bytes(lane.read_bytes()[:50])
     with pytest.raises(
@@ -257,10 +257,10 @@ def test_a_killed_run_keeps_the_states_it_still_needs(tmp_path):
     work = Work(
         prepared.plan, store, lambda done, total, what: told.append((done, total))
     )
-    shop = Workshop(prepared.cohort, store)
+    trainer = Trainer(prepared.cohort, store)
     root, a, ab = list(prepared.plan.nodes.values())[:3]
     for node in (root, a, ab):
-        shop.run([node])
+        trainer.run([node])
         work.done([node], node.title)
     assert told == [(0, 5), (0, 5), (1, 5), (2, 5)]
     assert states(tmp_path) == {a.key, ab.key}

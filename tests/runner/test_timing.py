@@ -11,7 +11,7 @@ from fcforge.runner.plan import Work, make_plan
 from fcforge.runner.run import Cost, Prepared, estimate, open_store, prepare
 from fcforge.runner.store import Store
 from fcforge.runner.timing import Rate, Stage, at_depth, most_at_once
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.types import Component, LearnerSpec, RunSpec
 from real_runs import finished, small_config
 
@@ -19,9 +19,9 @@ from real_runs import finished, small_config
 def train_and_weigh(prepared: Prepared, store: Store) -> tuple[float, int]:
     """Seconds of a run with one worker in this process, and bytes of its folder at most."""
     work, most = Work(prepared.plan, store, lambda *step: None), 0
-    shop, started = Workshop(prepared.cohort, store), time.perf_counter()
+    trainer, started = Trainer(prepared.cohort, store), time.perf_counter()
     while (node := work.take()) is not None:
-        shop.run([node])
+        trainer.run([node])
         most = max(most, store.size())
         work.done([node], "")
     return time.perf_counter() - started, most

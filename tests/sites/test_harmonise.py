@@ -7,12 +7,7 @@ import pytest
 import torch
 
 import small_world
-from fcforge.engine import start_lane
 from fcforge.errors import ConfigError
-from fcforge.runner import workshop as workshop_module
-from fcforge.runner.plan import canonical, make_plan
-from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
 from fcforge.sites import make_sites
 from fcforge.sites.harmonise import Level, harmonise_sites, to_fc, to_z
 from fcforge.types import FCBatch
@@ -104,62 +99,3 @@ def test_neither_test_subjects_nor_other_sites_nor_test_labels_matter(how):
 def test_unknown_harmonisation():
     with pytest.raises(ConfigError, match="Did you mean 'combat'"):
         harmonise_sites({}, "combatt", "A")  # type: ignore[arg-type]
-
-
-# -- in a run ----------------------------------------------------------------------------------
-def test_shared_work_keeps_the_reference():
-    assert canonical(("C", "B", "A"), "set", "ABC") == ("A", "B", "C")
-    assert canonical(("C", "B", "A"), "set", "ABC", keep_first=True) == ("C", "A", "B")
-    assert canonical(("C",), "all", "ABC", keep_first=True) == ("C", "A", "B")
-    assert canonical(("C", "B"), "site", "ABC", keep_first=True) == ("B",)
-    assert canonical(("C", "B"), "order", "ABC", keep_first=True) == ("C", "B")
-
-
-@pytest.mark.parametrize("method", ["er", "forge", "cumulative", "joint"])
-def test_harmonised_run_learns_harmonised_subjects(method, tmp_path):
-    spec = small_world.run_spec(small_world.learner_spec(method))
-    turned = replace(spec, order=spec.order[::-1], harmonise="combat")
-    spec = replace(spec, harmonise="combat")
-    plan = make_plan([spec, turned], small_world.order())
-    workshop = small_world.run_plan(plan, tmp_path)
-    a, b, c = spec.order
-    assert workshop.sites(spec)[b].provenance["harmonised"] == f"combat to {a}"
-    assert workshop.sites(turned)[b].provenance["harmonised"] == f"combat to {c}"
-    last_a, last_c = plan.stages[0][1][-1], plan.stages[1][1][-1]
-    assert last_a != last_c  # not even cumulative: the two runs have other references
-    # a fresh workshop, which has to restore every pool by name, gives the same numbers
-    small_world.run_plan(plan, tmp_path / "again", fresh=True)
-    scores, again = Store(tmp_path).read_scores(last_a), Store(tmp_path / "again")
-    for site, values in again.read_scores(last_a).items():
-        np.testing.assert_array_equal(values, scores[site])
-
-
-def test_untrained_network_sees_sites_as_they_are(tmp_path):
-    spec = replace(
-        small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat"
-    )
-    workshop = Workshop(small_world.cohort(), Store(tmp_path))
-    plain = workshop.sites(replace(spec, order=()))
-    assert all("harmonised" not in site.provenance for site in plain.values())
-
-
-def test_zero_shot_cells_use_no_diagnosis_of_the_unseen_site(tmp_path, monkeypatch):
-    """Other training diagnoses of the third site change its scores only once it is learned."""
-    spec = replace(
-        small_world.run_spec(small_world.learner_spec("finetune")), harmonise="combat"
-    )
-    workshop = Workshop(small_world.cohort(), Store(tmp_path))
-    third = spec.order[2]
-    flipped = Workshop(small_world.cohort(), Store(tmp_path / "other"))
-    relabelled = make_sites(small_world.cohort(), 0)
-    train = relabelled[third].train
-    other = FCBatch(train.fc, train.y.roll(1))
-    relabelled[third] = replace(relabelled[third], train=other)
-    assert not torch.equal(other.y, train.y)
-    lane = start_lane(workshop.learner(spec), 0)
-    for depth, changes in ((2, False), (3, True)):
-        one = workshop.scores(spec.prefix(depth), lane)[third]
-        with monkeypatch.context() as patch:
-            patch.setattr(workshop_module, "split_sites", lambda *_, **__: relabelled)
-            two = flipped.scores(spec.prefix(depth), lane)[third]
-        assert (one != two).any() == changes

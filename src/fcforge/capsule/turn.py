@@ -1,4 +1,4 @@
-"""One hospital's turn: what it was handed and its own open site, on the bench.
+"""One hospital's turn: what it was handed and its own open site.
 
 What it measures while the site is open, and may write into the ledger, is here too, and what its
 data must be like beside the capsule that came in.
@@ -22,7 +22,7 @@ from fcforge.errors import ConfigError, DataError
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane, make_method
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench
+from fcforge.runner.site_loader import SiteLoader
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch, Site
 
@@ -63,7 +63,7 @@ class Turn:
     ) -> None:
         chain, self.before, self.site = before.settings, before, site
         self.settings = replace(chain, learner=unpinned(chain.learner, template))
-        self.learner, self.bench = self.settings.build(), Bench()
+        self.learner, self.loader = self.settings.build(), SiteLoader()
         own, carried = self.settings.learner.generator, before.remembered
         self.judge = own if own and own.name == chain.judge.name else chain.judge
         # pools are of one kind each: the bank tells real from synthetic by pool
@@ -72,7 +72,7 @@ class Turn:
             mine = carried.real == real
             if bool(mine.any()):
                 pool = PoolName(kind, CARRIED, chain.seed, kind)
-                self._start[mine] = self.bench.bank.add(
+                self._start[mine] = self.loader.bank.add(
                     pool, carried.batch().select(mine)
                 )
         fresh = (
@@ -89,7 +89,7 @@ class Turn:
         parts = (
             lane.params,
             lane.stats,
-            self.bench.from_places(lane.state, keys, self._start),
+            self.loader.from_places(lane.state, keys, self._start),
         )
         self.lane = Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
@@ -99,19 +99,19 @@ class Turn:
         """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
         spec = self.spec
         view = replace(
-            self.bench.view(self.site, spec, with_val=with_val), weight=weight
+            self.loader.view(self.site, spec, with_val=with_val), weight=weight
         )
         job = Job(self.lane, view, spec.seed, spec.order)
         with one_thread():
             (lane,) = learn_site(
-                self.learner, [job], self.bench.bank, spec.training, tick=tick
+                self.learner, [job], self.loader.bank, spec.training, tick=tick
             )
         return lane
 
     def packed(self, lane: Lane) -> tuple[Lane, Subjects]:
         """Lane whose rows are places among the subjects it remembers, and those subjects."""
-        bank = self.bench.bank
-        state, rows = self.bench.to_places(lane.state, self.learner.method.row_keys)
+        bank = self.loader.bank
+        state, rows = self.loader.to_places(lane.state, self.learner.method.row_keys)
         if not len(rows):
             return lane._replace(state=state), Subjects.none(self.settings.n_rois)
         pools, pool, _ = bank.address(rows)

@@ -35,7 +35,7 @@ from fcforge.exchange.records import (
 from fcforge.generators import cache, make_generator
 from fcforge.methods import Lane
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench
+from fcforge.runner.site_loader import SiteLoader
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch, Site
 
@@ -75,7 +75,7 @@ class SiteStep:
         self.before = before
         self.site = site
         self.learner = settings.build()
-        self.bench = Bench()
+        self.loader = SiteLoader()
         self._rows = self._carry(before.remembered)
         fresh = not sites or self.learner.method.depends_on == "site"
         order = (site.name,) if fresh else self.sites
@@ -92,7 +92,7 @@ class SiteStep:
             mine = carried.real == real
             if bool(mine.any()):
                 pool = PoolName(kind, CARRIED, self.settings.seed, kind)
-                rows[mine] = self.bench.bank.add(pool, carried.batch().select(mine))
+                rows[mine] = self.loader.bank.add(pool, carried.batch().select(mine))
         return rows
 
     def _lane(self) -> Lane:
@@ -103,7 +103,7 @@ class SiteStep:
         """
         lane = self.before.lane
         keys = self.learner.method.row_keys
-        state = self.bench.from_places(lane.state, keys, self._rows)
+        state = self.loader.from_places(lane.state, keys, self._rows)
         parts = (lane.params, lane.stats, state)
         return Lane(*({key: part[key] for key in sorted(part)} for part in parts))
 
@@ -111,11 +111,11 @@ class SiteStep:
         self, *, with_val: bool, tick: Tick, weight: Tensor | None = None
     ) -> Lane:
         """Lane after the site; `weight` is what each learned subject counts, all alike if None."""
-        view = self.bench.view(self.site, self.spec, with_val=with_val)
+        view = self.loader.view(self.site, self.spec, with_val=with_val)
         job = Job(
             self.lane, replace(view, weight=weight), self.spec.seed, self.spec.order
         )
-        bank = self.bench.bank
+        bank = self.loader.bank
         with one_thread():
             lanes = learn_site(self.learner, [job], bank, self.spec.training, tick=tick)
         return lanes[0]
@@ -123,9 +123,9 @@ class SiteStep:
     def finished(self, lane: Lane) -> State:
         """What is handed on: rows become places among the subjects that travel."""
         held_out = self._held_out()
-        bank = self.bench.bank
+        bank = self.loader.bank
         keys = self.learner.method.row_keys
-        state, rows = self.bench.to_places(lane.state, keys)
+        state, rows = self.loader.to_places(lane.state, keys)
         packed = lane._replace(state=state)
         if not len(rows):
             nobody = Subjects.none(self.settings.n_rois)

@@ -155,7 +155,7 @@ def metric_named(name: str) -> Metric:
 def features_of(p: np.ndarray, y: np.ndarray, metric: Metric) -> np.ndarray:
     """What a metric sums over subjects, from scores `p` (..., n): (k, ..., n)."""
     p = np.asarray(p, dtype=np.float64)
-    # A comparison would silently turn NaN into "control": a score that is none has no value.
+    # Without this, a comparison with the threshold would count a NaN score as "control".
     return np.where(np.isfinite(p), metric.features(p, np.asarray(y)), np.nan)
 
 

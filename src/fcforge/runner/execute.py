@@ -28,26 +28,26 @@ from fcforge.sites import load_dataset
 from fcforge.types import Component
 
 if TYPE_CHECKING:
-    from fcforge.runner.workshop import Workshop
+    from fcforge.runner.trainer import Trainer
 
 
-# -- in a worker process, of this machine or of another: one workshop per run folder -------------
-# The lock: Dask may give one process several threads, a workshop has one.
-_workshops: dict[tuple[str, str], Workshop] = {}
+# -- in a worker process, of this machine or of another: one trainer per run folder -------------
+# The lock: Dask may give one process several threads, a trainer has one.
+_trainers: dict[tuple[str, str], Trainer] = {}
 _lock = threading.Lock()
 
 
-def _workshop(dataset: Component, root: str, data_sha256: str) -> Workshop:
-    """Workshop of this process for a dataset and a run folder; the data are loaded once."""
+def _trainer(dataset: Component, root: str, data_sha256: str) -> Trainer:
+    """Trainer of this process for a dataset and a run folder; the data are loaded once."""
     import torch
 
-    from fcforge.runner.workshop import Workshop
+    from fcforge.runner.trainer import Trainer
 
     # one thread: the order of sums, and so every number, is the same on any machine; set in the
     # task, as torch counts threads per thread, and Dask chooses the thread
     torch.set_num_threads(1)
     key = (repr(dataset), root)
-    if key not in _workshops:
+    if key not in _trainers:
         if not Path(root).is_dir():
             raise StoreError(
                 "a worker does not see the run folder.",
@@ -60,14 +60,14 @@ def _workshop(dataset: Component, root: str, data_sha256: str) -> Workshop:
                 f"a worker finds other data than this machine in dataset '{dataset.name}'.",
                 do="Put the data on a drive that all machines share.",
             )
-        _workshops[key] = Workshop(cohort, Store(root))
-    return _workshops[key]
+        _trainers[key] = Trainer(cohort, Store(root))
+    return _trainers[key]
 
 
 def train(node: Node, dataset: Component, root: str) -> str:
     """Train a node into the run folder at `root`; returns its key."""
     with _lock:
-        _workshop(dataset, root, node.spec.data_sha256).run([node])
+        _trainer(dataset, root, node.spec.data_sha256).run([node])
     return node.key
 
 
@@ -76,8 +76,8 @@ def fit_generator(
 ) -> None:
     """Fit the generator of a node's last site into the run folder's cache, and draw from it."""
     with _lock:
-        shop = _workshop(dataset, root, node.spec.data_sha256)
-        shop.fit_generator(node.spec, node.spec.order[-1], draw=draw)
+        trainer = _trainer(dataset, root, node.spec.data_sha256)
+        trainer.fit_generator(node.spec, node.spec.order[-1], draw=draw)
 
 
 # -- here --------------------------------------------------------------------------------------
@@ -148,25 +148,23 @@ def _train_all(work: Work, jobs: int, submit: Callable[[Node], Future[str]]) -> 
             work.done([node], node.title)
 
 
-def run_lanes(
-    work: Work, workshop: Workshop, dataset: Component, jobs: int = 1
-) -> None:
+def run_lanes(work: Work, trainer: Trainer, dataset: Component, jobs: int = 1) -> None:
     """Train all missing nodes in this process: learner by learner, depth by depth, many lanes.
 
     With several `jobs`, generators are fitted meanwhile in that many processes; learners without
     one go first.
     """
     by_learner = sorted(work.todo, key=_lane_order)
-    on_gpu = workshop.device.startswith("cuda")
+    on_gpu = trainer.device.startswith("cuda")
     in_lanes = wanted_generators(work.todo, in_lanes=True) if on_gpu else {}
-    workshop.fit_generators(list(in_lanes.values()))
+    trainer.fit_generators(list(in_lanes.values()))
     with fitted_generators(
         work.todo, dataset, work.store, jobs, but=in_lanes
     ) as wait_for:
         for (_, learner, depth), nodes in groupby(by_learner, key=_lane_order):
             members = list(nodes)
             wait_for(members)
-            workshop.run(members)
+            trainer.run(members)
             work.done(members, f"{learner}, depth {depth}")
 
 
@@ -228,7 +226,7 @@ def fitted_generators(
 
 def generator_name(node: Node) -> Hashable:
     """What decides the generator of a node's last site; None where there is none."""
-    from fcforge.runner.bench import synthetic_name
+    from fcforge.runner.site_loader import synthetic_name
 
     if node.depth == 0 or node.spec.learner.generator is None:
         return None

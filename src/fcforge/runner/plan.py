@@ -29,8 +29,9 @@ class Node:
     parent : str or None
         Key of the node to continue from; None starts from the untrained network.
     shown : int
-        How many of its last sites the parent has not seen. All but the last are only shown, for
-        the model between is not wanted (`cumulative`, or a set of sites that no run asks for).
+        How many of its last sites the parent has not seen. The model after the last of them is
+        wanted, those in between are not (`cumulative`, or a set of sites that no run asks for):
+        there the method only takes in the site's subjects.
     continued : bool
         Whether a later node of the plan starts from this one, so that its state is stored.
     """

@@ -173,11 +173,11 @@ def run_experiment(
     work, dataset = Work(prepared.plan, store, progress), prepared.experiment.dataset
     if device == "cpu" and group is None:
         return run_local(work, dataset, jobs or default_jobs())
-    from fcforge.runner.workshop import Workshop
+    from fcforge.runner.trainer import Trainer
 
-    shop = Workshop(prepared.cohort, store, device, group or MOST_LANES)
+    trainer = Trainer(prepared.cohort, store, device, group or MOST_LANES)
     ahead = jobs or (default_jobs() - 1 if device != "cpu" else 1)
-    return run_lanes(work, shop, dataset, ahead)
+    return run_lanes(work, trainer, dataset, ahead)
 
 
 def train(prepared: Prepared, folder: Path, place: Place, progress: Progress) -> Store:

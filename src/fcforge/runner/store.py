@@ -89,10 +89,10 @@ class Store:
         return {p.name for p in folder.iterdir() if not p.name.startswith(".")}
 
     def whole(self) -> set[str]:
-        """Keys of the complete nodes whose scores and facts have an end.
+        """Keys of the complete nodes whose files were not cut short.
 
-        A full disk or a broken copy may cut files short. A zip archive ends with a record of 22
-        bytes, JSON with a brace.
+        A full disk or a broken copy may do so. A whole zip archive (the scores) ends with a
+        record of 22 bytes, whole JSON (the facts) with a brace.
         """
         return {key for key in self.done() if self._ends(self.folder(key))}
 

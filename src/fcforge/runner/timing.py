@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fcforge.runner.bench import Bench
 from fcforge.runner.execute import generator_name
 from fcforge.runner.pipelines import depends_on, pipeline_of
 from fcforge.runner.plan import Node, Plan, Work, missing_nodes
+from fcforge.runner.site_loader import SiteLoader
 from fcforge.runner.store import LANE, Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import Cohort
 from fcforge.speed import one_thread
 from fcforge.types import RunSpec
@@ -37,7 +37,7 @@ class Stage(NamedTuple):
     epoch : float
         Seconds of an epoch, per subject trained on.
     waking : float
-        Seconds that an epoch takes longer before which the method wakes.
+        Seconds that the method's own work before an epoch takes (as FORGE's choice of subjects).
     rest : float
         Seconds of all else: begin and end, scoring, writing, and reading it for the next node.
     shown : float
@@ -93,10 +93,10 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
         _learner(node): node for node in todo
     }  # shallow first: the last is the longest
     with tempfile.TemporaryDirectory() as scratch, one_thread():
-        shop = Workshop(cohort, Store(scratch))
-        shop.bench = _Borrowing(generators=shop.store.generators)
-        rates = {learner: _rate(shop, node) for learner, node in longest.items()}
-        seconds = sum(_seconds(shop, rates[_learner(node)], node) for node in todo)
+        trainer = Trainer(cohort, Store(scratch))
+        trainer.loader = _Borrowing(generators=trainer.store.generators)
+        rates = {learner: _rate(trainer, node) for learner, node in longest.items()}
+        seconds = sum(_seconds(trainer, rates[_learner(node)], node) for node in todo)
 
     def size(node: Node) -> float:
         return (
@@ -117,19 +117,19 @@ def plan_cost(cohort: Cohort, plan: Plan, store: Store, jobs: int) -> tuple[floa
     return seconds, round(disk)
 
 
-class _Borrowing(Bench):
-    """A bench whose sites share what was drawn of the first: drawing is timed once."""
+class _Borrowing(SiteLoader):
+    """A loader whose sites share what was drawn of the first: drawing is timed once."""
 
     def _subjects(self, name: Any, site: Any, spec: RunSpec, n: int, start: Any) -> Any:
         draw = partial(super()._subjects, name, site, spec, n, start)
         return self.bank.once((repr(spec.learner.generator), n), draw)
 
 
-def _seconds(shop: Workshop, rate: Rate, node: Node) -> float:
+def _seconds(trainer: Trainer, rate: Rate, node: Node) -> float:
     epochs, wakes = (
-        (1, 0) if pipeline_of(node.spec.learner) else _epochs(shop, node.spec)
+        (1, 0) if pipeline_of(node.spec.learner) else _epochs(trainer, node.spec)
     )
-    return rate.seconds(node, _subjects(shop.cohort, _seen(node)), epochs, wakes)
+    return rate.seconds(node, _subjects(trainer.cohort, _seen(node)), epochs, wakes)
 
 
 def _subjects(cohort: Cohort, sites: Iterable[str]) -> float:
@@ -145,9 +145,9 @@ def _seen(node: Node) -> tuple[str, ...]:
     return node.spec.order if together else node.spec.order[-1:]
 
 
-def _epochs(shop: Workshop, spec: RunSpec) -> tuple[int, int]:
+def _epochs(trainer: Trainer, spec: RunSpec) -> tuple[int, int]:
     """Epochs, and before how many of them the method wakes."""
-    method, epochs = shop.learner(spec).method, spec.training.epochs
+    method, epochs = trainer.learner(spec).method, spec.training.epochs
     if not method.fits:
         return 0, 0
     return epochs, sum(method.wakes(epoch, epochs) for epoch in range(epochs))
@@ -157,46 +157,46 @@ def _learner(node: Node) -> str:
     return replace(node.spec, order=(), seed=0).key
 
 
-def _rate(shop: Workshop, node: Node) -> Rate:
+def _rate(trainer: Trainer, node: Node) -> Rate:
     """Try a learner at a few depths, on sites of middling size."""
-    cohort, deepest = shop.cohort, node.depth
+    cohort, deepest = trainer.cohort, node.depth
     sizes = {site: _subjects(cohort, [site]) for site in node.spec.order}
     middle = float(np.median(list(sizes.values())))
     order = tuple(sorted(sizes, key=lambda site: abs(sizes[site] - middle)))
     short = replace(node.spec.training, epochs=min(node.spec.training.epochs, EPOCHS))
     spec = replace(node.spec, order=order, training=short)
     depths = sorted({min(depth, deepest) for depth in DEPTHS})
-    there = sum(map(_size, shop.store.generators.glob("*")))
-    first = _try(shop, spec.prefix(1), warm=False)  # pays for caches and generators
-    stages = [_try(shop, spec.prefix(depth)) for depth in depths]
+    there = sum(map(_size, trainer.store.generators.glob("*")))
+    first = _try(trainer, spec.prefix(1), warm=False)  # pays for caches and generators
+    stages = [_try(trainer, spec.prefix(depth)) for depth in depths]
     if node.spec.learner.generator is None:
         return Rate(stages)
-    made = sum(map(_size, shop.store.generators.glob("*"))) - there
+    made = sum(map(_size, trainer.store.generators.glob("*"))) - there
     return Rate(stages, max(first.rest - stages[0].rest, 0.0), made)
 
 
-def _try(shop: Workshop, spec: RunSpec, warm: bool = True) -> Stage:
+def _try(trainer: Trainer, spec: RunSpec, warm: bool = True) -> Stage:
     """Cost of learning the last site of a spec, after the others were shown.
 
     A `warm` trial has learned it before: what is done once per site is not counted.
     """
     node, clock = Node(spec, None, shown=len(spec.order)), time.process_time
-    depth, subjects = node.depth, _subjects(shop.cohort, _seen(node))
+    depth, subjects = node.depth, _subjects(trainer.cohort, _seen(node))
     if warm:
-        shop.run([node])
+        trainer.run([node])
     started = clock()
     if pipeline_of(spec.learner):  # all it does goes with the subjects
-        shop.run([node])
+        trainer.run([node])
         each = (clock() - started) / subjects
-        return Stage(depth, epoch=each, scores=_bytes(shop, node)[1])
-    lane = shop.load_lane(node)
+        return Stage(depth, epoch=each, scores=_bytes(trainer, node)[1])
+    lane = trainer.load_lane(node)
     ticks = [clock()]
-    shop.learn_group([(node, lane)], lambda: ticks.append(clock()))
-    shop.store.read_lane(node.key)
+    trainer.learn_group([(node, lane)], lambda: ticks.append(clock()))
+    trainer.store.read_lane(node.key)
     spent, epochs, method = (
         clock() - ticks[0],
         np.diff(ticks),
-        shop.learner(spec).method,
+        trainer.learner(spec).method,
     )
     woken = np.array(
         [method.wakes(e, len(epochs)) for e in range(len(epochs))], dtype=bool
@@ -205,15 +205,15 @@ def _try(shop: Workshop, spec: RunSpec, warm: bool = True) -> Stage:
     waking = epochs[woken] - plain
     rest, shown = spent - plain * len(epochs) - float(waking.sum()), ticks[0] - started
     longer = float(waking[-1]) if len(waking) else 0.0
-    weighed = _bytes(shop, node)
+    weighed = _bytes(trainer, node)
     return Stage(
         depth, plain / subjects, longer, rest, shown / max(depth - 1, 1), *weighed
     )
 
 
-def _bytes(shop: Workshop, node: Node) -> tuple[int, int]:
+def _bytes(trainer: Trainer, node: Node) -> tuple[int, int]:
     """Bytes of a node's state, and of all else in its folder."""
-    folder = shop.store.folder(node.key)
+    folder = trainer.store.folder(node.key)
     state = _size(folder / LANE)
     return state, sum(map(_size, folder.iterdir())) - state
 

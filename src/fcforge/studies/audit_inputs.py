@@ -27,7 +27,7 @@ def load_sites(
     kind: str = "auto",
     positive: str | None = None,
 ) -> Cohort:
-    """Subjects of some sites, checked; of all when none is named, whoever they are."""
+    """Subjects of the named sites, checked as for training; without names all, unchecked."""
     named = {"sites": list(sites)} if sites else {}
     params = {"path": str(data), "kind": kind, "positive": positive, **named}
     cohort = load_dataset(Component("folder", params))

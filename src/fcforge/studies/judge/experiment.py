@@ -205,9 +205,9 @@ def judge_config(
     cohort = load_dataset(dataset)
     names = asked.sites or cohort.site_names
     check_names("site", names, cohort.site_names)
-    court = _Court(panel, asked.seeds, cohort, names, out, device, say)
-    records = court.records()
-    summary, portraits = judged.summarise(records), court.portraits()
+    judge_run = JudgeRun(panel, asked.seeds, cohort, names, out, device, say)
+    records = judge_run.records()
+    summary, portraits = judged.summarise(records), judge_run.portraits()
     write_portraits(out / "portraits.npz", portraits)
     findings = acceptance(summary, asked.check) if asked.check else []
     where, collapsed = (
@@ -218,7 +218,7 @@ def judge_config(
 
 
 @dataclass(frozen=True)
-class _Court:
+class JudgeRun:
     """Generators, seeds, people and the sites asked for, and where to work."""
 
     panel: Panel

@@ -15,7 +15,7 @@ from fcforge.methods import Lane
 from fcforge.methods.finetune import Finetune
 from fcforge.metrics import cell_values
 from fcforge.models import make_model
-from fcforge.runner.bench import Bench
+from fcforge.runner.site_loader import SiteLoader
 from fcforge.studies.judge.measures import ridge_scores
 from fcforge.types import Component, FCBatch, Training
 
@@ -84,14 +84,14 @@ def _train_together(
     device: torch.device | str,
 ) -> list[np.ndarray]:
     learner = Learner(Finetune(), make_model(model, tasks[0].train.n_rois))
-    bench = Bench(str(device))
+    loader = SiteLoader(str(device))
     jobs = []
     for i, task in enumerate(tasks):
-        view = bench.show(f"judge {i}", task.train, task.seed)
+        view = loader.show(f"judge {i}", task.train, task.seed)
         jobs.append(
             Job(start_lane(learner, task.seed, device), view, task.seed, ("judge",))
         )
-    done = learn_site(learner, jobs, bench.bank, training)
+    done = learn_site(learner, jobs, loader.bank, training)
     return [
         _score(learner, lane, task.test, device)
         for lane, task in zip(done, tasks, strict=True)

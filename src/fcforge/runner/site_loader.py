@@ -1,8 +1,8 @@
-"""The bench: the one place that shows a site to a method and names the rows it remembers.
+"""The one place that shows a site to a method and names the rows it remembers.
 
-A run and a chain of capsules train on the same bench, so that both give the same numbers. Rows
-of a bank mean nothing outside their process; in a run folder they are addresses (pool and place
-in it), in a capsule places among the subjects that travel.
+A run and a chain of hospitals load sites in the same way, so that both give the same numbers.
+Rows of a bank mean nothing outside their process: a run folder stores them as addresses (pool and
+place in it), a chain as places among the subjects that travel.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ LEAKED_SHARE = 0.8  # of a site that the authors' generator is trained on
 SO_FAR = "\x1f"  # before each site that the confounds of a pool were fitted on
 
 
-class Bench:
-    """A bank and the sites that are put on it.
+class SiteLoader:
+    """Puts sites into a bank and makes the views that methods learn from.
 
     Parameters
     ----------

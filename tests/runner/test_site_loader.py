@@ -1,4 +1,4 @@
-"""The bench: what a method is shown of a site, and rows as addresses or places."""
+"""The loader: what a method is shown of a site, and rows as addresses or places."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 
 from fcforge.errors import SealedError
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import Bench
+from fcforge.runner.site_loader import SiteLoader
 from fcforge.sites import make_sites
 from fcforge.speed import one_thread
 from fcforge.types import FCBatch, Leaks, RunSpec, Site, Training
@@ -24,38 +24,38 @@ def spec_of(method: str = "finetune", sites: int = 1) -> RunSpec:
 
 # -- views -------------------------------------------------------------------------------------
 def test_validation_subjects_are_trained_on_where_nothing_is_chosen_on_them():
-    first, bench = site(order()[0]), Bench()
-    view = bench.view(first, spec_of())
+    first, loader = site(order()[0]), SiteLoader()
+    view = loader.view(first, spec_of())
     assert torch.equal(view.fc, torch.cat([first.train.fc, first.val.fc]))
-    assert torch.equal(bench.bank.fc(view.val), first.val.fc)
+    assert torch.equal(loader.bank.fc(view.val), first.val.fc)
     chosen = replace(spec_of(), training=Training(selection="inner_val"))
-    assert torch.equal(bench.view(first, chosen).fc, first.train.fc)
-    assert torch.equal(bench.view(first, spec_of(), with_val=False).fc, first.train.fc)
+    assert torch.equal(loader.view(first, chosen).fc, first.train.fc)
+    assert torch.equal(loader.view(first, spec_of(), with_val=False).fc, first.train.fc)
 
 
 def test_position_is_the_length_of_the_order_unless_given():
     first = site(order()[0])
-    assert Bench().view(first, spec_of(sites=3)).position == 2
-    assert Bench().view(first, spec_of(sites=3), position=1).position == 1
+    assert SiteLoader().view(first, spec_of(sites=3)).position == 2
+    assert SiteLoader().view(first, spec_of(sites=3), position=1).position == 1
 
 
 def test_no_test_subject_is_on_the_bench_unless_the_leak_is_measured():
-    first, bench = site(order()[0]), Bench()
-    assert bench.view(first, spec_of()).leaked is None
-    assert len(bench.bank) == len(first.train) + 2 * len(first.val)
+    first, loader = site(order()[0]), SiteLoader()
+    assert loader.view(first, spec_of()).leaked is None
+    assert len(loader.bank) == len(first.train) + 2 * len(first.val)
     leaky = replace(spec_of(), leaks=Leaks(context_on_test=True))
-    rows = bench.view(first, leaky).leaked
+    rows = loader.view(first, leaky).leaked
     assert rows is not None
-    assert torch.equal(bench.bank.fc(rows), first.test.fc)
+    assert torch.equal(loader.bank.fc(rows), first.test.fc)
 
 
 def test_a_leaky_generator_is_trained_on_four_fifths_of_the_whole_site():
     first = site(order()[0])
     spec = spec_of("forge")
-    _, _, strict = Bench().fit_generator(first, spec)
+    _, _, strict = SiteLoader().fit_generator(first, spec)
     assert torch.equal(strict.fc, first.learning(with_val=True).fc)
     leaky = replace(spec, leaks=Leaks(generator_sees_test=True))
-    _, _, seen = Bench().fit_generator(first, leaky)
+    _, _, seen = SiteLoader().fit_generator(first, leaky)
     everybody = FCBatch.concat([first.learning(with_val=True), first.test])
     assert len(seen) == int(0.8 * len(everybody))
     place = {fc.numpy().tobytes(): i for i, fc in enumerate(everybody.fc)}
@@ -65,35 +65,35 @@ def test_a_leaky_generator_is_trained_on_four_fifths_of_the_whole_site():
 
 
 def test_synthetic_subjects_need_a_generator_and_are_made_once():
-    first, bench = site(order()[0]), Bench()
+    first, loader = site(order()[0]), SiteLoader()
     with pytest.raises(SealedError, match="has no generator"):
-        bench.view(first, spec_of()).synthetic(4)
-    view = bench.view(first, spec_of("forge"))
+        loader.view(first, spec_of()).synthetic(4)
+    view = loader.view(first, spec_of("forge"))
     rows = view.synthetic(4)
     assert torch.equal(view.synthetic(4), rows)
-    assert not len(bench.bank.real_rows(rows))
+    assert not len(loader.bank.real_rows(rows))
     view.seal()
     with pytest.raises(SealedError, match="after the site was sealed"):
         view.synthetic(4)
 
 
 def test_show_is_a_site_of_synthetic_subjects():
-    bench, batch = Bench(), site(order()[0]).train
-    view = bench.show("made up", batch, 0)
+    loader, batch = SiteLoader(), site(order()[0]).train
+    view = loader.show("made up", batch, 0)
     assert (view.name, view.position, len(view.val)) == ("made up", 0, 0)
     assert torch.equal(view.fc, batch.fc)
-    assert not len(bench.bank.real_rows(view.rows))
+    assert not len(loader.bank.real_rows(view.rows))
 
 
 # -- rows --------------------------------------------------------------------------------------
-def filled(*names: str) -> Bench:
-    """A bench with pools of three subjects each, put on it in the order of `names`."""
-    bench = Bench()
+def filled(*names: str) -> SiteLoader:
+    """A loader with pools of three subjects each, put on it in the order of `names`."""
+    loader = SiteLoader()
     for name in names:
-        bench.bank.add(
+        loader.bank.add(
             PoolName("real", name, 0, "train"), site(order()[0]).train.select(slice(3))
         )
-    return bench
+    return loader
 
 
 def test_addresses_do_not_depend_on_what_came_before():
@@ -114,23 +114,23 @@ def test_addresses_do_not_depend_on_what_came_before():
 
 
 def test_two_arrays_of_rows_share_the_list_of_pools():
-    bench = filled("a", "b")
+    loader = filled("a", "b")
     state = {"p": torch.tensor([3]), "q": torch.tensor([0, 5])}
-    found, pools = bench.to_addresses(state, ["p", "q"])
+    found, pools = loader.to_addresses(state, ["p", "q"])
     assert [p.site for p in pools] == ["b", "a", "b"]
-    back = bench.from_addresses(found, ["p", "q"], pools)
+    back = loader.from_addresses(found, ["p", "q"], pools)
     assert {k: v.tolist() for k, v in back.items()} == {"p": [3], "q": [0, 5]}
 
 
 def test_places_are_among_the_rows_that_are_held():
-    bench = filled("a", "b")
+    loader = filled("a", "b")
     state = {"p": torch.tensor([[5, -1], [2, 5]]), "other": torch.zeros(2)}
-    found, rows = bench.to_places(state, ["p"])
+    found, rows = loader.to_places(state, ["p"])
     assert rows.tolist() == [2, 5]
     assert found["p"].tolist() == [[1, -1], [0, 1]]
-    back = bench.from_places(found, ["p"], torch.tensor([7, 9]))
+    back = loader.from_places(found, ["p"], torch.tensor([7, 9]))
     assert back["p"].tolist() == [[9, -1], [7, 9]]
-    assert bench.to_places({"other": torch.zeros(2)}, [])[1].tolist() == []
+    assert loader.to_places({"other": torch.zeros(2)}, [])[1].tolist() == []
 
 
 def fail_in_one_thread() -> None:

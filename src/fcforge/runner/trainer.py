@@ -1,4 +1,4 @@
-"""A workshop trains nodes: it holds the dataset, the bank and the lanes of one process."""
+"""Trains nodes of the prefix tree: the dataset, the bank and the lanes of one process."""
 
 import hashlib
 import time
@@ -20,20 +20,20 @@ from fcforge.models.attribution import slope_at
 from fcforge.models.edge import Linear
 from fcforge.releases.start import Start
 from fcforge.replay.bank import PoolName
-from fcforge.runner.bench import PUBLIC, Bench, as_it_was, synthetic_size
 from fcforge.runner.environment import describe
 from fcforge.runner.experiment import split_sites
 from fcforge.runner.learners import build_learner, scorer_of
 from fcforge.runner.pipelines import Pipeline, depends_on, pipeline_of, scores, train
 from fcforge.runner.plan import Node
 from fcforge.runner.public import Public, make_run_start
+from fcforge.runner.site_loader import PUBLIC, SiteLoader, as_it_was, synthetic_size
 from fcforge.runner.store import Store
 from fcforge.sites import Cohort
 from fcforge.sites.confounds import fit_on_training
 from fcforge.types import RunSpec, Site
 
 
-class Workshop:
+class Trainer:
     """Trains nodes of one dataset and writes them into a store.
 
     Parameters
@@ -49,7 +49,7 @@ class Workshop:
         self, cohort: Cohort, store: Store, device: str = "cpu", group: int = 1
     ) -> None:
         self.cohort, self.store, self.device, self.group = cohort, store, device, group
-        self.bench = Bench(device, store.generators)
+        self.loader = SiteLoader(device, store.generators)
         self._sites: dict[tuple[Any, ...], dict[str, Site]] = {}
         self._learners: dict[str, Learner] = {}
         self._evaluators: dict[str, Evaluator] = {}
@@ -73,7 +73,10 @@ class Workshop:
     def _without_confounds(
         self, spec: RunSpec, sites: dict[str, Site]
     ) -> dict[str, Site]:
-        """Sites without what the public people, or the sites so far, say confounds explain."""
+        """Sites with the effect of the confounds taken out of every scan.
+
+        The effect is estimated on the public people, or without a start on the sites so far.
+        """
         if not spec.confounds or not (spec.start or spec.fitted_on):
             return sites  # nobody to learn the confounds from yet
         if spec.start:
@@ -98,7 +101,7 @@ class Workshop:
         learner = self.learner(spec)
         if spec.start is None:
             return start_lane(learner, spec.seed, self.device)
-        view = self.bench.public_view(spec, self.public(spec))
+        view = self.loader.public_view(spec, self.public(spec))
         if not learner.method.fits:
             return start_lane(learner, spec.seed, self.device, view)
         self.pretrain([spec])
@@ -130,7 +133,7 @@ class Workshop:
             alike.setdefault(replace(spec, order=(), seed=0).key, []).append(path)
         for paths in alike.values():
             spec = missing[paths[0]]
-            view = self.bench.public_view(spec, self.public(spec))
+            view = self.loader.public_view(spec, self.public(spec))
             seeds = [missing[p].seed for p in paths]
             lanes = engine.pretrain(
                 self.learner(spec).model, view, seeds, spec.training, self.device
@@ -165,18 +168,18 @@ class Workshop:
         """
         asked = (self.sites(spec)[site], spec)
         if draw and (n := self.learner(spec).method.asks_for):
-            self.bench.synthetic(*asked, n, self._start(spec))
+            self.loader.synthetic(*asked, n, self._start(spec))
         else:
-            self.bench.fit_generator(*asked, self._start(spec))
+            self.loader.fit_generator(*asked, self._start(spec))
 
     def _start(self, spec: RunSpec) -> Start | None:
         return self.public(spec).start if spec.start else None
 
     def fit_generators(self, nodes: Sequence[Node]) -> int:
-        """Fit the generators of the nodes' last sites side by side on this workshop's device."""
+        """Fit the generators of the nodes' last sites side by side on this trainer's device."""
         specs = [node.spec for node in nodes]
         asked = [(self.sites(s)[s.order[-1]], s, self._start(s)) for s in specs]
-        return self.bench.fit_generators(asked)
+        return self.loader.fit_generators(asked)
 
     # -- lanes to and from the store -----------------------------------------------------------
     def load_lane(self, node: Node) -> Lane:
@@ -186,7 +189,7 @@ class Workshop:
             jobs = [self.job(spec.prefix(seen), lane, seen - 1)]
             learner = self.learner(spec)
             (lane,) = learn_site(
-                learner, jobs, self.bench.bank, spec.training, fit=False
+                learner, jobs, self.loader.bank, spec.training, fit=False
             )
         return lane
 
@@ -201,7 +204,7 @@ class Workshop:
         for pool in pools:
             self._ensure_pool(node.spec, pool)
         keys = self.learner(node.spec).method.row_keys
-        return lane._replace(state=self.bench.from_addresses(lane.state, keys, pools))
+        return lane._replace(state=self.loader.from_addresses(lane.state, keys, pools))
 
     def _rebuild(self, child: Node) -> None:
         """Train the parent of a node once more: its state was dropped when no node needed it."""
@@ -212,24 +215,24 @@ class Workshop:
         else:
             parent = Node(spec, before.key)
         job = self.job(spec, self.load_lane(parent), parent.depth - 1)
-        (lane,) = learn_site(self.learner(spec), [job], self.bench.bank, spec.training)
+        (lane,) = learn_site(self.learner(spec), [job], self.loader.bank, spec.training)
         self.store.write_lane(parent.key, self._tensors(parent, lane)[0])
 
     def _ensure_pool(self, spec: RunSpec, pool: PoolName) -> None:
-        if pool in self.bench.bank:
+        if pool in self.loader.bank:
             return
         spec = as_it_was(spec, pool)
         site = self.sites(spec)[pool.site]
         if pool.kind == "synthetic":
-            self.bench.synthetic(site, spec, synthetic_size(pool))
+            self.loader.synthetic(site, spec, synthetic_size(pool))
         else:
-            self.bench.view(site, spec)
+            self.loader.view(site, spec)
 
     def _tensors(
         self, node: Node, lane: Lane
     ) -> tuple[dict[str, Tensor], list[PoolName]]:
         keys = self.learner(node.spec).method.row_keys
-        state, pools = self.bench.to_addresses(lane.state, keys)
+        state, pools = self.loader.to_addresses(lane.state, keys)
         return lane._replace(state=state).named(), pools
 
     def memory_bytes(self, node: Node, lane: Lane) -> int:
@@ -245,7 +248,7 @@ class Workshop:
         subjects = torch.cat(
             [*rows, torch.empty(0, dtype=torch.int64, device=self.device)]
         )
-        held = self.bench.subject_bytes(subjects, _edge_bytes(self.cohort.n_rois))
+        held = self.loader.subject_bytes(subjects, _edge_bytes(self.cohort.n_rois))
         return held + sum(v.numel() * v.element_size() for v in rest)
 
     # -- training ------------------------------------------------------------------------------
@@ -302,7 +305,7 @@ class Workshop:
         if key not in self._fit:
             job = self.job(node.spec, lane, node.depth - 1)
             self._fit[key] = engine.lanes_that_fit(
-                learner, job, self.bench.bank, node.spec.training
+                learner, job, self.loader.bank, node.spec.training
             )
         return self._fit[key]
 
@@ -314,7 +317,7 @@ class Workshop:
         jobs = [self.job(node.spec, lane, node.depth - 1) for node, lane in members]
         started = time.perf_counter()
         lanes = learn_site(
-            self.learner(spec), jobs, self.bench.bank, spec.training, tick=tick
+            self.learner(spec), jobs, self.loader.bank, spec.training, tick=tick
         )
         seconds = (time.perf_counter() - started) / len(members)
         for (node, _), lane in zip(members, lanes, strict=True):
@@ -324,8 +327,10 @@ class Workshop:
         """A lane about to learn the last site of a spec's order."""
         site = spec.order[-1]
         peek = self.evaluator(spec).peek(site) if spec.leaks.select_on_test else None
-        public = self.bench.public_view(spec, self.public(spec)) if spec.start else None
-        view = self.bench.view(
+        public = (
+            self.loader.public_view(spec, self.public(spec)) if spec.start else None
+        )
+        view = self.loader.view(
             self.sites(spec)[site], spec, position=position, public=public
         )
         return Job(lane, view, spec.seed, spec.order, peek)

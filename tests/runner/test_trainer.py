@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, FCForgeError
-from fcforge.runner.bench import synthetic_name
 from fcforge.runner.learners import build_learner
 from fcforge.runner.plan import Work
+from fcforge.runner.site_loader import synthetic_name
 from fcforge.runner.store import Store
-from fcforge.runner.workshop import Workshop
+from fcforge.runner.trainer import Trainer
 from fcforge.sites import make_sites
 from fcforge.types import Component, Leaks, LearnerSpec, Training
 from small_world import (
@@ -31,7 +31,7 @@ from small_world import (
     "method", ["finetune", "er", "forge", "cumulative", "analytic"]
 )
 def test_a_shared_prefix_is_an_independent_run_bitwise(method, tmp_path):
-    """Every order trained on its own, in a folder and a workshop of its own, gives the tree."""
+    """Every order trained on its own, in a folder and a trainer of its own, gives the tree."""
     base = run_spec(learner_spec(method), training=Training(epochs=1, batch_size=16))
     specs = [replace(base, order=o) for o in permutations(order())]
     tree = plan_of(*specs)
@@ -83,32 +83,32 @@ def test_synthetic_subjects_count_no_more_than_their_generator_and_leave_with_th
 ):
     spec = run_spec(learner_spec("forge_ridge", {"candidates": 200, "dev": 10}), 2)
     plan = plan_of(spec)
-    shop = run_plan(plan, tmp_path)
+    trainer = run_plan(plan, tmp_path)
     node = list(plan.nodes.values())[-1]
-    state = sum(shop.bench.state_bytes.values())
+    state = sum(trainer.loader.state_bytes.values())
     edges = cohort().n_rois * (cohort().n_rois - 1) // 2
-    assert len(shop.bench.state_bytes) == 2
+    assert len(trainer.loader.state_bytes) == 2
     kept = Store(tmp_path).read_meta(node.key)["memory_bytes"]
     assert state < kept < 2 * 210 * edges * 4
-    files = list(shop.store.generators.glob("subjects-*"))
+    files = list(trainer.store.generators.glob("subjects-*"))
     assert len(files) == 2
-    again = Workshop(cohort(), Store(tmp_path / "again"))
+    again = Trainer(cohort(), Store(tmp_path / "again"))
     again.store.generators.mkdir(parents=True)
     for file in files:  # another process reads what this one drew
         (again.store.generators / file.name).write_bytes(file.read_bytes())
     again.run(list(plan.nodes.values())[:2])
     key = list(plan.nodes)[1]
-    mine, theirs = (s.read_scores(key) for s in (shop.store, again.store))
+    mine, theirs = (s.read_scores(key) for s in (trainer.store, again.store))
     assert all(np.array_equal(mine[s], theirs[s]) for s in mine)
-    Work(plan, shop.store, lambda *step: None).done([], "")
-    assert not list(shop.store.generators.glob("subjects-*"))
+    Work(plan, trainer.store, lambda *step: None).done([], "")
+    assert not list(trainer.store.generators.glob("subjects-*"))
 
 
 def test_memory_counts_edges_of_remembered_subjects(tmp_path):
     plan = plan_of(run_spec(learner_spec("er", {"memory": 7}), 1))
-    shop = run_plan(plan, tmp_path)
+    trainer = run_plan(plan, tmp_path)
     node = list(plan.nodes.values())[-1]
-    lane = shop.load_lane(replace(node, parent=node.key))
+    lane = trainer.load_lane(replace(node, parent=node.key))
     others = sum(
         v.numel() * v.element_size() for k, v in lane.state.items() if k != "memory.row"
     )
@@ -160,9 +160,9 @@ def test_a_learner_that_cannot_be_built_says_so_before_training(learner, says):
 # -- groups of lanes ---------------------------------------------------------------------------
 def _small_card(monkeypatch, most: int) -> list[int]:
     """A device that runs out of memory with more than `most` lanes; returns the sizes tried."""
-    from fcforge.runner import workshop
+    from fcforge.runner import trainer as trainer_module
 
-    tried, learn = [], workshop.learn_site
+    tried, learn = [], trainer_module.learn_site
 
     def limited(learner, jobs, *args, **kwargs):
         tried.append(len(jobs))
@@ -170,7 +170,7 @@ def _small_card(monkeypatch, most: int) -> list[int]:
             raise torch.OutOfMemoryError("no room")
         return learn(learner, jobs, *args, **kwargs)
 
-    monkeypatch.setattr(workshop, "learn_site", limited)
+    monkeypatch.setattr(trainer_module, "learn_site", limited)
     return tried
 
 
@@ -228,14 +228,17 @@ def test_groups_are_sized_to_what_the_card_has_free(tmp_path):
     from fcforge.engine import lanes_that_fit
 
     plan = _several_seeds()
-    shop = Workshop(cohort(), Store(tmp_path), "cuda", 64)
+    trainer = Trainer(cohort(), Store(tmp_path), "cuda", 64)
     node = next(n for n in plan.nodes.values() if n.depth == 1)
-    shop.run([n for n in plan.nodes.values() if n.depth == 0])
-    job, learner = shop.job(node.spec, shop.load_lane(node), 0), shop.learner(node.spec)
-    whole = lanes_that_fit(learner, job, shop.bench.bank, node.spec.training)
+    trainer.run([n for n in plan.nodes.values() if n.depth == 0])
+    job, learner = (
+        trainer.job(node.spec, trainer.load_lane(node), 0),
+        trainer.learner(node.spec),
+    )
+    whole = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
     torch.cuda.set_per_process_memory_fraction(0.25)
     try:
-        quarter = lanes_that_fit(learner, job, shop.bench.bank, node.spec.training)
+        quarter = lanes_that_fit(learner, job, trainer.loader.bank, node.spec.training)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert 1 < quarter < whole / 2
