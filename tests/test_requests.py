@@ -8,7 +8,7 @@ import pytest
 
 from fcforge.errors import ConfigError
 from fcforge.imaging.options import FCRequest, PreprocessRequest
-from fcforge.privacy.mechanisms import DELTA, EPSILON
+from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.requests import (
     FIRST_SITE,
     AuditRequest,

@@ -93,7 +93,7 @@ class LearnRequest(Request):
     epsilon: Epsilon | None = option(
         None, "Privacy: the most that each person may spend (1)."
     )
-    delta: Fraction | None = option(None, "Privacy: delta of a release (0.001).")
+    delta: Fraction | None = option(None, "Privacy: delta of a release (1e-06).")
     mechanism: Mechanism | None = option(
         None, "Noise of a release; none promises nothing."
     )

@@ -21,7 +21,7 @@ from fcforge.consortium.audit import (
 )
 from fcforge.consortium.learning import Budget, learn
 from fcforge.errors import CapsuleError, DataError
-from fcforge.privacy.mechanisms import ceiling_of
+from fcforge.privacy.accounting import ceiling_of
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.releases import vector
 from fcforge.report import audits
@@ -178,8 +178,8 @@ def test_words_for_a_board():
     assert "is right" in said[0]
     right = found.row("release at epsilon 1", SAMPLE).auc.value
     assert f"is right {100 * right:.0f} times in 100" in said[0]
-    assert "no attack is right more than 61 times in 100" in said[2]
-    assert "epsilon 1 (delta 0.001)" in said[2]
+    assert "no attack is right more than 57 times in 100" in said[2]
+    assert "epsilon 1 (delta 1e-06)" in said[2]
     exact = audit_release(turn("none").group, people(), SITE, turn("none").home, PLAN)
     assert "There is no noise in this release" in audits.sentences(exact)[2]
 

@@ -67,7 +67,7 @@ def test_withdrawing_is_never_having_learned(data):
 def test_the_head_is_the_solve_of_the_sum():
     group = empty().joined([release_of(s) for s in HOSPITALS])
     total = np.sum([r.numbers for r in group.releases], axis=0)
-    variance = len(HOSPITALS) * vector.noise_sd(start().arrays, 1.0, 1e-3) ** 2
+    variance = len(HOSPITALS) * vector.noise_sd(start().arrays, 1.0, 1e-6) ** 2
     beta = vector.solve(start().arrays, total, variance, len(HOSPITALS))
     np.testing.assert_allclose(group.beta, beta)
 
@@ -94,7 +94,7 @@ def test_the_same_site_with_other_numbers_is_refused():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"epsilon": 100.0, "spent": 100.0}, "states noise"),
+        ({"epsilon": 30.0, "spent": 30.0}, "states noise"),
         ({"noise_sd": 1e-3}, "states noise"),
         ({"numbers": (1.0, 2.0)}, "has 2 numbers, the start asks for 6"),
         ({"numbers": (float("nan"),) * 6}, "an entry that is not a number"),

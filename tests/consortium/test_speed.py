@@ -33,7 +33,7 @@ def keys(n):
 def made_up(n, signed=False):
     """Releases of n hospitals of 100 people, as the Gaussian mechanism would give them."""
     arrays = empty().start.arrays
-    noise = vector.noise_sd(arrays, 1.0, 1e-3)
+    noise = vector.noise_sd(arrays, 1.0, 1e-6)
     rng = np.random.default_rng(0)
     mean = np.r_[np.zeros(arrays.n_axes + 1), 25.0 * float(arrays.clip)]
     found = []

@@ -141,7 +141,7 @@ def test_learning_tells_what_it_found_and_spends(world, tmp_path):
     site = world[1][0]
     answer = good(learn(world, site, tmp_path / "x.capsule", "--epsilon", 2))
     assert "The model that came in reaches accuracy" in answer.err
-    assert "8 numbers leave. Each person spends epsilon 2 (delta 0.001)." in answer.err
+    assert "8 numbers leave. Each person spends epsilon 2 (delta 1e-06)." in answer.err
     assert answer.out.startswith(f"Release 1 of {site}")
     home = tmp_path / f"{site}.home.json"
     assert json.loads(home.read_text())["receipts"][0]["epsilon"] == 2
@@ -183,7 +183,7 @@ def test_a_release_is_asked_for_or_said(world, merged, tmp_path):
     refused(answer, "add --yes")
     for words in (
         f"sites so far: {', '.join(sorted(sites))}",
-        "epsilon 0.5 (delta 0.001)",
+        "epsilon 0.5 (delta 1e-06)",
         "6 axes, removes age",
         "around start ",
     ):

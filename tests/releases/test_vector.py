@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_people import people
 
-from fcforge.privacy.mechanisms import gaussian_sigma
+from fcforge.privacy.accounting import sigma_for
 from fcforge.releases import vector
 from fcforge.releases.start import StartSettings, make_start
 
@@ -78,12 +78,12 @@ def test_empirical_epsilon_stays_below_the_claimed_one(start, epsilon):
 
 def test_noise_is_calibrated_to_the_whole_vector(start):
     assert vector.noise_sd(start, None, 1e-3) == 0.0
-    expected = gaussian_sigma(1.0, 1e-3) * float(start.clip) * math.sqrt(1 + 1 / 16)
+    expected = sigma_for(1.0, 1e-3) * float(start.clip) * math.sqrt(1 + 1 / 16)
     assert vector.noise_sd(start, 1.0, 1e-3) == pytest.approx(expected)
     x, y = hospital(3)
     normal = np.arange(6.0)
-    drawn = vector.release_vector(start, x, y, 1.0, 1e-3, normal)
-    np.testing.assert_allclose(drawn - exact(start, x, y), expected * normal)
+    noisy = vector.release_vector(start, x, y, 1.0, 1e-3, vector.UNIT * normal)
+    np.testing.assert_allclose(noisy - exact(start, x, y), expected * normal)
 
 
 def test_the_last_number_counts_people(start):

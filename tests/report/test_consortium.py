@@ -10,7 +10,7 @@ from small_consortium import empty, release_of, sites, start
 from fcforge.capsule.keys import read_private, write_keys
 from fcforge.consortium import Consortium, write_consortium
 from fcforge.consortium.predicting import Evaluation
-from fcforge.privacy.mechanisms import ceiling_of
+from fcforge.privacy.accounting import ceiling_of
 from fcforge.report import consortium as hospital
 from fcforge.report.consortium import (
     consortium_answers,
@@ -51,7 +51,7 @@ def test_a_release_fits_on_half_a_page_and_shows_every_number():
         f"All {len(release.numbers)} numbers that left the hospital, noise included:"
         in text
     )
-    assert "epsilon 1, delta 0.001 for each person in this release" in text
+    assert "epsilon 1, delta 1e-06 for each person in this release" in text
     assert release.commitment in text
     assert "nobody: whoever had the file could have made it" in text
 
@@ -99,8 +99,8 @@ def test_four_answers(group):
     assert travels.say == "A public start and 6 numbers for each of 2 releases."
     assert travels.kind == "good"
     assert works.bars[0].line == start().papers["unseen_site"]["majority"]
-    bound = ceiling_of(1.0, 1e-3)  # of the largest budget
-    assert 0.5 < ceiling_of(0.5, 1e-3) < bound < 1
+    bound = ceiling_of(1.0)  # of the largest budget
+    assert 0.5 < ceiling_of(0.5) < bound < 1
     assert (
         f"No attack can be right more than {100 * bound:.0f} times in 100" in attack.say
     )
@@ -177,7 +177,7 @@ def learned(**more):
         "numbers": [0.0] * 17,
         "mechanism": "gaussian",
         "epsilon": 1.0,
-        "delta": 1e-3,
+        "delta": 1e-6,
         "spent": 1.0,
     }
     before = {"people": 41.0, "accuracy": 0.625, "majority": 0.5, "auroc": float("nan")}
@@ -196,13 +196,13 @@ def test_what_was_found_and_what_is_spent():
     assert hospital.found_words(learned()) == [
         "site 'UM': 41 people. The model that came in reaches accuracy 0.625 here (majority "
         "class 0.500), AUROC n/a.",
-        "release 2: 17 numbers leave. Each person spends epsilon 1 (delta 0.001).",
+        "release 2: 17 numbers leave. Each person spends epsilon 1 (delta 1e-06).",
     ]
 
 
 def test_a_second_release_adds_up():
     (_, spends) = hospital.found_words(learned(spent=2.5))
-    assert spends.endswith("epsilon 1 (delta 0.001); with earlier releases 2.5.")
+    assert spends.endswith("epsilon 1 (delta 1e-06); with earlier releases 2.5.")
 
 
 def test_exact_sums_promise_nothing():
@@ -243,7 +243,7 @@ def test_what_is_about_to_be_continued(keyring):
         "  sites so far: NYU, KKI",
         "  signed by: NYU: 0123456789abcdef (NYU); KKI: nobody",
         "  settings: 300 public people of Leuven, KKI, 116 ROIs, 16 axes, removes age, sex",
-        "  each person of this site spends: epsilon 0.5 (delta 0.001)",
+        "  each person of this site spends: epsilon 0.5 (delta 1e-06)",
     ]
 
 

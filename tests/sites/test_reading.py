@@ -9,7 +9,6 @@ from scipy.io import savemat
 from fcforge.errors import DataError
 from fcforge.imaging.matrix_files import read_matrix_file
 from fcforge.imaging.series import pearson_fc
-from fcforge.privacy.mechanisms import read_template
 from fcforge.sites.folder import load_folder
 from fcforge.sites.reading import find_scans, looks_like_fc, looks_transposed, to_fc
 
@@ -225,5 +224,3 @@ def test_a_dataset_that_would_fill_the_memory_is_named_by_every_reader(
     assert "would take 20.5 MB" in scan.problem
     with pytest.raises(DataError, match="limit is 10 MB"):
         load_folder(path)
-    with pytest.raises(DataError, match="limit is 10 MB"):
-        read_template(str(path), ("fc",), 6)

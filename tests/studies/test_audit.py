@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from fcforge.errors import ConfigError, DataError
-from fcforge.privacy.mechanisms import read_template
 from fcforge.report import audits as words
 from fcforge.sites.simulated import simulate
 from fcforge.studies.audit import (
@@ -188,8 +187,6 @@ def test_command_says_what_is_missing(files, tmp_path) -> None:
         cut.write_bytes(data.read_bytes()[: int(share * data.stat().st_size)])
         with pytest.raises(DataError, match=r"cut.npz: cannot be read"):
             read_halves(cut)
-        with pytest.raises(DataError, match=r"cut.npz: is not a public template"):
-            read_template(str(cut), ("edge_mean",), 91)
     with pytest.raises(DataError, match="is not an audit"):
         read_audit(data)
 

@@ -16,9 +16,9 @@ import numpy as np
 from fcforge.capsule.home import Home
 from fcforge.consortium.learning import own_people, people_of
 from fcforge.consortium.members import Consortium
-from fcforge.consortium.records import Release
+from fcforge.consortium.records import Release, limit_of
 from fcforge.errors import DataError
-from fcforge.privacy import attacks, mechanisms, release_attacks
+from fcforge.privacy import accounting, attacks, release_attacks
 from fcforge.privacy.measures import MEMBER, OUTSIDER
 from fcforge.privacy.release_attacks import KNOWN, SAMPLE
 from fcforge.randomness import numpy_rng
@@ -197,7 +197,7 @@ def audit_people(
         "trained_on": len(who.y) // 2,
         "reference_people": len(reference.y),
         "ceilings": {
-            release_name(e): round(mechanisms.ceiling_of(e, delta), 4) for e in epsilons
+            release_name(e): round(accounting.ceiling_of(e, delta), 4) for e in epsilons
         },
         "plan": asdict(plan),
         "seconds_total": round(time.perf_counter() - begun, 1),
@@ -233,11 +233,11 @@ def audit_release(
     plan : AuditPlan
     """
     release, mine, features = released_people(group, cohort, site, home)
-    epsilon = mechanisms.epsilon_of(release.mechanism, release.epsilon)
+    epsilon = limit_of(release.mechanism, release.epsilon)
     everybody = contributors(group.start.arrays, features, mine.y)
     require_numbers(release, everybody.rows)
     budgets = (None,) if epsilon is None else (None, epsilon)
-    delta = release.delta or mechanisms.DELTA
+    delta = release.delta or accounting.DELTA
     found = audit_people(group.start.arrays, everybody, budgets, delta, plan)
     about = {
         **found.about,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import torch
 
 from fcforge.capsule.contents import require_fit
 from fcforge.capsule.home import Home, People, Receipt, Threshold, fingerprints
@@ -14,15 +13,10 @@ from fcforge.capsule.judging import probability, quality, require_labels
 from fcforge.capsule.ledger import PrivateKey
 from fcforge.consortium.members import Consortium
 from fcforge.consortium.public import PublicStart, likeness
-from fcforge.consortium.records import Release
+from fcforge.consortium.records import Release, limit_of
 from fcforge.errors import ConfigError, DataError, at
-from fcforge.privacy.mechanisms import (
-    DELTA,
-    EPSILON,
-    check_budget,
-    epsilon_of,
-    secret_rng,
-)
+from fcforge.privacy.accounting import DELTA, EPSILON, check_budget
+from fcforge.privacy.noise import discrete_gaussian
 from fcforge.releases import vector
 from fcforge.releases.start import coordinates
 from fcforge.sites.check import require_valid
@@ -52,7 +46,7 @@ class Budget:
     @property
     def limit(self) -> float | None:
         """Epsilon, or None under "none"."""
-        return epsilon_of(self.mechanism, self.epsilon)
+        return limit_of(self.mechanism, self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -223,9 +217,8 @@ def made_numbers(
     floating-point noise can be told apart (Mironov 2012).
     """
     arrays = group.start.arrays
-    rng = secret_rng("secret", torch.Generator())
-    normal = torch.randn(arrays.n_axes + 2, generator=rng, dtype=torch.float64).numpy()
-    found = vector.release_vector(arrays, x, y, budget.limit, budget.delta, normal)
+    drawn = discrete_gaussian(vector.UNIT, arrays.n_axes + 2)
+    found = vector.release_vector(arrays, x, y, budget.limit, budget.delta, drawn)
     noise = vector.noise_sd(arrays, budget.limit, budget.delta)
     if noise:
         grain = 2.0 ** math.floor(math.log2(noise * GRAIN))

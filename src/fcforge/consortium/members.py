@@ -12,9 +12,14 @@ from fcforge import __version__
 from fcforge.capsule import ledger
 from fcforge.capsule.ledger import PrivateKey
 from fcforge.consortium.public import PublicStart
-from fcforge.consortium.records import AuditRecord, Record, Release, Withdrawal
+from fcforge.consortium.records import (
+    AuditRecord,
+    Record,
+    Release,
+    Withdrawal,
+    limit_of,
+)
 from fcforge.errors import CapsuleError, at
-from fcforge.privacy.mechanisms import epsilon_of
 from fcforge.releases import vector
 from fcforge.studies.audit_result import Audit
 
@@ -181,7 +186,7 @@ class Consortium:
             return
         arrays, epsilon = (
             self.start.arrays,
-            epsilon_of(record.mechanism, record.epsilon),
+            limit_of(record.mechanism, record.epsilon),
         )
         if len(record.numbers) != arrays.n_axes + 2:
             asked = f"the start asks for {arrays.n_axes + 2}"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from fcforge.capsule import ledger, lines
 from fcforge.capsule.lines import MaybeSha256, Number, Sha256, Text, Time
 from fcforge.errors import CapsuleError, at
-from fcforge.privacy.mechanisms import DELTA, EPSILON
+from fcforge.privacy.accounting import DELTA, EPSILON
 from fcforge.releases.start import StartSettings
 from fcforge.settings import Bound, Count, NotNegative, Share, read_json
 from fcforge.studies.audit_result import Audit
@@ -33,6 +33,11 @@ Finite = Annotated[float, Bound(lambda v: abs(v) <= 1e300, "is not finite", "")]
 Wave = Annotated[
     int, Bound(lambda v: 1 <= v <= 1_000, "is not the number of a release", "")
 ]
+
+
+def limit_of(mechanism: str, epsilon: float) -> float | None:
+    """Epsilon of a release, or None where its sums are exact (mechanism "none")."""
+    return epsilon if mechanism == "gaussian" else None
 
 
 @dataclass(frozen=True)

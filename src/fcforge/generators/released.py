@@ -22,7 +22,8 @@ from torch import Tensor
 from fcforge.errors import ConfigError
 from fcforge.generators.base import FCBatch, Generator, GeneratorState, in_shares
 from fcforge.generators.layers import N_CLASSES, RNG
-from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
+from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.seeded_noise import Noise, experiment_noise
 from fcforge.releases import vector
 from fcforge.releases.features import from_log_features, log_features
 from fcforge.releases.start import FLAT, Start
@@ -61,14 +62,20 @@ class Released(Generator):
     def learn(self, batch: FCBatch, rng: RNG) -> GeneratorState:
         """The release of the site; either diagnosis can be drawn from it."""
         start = self.public
-        epsilon = epsilon_of(self.mechanism, self.epsilon)
         features = log_features(batch.fc.cpu().numpy(), start.shrink)
-        normal = drawn_noise(start, self.noise, rng)
+        seed = int(torch.randint(2**63 - 1, (), generator=rng))
+        own = np.random.default_rng(seed)
+        drawn = experiment_noise(self.noise, vector.UNIT, start.n_axes + 2, own)
         given = vector.release_vector(
-            start, features, batch.y.cpu().numpy(), epsilon, self.delta, normal
+            start, features, batch.y.cpu().numpy(), self.limit, self.delta, drawn
         )
         counts = torch.ones(N_CLASSES, dtype=torch.int64)
         return {"release": torch.from_numpy(given), "counts": counts}
+
+    @property
+    def limit(self) -> float | None:
+        """Epsilon, or None for exact sums."""
+        return self.epsilon if self.mechanism == "gaussian" else None
 
     @property
     def public(self) -> Start:
@@ -83,8 +90,7 @@ class Released(Generator):
 
     def head(self, state: GeneratorState) -> vector.Head:
         """The head that this one release gives."""
-        epsilon = epsilon_of(self.mechanism, self.epsilon)
-        variance = vector.noise_sd(self.public, epsilon, self.delta) ** 2
+        variance = vector.noise_sd(self.public, self.limit, self.delta) ** 2
         beta = vector.solve(self.public, state["release"].cpu().numpy(), variance, 1)
         return vector.head(self.public, beta)
 
@@ -100,12 +106,6 @@ class Released(Generator):
     def diagnostics(self, state: GeneratorState) -> Mapping[str, Any]:
         """People in the release, as released."""
         return {"people": vector.people(self.public, float(state["release"][-1]))}
-
-
-def drawn_noise(start: Start, noise: Noise, rng: RNG) -> np.ndarray:
-    """Standard normal numbers (q + 2,) of a release, secret or from the run's generator."""
-    own = secret_rng(noise, rng)
-    return torch.randn(start.n_axes + 2, generator=own, dtype=torch.float64).numpy()
 
 
 def draw_features(start: Start, n: int, rng: RNG) -> np.ndarray:

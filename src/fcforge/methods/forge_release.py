@@ -20,7 +20,9 @@ from torch import Tensor
 from fcforge.errors import ConfigError
 from fcforge.methods.base import Lane, Method, Model, Params, PublicView, SiteView
 from fcforge.methods.shared.ridge import linear_head
-from fcforge.privacy.mechanisms import DELTA, EPSILON, Noise, epsilon_of, secret_rng
+from fcforge.privacy.accounting import DELTA, EPSILON
+from fcforge.privacy.seeded_noise import Noise, experiment_noise
+from fcforge.randomness import numpy_rng
 from fcforge.releases import vector
 from fcforge.releases.features import log_features
 from fcforge.releases.start import Start
@@ -105,12 +107,12 @@ class ForgeRelease(PublicHead):
     ) -> Lane:
         """Add the site's release and solve again."""
         start = site.start
-        epsilon = epsilon_of(self.mechanism, self.epsilon)
+        epsilon = self.epsilon if self.mechanism == "gaussian" else None
         features = log_features(site.fc.cpu().numpy(), start.shrink)
-        own = secret_rng(self.noise, site.rng("release"))
-        normal = torch.randn(start.n_axes + 2, generator=own, dtype=torch.float64)
+        own = numpy_rng(site.seed, "release", site.name)
+        drawn = experiment_noise(self.noise, vector.UNIT, start.n_axes + 2, own)
         given = vector.release_vector(
-            start, features, site.y.cpu().numpy(), epsilon, self.delta, normal.numpy()
+            start, features, site.y.cpu().numpy(), epsilon, self.delta, drawn
         )
         was = lane.state
         total = was["release.sum"] + torch.from_numpy(given).to(was["release.sum"])

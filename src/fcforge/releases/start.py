@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fcforge.errors import DataError
-from fcforge.randomness import numpy_rng
 from fcforge.settings import Checked, Fraction, Positive, Size
 from fcforge.types import SHRINK
 
@@ -312,9 +311,16 @@ def _sketch(residual: Array, y: Array) -> Array:
     for label in (0, 1):
         left[y == label] -= residual[y == label].mean(0)
     n = len(left)
-    rng = numpy_rng(0, "start sketch", n)
-    sign = rng.integers(0, 2, (FACTORS, n)) * 2.0 - 1.0
-    return rounded(sign @ left / (FACTORS * n) ** 0.5)
+    return rounded(_signs(FACTORS, n) @ left / (FACTORS * n) ** 0.5)
+
+
+def _signs(rows: int, columns: int) -> Array:
+    """A fixed table of -1 and 1: bits of SHAKE-256, so that no generator is in reach here."""
+    size = -(-rows * columns // 8)
+    text = f"start sketch {rows} {columns}".encode()
+    stream = np.frombuffer(hashlib.shake_256(text).digest(size), dtype=np.uint8)
+    bits = np.unpackbits(stream)[: rows * columns]
+    return 2.0 * bits.reshape(rows, columns) - 1.0
 
 
 def check_public(n: int, y: Array, axes: int) -> None:

@@ -11,7 +11,7 @@ diagnosis :math:`t = \pm1`. Released is
 :math:`(v, C/4)` with :math:`\|v\| \le C` by clipping. Its norm is at most
 :math:`\sqrt{C^2 + C^2 / 16} = S`, whatever the person's scan and diagnosis, because clip, axes and
 public head are fixed in advance. With the multiplier :math:`\sigma` of
-`fcforge.privacy.mechanisms.gaussian_sigma` the release is (epsilon, delta)-private under
+`fcforge.privacy.accounting.sigma_for` the release is (epsilon, delta)-private under
 add/remove of one person; the number of people is part of it, so nothing that leaves is outside
 the budget.
 
@@ -31,10 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fcforge.privacy.mechanisms import gaussian_sigma
+from fcforge.privacy.accounting import sigma_for
 from fcforge.releases.start import Array, Start, coordinates
 
 COUNT = 0.25  # how much of the clip one more person adds to the last number
+UNIT = 2**20
 RESIDUAL = 2.0  # residuals of labels at -1 and +1 are clipped there
 
 
@@ -74,7 +75,7 @@ def noise_sd(start: Start, epsilon: float | None, delta: float) -> float:
     """Standard deviation of the noise on each number; 0 where epsilon is None."""
     if epsilon is None:
         return 0.0
-    return gaussian_sigma(epsilon, delta) * sensitivity(start)
+    return sigma_for(epsilon, delta) * sensitivity(start)
 
 
 def people(start: Start, last: float) -> float:
@@ -88,7 +89,7 @@ def release_vector(
     y: Array,
     epsilon: float | None,
     delta: float,
-    normal: Array,
+    drawn: Array,
 ) -> Array:
     """The q + 2 numbers of a release, float64.
 
@@ -101,11 +102,11 @@ def release_vector(
     epsilon : float or None
         None releases the exact sums.
     delta : float
-    normal : ndarray of shape (q + 2,)
-        Standard normal numbers. Secret where the release is real.
+    drawn : ndarray of shape (q + 2,)
+        Noise of standard deviation `UNIT`. Secret where the release is real.
     """
     total = contributions(start, features, y).sum(0)
-    return total + noise_sd(start, epsilon, delta) * normal
+    return total + noise_sd(start, epsilon, delta) / UNIT * drawn
 
 
 def solve(start: Start, total: Array, variance: float, releases: float) -> Array:

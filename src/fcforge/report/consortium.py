@@ -17,7 +17,7 @@ from fcforge.errors import ConfigError
 from fcforge.exchange import description
 from fcforge.exchange.description import Answer
 from fcforge.metrics import METRICS
-from fcforge.privacy.mechanisms import ceiling_of
+from fcforge.privacy.accounting import ceiling_of
 from fcforge.releases import vector
 from fcforge.report.frame import render, spoken, text_lines
 from fcforge.report.inspect import inspect_words
