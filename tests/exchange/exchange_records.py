@@ -124,6 +124,7 @@ CONTENT = {
                 tpr_at_1pct_fpr=0.01,
                 identified=None,
                 control_auc=0.5,
+                beats_chance=False,
                 reference=False,
             ),
         ),

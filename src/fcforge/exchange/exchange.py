@@ -250,10 +250,10 @@ def _check_audits(exchange: Exchange) -> None:
     """An audit is by who gave what it attacks."""
     here = {record.id: record for record in exchange.everything}
     for audit in exchange.of(Audit):
-        others = [here[p].site for p in audit.parents if here[p].site != audit.site]
-        if others:
+        giver = here[audit.parents[0]].site
+        if giver != audit.site:
             raise ExchangeError(
-                f"the {audit.title} is of something that '{others[0]}' gave.",
+                f"the {audit.title} is of something that '{giver}' gave.",
                 do="A hospital audits what it has given itself.",
             )
 

@@ -19,6 +19,7 @@ import pandas as pd
 from numpy import ndarray as Array
 
 from fcforge.errors import DataError
+from fcforge.exchange.model import Covariates, Model
 from fcforge.exchange.scan_checks import fisher_z
 from fcforge.imaging.atlas import Atlas, atlas_of_names, names_only
 from fcforge.randomness import numpy_rng
@@ -72,6 +73,20 @@ class Scored(Protocol):
 
     def slope(self, fc: Array) -> Array:
         """Gradient (E,) by each Fisher-z edge at one scan (R, R)."""
+
+
+class Explainable(NamedTuple):
+    """The score of some people's scans, and what their covariates add to it.
+
+    Attributes
+    ----------
+    scored : Scored
+    offset : ndarray of shape (n,) or float
+        The same for every edge pattern, so that it is part of each scan's base.
+    """
+
+    scored: Scored
+    offset: Array | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -435,6 +450,32 @@ def explain(
         exact=model.exact,
         atlas=atlas,
         deletion=Deletion.of(model, scans, against, found),
+    )
+
+
+def explain_model(
+    model: Model,
+    fc: Array,
+    covariates: Covariates,
+    subjects: Sequence[str] | None = None,
+    atlas: Atlas | None = None,
+    reference: tuple[Array, str] | None = None,
+) -> Explanation:
+    """Explain what a model says of scans (n, R, R).
+
+    They are held against `reference`, a scan (R, R) and who it is, by default the model's own.
+    """
+    scan, said = reference or model.reference()
+    scored, offset = model.attribution(covariates)
+    return explain(
+        scored,
+        fc,
+        scan,
+        said=said,
+        subjects=subjects,
+        offset=offset,
+        atlas=atlas_for(model.n_rois, model.roi_names, atlas),
+        positive=model.exchange.root.policy.patient,
     )
 
 

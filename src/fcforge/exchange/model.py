@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fcforge.exchange.exchange import Exchange
+    from fcforge.exchange.explanation import Explainable
     from fcforge.exchange.private_record import PrivateRecord
     from fcforge.exchange.receipts import Receipt, Threshold
     from fcforge.requests import LearnRequest
@@ -183,17 +184,14 @@ class Model(Protocol):
     def reference(self) -> tuple[np.ndarray, str]:
         """The scan (R, R) that others are explained against, and who it is."""
 
-    def attribution(self, fc: np.ndarray, covariates: Covariates) -> "Attribution":
-        """What an explanation is made of: a differentiable or linear score of scans."""
+    def attribution(self, covariates: Covariates) -> "Explainable":
+        """The score of some people's scans, to be explained, and what their covariates add."""
 
     def attack(self, people: "Cohort", private: "PrivateRecord", plan: Any) -> Any:
         """An audit of what the people's site gave."""
 
     def describe(self) -> Description:
         """In plain values."""
-
-
-Attribution = Any
 
 
 class Implementation(NamedTuple):

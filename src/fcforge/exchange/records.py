@@ -68,7 +68,8 @@ class Record(Closed):
     limit: ClassVar[int] = 16 << 10  # bytes in canonical JSON
     is_root: ClassVar[bool] = False
     has_payload: ClassVar[bool] = False
-    passes_on: ClassVar[bool] = False  # its payload goes once another builds on it
+    # its payload goes once another builds on it; none where that was learned in one process
+    passes_on: ClassVar[bool] = False
     withdrawable: ClassVar[bool] = False
 
     kind: str
@@ -132,7 +133,8 @@ class Record(Closed):
             raise ExchangeError(f"the {self.title} has {size}.", do=ASK)
         if self.is_root == bool(self.parents) or self.is_root != (self.number == 0):
             raise ExchangeError(f"the {self.title} has no place among records.", do=ASK)
-        if self.has_payload != bool(self.payload):
+        lost = self.has_payload and not self.payload and not self.passes_on
+        if lost or (self.payload and not self.has_payload):
             raise ExchangeError(f"the {self.title} has lost its arrays.", do=ASK)
         if len(set(self.parents)) != len(self.parents):
             raise ExchangeError(f"the {self.title} names a parent twice.", do=ASK)
@@ -458,7 +460,8 @@ class Half(Record):
 class AttackRow(Closed):
     """One attack on one thing that could be released.
 
-    Only values, to two digits: their intervals would tell how many people there are.
+    Values are rounded and have no intervals: exact rates and the width of intervals would tell how
+    many people there are. `beats_chance` says whether the interval excluded guessing.
     """
 
     release: Name
@@ -467,11 +470,16 @@ class AttackRow(Closed):
     tpr_at_1pct_fpr: Share
     identified: Share | None
     control_auc: Share
+    beats_chance: bool
     reference: bool
 
 
 class Audit(Record):
-    """A hospital attacked what it gave, and says what it found. Its parent is what it attacked."""
+    """A hospital attacked what it gave, and says what it found.
+
+    Its first parent is what the hospital gave. In a chain the second is the step whose arrays
+    were attacked, where that is another hospital's.
+    """
 
     kind: Literal["audit"] = "audit"
     what: Text
